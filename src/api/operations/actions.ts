@@ -20,8 +20,6 @@ const actionRecord = z
 
 const MAX_LISTED = 200;
 const DEFAULT_LISTED = 50;
-const JOB = '01kcexamplejob000000000000';
-const DETAIL = 'query state:dead, url https://app.example.com/hooks/mail';
 
 const list = operation({
   path: '/actions/list',
@@ -32,15 +30,7 @@ const list = operation({
   params: { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: optionalCursor },
   returns: z.object({ actions: z.array(actionRecord), next: nextCursor }),
   errors: [],
-  example: {
-    params: { limit: 1 },
-    answer: {
-      actions: [
-        { at: '2026-01-05 11:55:00', by: 'Exam', what: 'replayed', count: 1204, detail: `job ${JOB}: ${DETAIL}` },
-      ],
-      next: 2,
-    },
-  },
+  example: { limit: 1 },
   async handle({ limit = DEFAULT_LISTED, before }, { history }) {
     const { rows, next } = await history.actions(limit, before);
     return {
@@ -75,7 +65,7 @@ const jobInfo = operation({
     error: z.string().nullable().meta({ description: 'why it failed and how to continue, or null' }),
   }),
   errors: ['Unknown_Job'],
-  example: { params: { id: JOB }, answer: { id: JOB, state: 'done', done: 1204, of: 1210, error: null } },
+  example: { id: '01kcexamplejob000000000000' },
   async handle({ id }, call) {
     const job = call.job(id);
     if (job) return { id, state: job.state, done: job.done, of: job.of, error: job.error };

@@ -39,32 +39,7 @@ const conversation = operation({
     more: z.boolean().meta({ description: 'true if there is earlier mail' }),
   }),
   errors: [],
-  example: {
-    params: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },
-    answer: {
-      mails: [
-        {
-          way: 'out',
-          id: '3aa1adb2d3347ba920935ec857c04874',
-          at: '2026-01-05 09:30:00',
-          from: 'Example Name <news@example.com>',
-          to: 'reader@example.com',
-          subject: 'example subject',
-          state: 'delivered',
-        },
-        {
-          way: 'in',
-          id: '01kcexampleanswer000000000-PGsGOIK9wYbz',
-          at: '2026-01-05 11:30:00',
-          from: 'Reader <reader@example.com>',
-          to: 'mailbox-123@inbound.example.com',
-          subject: 'Re: example subject',
-          state: 'waiting',
-        },
-      ],
-      more: false,
-    },
-  },
+  example: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },
   async handle({ thread }, call) {
     const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
     const once = new Map(rows.map((mail) => [`${messageOf(mail)} ${mail.recipient}`, mail]));

@@ -164,52 +164,6 @@ export const routeId = optional(text(255)).meta({ description: 'id of a route, w
 export const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
 export const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
 
-export const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
-
-/** A delivery as the examples show it. */
-export const EXAMPLE: z.input<typeof deliveryRecord> = {
-  id: EXAMPLE_ID,
-  message_id: '01kcexamplemessage00000000',
-  route: '1.1',
-  pattern: 'mailbox-*',
-  url: 'https://app.example.com/hooks/mail',
-  email: 'mailbox-123@inbound.example.com',
-  state: 'dead',
-  created_at: '2026-01-05 11:30:00',
-  next_attempt_at: null,
-  ended_at: '2026-01-05 11:45:00',
-  last_status: 500,
-  last_error: null,
-  hint: null,
-  scan: { spam: 'ham', virus: 'clean', name: null, score: -0.4, by: ['rspamd', 'clamd'], reason: null },
-  attempts: [
-    {
-      time: '2026-01-05 11:30:01',
-      duration_ms: 12,
-      status: 500,
-      error: null,
-      answer: 'Internal Server Error',
-      batch: null,
-      detail: {
-        address: '192.0.2.10:443',
-        tls: 'TLSv1.3',
-        reused: false,
-        dns_ms: 0.8,
-        connect_ms: 1.5,
-        tls_ms: 4.2,
-        first_byte_ms: 5.1,
-        request_headers: [
-          { name: 'host', value: 'app.example.com' },
-          { name: 'webhook-id', value: EXAMPLE_ID },
-          { name: 'webhook-signature', value: 'v1,K5oZfzN9…' },
-        ],
-        response_headers: [{ name: 'server', value: 'nginx' }],
-        headers_left_out: 0,
-      },
-    },
-  ],
-};
-
 const list = operation({
   path: '/inbound/deliveries',
   access: 'mail',
@@ -228,10 +182,7 @@ const list = operation({
   },
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { state: 'dead', limit: 10 },
-    answer: [EXAMPLE],
-  },
+  example: { state: 'dead', limit: 10 },
   async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, inbound, queue, refuse }) {
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {

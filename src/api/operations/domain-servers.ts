@@ -36,17 +36,6 @@ const recordRecord = z.object({
   left_out: z.int().meta({ description: 'number of name servers beyond the first eight, which were not queried' }),
 });
 
-const RECORDS = { mx: '10 mx.postern.test.', txt: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1' };
-
-/** What a name server says, in the example. */
-const said = (n: 1 | 2, state: 'ok' | 'differs' | 'missing', says: readonly string[]) => ({
-  server: `ns${n}.example.com`,
-  address: n === 1 ? '192.0.2.53' : '198.51.100.53',
-  state,
-  says: [...says],
-  reason: null,
-});
-
 const domainServers = operation({
   path: '/inbound/domain-servers',
   access: 'settings',
@@ -66,36 +55,7 @@ const domainServers = operation({
     records: z.array(recordRecord),
   }),
   errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { domain: 'inbound.example.com' },
-    answer: {
-      domain: 'inbound.example.com',
-      asked_at: '2026-01-05 12:00:00',
-      next_test_at: null,
-      records: [
-        {
-          type: 'MX',
-          name: 'inbound.example.com',
-          expected: [RECORDS.mx],
-          since: null,
-          zone: 'example.com',
-          error: null,
-          servers: [said(1, 'ok', [RECORDS.mx]), said(2, 'differs', ['10 mail.old.example.com.'])],
-          left_out: 0,
-        },
-        {
-          type: 'TXT',
-          name: '_postern-challenge.inbound.example.com',
-          expected: [RECORDS.txt],
-          since: null,
-          zone: 'example.com',
-          error: null,
-          servers: [said(1, 'ok', [RECORDS.txt]), said(2, 'missing', [])],
-          left_out: 0,
-        },
-      ],
-    },
-  },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain }, { inbound, nameServers, settings, inTurn, now, refuse }) {
     const row = await inbound.find(domain.id);
     if (!row) throw refuse('Unknown_InboundDomain', domain.domain);

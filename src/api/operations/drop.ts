@@ -3,7 +3,6 @@ import { optional } from '../../base/schema.ts';
 import { OPEN_STATES } from '../../queue/states.ts';
 import { MOST_AT_ONCE } from '../account-bulk.ts';
 import { operation } from '../operation.ts';
-import { EXAMPLE } from './deliveries.ts';
 import { areNamed, selecting, toWish } from './selection.ts';
 
 const dropInbound = operation({
@@ -28,10 +27,7 @@ const dropInbound = operation({
     job: z.string().nullable().meta({ description: 'id of the job that drops them, or null' }),
   }),
   errors: [],
-  example: {
-    params: { url: EXAMPLE.url, state: 'dead', at_most: 1 },
-    answer: { matched: 1, dropped: 1, job: null },
-  },
+  example: { url: 'https://app.example.com/hooks/mail', state: 'dead', at_most: 1 },
   async handle(given, call) {
     const { dry_run: dry, at_most: most } = given;
     const wish = toWish(given, OPEN_STATES, call);

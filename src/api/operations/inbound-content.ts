@@ -11,9 +11,9 @@ import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
-import { attemptRecord, EXAMPLE_ID, toAttemptRecord } from './deliveries.ts';
+import { attemptRecord, toAttemptRecord } from './deliveries.ts';
 import { emailAddress, endpointUrl, str } from './fields.ts';
-import { factsRecord, NO_FACTS, toFactsRecord } from './message-facts.ts';
+import { factsRecord, toFactsRecord } from './message-facts.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
 
@@ -54,12 +54,9 @@ const contentRecord = z
           n: z.int().meta({ description: 'its number in this list, from 1' }),
           path: str('its number as in IMAP: 2.1 is the first part of the second part'),
           type: str('media type'),
-          name: z
-            .string()
-            .nullable()
-            .meta({
-              description: 'file name, decoded, without characters that are unsafe to display; null if it has none',
-            }),
+          name: z.string().nullable().meta({
+            description: 'file name, decoded, without characters that are unsafe to display; null if it has none',
+          }),
           size: z.int().meta({ description: 'bytes, decoded' }),
           disposition: z
             .string()
@@ -71,11 +68,9 @@ const contentRecord = z
     text: z.string().nullable().meta({ description: 'the text; null if it has none' }),
     truncated: z.boolean().meta({ description: 'true if the text was cut at 5 MiB' }),
     has_html: z.boolean().meta({ description: 'true if it has HTML' }),
-    facts: factsRecord
-      .nullable()
-      .meta({
-        description: 'what a person sees, as in the payload of a route with `facts`; null if it cannot be parsed',
-      }),
+    facts: factsRecord.nullable().meta({
+      description: 'what a person sees, as in the payload of a route with `facts`; null if it cannot be parsed',
+    }),
     raw_bytes: z.int().meta({ description: 'size of the received message' }),
     automated: z
       .object({
@@ -127,30 +122,7 @@ const content = operation({
   params: { id: deliveryId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: EXAMPLE_ID },
-    answer: {
-      headers: [
-        { name: 'Received', value: 'from there' },
-        { name: 'From', value: 'Ann Example <ann@example.com>' },
-        { name: 'To', value: '<mailbox-123@inbound.example.com>' },
-        { name: 'Subject', value: 'Café' },
-        { name: 'MIME-Version', value: '1.0' },
-        { name: 'Content-Type', value: 'multipart/mixed; boundary="b"' },
-      ],
-      parts: [
-        { n: 1, path: '1', type: 'text/plain', name: null, size: 5, disposition: null },
-        { n: 2, path: '2', type: 'text/csv', name: 'numbers.csv', size: 4, disposition: 'attachment' },
-      ],
-      text: 'Hello\n',
-      truncated: false,
-      has_html: false,
-      facts: { ...NO_FACTS, visible_text: 'Hello\n' },
-      raw_bytes: 348,
-      automated: { is: false, why: null },
-      parse_error: null,
-    },
-  },
+  example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async handle({ id }, call) {
     return view(id, call, async (mail) => {
       const { body } = mail;
@@ -179,99 +151,11 @@ const payload = passing({
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: EXAMPLE_ID },
-    answer: {
-      event: 'inbound',
-      ts: 1_767_612_600,
-      _id: EXAMPLE_ID,
-      msg: {
-        raw_msg:
-          'Received: from there\nFrom: Ann Example <ann@example.com>\nTo: <mailbox-123@inbound.example.com>\nSubject: =?utf-8?Q?Caf=C3=A9?=\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n--b\n\nHello\n--b\nContent-Type: text/csv; name="numbers.csv"\nContent-Disposition: attachment; filename="numbers.csv"\nContent-Transfer-Encoding: base64\n\nMSwyCg==\n--b--\n',
-        headers: {
-          Received: 'from there',
-          From: 'Ann Example <ann@example.com>',
-          To: '<mailbox-123@inbound.example.com>',
-          Subject: '=?utf-8?Q?Caf=C3=A9?=',
-          'Mime-Version': '1.0',
-          'Content-Type': 'multipart/mixed; boundary="b"',
-        },
-        text: 'Hello\n',
-        text_flowed: false,
-        attachments: { 'numbers.csv': { name: 'numbers.csv', type: 'text/csv', content: '1,2\n', base64: false } },
-        images: {},
-        from_email: 'ann@example.com',
-        from_name: 'Ann Example',
-        to: [['mailbox-123@inbound.example.com', null]],
-        cc: [],
-        subject: 'Café',
-        spam_report: {
-          score: -0.4,
-          matched_rules: [{ name: 'MIME_GOOD', score: -0.4, description: 'Known content-type' }],
-        },
-        dkim: { signed: false, valid: false },
-        spf: { result: 'pass', detail: 'sender SPF authorized' },
-        dmarc: { result: 'pass', policy: 'none', aligned: true },
-        arc: { result: 'none' },
-        email: 'mailbox-123@inbound.example.com',
-        tags: [],
-        sender: null,
-        template: null,
-        id: '01kcexamplemessage00000000',
-        envelope: {
-          from: 'sam@sender.example',
-          to: 'mailbox-123@inbound.example.com',
-          helo: 'mail.sender.example',
-          ip: '192.0.2.1',
-          tls: 'TLSv1.3',
-        },
-        sender_auth: {
-          authenticated: true,
-          domain: 'example.com',
-          by: 'dmarc',
-          dmarc: { result: 'pass', policy: 'none', domain: 'example.com', aligned: true },
-          spf: { result: 'pass', domain: null },
-          dkim: [],
-          arc: { result: 'none', sealers: [], trusted: false },
-        },
-        reply_text: null,
-        quoted_text: null,
-        reply_data: null,
-        captures: {},
-        scan: { spam: 'ham', virus: 'clean', name: null, by: ['rspamd', 'clamd'], reason: null },
-        automated: { is: false, why: null },
-        thread: null,
-        answers: null,
-      },
-    },
-  },
+  example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async text({ id }, call) {
     return view(id, call, (mail) => call.views.event(mail));
   },
 });
-
-const TRIED = {
-  time: '2026-01-05 12:00:00',
-  duration_ms: 38,
-  status: 200,
-  error: null,
-  answer: 'OK',
-  detail: {
-    address: '192.0.2.20:443',
-    tls: 'TLSv1.3',
-    reused: false,
-    dns_ms: 0.8,
-    connect_ms: 1.5,
-    tls_ms: 4.2,
-    first_byte_ms: 5.1,
-    request_headers: [
-      { name: 'host', value: 'staging.example.com' },
-      { name: 'X-Postern-Trial', value: '1' },
-    ],
-    response_headers: [{ name: 'server', value: 'nginx' }],
-    headers_left_out: 0,
-  },
-};
 
 /** Errors that would reveal names in networks that webhooks may not reach. */
 const UNREACHABLE: ReadonlySet<string | null> = new Set(['forbidden address', 'host not found']);
@@ -301,13 +185,7 @@ const tryOut = operation({
     })
     .meta({ title: 'trial' }),
   errors: ['Unknown_Message', 'ServiceUnavailable'],
-  example: {
-    params: { id: EXAMPLE_ID, url: 'https://staging.example.com/hooks/mail' },
-    answer: {
-      ...TRIED,
-      signing_key_url: 'https://app.example.com/hooks/mail',
-    },
-  },
+  example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo', url: 'https://staging.example.com/hooks/mail' },
   async handle({ id, url }, call) {
     const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
     if (!tried) throw call.refuse('ServiceUnavailable');
@@ -344,14 +222,7 @@ const tryRoute = operation({
     .extend({ email: str('the recipient of the sample'), url: str('the URL of the POST') })
     .meta({ title: 'sample' }),
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
-  example: {
-    params: { id: '1.1', address: 'mailbox-123@inbound.example.com' },
-    answer: {
-      ...TRIED,
-      email: 'mailbox-123@inbound.example.com',
-      url: 'https://app.example.com/hooks/mail',
-    },
-  },
+  example: { id: '1.1', address: 'mailbox-123@inbound.example.com' },
   async handle({ id, address }, call) {
     const route = await call.store.inboundRoutes.one({ id });
     if (!route) throw call.refuse('Unknown_InboundRoute', id);

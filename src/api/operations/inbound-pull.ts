@@ -85,38 +85,7 @@ async function urlOf(
   return wanted;
 }
 
-const EXAMPLE_POST = [
-  'Return-Path: <sam@sender.example>',
-  'X-Original-To: laptop@inbound.example.com',
-  'Authentication-Results: mx.example.net;',
-  '\tspf=pass;',
-  '\tdkim=none;',
-  '\tdmarc=pass;',
-  '\tarc=none',
-  'Subject: Hi',
-  '',
-  'Text',
-  '',
-];
-
-const EXAMPLE: z.input<typeof pulledRecord> = {
-  lease: '01kcexamplepulled000000000-86VOL8iLh_6y.1',
-  expires_at: '2026-01-05 12:01:00',
-  id: '01kcexamplepulled000000000-86VOL8iLh_6y',
-  message_id: '01kcexamplepulled000000000',
-  route: '1.9',
-  email: 'laptop@inbound.example.com',
-  attempts: 0,
-  url: 'pull:',
-  content_type: 'message/rfc822',
-  headers: {
-    'Content-Type': 'message/rfc822',
-    'webhook-id': '01kcexamplepulled000000000-86VOL8iLh_6y',
-    'webhook-timestamp': '1767614400',
-    'webhook-signature': 'v1,sU6Y3gWgx5vx+z8PkJCRgc0Ib0N2VMtVvw6wQ5qwksg=',
-  },
-  body: Buffer.from(EXAMPLE_POST.join('\r\n')).toString('base64'),
-};
+const LEASE = '01kcexamplepulled000000000-86VOL8iLh_6y.1';
 
 const pull = passing({
   path: '/inbound/pull',
@@ -141,7 +110,7 @@ const pull = passing({
   },
   returns: z.array(pulledRecord),
   errors: ['Unknown_Endpoint', 'Unknown_InboundRoute'],
-  example: { params: { url: 'pull:', limit: 1 }, answer: [EXAMPLE] },
+  example: { url: 'pull:', limit: 1 },
   async text({ url, id, limit = 10, lease = 60, wait = 0 }, call) {
     const wish = { limit, leaseMs: lease * 1000, waitMs: wait * 1000 };
     return call.pulling.pull(await urlOf({ url, id }, call), wish, toPulled);
@@ -185,7 +154,7 @@ const ack = operation({
   params: { lease, leases },
   returns: ended,
   errors: ['Unknown_Lease'],
-  example: { params: { lease: EXAMPLE.lease }, answer: { ended: 1, unknown: [] } },
+  example: { lease: LEASE },
   handle: (given, call) => endAll(given, call, { kind: 'acknowledged' }),
 });
 
@@ -209,7 +178,7 @@ const nack = operation({
   },
   returns: ended,
   errors: ['Unknown_Lease'],
-  example: { params: { lease: EXAMPLE.lease, delay: 30, reason: 'no room' }, answer: { ended: 1, unknown: [] } },
+  example: { lease: LEASE, delay: 30, reason: 'no room' },
   handle: ({ delay, reason = '', status = null, ...given }, call) =>
     endAll(given, call, { kind: 'refused', status, reason, delay: delay === undefined ? undefined : delay * 1000 }),
 });
@@ -239,7 +208,7 @@ const tap = passing({
     })
     .meta({ title: 'tapped messages' }),
   errors: ['Unknown_InboundRoute'],
-  example: { params: { id: '1.1' }, answer: { cursor: 1767614400000, gap: false, messages: [] } },
+  example: { id: '1.1' },
   async text({ id, cursor, limit = 10, wait = 0 }, call) {
     const route = await call.store.inboundRoutes.one({ id });
     if (!route) throw call.refuse('Unknown_InboundRoute', id);

@@ -91,28 +91,6 @@ const order = optional(z.enum(ORDER_NAMES)).meta({
   description: `delivery order: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new route if omitted`,
 });
 
-const ROUTE_STYLE = {
-  format: 'mandrill',
-  raw: true,
-  attachments: 'auto',
-  link_over: 0,
-  facts: false,
-  has_password: false,
-  order: 'none',
-  action: 'post',
-  when: {},
-  tags: [],
-  priority: 0,
-  also: [],
-} as const;
-export const ROUTE = {
-  id: '1.1',
-  pattern: 'mailbox-*',
-  url: 'https://app.example.com/hooks/mail',
-  batch_events: 1,
-  ...ROUTE_STYLE,
-};
-
 /** In place of a URL, for a route that posts nothing. */
 const NOWHERE = 'nowhere';
 
@@ -156,7 +134,7 @@ const routes = operation({
   params: { domain: knownDomain },
   returns: z.array(inboundRouteRecord),
   errors: ['Unknown_InboundDomain'],
-  example: { params: { domain: 'inbound.example.com' }, answer: [ROUTE] },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
     return (await call.store.inboundRoutes.many({ domain: id }, { sort: 'createdAt' })).map(toRouteRecord);
@@ -194,16 +172,7 @@ const addRoute = operation({
   defaults: ({ action }) => (action === 'tag' || action === 'discard' || action === 'reject' ? { url: NOWHERE } : {}),
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
-    answer: {
-      id: '1.2',
-      pattern: 'support',
-      url: 'https://app.example.com/hooks/support',
-      batch_events: 1,
-      ...ROUTE_STYLE,
-    },
-  },
+  example: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
   async handle(
     { domain, pattern, url: to, batch_events = 1, raw = true, facts = false, password = '', ...given },
     call,
@@ -355,7 +324,7 @@ const updateRoute = operation({
   },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
-  example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
+  example: { id: '1.1', pattern: 'box-*' },
   async handle({ id, pattern, url, batch_events, format, raw, attachments: mode, link_over: over, ...given }, call) {
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
@@ -421,7 +390,7 @@ const deleteRoute = operation({
   params: { id: routeId },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
-  example: { params: { id: '1.1' }, answer: ROUTE },
+  example: { id: '1.1' },
   async handle({ id }, call) {
     const note = await call.actions.begin();
     const row = await call.store.inboundRoutes.remove({ id });

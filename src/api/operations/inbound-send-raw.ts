@@ -74,15 +74,10 @@ const sendRaw = operation({
   ),
   errors: ['ServiceUnavailable'],
   example: {
-    params: {
-      raw_message: RAW,
-      mail_from: 'sender@example.net',
-      helo: 'mail.example.net',
-      client_address: '192.0.2.25',
-    },
-    answer: [
-      { email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' },
-    ],
+    raw_message: RAW,
+    mail_from: 'sender@example.net',
+    helo: 'mail.example.net',
+    client_address: '192.0.2.25',
   },
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
     const given = await toWireBytes(raw_message);

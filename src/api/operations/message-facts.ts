@@ -63,12 +63,3 @@ export function toFactsRecord(facts: Facts): z.input<typeof factsRecord> {
   const { hidden, invisible, links } = facts;
   return { ...facts, hidden: [...hidden], invisible: [...invisible], links: [...links] };
 }
-
-export const NO_FACTS: z.input<typeof factsRecord> = {
-  visible_text: '',
-  hidden: [],
-  invisible: [],
-  links: [],
-  counts: { hidden: 0, invisible: 0, links: 0 },
-  cut: false,
-};

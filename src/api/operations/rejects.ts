@@ -10,7 +10,7 @@ import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
 import { emailAddress, time, timeOrNull } from './fields.ts';
-import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats.ts';
+import { MAX_LIST, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
 
@@ -201,10 +201,7 @@ const add = operation({
     added: z.boolean().meta({ description: 'whether the address is on the list now; false when it is whitelisted' }),
   }),
   errors: ['Unknown_Subaccount'],
-  example: {
-    params: { email: 'ann@example.com', comment: 'asked us to stop' },
-    answer: { email: 'ann@example.com', added: true },
-  },
+  example: { email: 'ann@example.com', comment: 'asked us to stop' },
   async handle({ email, comment = '', subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const entry = {
@@ -241,23 +238,7 @@ const list = operation({
   },
   returns: z.array(rejectEntry),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
-  example: {
-    params: { email: 'gone' },
-    answer: [
-      {
-        email: 'gone@example.com',
-        reason: 'hard-bounce',
-        detail: 'smtp;550 5.1.1 no such user',
-        created_at: '2026-01-05 10:00:00',
-        last_event_at: '2026-01-05 10:00:00',
-        expires_at: '2026-01-12 10:00:00',
-        expired: false,
-        sender: { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS },
-        subaccount: null,
-        message_id: null,
-      },
-    ],
-  },
+  example: { email: 'gone' },
   async handle({ email = '', include_expired: includeExpired = false, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const rows = await listRejects(call.store, { prefix: email, includeExpired, subaccount }, call.now());
@@ -281,10 +262,7 @@ const remove = operation({
       .meta({ description: 'the subaccount whose list it was on; null for the list of the whole account' }),
   }),
   errors: ['Invalid_Reject', 'Unknown_Subaccount'],
-  example: {
-    params: { email: 'gone@example.com' },
-    answer: { email: 'gone@example.com', deleted: true, subaccount: null },
-  },
+  example: { email: 'gone@example.com' },
   async handle({ email, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const removed = await call.lists.unreject(email, subaccount);

@@ -24,10 +24,7 @@ const replayInbound = operation({
     job: z.string().nullable().meta({ description: 'id of the job that replays them, or null' }),
   }),
   errors: [],
-  example: {
-    params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
-    answer: { matched: 1, forgotten: 0, replayed: 1, job: null },
-  },
+  example: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
   async handle(given, call) {
     const wish = toWish(given, ENDED_STATES, call);
     if (wish.selection.ids?.length === 0) return { matched: 0, forgotten: 0, replayed: 0, job: null };

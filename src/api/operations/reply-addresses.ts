@@ -68,17 +68,10 @@ const replyAddress = operation({
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
   example: {
-    params: {
-      domain: 'inbound.example.com',
-      mailbox: 'mailbox-1',
-      data: 'ticket 4711',
-      expires_at: '2026-02-05 12:00:00',
-    },
-    answer: {
-      email: 'mailbox-1+r-h20l88djujm1eht4gdg6fv2b31q4e5m3ddepfi8oag@inbound.example.com',
-      data: 'ticket 4711',
-      expires_at: '2026-02-05 12:00:00',
-    },
+    domain: 'inbound.example.com',
+    mailbox: 'mailbox-1',
+    data: 'ticket 4711',
+    expires_at: '2026-02-05 12:00:00',
   },
   async handle({ domain, mailbox, data, expires_at }, call) {
     if (isWildcard(domain.id)) throw call.invalid('domain', `Please enter a name below it, as ${memberOf(domain.id)}`);
@@ -123,10 +116,7 @@ const rotateReplyKey = operation({
     revoked: z.boolean().meta({ description: 'whether existing addresses are rejected' }),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
-  example: {
-    params: { domain: 'inbound.example.com' },
-    answer: { domain: 'inbound.example.com', revoked: false },
-  },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain, revoke = false }, call) {
     const note = await call.actions.begin();
     for (;;) {

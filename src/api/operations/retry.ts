@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
 import { MOST_AT_ONCE } from '../account-bulk.ts';
 import { operation } from '../operation.ts';
-import { EXAMPLE } from './deliveries.ts';
 import { selecting, toWish } from './selection.ts';
 
 const STATES = ['waiting'] as const;
@@ -26,10 +25,7 @@ const retryInbound = operation({
     job: z.string().nullable().meta({ description: 'id of the job that retries them, or null' }),
   }),
   errors: [],
-  example: {
-    params: { url: EXAMPLE.url, at_most: 1 },
-    answer: { matched: 0, retried: 0, job: null },
-  },
+  example: { url: 'https://app.example.com/hooks/mail', at_most: 1 },
   async handle(given, call) {
     const { dry_run: dry, at_most: most } = given;
     const wish = toWish(given, STATES, call);

@@ -98,20 +98,6 @@ const details = {
   }),
 };
 
-const HOOK = {
-  id: 4,
-  url: 'https://app.example.com/hooks/events',
-  description: 'My Example Webhook',
-  auth_key: 'ExampleSigningKey000000000000001',
-  events: ['send', 'open', 'click'],
-  created_at: '2026-01-05 11:00:00',
-  last_sent_at: '2026-01-05 11:30:00',
-  batches_sent: 42,
-  events_sent: 1892,
-  last_error: null,
-};
-const FRESH = { last_sent_at: null, batches_sent: 0, events_sent: 0, last_error: null };
-
 /** Returns the webhook's row. Throws Unknown_Webhook, also for a webhook of another account. */
 async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
   const row = await store.webhooks.one({ id: String(id) });
@@ -141,7 +127,7 @@ const list = listing({
   },
   returns: z.array(webhookRecord),
   errors: ['ServiceUnavailable'],
-  example: { params: {}, answer: [HOOK] },
+  example: {},
   pages({ after = 0 }, call) {
     const rows = pagesByKey(
       after,
@@ -177,20 +163,9 @@ const add = operation({
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
   example: {
-    params: {
-      url: 'https://app.example.com/hooks/more',
-      description: 'Bounces',
-      events: ['hard_bounce', 'soft_bounce'],
-    },
-    answer: {
-      ...HOOK,
-      ...FRESH,
-      id: 8,
-      url: 'https://app.example.com/hooks/more',
-      description: 'Bounces',
-      events: ['hard_bounce', 'soft_bounce'],
-      created_at: '2026-01-05 12:00:00',
-    },
+    url: 'https://app.example.com/hooks/more',
+    description: 'Bounces',
+    events: ['hard_bounce', 'soft_bounce'],
   },
   async handle({ url, description = null, events = [] }, call) {
     await verifyUrl(url, call);
@@ -210,7 +185,7 @@ const info = operation({
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: { params: { id: 4 }, answer: HOOK },
+  example: { id: 4 },
   async handle({ id }, call) {
     return toRecord(await findWebhook(id, call), call);
   },
@@ -226,10 +201,7 @@ const update = operation({
   params: { id: webhookId, url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: {
-    params: { id: 4, url: 'https://app.example.com/hooks/events', events: ['spam', 'unsub'] },
-    answer: { ...HOOK, events: ['spam', 'unsub'] },
-  },
+  example: { id: 4, url: 'https://app.example.com/hooks/events', events: ['spam', 'unsub'] },
   async handle({ id, url, description, events = [] }, call) {
     const before = await findWebhook(id, call);
     await verifyUrl(url, call);
@@ -253,7 +225,7 @@ const remove = operation({
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: { params: { id: 4 }, answer: HOOK },
+  example: { id: 4 },
   async handle({ id }, call) {
     const record = await toRecord(await findWebhook(id, call), call);
     const row = await call.store.webhooks.remove({ id: String(id) });
@@ -269,7 +241,6 @@ export const webhooks = [list, add, info, update, remove];
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;
-const URL = 'https://app.example.com/hooks/events';
 
 const test = operation({
   path: '/webhooks/test',
@@ -284,7 +255,7 @@ const test = operation({
     events: z.int().meta({ description: 'number of events in the batch' }),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: { params: { id: 4 }, answer: { id: '01kcexamplebatch0000000001-c5ww9J8SFY5a', events: 3 } },
+  example: { id: 4 },
   async handle({ id }, call) {
     const row = await findWebhook(id, call);
     const events = toExampleEvents(toWebhookRecord(row, '', []).events, call.now());
@@ -309,15 +280,7 @@ const key = operation({
     signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: {
-    params: { id: 4 },
-    answer: {
-      id: 4,
-      url: URL,
-      auth_key: 'ExampleSigningKey000000000000001',
-      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
-    },
-  },
+  example: { id: 4 },
   async handle({ id, rotate = false }, call) {
     const { url } = await findWebhook(id, call);
     const authKey = rotate ? await call.signingKeys.rotate(url) : await call.signingKeys.of(url);
@@ -343,45 +306,7 @@ const deliveries = operation({
   },
   returns: z.array(batchRecord),
   errors: ['Unknown_Webhook'],
-  example: {
-    params: { id: 4 },
-    answer: [
-      {
-        id: '01kcexamplebatch0000000000-VzrLfS8YweWn',
-        url: URL,
-        state: 'delivered',
-        created_at: '2026-01-05 11:30:00',
-        next_attempt_at: null,
-        ended_at: '2026-01-05 11:30:01',
-        last_status: 200,
-        last_error: null,
-        attempts: [
-          {
-            time: '2026-01-05 11:30:01',
-            duration_ms: 12,
-            status: 200,
-            error: null,
-            answer: 'OK',
-            batch: null,
-            detail: {
-              address: '192.0.2.10:443',
-              tls: 'TLSv1.3',
-              reused: true,
-              dns_ms: 0.1,
-              connect_ms: null,
-              tls_ms: null,
-              first_byte_ms: 11.4,
-              request_headers: [],
-              response_headers: [],
-              headers_left_out: 0,
-            },
-          },
-        ],
-        webhook: 4,
-        events: 3,
-      },
-    ],
-  },
+  example: { id: 4 },
   async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
     const { id: webhook } = await findWebhook(id, call);
     const found = await call.webhooks.batches(

@@ -21,7 +21,7 @@ const example = operation({
   },
   returns: z.unknown(),
   errors: ['Unknown_Webhook'],
-  example: { params: {}, answer: {} },
+  example: {},
   async handle(given, { refuse }) {
     if (given.name === 'gone') throw refuse('Unknown_Webhook', 15);
     // @ts-expect-error: an error that is not declared does not compile

@@ -242,8 +242,6 @@ export const messageId = text(255).meta({ description: 'id of the message: `_id`
 /** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;
 
-const ID = '5c1e0d0000000000000000000000000a';
-
 /** Throws Unknown_Message, also for a message of another account. */
 export async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
   const row = await store.messages.one({ id });
@@ -258,71 +256,7 @@ const info = operation({
   params: { id: messageId },
   returns: infoRecord,
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: ID },
-    answer: {
-      ts: 1_767_605_400,
-      _id: ID,
-      sender: 'news@example.com',
-      template: null,
-      subject: 'example subject',
-      email: 'reader@example.com',
-      tags: ['password-resets'],
-      opens: 1,
-      opens_detail: [{ ts: 1_767_605_500, ip: '192.0.2.44', location: null, ua: 'Example Mail/1.0' }],
-      clicks: 1,
-      clicks_detail: [
-        {
-          ts: 1_767_605_510,
-          ip: '192.0.2.44',
-          location: null,
-          ua: 'Example Browser/1.0',
-          url: 'https://www.example.com/',
-        },
-      ],
-      state: 'sent',
-      metadata: { website: 'www.example.com' },
-      subaccount: null,
-      diag: null,
-      bounce_description: null,
-      smtp_events: [
-        {
-          ts: 1_767_605_402,
-          type: 'sent',
-          diag: '250 2.0.0 Ok: queued',
-          source_ip: '192.0.2.1',
-          destination_ip: '198.51.100.7',
-          destination: 'mx.example.com',
-        },
-      ],
-      thread: 'VVPhbh2UHa-KpC72dJfdfX',
-      replies: [
-        {
-          ts: 1_767_612_600,
-          id: '01kcexamplemessage00000000',
-          from_email: 'reader@example.com',
-          email: 'support@inbound.example.com',
-          subject: 'Re: example subject',
-          automated: null,
-        },
-      ],
-      delivery: {
-        state: 'delivered',
-        next_attempt_at: null,
-        attempts: [
-          {
-            time: '2026-01-05 09:30:00',
-            duration_ms: 12,
-            status: 200,
-            error: null,
-            answer: 'ok',
-            connections: [],
-            connections_left_out: 0,
-          },
-        ],
-      },
-    },
-  },
+  example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
     const [events, replies, kept] = await Promise.all([

@@ -230,20 +230,7 @@ const sendRaw = operation({
   },
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
-  example: {
-    params: { raw_message: RAW, to: ['recipient.email@example.com'] },
-    answer: [
-      {
-        email: 'recipient.email@example.com',
-        status: 'queued',
-        reject_reason: null,
-        queued_reason: 'sending-backlog',
-        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
-        signed_by: 'example.com',
-        warning: null,
-      },
-    ],
-  },
+  example: { raw_message: RAW, to: ['recipient.email@example.com'] },
   async handle(
     {
       raw_message,
@@ -294,24 +281,7 @@ const parse = operation({
   params: { raw_message: rawMessage },
   returns: parsedRecord,
   errors: [],
-  example: {
-    params: { raw_message: RAW },
-    answer: {
-      subject: 'example subject',
-      from_email: 'news@example.com',
-      from_name: 'Example Sender',
-      to: [{ email: 'recipient.email@example.com', name: null }],
-      headers: {
-        From: 'Example Sender <news@example.com>',
-        To: 'recipient.email@example.com',
-        Subject: 'example subject',
-      },
-      text: 'Example text content',
-      html: null,
-      attachments: [],
-      images: [],
-    },
-  },
+  example: { raw_message: RAW },
   async handle({ raw_message }, call) {
     const bytes = await toWireBytes(raw_message);
     if (bytes.length > MAX_PARSED_BYTES)

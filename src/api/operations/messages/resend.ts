@@ -7,8 +7,6 @@ import { findMessage, messageId } from './info.ts';
 import { sentRecord } from './params.ts';
 import { submit } from './send.ts';
 
-const SENT = '5c1e0d0000000000000000000000000a';
-
 const resend = operation({
   path: '/messages/resend',
   access: 'settings',
@@ -20,18 +18,7 @@ const resend = operation({
   params: { id: messageId },
   returns: sentRecord,
   errors: ['Unknown_Message', 'Unknown_Subaccount', 'ServiceUnavailable'],
-  example: {
-    params: { id: SENT },
-    answer: {
-      email: 'reader@example.com',
-      status: 'queued',
-      reject_reason: null,
-      queued_reason: 'sending-backlog',
-      _id: '83eebe65b521f0ca9f85caf81d98d15b',
-      signed_by: 'example.com',
-      warning: null,
-    },
-  },
+  example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
     const note = await call.actions.begin();

@@ -40,15 +40,6 @@ const messageId = text(255).meta({
   description: 'id of the message, as returned by sending or by /messages/list-scheduled',
 });
 
-const EXAMPLE = {
-  _id: '5c1e0d0000000000000000000000000b',
-  created_at: '2026-01-05 11:00:00',
-  send_at: '2026-01-06 09:00:00',
-  from_email: 'news@example.com',
-  to: 'later@example.com',
-  subject: 'example subject',
-};
-
 /** Returns the row of a scheduled message, which may have left already. Throws Unknown_Message. */
 async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
   const row = await store.scheduled.one({ id });
@@ -64,7 +55,7 @@ const list = listing({
   params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
   returns: z.array(scheduledRecord),
   errors: [],
-  example: { params: { to: 'later@example.com' }, answer: [EXAMPLE] },
+  example: { to: 'later@example.com' },
   pages({ to }, { store, now }) {
     const only = to === undefined || to.trim() === '' ? {} : { email: keyOf(to) };
     const waiting = { ...only, state: { in: [null, 'moved'] } };
@@ -87,7 +78,7 @@ const cancel = operation({
   params: { id: messageId },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
-  example: { params: { id: EXAMPLE._id }, answer: EXAMPLE },
+  example: { id: '5c1e0d0000000000000000000000000b' },
   async handle({ id }, call) {
     const row = await findScheduled(id, call);
     if ((await call.messages.cancel(row)) === 'late') throw call.refuse('Unknown_Message', id, 'late');
@@ -104,10 +95,7 @@ const reschedule = operation({
   params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: EXAMPLE._id, send_at: '2026-01-07 09:00:00' },
-    answer: { ...EXAMPLE, send_at: '2026-01-07 09:00:00' },
-  },
+  example: { id: '5c1e0d0000000000000000000000000b', send_at: '2026-01-07 09:00:00' },
   async handle({ id, send_at: sendAt }, call) {
     const row = await findScheduled(id, call);
     if (row.state === 'cancelled') throw call.refuse('Unknown_Message', id);

@@ -112,29 +112,7 @@ const send = operation({
   params: { message: messageParam, ...sendingParams },
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
-  example: {
-    params: { message: MESSAGE },
-    answer: [
-      {
-        email: 'recipient.email@example.com',
-        status: 'queued',
-        reject_reason: null,
-        queued_reason: 'sending-backlog',
-        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
-        signed_by: 'example.com',
-        warning: null,
-      },
-      {
-        email: 'gone@example.com',
-        status: 'rejected',
-        reject_reason: 'hard-bounce',
-        queued_reason: null,
-        _id: 'a56e631363ed591797dbb1461d73f13e',
-        signed_by: null,
-        warning: null,
-      },
-    ],
-  },
+  example: { message: MESSAGE },
   handle: ({ message, ip_pool: pool, send_at: sendAt }, call) =>
     sendDraft({ message, template: null, pool, sendAt }, call),
 });
@@ -157,25 +135,12 @@ const sendTemplate = operation({
   returns: z.array(sentRecord),
   errors: ['Unknown_Template', 'Invalid_Template', 'Unknown_Subaccount', 'ServiceUnavailable'],
   example: {
-    params: {
-      template_name: 'Example Template',
-      template_content: [{ name: 'editable', content: 'Hello *|NAME|*' }],
-      message: {
-        to: [{ email: 'recipient.email@example.com' }],
-        global_merge_vars: [{ name: 'name', content: 'you' }],
-      },
+    template_name: 'Example Template',
+    template_content: [{ name: 'editable', content: 'Hello *|NAME|*' }],
+    message: {
+      to: [{ email: 'recipient.email@example.com' }],
+      global_merge_vars: [{ name: 'name', content: 'you' }],
     },
-    answer: [
-      {
-        email: 'recipient.email@example.com',
-        status: 'queued',
-        reject_reason: null,
-        queued_reason: 'sending-backlog',
-        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
-        signed_by: 'example.com',
-        warning: null,
-      },
-    ],
   },
   async handle({ template_name: name, template_content: regions, message, ip_pool: pool, send_at: sendAt }, call) {
     const { slug, published } = await findTemplate(name, call);

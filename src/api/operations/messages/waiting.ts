@@ -3,8 +3,6 @@ import type { AccountParts } from '../../account.ts';
 import { type Call, operation } from '../../operation.ts';
 import { findMessage, messageId } from './info.ts';
 
-const ID = '5c1e0d0000000000000000000000000c';
-
 interface Change {
   readonly path: `/messages/${string}`;
   readonly summary: string;
@@ -26,7 +24,7 @@ function changing({ path, summary, notes, noted, change }: Change) {
     params: { id: messageId },
     returns: z.object({ _id: z.string() }),
     errors: ['Unknown_Message'],
-    example: { params: { id: ID }, answer: { _id: ID } },
+    example: { id: '5c1e0d0000000000000000000000000c' },
     async handle({ id }, call) {
       const { delivery } = await findUnscheduled(id, call);
       const note = await call.actions.begin();
