@@ -45,11 +45,7 @@ const selecting = {
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
   recipient: { type: 'string', value: 'ADDRESS', help: 'only this recipient' },
   account: { type: 'string', value: 'ID', help: 'only this account' },
-  from: {
-    type: 'string',
-    value: 'TIME',
-    help: 'accepted at or after this time: "2026-01-05 12:00:00" (UTC) or ISO 8601',
-  },
+  from: { type: 'string', value: 'TIME', help: 'accepted since: "2026-01-05 12:00:00" (UTC) or ISO 8601' },
   to: { type: 'string', value: 'TIME', help: 'accepted before this time' },
 } as const;
 

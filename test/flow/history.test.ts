@@ -179,7 +179,7 @@ describe('the history of a host', function () {
       expect(await faultOf('/inbound/search', 'a b status:9xxx')).to.match(
         /^Word 3: status: takes a status such as 500/,
       );
-      expect(await faultOf('/inbound/search', 'after:yesterday')).to.contain('3d ago');
+      expect(await faultOf('/inbound/search', 'after:yesterday')).to.contain('2h or 3d');
       expect(await faultOf('/inbound/search', 'from:""')).to.contain('needs a value');
       expect(await faultOf('/inbound/search', 'from: ann')).to.contain('right after from:');
       expect(await faultOf('/inbound/search', '-from:ann')).to.contain('excluding is not supported');
@@ -537,7 +537,7 @@ describe('the history of a host that was stopped', function () {
     truncateSync(file, 0);
     const other = await postern(['mail', 'find'], env);
     expect(other.code).to.equal(69);
-    expect(other.err).to.match(/the history cannot be read: the journal is that of another version .*journal\.db/);
+    expect(other.err).to.match(/the history cannot be read: the journal is of another version .*journal\.db/);
     writeFileSync(file, 'no database'.repeat(1000));
     expect((await postern(['mail', 'refused'], env)).err).to.match(/the history cannot be read: .*; the daemon begins/);
     const nowhere = await postern(['mail', 'find'], { POSTERN_DATA_DIR: join(running.dir, 'none') });

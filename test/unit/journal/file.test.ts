@@ -41,7 +41,7 @@ describe('the file of the history', () => {
     ],
     ['damaged', damage],
     [
-      'that of another version',
+      'of another version',
       (file: string) => {
         const db = new DatabaseSync(file);
         db.exec('PRAGMA user_version = 99');
