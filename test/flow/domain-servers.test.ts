@@ -40,7 +40,7 @@ describe('the name servers of a domain', () => {
     return { ...rest, mx, txt };
   };
 
-  it('are shown each with what it says now, beside what should stand there', async () => {
+  it('are each shown with the current records, beside the expected ones', async () => {
     const added = await daemon.api('/inbound/add-domain', { domain: 'shop.test' });
     const { mx, txt, domain, asked_at: askedAt } = await ask();
     expect(domain).to.equal('shop.test');
@@ -67,7 +67,7 @@ describe('the name servers of a domain', () => {
     second.behave('normal');
   });
 
-  it('are told with the time since when it is so, which only another result moves, and the time of the next look-up', async () => {
+  it('are shown with the time since when, which changes only with the result, and the time of the next check', async () => {
     const clock = createTestClock(Date.UTC(2030, 0, 5, 12));
     const other = await startDaemon(
       {
@@ -94,7 +94,7 @@ describe('the name servers of a domain', () => {
     resolver.set(NAMES);
   });
 
-  it('of a domain that another account has are not shown, and nobody is asked', async () => {
+  it('of a domain of another account are not shown or queried', async () => {
     const [{ key }] = (
       await postern(['account', 'create', 'other', '--json'], {
         POSTERN_DATA_DIR: daemon.dir,
@@ -109,7 +109,7 @@ describe('the name servers of a domain', () => {
     expect(first.questions).to.have.length(before);
   });
 
-  it('of a domain in no zone, or while the DNS is away, are told to be unknown', async () => {
+  it('of a domain without a zone, or while the DNS is unavailable, are shown as unknown', async () => {
     await daemon.api('/inbound/add-domain', { domain: 'nowhere.test' });
     const errorOf = async () =>
       (await daemon.api('/inbound/domain-servers', { domain: 'nowhere.test' })).records.map(({ error }: any) => error);

@@ -171,7 +171,7 @@ describe('the history of a host', function () {
       expect(await subjects('after:1h', { to: '2020-01-01' })).to.deep.equal([]);
     });
 
-    it('names the word that it does not understand, and what it would', async () => {
+    it('names the unknown word and the allowed ones', async () => {
       expect(await faultOf('/inbound/search', 'late form:bob')).to.match(
         /^Word 2: unknown filter "form:"\. Use from:, to:, subject:/,
       );
@@ -189,7 +189,7 @@ describe('the history of a host', function () {
       expect(await subjects('12:30')).to.deep.equal([]);
     });
 
-    it('goes on where it ended, while more mail comes in', async () => {
+    it('continues after its last row while more mail arrives', async () => {
       const seen: string[] = [];
       let before: number | undefined;
       for (let page = 0; page < 10; page++) {
@@ -300,7 +300,7 @@ describe('the history of a host', function () {
       expect(await count({ reason: 'tooBig' })).to.equal(0);
     });
 
-    it('names what it does not understand', async () => {
+    it('names unknown filters', async () => {
       expect(await faultOf('/inbound/refusals', 'subject:x')).to.contain('unknown filter "subject:"');
       expect(await faultOf('/inbound/refusals', 'reason:because')).to.contain('noMailbox');
       const { body } = await running.ask('/inbound/refusals', { reason: 'because' });

@@ -655,7 +655,7 @@ describe('the Debian package', function () {
         expect(existsSync(at('var/lib/postern/spool'))).to.equal(true);
       });
 
-      it('goes on where it was when it is installed again', async () => {
+      it('continues with its data when it is installed again', async () => {
         await here().must(...apt('install', '/root/next.deb'));
         await here().must('systemctl', 'start', 'postern-smtp.socket', 'postern-submission.socket', 'postern');
         await answer(200, 'Over the removal');

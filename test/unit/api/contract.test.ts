@@ -214,7 +214,7 @@ describe('every operation', () => {
         expect(read.success && isDeepStrictEqual(read.data, body), 'fields that are not declared').to.equal(true);
       });
 
-      it('takes null for what is left out, and ignores what it does not know', async () => {
+      it('accepts null for omitted parameters, and ignores unknown ones', async () => {
         const nulls = Object.fromEntries(
           optional(operation)
             .filter((name) => !(name in example))

@@ -58,7 +58,7 @@ describe('an operation', () => {
     );
   });
 
-  it('names what is missing before what is wrong', async () => {
+  it('names missing parameters before invalid ones', async () => {
     expect(await run({ kind: 'c' })).to.include({ code: -1, message: 'You must specify a name value' });
   });
 

@@ -168,7 +168,7 @@ describe('postern doctor', () => {
     expect(existsSync(join(dir, 'new'))).to.equal(false);
   });
 
-  it('goes on without the store when it is away, and says so once', async () => {
+  it('continues without the store if it is unavailable, and reports it once', async () => {
     zone = await startZone({ 'gone.example': { A: ['127.0.0.1'] } });
     const ran = await postern(['doctor', '--json'], {
       POSTERN_DATA_DIR: dir,
@@ -283,7 +283,7 @@ describe('postern doctor', () => {
       },
     };
 
-    it('give up after a minute, and what they found by then and the other checks are told', async () => {
+    it('stop after a minute, and their findings so far and the other checks are reported', async () => {
       const clock = createTestClock(NOW);
       const slow: Check = {
         name: 'slow',
@@ -304,7 +304,7 @@ describe('postern doctor', () => {
       ]);
     });
 
-    it('and throw are a fault, and the rest goes on', async () => {
+    it('that throw are a fault, and the rest continues', async () => {
       const broken: Check = {
         name: 'broken',
         // biome-ignore lint/correctness/useYield: it fails before it finds anything
@@ -416,7 +416,7 @@ describe('postern doctor', () => {
       }
     });
 
-    it('is a fault when another server answers, whatever it says, and when the web server reaches nobody', async () => {
+    it('is a fault if another server answers, or if the web server does not reach the daemon', async () => {
       const receiver = await startReceiver();
       try {
         for (const [how, words] of [
@@ -461,7 +461,7 @@ describe('postern doctor', () => {
       }
     });
 
-    it('leads here, and says what is left when others cannot come that way', async () => {
+    it('reaches this daemon, with a warning if others cannot use that address', async () => {
       daemon = await startDaemon({}, { dir });
       expect(await found(daemon.base)).to.include({
         verdict: 'warning',
@@ -676,7 +676,7 @@ describe('postern doctor', () => {
       withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, use);
     const at = new Date(NOW);
 
-    it('have an MX that names us, or are told what to publish', () =>
+    it('have an MX that names us, or get advice what to publish', () =>
       withRows(async (store) => {
         for (const domain of ['good.example', 'other.example', 'silent.example'])
           await store.inboundDomains.insert({
@@ -705,7 +705,7 @@ describe('postern doctor', () => {
         expect(found.find(({ check }) => check === 'MX other.example')?.seen).to.contain('mx.old.example');
       }));
 
-    it('of the operator are told that an account has: as a fault where there are other accounts', () =>
+    it('of the operator are reported if an account has them, as a fault if there are other accounts', () =>
       withRows(async (store) => {
         const add = (id: string, account: string) =>
           store.inboundDomains.insert({ id, account, domain: id, createdAt: at, validMx: true, testedAt: at });
@@ -864,7 +864,7 @@ describe('postern doctor', () => {
       expect(rsa?.seen).to.match(/^RSA, 2048 bits; with an ECDSA certificate .*--key-type ecdsa/);
     });
 
-    it('is told of before it ends, and when it has ended, has not begun or has another name', async () => {
+    it('is reported before it expires, and if it has expired, is not valid yet or has another name', async () => {
       const env = files(MX_CERT, MX_KEY);
       const end = Date.UTC(2126, 9, 28);
       const verdict = async (at: number) => (await look(certificate, { env, at }))[0]?.verdict;
