@@ -24,7 +24,7 @@ interface Shown extends z.output<typeof CHECKED> {
   readonly records: z.output<typeof KEY>;
 }
 
-/** The domain given on the command line, if somebody can own it. */
+/** The domain given on the command line, if an account can own it. */
 function ownable(word: string | undefined): string {
   if (word === undefined) throw new UsageError('missing argument: DOMAIN');
   const domain = toAsciiDomain(word.trim());

@@ -8,7 +8,7 @@ import { matchesAny } from './patterns.ts';
 export const DMARC_RESULTS = ['pass', 'fail', 'none', 'unknown'] as const;
 export type DmarcResult = (typeof DMARC_RESULTS)[number];
 
-/** What is known of a message so far; undefined: nobody has looked. */
+/** The facts about a message so far; undefined if not looked for. */
 export interface MailFacts {
   readonly sender?: string | undefined;
   /** Whether the brake on loops marked it for this recipient. */
@@ -34,12 +34,12 @@ export interface ContentFacts {
   readonly cut?: true;
 }
 
-/** The facts that somebody has to look for. */
+/** The facts that must be looked for. */
 export type Fact = Exclude<keyof MailFacts, 'loop'>;
 
 /**
- * Whether a condition holds. unknown: somebody has looked, and could not tell · unreadable: nobody can tell, because
- * the sender made the header too large to read · a fact: nobody has looked for it yet.
+ * Whether a condition holds. unknown: looked for without a result · unreadable: cannot be known, because the sender made
+ * the header too large to read · a fact: not looked for yet.
  */
 export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
 
@@ -158,7 +158,7 @@ const isWithin = ({ over = -1, under = Number.POSITIVE_INFINITY }: NonNullable<W
 const isAutomated = (wanted: boolean, facts: MailFacts): Truth =>
   facts.loop ? wanted : inHeader(facts, ({ automated }) => automated === wanted);
 
-/** While DNS does not answer, nobody can tell. */
+/** Unknown while DNS does not answer. */
 const isUndecided = (auth: NonNullable<MailFacts['auth']>): boolean => auth.dmarc.result === 'temperror';
 
 function isBelieved(wanted: boolean, auth: MailFacts['auth']): Truth {

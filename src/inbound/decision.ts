@@ -31,7 +31,7 @@ export interface Choice {
 
 /**
  * What becomes of a message for one recipient. matched: the route that takes it · rejected: by a route · none: no route
- * takes it · open: somebody has to look for this fact first.
+ * takes it · open: this fact must be looked for first.
  */
 export type Decision =
   | { readonly kind: 'matched'; readonly match: Match }

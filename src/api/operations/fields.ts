@@ -104,7 +104,7 @@ export async function verifyUrl(
   call: Pick<Call<never>, 'urlFault' | 'invalid'>,
   format?: FormatName,
 ): Promise<void> {
-  // Nobody answers there.
+  // A pull queue has no server to check.
   if (isPulled(url)) return;
   const cause = await call.urlFault(url, format);
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);

@@ -19,7 +19,7 @@ const MAX_LABELS = 10;
 const MAX_LABEL = 100;
 const MAX_SUBJECT = 10_000;
 const MAX_FROM_NAME = 1000;
-/** The contract has no limit on either; no template has so many. */
+/** The contract has no limit on either; real templates have far fewer. */
 const MAX_REGIONS = 10_000;
 const MAX_VARIABLES = 10_000;
 
