@@ -27,7 +27,8 @@ export const listening: Check = {
           return fault(
             check,
             line.message,
-            'Start the daemon (systemctl start postern, or npm start) and check its log. If a systemd socket listens elsewhere, set smtp.listen to match.',
+            'Start the daemon (systemctl start postern, or npm start) and check its log. If a systemd socket ' +
+              'listens elsewhere, set smtp.listen to match.',
           );
         if (!line.startsWith('220 '))
           return fault(
@@ -82,7 +83,8 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
       : warning(
           check,
           `${found.message} from here; this is not an address of this host`,
-          `If a router or load balancer forwards it to this host, test it from another network. If not, correct the address of ${hostname} in the DNS.`,
+          'If a router or load balancer forwards it to this host, test it from another network. If not, correct ' +
+            `the address of ${hostname} in the DNS.`,
         );
   const { greeting, starttls, certificate: shown } = found;
   if (!greeting.startsWith('220')) return fault(check, `refuses sessions: ${greeting}`, 'Check the log of the daemon.');
@@ -90,7 +92,8 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
     return fault(
       check,
       `another server answers: ${greeting}`,
-      `Mail for your domains goes to that server: correct the address of ${hostname} in the DNS, or the forwarding to this host.`,
+      `Mail for your domains goes to that server: correct the address of ${hostname} in the DNS, or the ` +
+        'forwarding to this host.',
     );
   const unseen = 'tested from this host; a firewall in front of it is not';
   if (smtp.tls.cert === '') return ok(check, `answers as ${hostname} (${unseen})`);
@@ -230,7 +233,8 @@ export const certificate: Check = {
       return yield fault(
         'certificate',
         parsed,
-        'The daemon cannot start with these files, or keeps using the previous ones: install a matching certificate and key.',
+        'The daemon cannot start with these files, or keeps using the previous ones: install a matching ' +
+          'certificate and key.',
       );
     yield inForce(parsed, clock.now());
     yield named(parsed, settings.hostname);
@@ -277,7 +281,8 @@ function keyed({ publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: det
   if (type !== 'rsa') return ok('certificate key', type === 'ec' ? `ECDSA, ${details?.namedCurve}` : String(type));
   return ok(
     'certificate key',
-    `RSA, ${details?.modulusLength} bits; with an ECDSA certificate this host can handle more TLS sessions (certbot renew --key-type ecdsa --force-renewal)`,
+    `RSA, ${details?.modulusLength} bits; with an ECDSA certificate this host can handle more TLS sessions ` +
+      '(certbot renew --key-type ecdsa --force-renewal)',
   );
 }
 

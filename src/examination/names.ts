@@ -43,7 +43,8 @@ export const hostName: Check = {
       return yield fault(
         'host name',
         `${hostname} resolves to ${local.join(', ')}, this machine itself`,
-        'Publish its public address. If it is published already, the resolver answers from /etc/hosts: correct it there.',
+        'Publish its public address. If it is published already, the resolver answers from /etc/hosts: correct ' +
+          'it there.',
       );
     yield ok('host name', `${hostname} has ${addresses.join(', ')}`);
     yield* await Promise.all(addresses.map((ip) => reverse(ip, hostname, resolver)));
@@ -71,7 +72,8 @@ export const hostsFile: Check = {
       yield warning(
         'hosts file',
         `${path} says ${wrong.join(', ')} for ${name}; the DNS says ${published.join(', ') || 'nothing'}`,
-        `Programs on this host use that address: mail to your own domains fails, and so do checks of customers' domains. Set it to ${published.join(' and ') || 'the public address'}, or remove the name.`,
+        "Programs on this host use that address: mail to your own domains fails, and so do checks of customers' " +
+          `domains. Set it to ${published.join(' and ') || 'the public address'}, or remove the name.`,
       );
     }
     if (found === 0) yield ok('hosts file', 'agrees with the DNS about our names');
@@ -133,7 +135,8 @@ export const inboundDomains: Check = {
         fault(
           check,
           found.error ?? 'does not point to this host',
-          `Publish an MX record for ${id} that points to ${settings.hostname}, or list the hosts that share the work in inbound.mx_hosts.`,
+          `Publish an MX record for ${id} that points to ${settings.hostname}, or list the hosts that share the ` +
+            'work in inbound.mx_hosts.',
         ),
       ];
     });
@@ -237,7 +240,8 @@ export const sending: Check = {
         : warning(
             name,
             back.error ?? 'does not point to this host',
-            `Bounces are lost. Publish an MX record for ${outbound.return_domain} that points to ${hostname}, or set outbound.return_domain.`,
+            `Bounces are lost. Publish an MX record for ${outbound.return_domain} that points to ${hostname}, ` +
+              'or set outbound.return_domain.',
           );
     yield await spfInclude(senders.spf_include, resolver);
   },
@@ -252,7 +256,8 @@ async function spfInclude(include: string, resolver: World['resolver']): Promise
   return warning(
     check,
     records.length === 0 ? 'no SPF record' : 'more than one SPF record',
-    `Sender domains include it: publish one TXT record at ${include}, such as "v=spf1 ip4:YOUR-ADDRESS -all", or set senders.spf_include.`,
+    `Sender domains include it: publish one TXT record at ${include}, such as "v=spf1 ip4:YOUR-ADDRESS -all", ` +
+      'or set senders.spf_include.',
   );
 }
 

@@ -51,7 +51,8 @@ export const publicUrl: Check = {
       return yield warning(
         check,
         `${settings.public_url} reaches this daemon, but by an address that others cannot reach (${local.join(', ')})`,
-        `Publish the public address of this host for ${url.hostname}. If it is published already, the resolver answers from /etc/hosts: correct it there.`,
+        `Publish the public address of this host for ${url.hostname}. If it is published already, the resolver ` +
+          'answers from /etc/hosts: correct it there.',
       );
     if (url.protocol !== 'https:')
       return yield warning(
@@ -153,14 +154,16 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
       return fault(
         check,
         `${place}: the web server answers ${status}`,
-        `It does not reach http.listen (${urlHost(world.places.http)}:${world.places.http.port}): correct its configuration, and check that the daemon runs.`,
+        `It does not reach http.listen (${urlHost(world.places.http)}:${world.places.http.port}): correct its ` +
+          'configuration, and check that the daemon runs.',
       );
     const what =
       location === undefined ? `${status} ${body.replace(/\s+/g, ' ').slice(0, 60)}` : `${status}, to ${location}`;
     return fault(
       check,
       `${place}: another server answers (${what.trim()})`,
-      `Configure the web server there to pass all paths of ${url.host} to http.listen, or correct the address in the DNS.`,
+      `Configure the web server there to pass all paths of ${url.host} to http.listen, or correct the address ` +
+        'in the DNS.',
     );
   }
   if (instance === undefined)
@@ -171,7 +174,8 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
     : fault(
         check,
         `${place}: another Postern answers`,
-        `Correct the address in the DNS, or the proxy configuration for ${url.host} there: links and calls reach a daemon that does not know them.`,
+        `Correct the address in the DNS, or the proxy configuration for ${url.host} there: links and calls ` +
+          'reach a daemon that does not know them.',
       );
 }
 
@@ -189,7 +193,8 @@ function unreachable(url: URL, address: string, error: Error): Finding {
     return fault(
       check,
       `${place}: ${error.message}`,
-      `Clients refuse this certificate: get one for ${url.hostname} for the web server (list them with certbot certificates), and reload it.`,
+      `Clients refuse this certificate: get one for ${url.hostname} for the web server (list them with certbot ` +
+        'certificates), and reload it.',
     );
   const isLate = error.name === 'AbortError' || error.name === 'TimeoutError' || code === 'ETIMEDOUT';
   const seen = isLate ? `no answer within ${ANSWER_MS / 1000} s` : error.message;
@@ -205,7 +210,8 @@ function unreachable(url: URL, address: string, error: Error): Finding {
   return warning(
     check,
     `${place}: ${seen} from here`,
-    `This is not an address of this host. If a router or load balancer forwards it to this host, test ${url.origin}/healthz from another network.`,
+    'This is not an address of this host. If a router or load balancer forwards it to this host, test ' +
+      `${url.origin}/healthz from another network.`,
   );
 }
 
@@ -222,7 +228,8 @@ export const mailOrigin: Check = {
       return yield warning(
         check,
         `${origin} cannot be reached from here: ${answer}`,
-        `Point ${host} to the TLS proxy in front of http.listen, with a certificate; the console frames mail from there.`,
+        `Point ${host} to the TLS proxy in front of http.listen, with a certificate; the console frames mail ` +
+          'from there.',
       );
     await answer.body?.cancel();
     yield answer.status === WRONG_HOST
@@ -230,7 +237,8 @@ export const mailOrigin: Check = {
       : fault(
           check,
           `${origin} answers ${answer.status} instead of ${WRONG_HOST}`,
-          `Configure the proxy to pass requests for ${host} to http.listen with an unchanged Host header, and restart after a change of settings.`,
+          `Configure the proxy to pass requests for ${host} to http.listen with an unchanged Host header, and ` +
+            'restart after a change of settings.',
         );
   },
 };

@@ -11,11 +11,14 @@ const LOAD = `${RETRY} If this happens often, raise the limit, or share the work
 const ADVICE: Readonly<Record<Reason, string>> = {
   // Ended sessions
   tooManySessions: `This host had reached its limit of sessions (smtp.max_sessions). ${LOAD}`,
-  crowded: `This host had reached its limit of sessions (smtp.max_sessions), and ended the one that had sent no mail for longest. ${LOAD}`,
+  crowded:
+    'This host had reached its limit of sessions (smtp.max_sessions), and ended the one that had sent no mail for ' +
+    `longest. ${LOAD}`,
   busy: `This host was overloaded and accepted no more sessions at that moment. ${LOAD}`,
   tooManyFromAddress: `The client had too many connections at a time (smtp.max_sessions_per_address). ${RETRY}`,
   tooManyRefused:
-    'Too many recipients of the session were refused, as when somebody guesses addresses. Check which ones: a sender may have an old list.',
+    'Too many recipients of the session were refused, as when somebody guesses addresses. Check which ones: a ' +
+    'sender may have an old list.',
   tooManyMessages: `The session had reached its limit of messages. ${RETRY}`,
   tooManyCommands: `The client sent many commands without a message. ${CLIENT}`,
   tooManyUnknown: `The client sent many unknown commands. It is probably not a mail server. ${CLIENT}`,
@@ -35,15 +38,26 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   accountFull: 'The account has reached its storage limit. Delete what it no longer needs, or raise the limit.',
   fault: `Something failed on this host, such as the disk or the store; see the log. ${RETRY}`,
   unscanned: `A scanner was unavailable, and scan.when is before; see the log. Start it again. ${RETRY}`,
-  full: `The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ${RETRY}`,
-  backlog: `Too much mail of the account is waiting for its webhook, or uses its share of the disk. Make the webhook answer again. ${RETRY}`,
-  tooManyRecipients: `The message has too many recipients (smtp.max_recipients). The sending server sends it to the others separately.`,
-  tooMuchInAll: `The message is too large for this many recipients at a time. The sending server sends it to the others separately.`,
-  oneRecipient: `The routes of this recipient, or of the previous one, may refuse the message for its content, so each recipient gets it separately. ${RETRY}`,
+  full:
+    'The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ' +
+    `${RETRY}`,
+  backlog:
+    'Too much mail of the account is waiting for its webhook, or uses its share of the disk. Make the webhook ' +
+    `answer again. ${RETRY}`,
+  tooManyRecipients:
+    'The message has too many recipients (smtp.max_recipients). The sending server sends it to the others ' +
+    'separately.',
+  tooMuchInAll:
+    'The message is too large for this many recipients at a time. The sending server sends it to the others ' +
+    'separately.',
+  oneRecipient:
+    'The routes of this recipient, or of the previous one, may refuse the message for its content, so each ' +
+    `recipient gets it separately. ${RETRY}`,
 
   // Permanent
   unrouted:
-    'A route with the action reject matched the message, or no route matches its content. Test the routes with its sender and content (/inbound/test-route).',
+    'A route with the action reject matched the message, or no route matches its content. Test the routes with ' +
+    'its sender and content (/inbound/test-route).',
   unwanted: 'A scanner found a virus in the message, or its verdict was to refuse it (scan.when is before).',
   lineTooLong: `The client sent a line that is longer than SMTP allows. ${CLIENT}`,
   unknownCommand: `The client sent an unknown command. ${CLIENT}`,
@@ -63,28 +77,35 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   nestedMail: `The client started a message inside another one. ${CLIENT}`,
   tlsActive: `The client started TLS twice. ${CLIENT}`,
   bareLineEnding:
-    'The message has line endings that can hide another message in it (SMTP smuggling). Fix the program that created it: lines must end with CR LF.',
+    'The message has line endings that can hide another message in it (SMTP smuggling). Fix the program that ' +
+    'created it: lines must end with CR LF.',
   loginFirst: 'This port accepts mail only after a login. Set an API key as the password of the client.',
   startTlsFirst: 'This port accepts mail only over TLS. Turn on STARTTLS in the client.',
   wrongKey: 'The password was not a valid API key. Check the key, and whether it was revoked.',
   needsTls: 'Logins are accepted only over TLS. Turn on TLS or STARTTLS in the client.',
   noMailbox:
-    'No route of the domain matches the mailbox. Add a route for it (/inbound/add-route), or test the existing ones (/inbound/test-route).',
+    'No route of the domain matches the mailbox. Add a route for it (/inbound/add-route), or test the existing ' +
+    'ones (/inbound/test-route).',
   expiredAddress:
-    'The reply address has expired, and the sender is notified. To avoid this, set a later expires_at in /inbound/reply-address.',
+    'The reply address has expired, and the sender is notified. To avoid this, set a later expires_at in ' +
+    '/inbound/reply-address.',
   noRelay:
-    'The domain of the recipient is not an inbound domain here. If it should be, add it (/inbound/add-domain) and publish its TXT record; otherwise somebody tried to relay mail.',
+    'The domain of the recipient is not an inbound domain here. If it should be, add it (/inbound/add-domain) ' +
+    'and publish its TXT record; otherwise somebody tried to relay mail.',
   foreignSender:
-    'The account may not send from the domain of the sender. Verify the domain (/senders/add-domain), or use another one.',
+    'The account may not send from the domain of the sender. Verify the domain (/senders/add-domain), or use ' +
+    'another one.',
   noLiteral: 'The recipient is an IP address instead of a domain. Use a domain name.',
   badHeader: `The header of the message is too long. ${CLIENT}`,
   badFrom:
-    'The message needs one From field with one address that all mail programs read alike. Fix the program that created it.',
+    'The message needs one From field with one address that all mail programs read alike. Fix the program that ' +
+    'created it.',
   badBody: 'The parts of the message are ambiguous. Fix the program that created it.',
   templateTooLong: 'The template with its content is too long. Shorten one of them.',
   tooBig: 'The message is too large (smtp.max_message_bytes). Send a link instead of an attachment.',
   needsUtf8:
-    'The address has non-ASCII letters, and the client did not request SMTPUTF8. Use a client that supports it, or another address.',
+    'The address has non-ASCII letters, and the client did not request SMTPUTF8. Use a client that supports it, ' +
+    'or another address.',
   mailLoop:
     'The message has passed through too many servers: it is probably forwarded in a loop. Check its Received fields.',
   unknownParameter: `The client used a parameter that this server does not support. ${CLIENT}`,

@@ -32,7 +32,8 @@ const conversation = operation({
   summary: 'Lists the mail of a conversation, received and sent, oldest first.',
   notes:
     `Takes the \`thread\` of a payload, /inbound/search or /messages/info, and lists the latest ${MOST_SHOWN} messages; a message posted to several URLs is listed once. ` +
-    'Conversations are kept for journal.keep_days, unless journal.subjects is off. Each host lists only mail that it handled.',
+    'Conversations are kept for journal.keep_days, unless journal.subjects is off. Each host lists only mail ' +
+    'that it handled.',
   params: { thread: text(64).meta({ description: 'id of the conversation' }) },
   returns: z.object({
     mails: z.array(entry),

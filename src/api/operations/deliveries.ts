@@ -25,7 +25,8 @@ const attemptDetail = z
     tls_ms: millisecondsOrNull('milliseconds of the TLS handshake'),
     first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the answer'),
     request_headers: headerFields(
-      'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the first attempt succeeded',
+      'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the ' +
+        'first attempt succeeded',
     ),
     response_headers: headerFields('headers of the answer, without the values of cookies; empty if request_headers is'),
     headers_left_out: z.int().meta({ description: `number of headers left out to stay below ${DETAIL_BYTES} bytes` }),
@@ -63,7 +64,8 @@ const scanRecord = z
 export const deliveryRecord = z
   .object({
     id: str(
-      'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the header webhook-id of a POST of its own',
+      'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the ' +
+        'header webhook-id of a POST of its own',
     ),
     message_id: str('the message; several recipients share one'),
     route: str('id of the route'),
@@ -72,7 +74,8 @@ export const deliveryRecord = z
     email: str('the recipient'),
     state: z.enum(DELIVERY_STATES).meta({
       description:
-        'dead: retries have ended, can be replayed; held: kept by its route or by loop protection, a replay releases it; dropped: dropped by a person or discarded by its route, can be replayed while it is kept',
+        'dead: retries have ended, can be replayed; held: kept by its route or by loop protection, a replay ' +
+        'releases it; dropped: dropped by a person or discarded by its route, can be replayed while it is kept',
     }),
     created_at: time('when the message was accepted'),
     next_attempt_at: timeOrNull('time of the next POST; null unless it is waiting'),
@@ -170,7 +173,8 @@ const list = operation({
   extension: true,
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes:
-    'Delivered and dropped mail is listed for delivery.keep_delivered_hours, dead and held mail for delivery.keep_dead_days. Each host lists only mail that it accepted.',
+    'Delivered and dropped mail is listed for delivery.keep_delivered_hours, dead and held mail for ' +
+    'delivery.keep_dead_days. Each host lists only mail that it accepted.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,

@@ -16,7 +16,8 @@ const serverRecord = z.object({
   address: z.string().nullable().meta({ description: 'the address that was queried; null if none' }),
   state: z.enum(STATES).meta({
     description:
-      'ok: it has an expected record; differs: it has only other records; missing: it has none; failed: no usable answer; not_asked: none of its addresses may be queried',
+      'ok: it has an expected record; differs: it has only other records; missing: it has none; failed: no ' +
+      'usable answer; not_asked: none of its addresses may be queried',
   }),
   says: z.array(z.string()).meta({ description: 'its records, at most ten' }),
   reason: z.string().nullable().meta({ description: 'why it gave no usable answer or was not queried, or null' }),
@@ -42,8 +43,10 @@ const domainServers = operation({
   extension: true,
   summary: 'Queries every name server of an inbound domain directly for its current MX and TXT records.',
   notes:
-    'check-domain uses a resolver, which may have an old answer in its cache; this operation queries each authoritative server, so it shows whether a change has reached all of them. ' +
-    'Nothing is stored. Servers on private addresses are queried only if the operator allows it (`outbound.allow_private`).',
+    'check-domain uses a resolver, which may have an old answer in its cache; this operation queries each ' +
+    'authoritative server, so it shows whether a change has reached all of them. ' +
+    'Nothing is stored. Servers on private addresses are queried only if the operator allows it ' +
+    '(`outbound.allow_private`).',
   params: { domain: knownDomain },
   returns: z.object({
     domain: str('the domain, as it was added'),

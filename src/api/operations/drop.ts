@@ -11,10 +11,14 @@ const dropInbound = operation({
   extension: true,
   summary: 'Drops waiting, held or dead deliveries without posting them.',
   notes:
-    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; all given conditions must match. By id, a delivery may be waiting, held or dead; otherwise only dead ones are dropped, unless `state` or the query names another state. ' +
-    'Without ids, `at_most` is required: nothing is dropped if more deliveries match. Call with `dry_run` first to count them. ' +
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; ' +
+    'all given conditions must match. By id, a delivery may be waiting, held or dead; otherwise only dead ones ' +
+    'are dropped, unless `state` or the query names another state. ' +
+    'Without ids, `at_most` is required: nothing is dropped if more deliveries match. Call with `dry_run` first ' +
+    'to count them. ' +
     `A job drops more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ` +
-    'Senders are not notified. Dropped mail can be replayed for delivery.keep_delivered_hours. Each host drops only mail that it accepted.',
+    'Senders are not notified. Dropped mail can be replayed for delivery.keep_delivered_hours. Each host drops ' +
+    'only mail that it accepted.',
   params: {
     ...selecting(OPEN_STATES),
     at_most: optional(z.int().min(0)).meta({

@@ -25,7 +25,8 @@ const endpointRecord = z
     webhooks: z.array(z.int()).meta({ description: `ids of the webhooks with this URL, at most ${MAX_IDS}` }),
     breaker: z.enum(['up', 'down', 'gone']).meta({
       description:
-        'down: too many POSTs failed, so only one delivery at a time is posted, as a probe; gone: it answered 410, and is probed once a day',
+        'down: too many POSTs failed, so only one delivery at a time is posted, as a probe; gone: it answered ' +
+        '410, and is probed once a day',
     }),
     since: timeOrNull('when it went down', 'null while it is up'),
     next_probe_at: timeOrNull('when the next probe may be sent', 'null while it is up or paused'),
@@ -92,7 +93,8 @@ const endpointDetail = endpointRecord
           since: time('when its preparation started'),
           waits_for: z.enum(['preparing', 'verdicts', 'parsing', 'place']).meta({
             description:
-              'verdicts: waits for SPF, DKIM, DMARC and ARC, and so for the DNS; parsing: the message is being parsed; place: waits until fewer POSTs are in flight to the endpoint; preparing: everything else',
+              'verdicts: waits for SPF, DKIM, DMARC and ARC, and so for the DNS; parsing: the message is being ' +
+              'parsed; place: waits until fewer POSTs are in flight to the endpoint; preparing: everything else',
           }),
           question: z.string().nullable().meta({
             description: 'the pending DNS query, such as `TXT example.org`; null if none is known',
@@ -202,7 +204,9 @@ const list = listing({
   access: 'numbers',
   extension: true,
   summary: 'Lists the endpoints of the account by URL, with their states and waiting deliveries.',
-  notes: `An endpoint is the URL of routes or webhooks. After these are deleted, it is still listed while deliveries wait for it or it is paused. ${HOSTS}`,
+  notes:
+    'An endpoint is the URL of routes or webhooks. After these are deleted, it is still listed while deliveries ' +
+    `wait for it or it is paused. ${HOSTS}`,
   params: {},
   returns: z.array(endpointRecord),
   errors: [],
@@ -265,7 +269,9 @@ const info = operation({
   ofMail: ['answers', 'making'], // an answer may quote the mail
   extension: true,
   summary: 'Shows an endpoint: figures for the last hour and day, the last 100 POSTs, and its answers by cause.',
-  notes: `Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), at most the newest 10,000. ${HOSTS}`,
+  notes:
+    'Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), ' +
+    `at most the newest 10,000. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: endpointDetail,
   errors: ['Unknown_Endpoint'],
@@ -291,7 +297,13 @@ const pause = operation({
   access: 'settings',
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
-  notes: `Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has waited that long becomes a dead letter, which can be replayed. POSTs in flight are completed. A second call changes the end of the pause. The pause survives a restart. It belongs to the URL: a route that moves to another URL is not paused there. An account can pause at most ${MAX_PAUSED.toLocaleString('en')} endpoints. Each host has its own pauses: call this on each of them. If the operator of the service has paused the endpoint, the answer is Endpoint_Held.`,
+  notes:
+    'Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that ' +
+    'has waited that long becomes a dead letter, which can be replayed. POSTs in flight are completed. A second ' +
+    'call changes the end of the pause. The pause survives a restart. It belongs to the URL: a route that moves ' +
+    `to another URL is not paused there. An account can pause at most ${MAX_PAUSED.toLocaleString('en')} ` +
+    'endpoints. Each host has its own pauses: call this on each of them. If the operator of the service has ' +
+    'paused the endpoint, the answer is Endpoint_Held.',
   params: {
     url: endpointUrl,
     until: optionalTime.meta({
@@ -320,7 +332,9 @@ const resume = operation({
   access: 'settings',
   extension: true,
   summary: 'Ends the pause of an endpoint: deliveries are posted when they are due.',
-  notes: `Does nothing if it is not paused. A pause by the operator of the service is not ended: the answer is Endpoint_Held. ${HOSTS}`,
+  notes:
+    'Does nothing if it is not paused. A pause by the operator of the service is not ended: the answer is ' +
+    `Endpoint_Held. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: endpointRecord,
   errors: ['Unknown_Endpoint', 'Endpoint_Held'],
@@ -338,7 +352,9 @@ const retry = operation({
   access: 'settings',
   extension: true,
   summary: 'Retries an endpoint now: all deliveries waiting for it become due.',
-  notes: `If it is down, one delivery is posted as a probe; after a 2xx answer, the others follow. Does not end a pause. ${HOSTS}`,
+  notes:
+    'If it is down, one delivery is posted as a probe; after a 2xx answer, the others follow. Does not end a ' +
+    `pause. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: z.object({
     waiting: z.int().meta({ description: 'number of deliveries waiting for it' }),

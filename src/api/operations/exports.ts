@@ -170,7 +170,9 @@ const rejects = operation({
   path: '/exports/rejects',
   access: 'settings',
   summary: 'Starts an export of the rejection blacklist.',
-  notes: `The archive contains rejects.csv with the columns email, reason, detail, created_at, expires_at, last_event_at, expires_at: the entries that have not expired, including those of subaccounts. ${NOTES}`,
+  notes:
+    'The archive contains rejects.csv with the columns email, reason, detail, created_at, expires_at, ' +
+    `last_event_at, expires_at: the entries that have not expired, including those of subaccounts. ${NOTES}`,
   params: { notify_email: notifyEmail },
   returns: exportRecord,
   errors: [],
@@ -211,8 +213,10 @@ const activity = operation({
   access: 'settings',
   summary: 'Starts an export of the activity of the account: messages sent and what happened to them.',
   notes:
-    'The archive contains activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +
-    `configured (exports.metadata_fields) and the account has added (/metadata/add). All given conditions must be met; an empty list counts as no condition. ${NOTES}`,
+    'The archive contains activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, ' +
+    'Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +
+    'configured (exports.metadata_fields) and the account has added (/metadata/add). All given conditions must ' +
+    `be met; an empty list counts as no condition. ${NOTES}`,
   params: {
     notify_email: notifyEmail,
     date_from: optionalTime.meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),

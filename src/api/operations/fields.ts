@@ -48,7 +48,8 @@ export const newDomain = text(MAX_DOMAIN_TEXT)
   })
   .meta({
     description:
-      'the domain, such as `inbound.example.com`, or `*.inbound.example.com` for all domains below one; HTML tags are stripped',
+      'the domain, such as `inbound.example.com`, or `*.inbound.example.com` for all domains below one; HTML ' +
+      'tags are stripped',
   });
 
 /** A domain that was added, in any case, as U-label or A-label. An invalid name is accepted here and never found. */
@@ -69,7 +70,8 @@ export const pattern = text(MAX_PATTERN)
   )
   .meta({
     description:
-      'pattern for the mailbox name: `*` matches any number of characters, `?` matches one, `{name}` matches one or more, returned as `captures.name` in the payload; case is ignored',
+      'pattern for the mailbox name: `*` matches any number of characters, `?` matches one, `{name}` matches ' +
+      'one or more, returned as `captures.name` in the payload; case is ignored',
   });
 
 /** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
@@ -88,7 +90,8 @@ export const routeUrl = text(MAX_URL)
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .meta({
     description:
-      'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
+      'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
+      '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
   });
 
 function isHttpUrl(value: string): boolean {

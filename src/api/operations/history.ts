@@ -37,7 +37,8 @@ const mailRecord = z
     url: str('the URL of the route when the mail was accepted'),
     state: z.enum(MAIL_STATES).meta({
       description:
-        'dead: retries have ended, can be replayed while it is kept; dropped: dropped by a person or discarded by its route; unknown: no longer in the queue, outcome not recorded',
+        'dead: retries have ended, can be replayed while it is kept; dropped: dropped by a person or discarded ' +
+        'by its route; unknown: no longer in the queue, outcome not recorded',
     }),
     attempts: z.int().meta({ description: 'number of POSTs, including replays' }),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
@@ -108,9 +109,12 @@ const search = operation({
   extension: true,
   summary: 'Finds inbound mail in the history, newest first, including mail whose content was deleted.',
   notes:
-    'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; case is ignored. ' +
-    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of a delivery or of a message, thread: the id of a conversation, ` +
-    'status: takes 500, 5xx or none, after: and before: a time or an age, such as `after:2h`. Quote phrases: `subject:"order 4711"`. ' +
+    'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; case is ' +
+    'ignored. ' +
+    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of ` +
+    'a delivery or of a message, thread: the id of a conversation, ' +
+    'status: takes 500, 5xx or none, after: and before: a time or an age, such as `after:2h`. Quote phrases: ' +
+    '`subject:"order 4711"`. ' +
     `There are no wildcards, because each word matches parts of words. ${ONE_HOST}`,
   params: {
     query: optional(z.string().max(MAX_QUERY)).meta({
@@ -192,7 +196,9 @@ const timelineEntry = z
     after_ms: z.int().meta({ description: 'milliseconds since the mail was accepted; negative before' }),
     kind: z.enum(TIMELINE_KINDS).meta({
       description:
-        'session: the SMTP session started; refused: a command of its transaction was refused, or the number of other refusals in the session; making: it is being prepared; verdicts: SPF, DKIM and DMARC were checked; given_up: retries have ended; next_attempt: time of the next POST',
+        'session: the SMTP session started; refused: a command of its transaction was refused, or the number of ' +
+        'other refusals in the session; making: it is being prepared; verdicts: SPF, DKIM and DMARC were ' +
+        'checked; given_up: retries have ended; next_attempt: time of the next POST',
     }),
     text: str('the event in words'),
     detail: textOrNull('details, such as the start of an answer or advice about a refusal'),
@@ -215,14 +221,19 @@ const info = operation({
   access: 'mail',
   extension: true,
   summary: 'Shows the history of one inbound delivery, from the SMTP session to the answer of the webhook.',
-  notes: `The session is shown once it has ended. Refusals in the transaction of the mail are listed; other refusals of the session are one entry. Recipients of other accounts are left out. ${ONE_HOST}`,
+  notes:
+    'The session is shown once it has ended. Refusals in the transaction of the mail are listed; other refusals ' +
+    `of the session are one entry. Recipients of other accounts are left out. ${ONE_HOST}`,
   params: { id: text(255).meta({ description: 'id of the delivery' }) },
   returns: mailRecord.extend({
     waits: z
       .object({
         kind: z.enum(WAIT_KINDS).meta({
           description:
-            'held: by its route or by loop protection; behind: an earlier message of its sender or conversation goes first; paused, gone, down: state of its endpoint; making: it is being prepared; scanner: waits for a scanner; pulled: waits for its consumer; parked, backoff: waits for the next attempt after a failure; scheduled: waits for its send time; due: goes out next',
+            'held: by its route or by loop protection; behind: an earlier message of its sender or conversation ' +
+            'goes first; paused, gone, down: state of its endpoint; making: it is being prepared; scanner: ' +
+            'waits for a scanner; pulled: waits for its consumer; parked, backoff: waits for the next attempt ' +
+            'after a failure; scheduled: waits for its send time; due: goes out next',
         }),
         text: str('the reason as a sentence'),
       })
@@ -271,7 +282,8 @@ const refusalRecord = z
     recipient: textOrNull('the recipient; all recipients if the message was refused'),
     times: z.int().meta({
       description:
-        'number of refusals in this record: beyond 60 a minute, refusals of a client network with the same reason share one record',
+        'number of refusals in this record: beyond 60 a minute, refusals of a client network with the same ' +
+        'reason share one record',
     }),
   })
   .meta({ title: 'refusal record' });
@@ -289,7 +301,8 @@ const listRefusals = operation({
   extension: true,
   summary: 'Lists mail refused by SMTP, with the meaning of each refusal and what to do, newest first.',
   notes:
-    'An account sees refusals for recipients in its inbound domains, and of mail that it submitted. All words must occur, each anywhere in sender, recipient, client or HELO name. ' +
+    'An account sees refusals for recipients in its inbound domains, and of mail that it submitted. All words ' +
+    'must occur, each anywhere in sender, recipient, client or HELO name. ' +
     `Fields: ${REFUSAL_FIELDS}. Refusals are kept for journal.keep_refusals_days. Each host lists only its own.`,
   params: {
     query: optional(z.string().max(MAX_QUERY)).meta({

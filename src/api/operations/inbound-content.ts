@@ -118,7 +118,8 @@ const content = operation({
   extension: true,
   summary: 'Shows the content of an inbound message: header, text, and a list of its parts.',
   notes:
-    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, text and names come from the sender: display them as text, never as HTML.',
+    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, ' +
+    'text and names come from the sender: display them as text, never as HTML.',
   params: { id: deliveryId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
@@ -147,7 +148,10 @@ const payload = passing({
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
+    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; ' +
+    'for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, ' +
+    'DKIM, DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not ' +
+    'stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   errors: ['Unknown_Message'],
@@ -169,9 +173,12 @@ const tryOut = operation({
   extension: true,
   summary: 'Posts a delivery to another URL, once, and shows the answer.',
   notes:
-    'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 seconds. Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each time, so a receiver that ignores known ids handles both the trial and the delivery. ' +
+    'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 ' +
+    'seconds. Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each ' +
+    'time, so a receiver that ignores known ids handles both the trial and the delivery. ' +
     'It is not retried or stored, and does not affect the delivery or its endpoint. ' +
-    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that, the answer is RequestLimitExceeded.',
+    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that, the answer ' +
+    'is RequestLimitExceeded.',
   params: {
     id: deliveryId,
     url: endpointUrl.meta({ description: 'the URL to post to; it need not belong to a route' }),
@@ -209,12 +216,16 @@ const tryRoute = operation({
   extension: true,
   summary: 'Posts a sample message to the URL of a route, once, and shows the answer.',
   notes:
-    'Posts the payload that /inbound/test-route shows, signed like other mail of the route, with the header `X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is stored.',
+    'Posts the payload that /inbound/test-route shows, signed like other mail of the route, with the header ' +
+    '`X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is ' +
+    'stored.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     address: optional(emailAddress).meta({
       description:
-        'the recipient of the sample, which must match the pattern of the route, or a reply address for the route; generated if omitted. A forged or expired reply address is a ValidationError, because mail to it is refused',
+        'the recipient of the sample, which must match the pattern of the route, or a reply address for the ' +
+        'route; generated if omitted. A forged or expired reply address is a ValidationError, because mail to ' +
+        'it is refused',
     }),
   },
   returns: attemptRecord

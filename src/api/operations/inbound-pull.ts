@@ -94,11 +94,15 @@ const pull = passing({
   waits: true,
   summary: 'Fetches mail of routes with the URL `pull:`, and leases it to the caller.',
   notes:
-    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, `.`, `_` and `-`; routes with the same URL share a queue. ' +
-    'Each message has the format, headers and signatures of a POST. It is leased to the caller until `expires_at`, or until `/inbound/ack` or `/inbound/nack`. ' +
-    'A lease survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have processed, as with POSTs. ' +
+    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, ' +
+    '`.`, `_` and `-`; routes with the same URL share a queue. ' +
+    'Each message has the format, headers and signatures of a POST. It is leased to the caller until ' +
+    '`expires_at`, or until `/inbound/ack` or `/inbound/nack`. ' +
+    'A lease survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have ' +
+    'processed, as with POSTs. ' +
     'A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be replayed. ' +
-    'The headers do not include the password of a route. An account may have 50 such calls at a time. Each host hands out only mail that it accepted: pull from each of them.',
+    'The headers do not include the password of a route. An account may have 50 such calls at a time. Each host ' +
+    'hands out only mail that it accepted: pull from each of them.',
   params: {
     url: optional(text(MAX_URL)).meta({ description: 'the URL of the routes; `pull:` if omitted' }),
     id: optional(text(255)).meta({ description: 'id of a route, instead of the URL' }),
@@ -150,7 +154,8 @@ const ack = operation({
   extension: true,
   summary: 'Acknowledges pulled messages, which are then delivered.',
   notes:
-    'An expired lease can still be acknowledged until the message is leased again. With several leases, the error Unknown_Lease means that none of them exists.',
+    'An expired lease can still be acknowledged until the message is leased again. With several leases, the ' +
+    'error Unknown_Lease means that none of them exists.',
   params: { lease, leases },
   returns: ended,
   errors: ['Unknown_Lease'],
@@ -168,7 +173,9 @@ const nack = operation({
     lease,
     leases,
     delay: optional(z.int().min(0).max(MAX_LEASE_S)).meta({
-      description: `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, 5 minutes and more)`,
+      description:
+        `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
+        '5 minutes and more)',
     }),
     reason: optional(z.string().max(1000)).meta({ description: 'the reason; the first 512 characters are kept' }),
     status: optional(z.int().min(100).max(599)).meta({
@@ -192,7 +199,8 @@ const tap = passing({
   notes:
     'Make the first call without `cursor`; pass the `cursor` of each answer in the next call to get newer messages. ' +
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. ' +
-    'A route is watched until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. ' +
+    'A route is watched until two minutes after the last call, and up to 1,000 messages are kept; if there were ' +
+    'more, `gap` is true. ' +
     'An account may watch 10 routes. Each host returns only mail that it accepted.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),

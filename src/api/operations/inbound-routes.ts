@@ -56,7 +56,9 @@ const MOST_BATCHED = 100;
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).meta({
-  description: `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if omitted`,
+  description:
+    `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if ` +
+    'omitted',
 });
 const format = optional(z.enum(FORMAT_NAMES)).meta({
   description: `payload format: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; for a new route, inbound.default_format if omitted`,
@@ -67,7 +69,9 @@ const raw = optional(z.boolean()).meta({
 });
 const attachments = optional(z.enum(ATTACHMENT_MODES)).meta({
   description:
-    'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or 500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size only. ' +
+    'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
+    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and ' +
+    'size only. ' +
     'The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
 });
 const linkOver = optional(
@@ -80,11 +84,13 @@ const linkOver = optional(
 });
 const facts = optional(z.boolean()).meta({
   description:
-    'true adds `facts` to the post: visible text, hidden text, invisible characters, and links whose text names another host; false for a new route if omitted. Not available in formats that contain the whole message',
+    'true adds `facts` to the post: visible text, hidden text, invisible characters, and links whose text names ' +
+    'another host; false for a new route if omitted. Not available in formats that contain the whole message',
 });
 const password = optional(z.string().max(255)).meta({
   description:
-    'sent as Basic authentication with the user `actionmailbox`, and never shown again; an empty text removes it. A user and password in the URL take precedence',
+    'sent as Basic authentication with the user `actionmailbox`, and never shown again; an empty text removes ' +
+    'it. A user and password in the URL take precedence',
 });
 
 const order = optional(z.enum(ORDER_NAMES)).meta({
@@ -146,18 +152,28 @@ const addRoute = operation({
   access: 'settings',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most literal characters, then the oldest. ' +
-    'With `when`, a route matches only mail that meets the conditions; otherwise the next route is tried. If no route takes the mail, it is refused with 550 5.7.1. An unknown result meets no condition, so a failing DNS or scanner never rejects or discards mail. ' +
-    `Conditions on DMARC and on scanners are checked before the reply to the message, if the decision depends on them. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content is accepted for one recipient at a time (452 4.5.3). ` +
-    'With `batch_events` above 1, waiting messages of the route share a POST: `mandrill_events` has several events, each with its own `_id`. ' +
+    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the ' +
+    'most literal characters, then the oldest. ' +
+    'With `when`, a route matches only mail that meets the conditions; otherwise the next route is tried. If no ' +
+    'route takes the mail, it is refused with 550 5.7.1. An unknown result meets no condition, so a failing DNS ' +
+    'or scanner never rejects or discards mail. ' +
+    'Conditions on DMARC and on scanners are checked before the reply to the message, if the decision depends ' +
+    `on them. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be ` +
+    'refused for its content is accepted for one recipient at a time (452 4.5.3). ' +
+    'With `batch_events` above 1, waiting messages of the route share a POST: `mandrill_events` has several ' +
+    'events, each with its own `_id`. ' +
     'Messages never wait for a batch to fill; if a batch fails, its messages are posted again one by one. ' +
-    'With `order`, a message waits until the previous one of the same author, or of the same conversation, has ended; other mail is not delayed. If that one fails for longer than delivery.order_hold_minutes while the endpoint is up, the next one is tried, and the sequence continues without it if that succeeds.',
+    'With `order`, a message waits until the previous one of the same author, or of the same conversation, has ' +
+    'ended; other mail is not delayed. If that one fails for longer than delivery.order_hold_minutes while the ' +
+    'endpoint is up, the next one is tried, and the sequence continues without it if that succeeds.',
   params: {
     domain: knownDomain,
     pattern,
     url: routeUrl.or(z.literal(NOWHERE)).meta({
       description:
-        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions tag, discard and reject',
+        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
+        '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions tag, ' +
+        'discard and reject',
     }),
     batch_events: batchEvents,
     format,
@@ -307,7 +323,9 @@ const updateRoute = operation({
   access: 'settings',
   summary: 'Changes a route; null fields remain unchanged.',
   notes:
-    'A new format also applies to queued mail; a new order applies only to new mail. With a new URL, queued mail of this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
+    'A new format also applies to queued mail; a new order applies only to new mail. With a new URL, queued ' +
+    'mail of this route is posted there too, and the signing key stays the same unless a webhook or another ' +
+    'route of the account already has a key for that URL.',
   params: {
     id: routeId,
     pattern: optional(pattern),

@@ -49,7 +49,10 @@ const sendRaw = operation({
   access: 'settings',
   summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
   notes:
-    'Returns one struct for each recipient that matches a route of the account, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is unchanged. Line endings become CRLF.',
+    'Returns one struct for each recipient that matches a route of the account, or an empty array. The call ' +
+    'returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are ' +
+    'taken from the headers, Bcc is removed from the document; if `to` is given, the document is unchanged. ' +
+    'Line endings become CRLF.',
   large: true,
   params: {
     raw_message: z

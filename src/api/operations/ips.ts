@@ -168,7 +168,8 @@ const provision = operation({
   access: 'settings',
   summary: 'Requests a dedicated IP.',
   notes:
-    'Requests are served from the addresses of the operator, oldest first, within 24 hours if any are available. Only one request may be pending. ' +
+    'Requests are served from the addresses of the operator, oldest first, within 24 hours if any are ' +
+    'available. Only one request may be pending. ' +
     `Without a pool, or if the pool was deleted in the meantime, the IP is placed in \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
   params: {
     warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false if omitted' })),
@@ -195,7 +196,8 @@ const withdraw = operation({
   access: 'settings',
   summary: 'Cancels the pending request for a dedicated IP.',
   notes:
-    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. A new request can be made immediately.',
+    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. A new request can be made ' +
+    'immediately.',
   extension: true,
   params: {},
   returns: z.object({
@@ -229,7 +231,9 @@ const startWarmup = operation({
   path: '/ips/start-warmup',
   access: 'settings',
   summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail is sent from it.`,
-  notes: `${WARMUP_CURVE} The rest is sent from other IPs of its pool or from shared ones. If the IP is already warming up, nothing changes.`,
+  notes:
+    `${WARMUP_CURVE} The rest is sent from other IPs of its pool or from shared ones. If the IP is already ` +
+    'warming up, nothing changes.',
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
@@ -265,7 +269,8 @@ const remove = operation({
   access: 'settings',
   summary: 'Returns a dedicated IP. This cannot be undone.',
   notes:
-    'The address is held back for a while before another account gets it. An IP that the account does not have is not an error: `deleted` is false.',
+    'The address is held back for a while before another account gets it. An IP that the account does not have ' +
+    'is not an error: `deleted` is false.',
   params: { ip: ipParam },
   returns: z.object({
     ip: z.string().meta({ description: 'the IP address' }),
@@ -309,8 +314,10 @@ const setCustomDns = operation({
   access: 'settings',
   summary: 'Configures a custom domain for the reverse DNS of a dedicated IP.',
   notes:
-    'Its A record (AAAA for an IPv6 address) must point to the IP. The change is pending until the PTR record of the IP, which the operator sets, names the domain; then ' +
-    '`custom_dns.valid` is true and `domain` is the new one. A change that is not valid after 7 days has failed, and another may be made. The records are tested again every day.',
+    'Its A record (AAAA for an IPv6 address) must point to the IP. The change is pending until the PTR record ' +
+    'of the IP, which the operator sets, names the domain; then ' +
+    '`custom_dns.valid` is true and `domain` is the new one. A change that is not valid after 7 days has ' +
+    'failed, and another may be made. The records are tested again every day.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: ipRecord,
   errors: ['Unknown_IP', 'Invalid_CustomDNS', 'Invalid_CustomDNSPending', 'ServiceUnavailable'],

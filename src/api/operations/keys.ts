@@ -43,7 +43,8 @@ const list = operation({
   extension: true,
   summary: 'Lists the API keys of the account, oldest first.',
   notes:
-    'Revoked keys are not listed. If another host of the service used a key, `last_used_at` may be up to a minute late.',
+    'Revoked keys are not listed. If another host of the service used a key, `last_used_at` may be up to a ' +
+    'minute late.',
   params: {},
   returns: z.array(keyRecord),
   errors: [],
@@ -88,7 +89,8 @@ const revoke = operation({
   extension: true,
   summary: 'Revokes an API key.',
   notes:
-    'Every host refuses it within seconds. A key cannot revoke itself, so an account always keeps one; `postern key revoke` can revoke any key.',
+    'Every host refuses it within seconds. A key cannot revoke itself, so an account always keeps one; `postern ' +
+    'key revoke` can revoke any key.',
   params: { id: text(255).meta({ description: 'id of the key' }) },
   returns: keyRecord,
   errors: ['Unknown_Key', 'Invalid_OwnKey'],

@@ -13,7 +13,8 @@ const listed = <Name extends string>(names: readonly Name[], about: (name: Name)
 export const factsRecord = z
   .object({
     visible_text: str(
-      'the text that a person sees: of the HTML, with each block on its own line, or of the text if there is no HTML; at most 262,144 characters',
+      'the text that a person sees: of the HTML, with each block on its own line, or of the text if there is no ' +
+        'HTML; at most 262,144 characters',
     ),
     hidden: z
       .array(
@@ -50,7 +51,8 @@ export const factsRecord = z
       )
       .meta({
         description:
-          'links to another host than their text names; hosts of one registered domain count as the same, and redirects are not followed',
+          'links to another host than their text names; hosts of one registered domain count as the same, and ' +
+          'redirects are not followed',
       }),
     counts: z
       .object({ hidden: z.int(), invisible: z.int(), links: z.int() })

@@ -40,7 +40,8 @@ const list = operation({
   access: 'settings',
   summary: 'Lists the metadata fields of the account, oldest first.',
   notes:
-    'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it (`u_name:value`), whether a field is listed here or not.',
+    'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it ' +
+    '(`u_name:value`), whether a field is listed here or not.',
   params: {},
   returns: z.array(fieldRecord),
   errors: [],

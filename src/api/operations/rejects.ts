@@ -121,10 +121,14 @@ const rejectEntry = z
       .nullable()
       .meta({ description: 'the sender whose mail caused it, a sender record; null for entries added by hand' }),
     subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
-    message_id: z.string().nullable().meta({
-      description:
-        'id of the message whose event last created or renewed it; null if it was added by hand, or no longer known (not part of the Mandrill API)',
-    }),
+    message_id: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          'id of the message whose event last created or renewed it; null if it was added by hand, or no longer ' +
+          'known (not part of the Mandrill API)',
+      }),
   })
   .meta({ title: 'reject entry' });
 
@@ -188,7 +192,8 @@ const add = operation({
   access: 'settings',
   summary: 'Adds an address to the rejection list by hand: no more mail is sent to it.',
   notes:
-    'The entry never expires and replaces one created by events. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one created by events.',
+    'The entry never expires and replaces one created by events. A whitelisted address is not added. Removing ' +
+    'the entry costs no reputation, unless it replaced one created by events.',
   params: {
     email: listAddress,
     comment: optional(z.string().max(MAX_COMMENT)).meta({
@@ -228,7 +233,9 @@ const list = operation({
   path: '/rejects/list',
   access: 'mail',
   summary: 'Lists the rejection list, sorted by address.',
-  notes: `Up to ${MAX_LIST} entries; an export contains all of them. An address has at most one entry for the whole account and one for each subaccount. ${EXPIRY_RULES}`,
+  notes:
+    `Up to ${MAX_LIST} entries; an export contains all of them. An address has at most one entry for the whole ` +
+    `account and one for each subaccount. ${EXPIRY_RULES}`,
   params: {
     email: addressPrefix,
     include_expired: optional(z.boolean()).meta({ description: 'true: also shows entries that have expired' }),
@@ -251,7 +258,9 @@ const remove = operation({
   path: '/rejects/delete',
   access: 'settings',
   summary: 'Removes an address from the rejection list: mail to it is sent again.',
-  notes: `There is no limit on deletions, but deleting an entry created by events costs reputation. ${REPUTATION_FORMULA}`,
+  notes:
+    'There is no limit on deletions, but deleting an entry created by events costs reputation. ' +
+    `${REPUTATION_FORMULA}`,
   params: { email: listAddress, subaccount: subaccountParam },
   returns: z.object({
     email,

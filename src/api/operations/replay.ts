@@ -10,8 +10,12 @@ const replayInbound = operation({
   extension: true,
   summary: 'Replays ended deliveries by id, time, URL, status or search.',
   notes:
-    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is enough); all given conditions must match. By id, a delivery may have any ended state or be held; otherwise only dead ones are replayed, unless `state` or the query names another state. A replay keeps the webhook-id of the first delivery, so receivers can detect duplicates. ' +
-    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the answer: /jobs/info shows its progress. An account has one job at a time. ` +
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is ' +
+    'enough); all given conditions must match. By id, a delivery may have any ended state or be held; otherwise ' +
+    'only dead ones are replayed, unless `state` or the query names another state. A replay keeps the ' +
+    'webhook-id of the first delivery, so receivers can detect duplicates. ' +
+    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the answer: /jobs/info ` +
+    'shows its progress. An account has one job at a time. ' +
     'Deleted mail cannot be replayed. Each host replays only mail that it accepted.',
   params: selecting(ENDED_STATES),
   returns: z.object({

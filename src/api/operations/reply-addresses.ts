@@ -45,11 +45,15 @@ const replyAddress = operation({
   summary:
     'Creates an address for replies: mail to it goes to the route of the mailbox, and its payload includes the data.',
   notes:
-    'Set it as the Reply-To of a message: the payload of a reply has the data, such as a ticket, user or thread, in `msg.reply_data`. ' +
-    'The data is sealed: nobody else can read or change it, or create such an address. It is part of the address, so nothing is stored, and it must be short: ' +
-    'a local part has 64 octets (RFC 5321), which leaves 20 bytes for the mailbox `reply` with an expiry and 24 without; a longer mailbox name leaves less. ' +
+    'Set it as the Reply-To of a message: the payload of a reply has the data, such as a ticket, user or ' +
+    'thread, in `msg.reply_data`. ' +
+    'The data is sealed: nobody else can read or change it, or create such an address. It is part of the ' +
+    'address, so nothing is stored, and it must be short: ' +
+    'a local part has 64 octets (RFC 5321), which leaves 20 bytes for the mailbox `reply` with an expiry and 24 ' +
+    'without; a longer mailbox name leaves less. ' +
     'A UUID in lower case takes 16. For longer data, store it under an id. ' +
-    'A forged address is rejected with 550 5.1.1, an expired one with 550 5.7.1. Case is ignored. An address is valid only for this domain and account, ' +
+    'A forged address is rejected with 550 5.1.1, an expired one with 550 5.7.1. Case is ignored. An address is ' +
+    'valid only for this domain and account, ' +
     'until the domain is deleted.',
   params: {
     domain: knownDomain,
@@ -106,7 +110,8 @@ const rotateReplyKey = operation({
   extension: true,
   summary: 'Changes the key that seals the reply addresses of a domain.',
   notes:
-    'Addresses created with the previous key are accepted until the next rotation. With `revoke`, all existing addresses are rejected from now on.',
+    'Addresses created with the previous key are accepted until the next rotation. With `revoke`, all existing ' +
+    'addresses are rejected from now on.',
   params: {
     domain: knownDomain,
     revoke: optional(z.boolean()).meta({ description: 'true also rejects all existing addresses' }),

@@ -12,9 +12,13 @@ const retryInbound = operation({
   extension: true,
   summary: 'Retries waiting deliveries now, by id, time, URL, status or search.',
   notes:
-    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; all given conditions must match. The deliveries become due; their attempts and the end of their retries do not change. ' +
-    'Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses still apply. Pulled mail is left out. ' +
-    `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. Each host retries only mail that it accepted.`,
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; ' +
+    'all given conditions must match. The deliveries become due; their attempts and the end of their retries do ' +
+    'not change. ' +
+    'Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses still ' +
+    'apply. Pulled mail is left out. ' +
+    `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. Each host retries only mail ` +
+    'that it accepted.',
   params: {
     ...selecting(STATES),
     at_most: optional(z.int().min(0)).meta({ description: 'nothing is retried if more deliveries match' }),

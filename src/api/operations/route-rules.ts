@@ -59,7 +59,8 @@ export const when = optional(
     }, `Please enter at most ${MOST_GLOB_TEXT} characters of texts to compare with`),
 ).meta({
   description:
-    'conditions on the message, all of which must be met. Texts are patterns (`*`, `?`), ignoring case; lists are alternatives. Empty: matches all mail',
+    'conditions on the message, all of which must be met. Texts are patterns (`*`, `?`), ignoring case; lists ' +
+    'are alternatives. Empty: matches all mail',
 });
 
 type GivenWhen = NonNullable<z.output<typeof when>>;
@@ -93,7 +94,8 @@ const alsoOne = z.strictObject({
 
 export const also = optional(z.array(alsoOne).max(MOST_ALSO)).meta({
   description:
-    'further URLs to post each message to, at most ten, each with its own format and deliveries. A new list replaces the previous one; an entry without a password keeps the password of the same URL',
+    'further URLs to post each message to, at most ten, each with its own format and deliveries. A new list ' +
+    'replaces the previous one; an entry without a password keeps the password of the same URL',
 });
 
 type GivenAlso = NonNullable<z.output<typeof also>>;

@@ -23,7 +23,10 @@ const routeKey = operation({
   extension: true,
   summary: 'Shows the key that signs the posts of a route, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key for X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect. Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key for ' +
+    'X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect. ' +
+    'Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry ' +
+    'the signatures of both keys (webhook-signature) for a day.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
@@ -106,7 +109,8 @@ const testRoute = operation({
   extension: true,
   summary: 'Shows which route an address matches, why the other routes do not match, and what would be posted.',
   notes:
-    'Pass `address`, or `domain` and `mailbox`; for routes with conditions, describe the message in `message`. Nothing is sent, scanned or looked up.',
+    'Pass `address`, or `domain` and `mailbox`; for routes with conditions, describe the message in `message`. ' +
+    'Nothing is sent, scanned or looked up.',
   params: {
     address: optional(emailAddress).meta({ description: 'the address to try' }),
     domain: optional(knownDomain),
@@ -116,21 +120,25 @@ const testRoute = operation({
     }),
     message: given.meta({
       description:
-        'the message. If one of the content fields (from, subject, header, size, automated) is given, omitted ones count as empty; other omitted fields count as unknown',
+        'the message. If one of the content fields (from, subject, header, size, automated) is given, omitted ' +
+        'ones count as empty; other omitted fields count as unknown',
     }),
   },
   returns: z.object({
     email: z.string().meta({ description: 'the tested address' }),
     route: inboundRouteRecord.nullable().meta({
       description:
-        'the route that takes the mail; null if mail is refused with 550, or if unknown facts decide (`result` is depends)',
+        'the route that takes the mail; null if mail is refused with 550, or if unknown facts decide (`result` ' +
+        'is depends)',
     }),
     routes: z
       .array(
         inboundRouteRecord.extend({
           result: z.enum(RESULTS).meta({
             description:
-              'hit: takes the mail; tags: adds its tags; conditions: the pattern matches, but its conditions are not met; depends: depends on unknown facts; less specific: matches, but another route takes precedence; no match: the pattern does not match',
+              'hit: takes the mail; tags: adds its tags; conditions: the pattern matches, but its conditions ' +
+              'are not met; depends: depends on unknown facts; less specific: matches, but another route takes ' +
+              'precedence; no match: the pattern does not match',
           }),
           why: z.string().meta({ description: 'the result in words' }),
         }),
@@ -138,7 +146,8 @@ const testRoute = operation({
       .meta({ description: 'every route of the domain, oldest first' }),
     payload: z.unknown().meta({
       description:
-        'the payload for a sample message: the value of mandrill_events, the JSON of another format, or the body as text; null if no route matches',
+        'the payload for a sample message: the value of mandrill_events, the JSON of another format, or the ' +
+        'body as text; null if no route matches',
     }),
     content_type: z.string().nullable().meta({ description: 'Content-Type of that post; null if no route matches' }),
   }),

@@ -155,7 +155,8 @@ const senderDomainRecord = z
     verified_at: timeOrNull('when its ownership was verified in this account; null if it was not'),
     valid_signing: z.boolean().meta({
       description:
-        'whether the domain signs mail. If it is false with two valid records, a `valid_after` has not passed, or the domain must be verified first (/senders/verify-domain)',
+        'whether the domain signs mail. If it is false with two valid records, a `valid_after` has not passed, ' +
+        'or the domain must be verified first (/senders/verify-domain)',
     }),
   })
   .meta({ title: 'sender domain record' });
@@ -207,7 +208,8 @@ const addDomain = operation({
   access: 'settings',
   summary: 'Adds a sender domain to the account.',
   notes:
-    'Sending mail from a domain adds it too. Adding it again returns the existing record. domain-key shows the DNS records it needs.',
+    'Sending mail from a domain adds it too. Adding it again returns the existing record. domain-key shows the ' +
+    'DNS records it needs.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
@@ -222,7 +224,10 @@ const checkDomain = operation({
   access: 'settings',
   summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain if it is not in the account yet.',
   notes:
-    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). If the DNS of the domain does not answer, the last result is kept. Domains are tested again every day, and every hour while they are not valid. A verified domain is also tested when mail is sent, so mail is signed as soon as the records are valid.',
+    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows ' +
+    'both). If the DNS of the domain does not answer, the last result is kept. Domains are tested again every ' +
+    'day, and every hour while they are not valid. A verified domain is also tested when mail is sent, so mail ' +
+    'is signed as soon as the records are valid.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
@@ -237,7 +242,11 @@ const verifyDomain = operation({
   access: 'settings',
   summary: 'Sends a link to a mailbox at the domain, to prove that the domain belongs to the account.',
   notes:
-    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners also follow links. Once a domain is verified in one account, mail of other accounts is signed for it only if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept mail cannot be verified.',
+    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners ' +
+    'also follow links. Once a domain is verified in one account, mail of other accounts is signed for it only ' +
+    'if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can ' +
+    'send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept ' +
+    'mail cannot be verified.',
   params: { domain: domainName, mailbox },
   returns: z.object({
     status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or none was needed' }),
@@ -273,7 +282,8 @@ const domainKey = operation({
   access: 'secrets',
   summary: 'Shows the DNS records that a sender domain needs; adds the domain if it is not in the account yet.',
   notes:
-    'Publish the TXT record, or a CNAME to `cname` if the operator of this service maintains that record for you; either is enough. The SPF record of the domain must contain `spf_include`.',
+    'Publish the TXT record, or a CNAME to `cname` if the operator of this service maintains that record for ' +
+    'you; either is enough. The SPF record of the domain must contain `spf_include`.',
   extension: true,
   params: { domain: domainName },
   returns: z.object({
@@ -316,7 +326,8 @@ const deleteDomain = operation({
   access: 'settings',
   summary: 'Removes a sender domain from the account.',
   notes:
-    'Returns the deleted record. Sending from the domain adds it again, unverified. A verified domain is removed only with `confirm`.',
+    'Returns the deleted record. Sending from the domain adds it again, unverified. A verified domain is ' +
+    'removed only with `confirm`.',
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({

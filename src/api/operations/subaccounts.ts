@@ -325,7 +325,8 @@ const resume = operation({
   access: 'settings',
   summary: 'Resumes a paused subaccount: its queued mail is sent.',
   notes:
-    'The host that handles the call sends it immediately, other hosts within about a minute. Resuming an active subaccount changes nothing else.',
+    'The host that handles the call sends it immediately, other hosts within about a minute. Resuming an active ' +
+    'subaccount changes nothing else.',
   params: { id: knownId },
   returns: subaccountRecord,
   errors: ['Unknown_Subaccount'],

@@ -68,9 +68,11 @@ const remove = operation({
   path: '/tags/delete',
   access: 'settings',
   summary:
-    'Deletes a tag: removes it from the messages that were sent with it and deletes its statistics. This cannot be undone.',
+    'Deletes a tag: removes it from the messages that were sent with it and deletes its statistics. This cannot ' +
+    'be undone.',
   notes:
-    'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the removal finishes within minutes.',
+    'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the ' +
+    'removal finishes within minutes.',
   params: { tag },
   anyText: ['tag'],
   returns: tagRecord,
@@ -124,7 +126,8 @@ const allTimeSeries = listing({
   access: 'numbers',
   summary: 'Shows the statistics of all tags by hour, for the last 30 days.',
   notes:
-    'An entry for each tag in each hour with activity, by time and then tag; `after_time` and `after_tag` continue after one.',
+    'An entry for each tag in each hour with activity, by time and then tag; `after_time` and `after_tag` ' +
+    'continue after one.',
   params: {
     after_time: optionalTime.meta({
       description: 'continue in this hour, after `after_tag` (not part of the Mandrill API)',

@@ -48,7 +48,9 @@ const contentParams = {
   from_name: optional(z.string().max(MAX_FROM_NAME)).meta({ description: 'default sender name' }),
   subject: optional(z.string().max(MAX_SUBJECT)).meta({ description: 'default subject' }),
   code: optional(bytes(MAX_CODE_BYTES)).meta({
-    description: `HTML; an element with mc:edit="name" is a region that content can be put into, unless it is one without content, such as <img>; at most ${MAX_CODE_BYTES} bytes`,
+    description:
+      'HTML; an element with mc:edit="name" is a region that content can be put into, unless it is one without ' +
+      `content, such as <img>; at most ${MAX_CODE_BYTES} bytes`,
   }),
   text: optional(bytes(MAX_TEXT_BYTES)).meta({ description: `default text part; at most ${MAX_TEXT_BYTES} bytes` }),
 };
@@ -156,7 +158,8 @@ const add = operation({
   large: true,
   summary: 'Adds a template and, unless `publish` is false, publishes it.',
   notes:
-    'The slug is derived from the name: lower case, with a hyphen for every run of characters other than letters and digits. Two names with the same slug cannot coexist.',
+    'The slug is derived from the name: lower case, with a hyphen for every run of characters other than ' +
+    'letters and digits. Two names with the same slug cannot coexist.',
   params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
   anyText: ['name'],
   returns: templateRecord,
@@ -321,7 +324,15 @@ const render = operation({
   access: 'settings',
   large: true,
   summary: 'Fills the regions of a template, replaces its merge tags and returns the HTML.',
-  notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. So is content for an element that can have none, such as <img>: it stays as it is, with its attribute. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; with them, unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent mail. The result has at most ${MAX_RENDERED} characters.`,
+  notes:
+    'Uses the published code, or the draft if the template was never published. The content of an element with ' +
+    'mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names ' +
+    'without a region are ignored. So is content for an element that can have none, such as <img>: it stays as it ' +
+    'is, with its attribute. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, ' +
+    '*|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, ' +
+    '*|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; ' +
+    'with them, unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent ' +
+    `mail. The result has at most ${MAX_RENDERED} characters.`,
   anyText: ['template_name'],
   params: {
     template_name: templateName,
@@ -330,7 +341,8 @@ const render = operation({
     }),
     merge_vars: optional(z.array(variable).max(MAX_VARIABLES)).meta({
       description:
-        'name (case-insensitive, not beginning with _) and content of each merge variable; if a name occurs twice, the last one counts',
+        'name (case-insensitive, not beginning with _) and content of each merge variable; if a name occurs ' +
+        'twice, the last one counts',
     }),
   },
   returns: z.object({ html: z.string().meta({ description: 'the rendered HTML' }) }),

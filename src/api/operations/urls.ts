@@ -54,7 +54,9 @@ const search = operation({
   path: '/urls/search',
   access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
-  notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
+  notes:
+    `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ` +
+    `${NOTES}`,
   params: { q: text(1000).meta({ description: 'text that the URL must contain' }) },
   returns: z.array(urlRecord),
   errors: [],
@@ -101,7 +103,8 @@ const trackingDomainRecord = z
       .meta({ description: 'the CNAME record of the domain, or address records that are those of this service' }),
     valid_tracking: z.boolean().meta({
       description:
-        'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not passed, ' +
+        'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not ' +
+        'passed, ' +
         'or neither the domain nor one above it is a verified sender domain of the account',
     }),
   })
@@ -160,7 +163,8 @@ const addTrackingDomain = operation({
   access: 'settings',
   summary: 'Adds a tracking domain to the account and tests its DNS.',
   notes:
-    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender domain ' +
+    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a ' +
+    'sender domain ' +
     '(/senders/verify-domain). A message names it in `tracking_domain`. Adding one again tests it again.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
@@ -202,7 +206,8 @@ const deleteTrackingDomain = operation({
   access: 'settings',
   summary: 'Removes a tracking domain from the account.',
   notes:
-    'Links in mail sent with it keep working as long as the DNS of the domain points here. A domain that is in use is removed only with `confirm`.',
+    'Links in mail sent with it keep working as long as the DNS of the domain points here. A domain that is in ' +
+    'use is removed only with `confirm`.',
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({

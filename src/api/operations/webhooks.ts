@@ -158,7 +158,12 @@ const add = operation({
   access: 'secrets',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
   notes:
-    'Without `events`, or with an empty list, it gets every event except deferral, delivered and reply, which must be named. A reply is a message received by a route of the account that answers a message it sent. The event is about the sent message, and `reply` has id (`msg.id` of its payload), from_email, email (its recipient), subject and automated (why it is automated, or null). A reply is one event, even if it is posted several times; bounces and other mail with an empty reverse-path are not replies. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
+    'Without `events`, or with an empty list, it gets every event except deferral, delivered and reply, which ' +
+    'must be named. A reply is a message received by a route of the account that answers a message it sent. The ' +
+    'event is about the sent message, and `reply` has id (`msg.id` of its payload), from_email, email (its ' +
+    'recipient), subject and automated (why it is automated, or null). A reply is one event, even if it is ' +
+    'posted several times; bounces and other mail with an empty reverse-path are not replies. The key belongs ' +
+    'to the account and the URL: a route to the same URL signs with the same key.',
   params: { url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
@@ -196,7 +201,8 @@ const update = operation({
   access: 'secrets',
   summary: 'Changes a webhook; description and events remain unchanged if omitted.',
   notes:
-    'An empty list of events also leaves them unchanged, because official clients send it when none are given. With a new URL, queued events of this webhook are posted there too, and the key ' +
+    'An empty list of events also leaves them unchanged, because official clients send it when none are given. ' +
+    'With a new URL, queued events of this webhook are posted there too, and the key ' +
     'stays the same, unless another webhook or a route of the account already has a key for that URL.',
   params: { id: webhookId, url: endpointUrl, ...details },
   returns: webhookRecord,
@@ -248,7 +254,8 @@ const test = operation({
   extension: true,
   summary: 'Posts an example of every event that the webhook receives, as a regular batch.',
   notes:
-    'The call returns once the batch is safely on disk; /webhooks/deliveries shows its outcome. It counts in batches_sent and events_sent.',
+    'The call returns once the batch is safely on disk; /webhooks/deliveries shows its outcome. It counts in ' +
+    'batches_sent and events_sent.',
   params: { id: webhookId },
   returns: z.object({
     id: z.string().meta({ description: 'id of the delivery; sent as the header webhook-id' }),
@@ -271,7 +278,10 @@ const key = operation({
   extension: true,
   summary: 'Shows the key that signs the posts of a webhook, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the key for X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect. Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the ' +
+    'key for X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries ' +
+    'expect. Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, ' +
+    'posts carry the signatures of both keys (webhook-signature) for a day.',
   params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }) },
   returns: z.object({
     id: webhookId,
@@ -295,7 +305,8 @@ const deliveries = operation({
   extension: true,
   summary: 'Lists the batches of a webhook with every attempt, newest first.',
   notes:
-    'Delivered batches are listed for delivery.keep_delivered_hours, dead ones for delivery.keep_dead_days. Events that are not in a batch yet are not listed. Each host lists only batches that it created.',
+    'Delivered batches are listed for delivery.keep_delivered_hours, dead ones for delivery.keep_dead_days. ' +
+    'Events that are not in a batch yet are not listed. Each host lists only batches that it created.',
   params: {
     id: webhookId,
     delivery: optional(text(255)).meta({ description: 'id of one delivery' }),

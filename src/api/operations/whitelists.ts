@@ -35,7 +35,8 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
       notes: extension
         ? known.notes
         : 'While it is whitelisted, neither events nor calls add it to the rejection list. Adding it again succeeds and may change the comment. ' +
-          'Adding an address costs no reputation; deleting it again costs the reputation of the event-made entries that it removed.',
+          'Adding an address costs no reputation; deleting it again costs the reputation of the event-made ' +
+          'entries that it removed.',
       params: {
         email: listAddress,
         comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }),

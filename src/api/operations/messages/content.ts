@@ -38,7 +38,9 @@ const content = operation({
   access: 'content',
   summary: 'Shows the content of a message.',
   notes:
-    'Content is kept while the message is queued and for some time after delivery (24 hours by default), on the host that accepted it. After that, and for messages sent with view_content_link false, the answer is Unknown_Message. ' +
+    'Content is kept while the message is queued and for some time after delivery (24 hours by default), on the ' +
+    'host that accepted it. After that, and for messages sent with view_content_link false, the answer is ' +
+    'Unknown_Message. ' +
     `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,

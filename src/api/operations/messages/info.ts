@@ -60,7 +60,9 @@ const mailAttemptRecord = z.object({
   error: maybe.meta({ description: 'why there was no reply, or null' }),
   answer: str('the reply'),
   connections: z.array(connectionRecord).meta({
-    description: `the connections of the attempt, in order; kept for the last eight attempts, up to ${DETAIL_BYTES} bytes each`,
+    description:
+      `the connections of the attempt, in order; kept for the last eight attempts, up to ${DETAIL_BYTES} bytes ` +
+      'each',
   }),
   connections_left_out: z.int().meta({ description: 'number of earlier connections left out' }),
 });
@@ -102,7 +104,9 @@ const infoRecord = z
       .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
     thread: str('id of its conversation, the same as `msg.thread` of its replies (not part of the Mandrill API)'),
     replies: z.array(replyRecord).meta({
-      description: `replies to it that routes of the account received, oldest first: the latest ${MAX_REPLIES} (not part of the Mandrill API)`,
+      description:
+        `replies to it that routes of the account received, oldest first: the latest ${MAX_REPLIES} (not part of ` +
+        'the Mandrill API)',
     }),
     delivery: sentDelivery.nullable().meta({
       description:

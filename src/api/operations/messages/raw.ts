@@ -138,7 +138,8 @@ function readHead(document: Buffer, call: Call<never>): Head {
   if ('unclear' in author && !author.missing)
     throw call.invalid(
       'raw_message',
-      `The message ${author.unclear}, so it has no sender that all mail programs agree on: please give one From header with one address`,
+      `The message ${author.unclear}, so it has no sender that all mail programs agree on: please give one From ` +
+        'header with one address',
     );
   const fields = parseHeaders(header);
   return {
@@ -214,7 +215,8 @@ const sendRaw = operation({
   access: 'settings',
   summary: 'Sends a raw MIME document, as if it had been submitted by SMTP.',
   notes:
-    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc is removed. Parameters take precedence over headers. The answer is that of /messages/send.',
+    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc ' +
+    'is removed. Parameters take precedence over headers. The answer is that of /messages/send.',
   large: true,
   params: {
     raw_message: rawMessage,

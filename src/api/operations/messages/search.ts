@@ -25,7 +25,9 @@ const PAGE = 200;
 const filterParams = {
   query: optional(z.string().max(4000)).meta({
     description:
-      'words that must all be in recipient, sender, subject or tags, ignoring case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages if omitted or *',
+      'words that must all be in recipient, sender, subject or tags, ignoring case; also email:, sender:, ' +
+      'subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages if ' +
+      'omitted or *',
   }),
   date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago if omitted' }),
   date_to: optionalEndTime.meta({
