@@ -388,7 +388,7 @@ export const queueRetry = changing({
 
 export const queueDrop = changing({
   name: 'queue drop',
-  summary: 'Ends waiting, dead or held deliveries without delivering them.',
+  summary: 'Drops waiting, dead or held deliveries.',
   done: 'Dropped',
   noted: 'dropped',
   wouldDo: 'Would drop',
