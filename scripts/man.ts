@@ -111,7 +111,7 @@ export function daemonPage(): string {
   return page('postern', 8, 'the mail-edge daemon on a host', [
     '.SH DESCRIPTION',
     'Receives mail on port 25, checks it and posts it to webhooks; accepts mail from programs on ports 587 and 465 and delivers it; serves the management API over HTTP. ' +
-      'Mail accepted with 250 is on disk and leaves the queue only when it is delivered, given up or dropped by an operator.',
+      'Mail accepted with 250 is on disk and leaves the queue only when it is delivered, has expired, or is dropped by an operator.',
     '.SH UNITS',
     '.TP',
     '\\fBpostern.service\\fR',

@@ -93,7 +93,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const watched = watch(opened.spool, { journal, clock, log });
   const storage = { ...opened, spool: watched.spool };
   const { spool, store, time } = storage;
-  // Without a cache: whoever asks to check a domain has just changed it.
+  // Without a cache, because a domain is usually checked right after a change.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
   const loopbackOnly = onLoopbackOnly(settings, deps);
   const nameServers = createNameServers(nameServerSettings(settings, loopbackOnly), {

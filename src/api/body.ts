@@ -215,7 +215,7 @@ function openBody({ req, res }: Context, { limit, room, maxValues }: SizeClass, 
     },
     flush: (done) => done(check.faultOf(undefined)),
   });
-  checked.on('error', () => undefined); // who reads it is told
+  checked.on('error', () => undefined); // its reader gets the error
   const fail = (error: Error) => checked.destroy(error);
   // Not `pipeline`: it would close the connection with the body, before the client reads the error.
   req.on('data', ({ length }: Buffer) => {

@@ -26,7 +26,7 @@ export const ERRORS = {
   RequestLimitExceeded: {
     code: 429,
     status: 429,
-    when: 'too many calls of one account in a second, too much from one address at a time (connections, large bodies, wrong keys; a good key is never refused for wrong ones), or more exports in a day than are allowed',
+    when: 'too many calls of one account in a second, too much from one address at a time (connections, large bodies, wrong keys; wrong keys never block a valid one), or too many exports in a day',
     message: () => 'Too Many Requests attempted recently',
   },
   RequestTimeout: {
@@ -58,13 +58,13 @@ export const ERRORS = {
   Unknown_Endpoint: {
     code: 404,
     status: 404,
-    when: 'no route or webhook of the account names the URL, and nothing waits for it',
+    when: 'no route or webhook of the account has the URL, and no deliveries wait for it',
     message: (url: string) => `No route or webhook posts to ${url}, and nothing waits for it`,
   },
   Unknown_Lease: {
     code: 404,
     status: 404,
-    when: 'the lease does not exist, or is over: its message was handed out again, or has ended',
+    when: 'the lease does not exist, or is over: its message was leased again, or its delivery has ended',
     message: (lease: string) => `No message is leased as ${lease}`,
   },
 
@@ -205,7 +205,7 @@ export const ERRORS = {
   Metadata_FieldLimit: {
     code: 23,
     status: 400,
-    when: 'the account has as many metadata fields as it may have',
+    when: 'the account has reached its limit of metadata fields',
     message: () => 'Custom metadata field limit reached.',
   },
   Unknown_MetadataField: {
@@ -247,7 +247,7 @@ export const ERRORS = {
   Invalid_OwnKey: {
     code: 400,
     status: 400,
-    when: 'the key that makes the call was named to be revoked',
+    when: 'the key of the call cannot revoke itself',
     message: () => 'A key cannot revoke itself: make the call with another key of the account',
   },
 } as const;

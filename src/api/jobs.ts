@@ -7,7 +7,7 @@ import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { tooMany } from './errors.ts';
 
-/** Work of an account that goes on after its call was answered. It ends with the process. */
+/** Work of an account that continues after its call was answered. It ends with the process. */
 export interface Job {
   readonly id: string;
   readonly account: string;

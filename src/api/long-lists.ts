@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { maxItems } from './bounds.ts';
 
-/** A list of parameters that may be so long that it is read in pieces. */
+/** A list parameter that may be long, and is read in pieces. */
 interface LongList {
   /** Where it is in the parameters. */
   readonly path: readonly string[];

@@ -14,12 +14,6 @@ export interface Call<E extends ErrorName> extends AccountParts {
   refuse<N extends E | CommonError>(name: N, ...about: About<N>): Refusal;
 }
 
-/** An example call: the reference shows it, and a test runs it. */
-interface Example {
-  readonly params: Readonly<Record<string, unknown>>;
-  readonly answer: unknown;
-}
-
 export type Path = `/${string}/${string}`;
 
 /**
@@ -50,7 +44,8 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly defaults?: (given: Given) => Given;
   readonly returns: R;
   readonly errors: readonly E[];
-  readonly example: Example;
+  /** The parameters of an example call. A test runs it; `npm run docs` records its answer for the reference. */
+  readonly example: Given;
 }
 
 /** The parameters as they came. */
@@ -87,7 +82,7 @@ export interface Operation {
   readonly params: z.ZodObject;
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
-  readonly example: Example;
+  readonly example: Given;
   /**
    * Validates the parameters, reporting all faults together, and runs the operation. Throws refusals; so do pages while
    * they are read.

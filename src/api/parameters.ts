@@ -10,7 +10,7 @@ export interface Params {
   of(names: readonly string[], anyText?: readonly string[]): Record<string, unknown>;
   /** Whether they came as a form, in which every value is text. */
   readonly textOnly: boolean;
-  /** Waits for the turn of many or large values, so that the loop goes on between those of several calls. */
+  /** Waits for the turn of many or large values, so that the event loop runs between those of several calls. */
   turn?(): Promise<void>;
 }
 

@@ -47,7 +47,7 @@ export function createLogMemory(clock: Pick<Clock, 'now'>) {
       const at = clock.now();
       const key = `${level} ${event}`;
       counts.set(key, { event, level, count: (counts.get(key)?.count ?? 0) + 1, lastAt: at });
-      // The fields are made fit for people when somebody looks: a line costs little until then.
+      // The fields are formatted for people only when they are read, so that a line costs little.
       lines.push({ n: ++n, at, level, event, fields });
       kept.set(event, (kept.get(event) ?? 0) + 1);
       if ((kept.get(event) ?? 0) > MOST_OF_EVENT) drop(lines.findIndex((line) => line.event === event));

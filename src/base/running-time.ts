@@ -33,7 +33,7 @@ export interface RunningTime {
   age(from: number): number;
   /**
    * Whether ten minutes have passed since the start and the last jump, and the clock is not in doubt. Until then,
-   * nothing is given up because of its age.
+   * nothing expires.
    */
   sure(): boolean;
   /** False for an hour after a start at which the clock differed by more than a day; until then no age limit deletes anything. */

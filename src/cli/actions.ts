@@ -3,9 +3,9 @@ import { noteBeside } from '../journal/beside.ts';
 import type { Selection } from '../queue/delivery.ts';
 import type { Io } from './command.ts';
 
-// What commands note in the history of the accounts whose mail they change.
+// Records commands in the history of the accounts whose mail they change.
 
-/** Puts into the history of each account what was done to its mail. */
+/** Records an action in the history of each account that it affects. */
 export function noteActions(
   io: Io,
   file: string,
@@ -17,7 +17,7 @@ export function noteActions(
   try {
     noteBeside(file, actions);
   } catch (error) {
-    io.err(`It is not noted in the history: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.err(`Not recorded in the history: ${error instanceof Error ? error.message : String(error)}\n`);
   }
 }
 

@@ -14,7 +14,7 @@ export interface Beside {
   readonly waits: WaitReason | undefined;
 }
 
-/** A delivery that is due for so long is not just about to be taken up. */
+/** A delivery that has been due for longer than this is late. */
 const LATE_MS = 5000;
 const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null, thread: null };
 
@@ -43,7 +43,7 @@ export async function lookBeside(
     waits: waitReason(delivery, {
       endpoint: endpointOf(memories.get(`${delivery.account}\n${delivery.url}`) ?? null, now),
       making: undefined,
-      scanner: unscanned.has(delivery.id) ? 'it was not scanned yet' : undefined,
+      scanner: unscanned.has(delivery.id) ? 'not scanned yet' : undefined,
       now,
     }),
   });

@@ -20,12 +20,16 @@ export const bounceExplain: Command = {
   args: '[FILE]',
   summary: 'Explains how a bounce is classified, and by which rule. Reads a mail from FILE, or from standard input.',
   options: {
-    reply: { type: 'string', value: 'TEXT', help: 'the reply of a server instead, as "550 5.1.1 No such user"' },
+    reply: {
+      type: 'string',
+      value: 'TEXT',
+      help: 'explain this reply of a server instead, for example "550 5.1.1 No such user"',
+    },
     recipient: { type: 'string', value: 'ADDRESS', help: 'the recipient of the message that bounced' },
-    sender: { type: 'string', value: 'ADDRESS', help: 'the reverse-path of the mail (default: empty, as of bounces)' },
+    sender: { type: 'string', value: 'ADDRESS', help: 'MAIL FROM of the mail (default: empty, as in bounces)' },
   },
   notes:
-    'Nothing is recorded. Only hard bounces say that an address does not exist: it is suppressed for a week, after a soft bounce for a day.',
+    'Nothing is recorded. Only a hard bounce means that an address does not exist: it suppresses the address for a week, a soft bounce for a day.',
   async run(call) {
     const reply = call.text('reply');
     const explained = reply === undefined ? ofMail(call) : ofReply(reply);
@@ -37,7 +41,7 @@ export const bounceExplain: Command = {
 function ofReply(reply: string): Explained {
   const [, code, text] = /^([245]\d\d)[ -]?(.*)$/s.exec(reply.trim()) ?? [];
   if (code === undefined || text === undefined)
-    throw new UsageError('--reply needs a reply with its code, as "550 5.1.1 No such user"');
+    throw new UsageError('--reply needs a reply with its code, for example "550 5.1.1 No such user"');
   return toExplained('failed', classifyReply(Number(code), text), reply.trim());
 }
 

@@ -136,7 +136,7 @@ function overview(commands: readonly Command[], argv: readonly string[], io: Io)
   const lines = shown.map(({ name, summary }) => `  postern ${name.padEnd(width)}  ${summary}`);
   const text =
     `Postern receives mail by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n` +
-    'Run "postern COMMAND --help" for details and "postern --version" for the version. Settings: config/default.yaml.\n';
+    'Run "postern COMMAND --help" for details and "postern --version" for the version. All settings: config/default.yaml.\n';
   if (asked) io.out(text);
   else io.err(group.length > 0 ? text : `postern: unknown command "${argv.slice(0, 2).join(' ')}"\n\n${text}`);
   return asked ? EXIT.ok : EXIT.usage;
@@ -149,7 +149,7 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
   if (values.help === true) return 'help';
   const unexpected = parsed.positionals[maxWords(command)];
   if (unexpected !== undefined) throw new UsageError(`unexpected argument "${unexpected}"`);
-  if (values.json === true && values.jsonl === true) throw new UsageError('--json and --jsonl exclude each other');
+  if (values.json === true && values.jsonl === true) throw new UsageError('use either --json or --jsonl');
   const text = (name: string) => (typeof values[name] === 'string' ? values[name] : undefined);
   const texts = (name: string): readonly string[] => {
     const value = values[name];

@@ -10,7 +10,7 @@ import type { Settings } from '../settings.ts';
 type Reach =
   /** No link would open it; `text` says which setting is missing. */
   | { readonly kind: 'off'; readonly text: string }
-  /** `notes` say what else somebody who opens the link has to know. */
+  /** `notes` are further hints for the person who opens the link. */
   | { readonly kind: 'on'; readonly notes: readonly string[] };
 
 const ASK_MS = 3_000;
@@ -43,7 +43,7 @@ function isHere({ http }: Settings): boolean {
 
 const isAny = (host: string) => host === '0.0.0.0' || host === '::';
 
-/** How the daemon answers the page of links at the console's own host name; undefined: nobody answers. */
+/** How the daemon answers the page of links at the console's own host name; undefined if it does not answer. */
 function askDaemon(settings: Settings): Promise<number | undefined> {
   const { host, port } = settings.http.listen;
   const origin = consoleOrigin(settings);

@@ -28,14 +28,15 @@ const parts = { clock: systemClock, ids: createIds(systemClock) };
 export const consoleLink: Command = {
   name: 'console link',
   summary: 'Prints a link that opens the console once, within an hour, as an operator who sees all accounts.',
-  notes: 'Without a link, it says which setting the console needs. For people who come often: postern person add NAME.',
+  notes:
+    'If the console cannot be reached, the command says which setting to change. For regular users, add a person: postern person add NAME.',
   async run(call, io) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => printLink(settings, store, null, call, io));
   },
 };
 
-/** Notes in the history what was done to a person, in the words of the console. */
+/** Records a change of a person in the history, in the words of the console. */
 function notePerson(
   io: Io,
   settings: Settings,
@@ -56,7 +57,7 @@ async function printLink(
   const reach = await reachConsole(settings);
   if (reach.kind === 'off') {
     io.err(reach.text);
-    if (person) io.err(`Then make a link: postern person invite ${person.name}\n`);
+    if (person) io.err(`Then create a link: postern person invite ${person.name}\n`);
     return EXIT.failed;
   }
   const url = enterUrl(settings, await createEnterLink(store, person?.id ?? null, parts));
@@ -76,7 +77,7 @@ export const personAdd: Command = {
       type: 'string',
       value: 'ROLE',
       values: ROLES,
-      help: 'operator: all accounts · owner (default): one account · helper: finds and replays its mail, without content and settings · reader: its numbers',
+      help: 'operator: all accounts · owner (default): one account · helper: finds and replays its mail, no content or settings · reader: statistics only',
     },
     account: accountOption,
   },
@@ -167,7 +168,7 @@ export const personRemove: Command = {
 export const personResetFactor: Command = {
   name: 'person reset-factor',
   args: 'NAME',
-  summary: 'Takes the second factor from a person whose authenticator app is lost.',
+  summary: "Removes a person's second factor, for example after a lost phone.",
   async run(call, io) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
@@ -175,7 +176,7 @@ export const personResetFactor: Command = {
       const { id, name } = person;
       await resetFactor(store, id);
       notePerson(io, settings, 'second factor reset', person);
-      call.print([{ name, has_factor: false }], () => `${name} comes in without a code now\n`);
+      call.print([{ name, has_factor: false }], () => `${name} can sign in without a code now\n`);
       return EXIT.ok;
     });
   },
@@ -186,7 +187,7 @@ export const personUnlock: Command = {
   args: 'NAME',
   summary: 'Lets a person sign in again after too many wrong codes of the second factor.',
   notes:
-    'Whoever entered the codes had the password, or a link. Unless it was the person, let them choose another password (postern person invite NAME).',
+    'The wrong codes were entered after a correct password or link. If that was somebody else, have the person choose a new password: postern person invite NAME.',
   async run(call, io) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
@@ -203,7 +204,7 @@ async function thePerson(store: Pick<Store, 'people'>, call: Invocation): Promis
   const given = call.words[0] ?? '';
   if (given === '') throw new UsageError('missing argument: NAME');
   const person = await store.people.one({ name: personName(given) ?? '' });
-  if (!person) throw new UsageError(`there is no ${given} (postern person list)`);
+  if (!person) throw new UsageError(`no such person: ${given} (postern person list)`);
   return person;
 }
 
@@ -212,7 +213,7 @@ const SHOWN_ID = 12;
 
 export const consoleSessionList: Command = {
   name: 'console sessions',
-  summary: 'Lists the sessions of the console.',
+  summary: 'Lists the console sessions.',
   async run(call) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
@@ -231,7 +232,7 @@ export const consoleSessionList: Command = {
       }));
       call.print(shown, () =>
         toTable(
-          ['id', 'name', 'came in by', 'address', 'began', 'last call'],
+          ['id', 'name', 'signed in by', 'address', 'started', 'last seen'],
           shown.map((row) => Object.values(row)),
         ),
       );
@@ -243,7 +244,7 @@ export const consoleSessionList: Command = {
 export const consoleEnd: Command = {
   name: 'console end',
   args: '[ID…]',
-  summary: 'Ends sessions of the console by their ids from `console sessions`, or all.',
+  summary: 'Ends console sessions, by their ids from `console sessions` or all of them.',
   options: { all: { type: 'boolean', help: 'end all sessions' } },
   async run(call) {
     if (call.flag('all') === call.words.length > 0) throw new UsageError('pass the ids of sessions, or --all');

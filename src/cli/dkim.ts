@@ -100,7 +100,8 @@ export const dkimList: Command = {
 export const dkimShow: Command = {
   name: 'dkim show',
   args: '[DOMAIN]',
-  summary: 'Shows the DKIM records to publish for a sender domain, or for the domains that sign our own mail.',
+  summary:
+    'Shows the DKIM records to publish for a sender domain, or for the domains that sign mail of Postern itself.',
   async run(call) {
     const { settings } = call.settings();
     const given = theDomain(call);
@@ -132,7 +133,8 @@ async function keyToShow(domain: string, settings: Settings, store: Store): Prom
 export const dkimRotate: Command = {
   name: 'dkim rotate',
   args: '[DOMAIN]',
-  summary: 'Makes a new DKIM key for a sender domain. The old key signs until the record of the new one is in the DNS.',
+  summary:
+    'Creates a new DKIM key for a sender domain. The old key signs until the record of the new one is in the DNS.',
   options: {
     all: { type: 'boolean', help: 'rotate the key of every domain' },
     cancel: { type: 'boolean', help: 'discard the new key, if it does not sign yet' },

@@ -13,12 +13,12 @@ import { withSpool, withStore } from './open.ts';
 
 export const doctor: Command = {
   name: 'doctor',
-  summary: 'Checks everything that a mail host needs and explains how to fix problems. Exits 1 if it finds a fault.',
+  summary: 'Checks everything that a mail host needs, and explains how to fix problems. Exits 1 if it finds a fault.',
   options: {
     reach: {
       type: 'string',
       value: 'DOMAIN',
-      help: 'connect to the mail server of this domain to check outbound port 25, instead of one that is chosen',
+      help: 'check outbound port 25 with the mail server of this domain (default: one of a known domain)',
     },
   },
   notes:

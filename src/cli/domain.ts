@@ -96,7 +96,7 @@ export const domainCheck: Command = {
   args: 'DOMAIN',
   options: { account: claimantOption },
   summary:
-    'Looks up the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this service.',
+    'Checks the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this service.',
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
@@ -176,7 +176,7 @@ export const routeList: Command = {
       }));
       call.print(shown, () =>
         toTable(
-          ['id', 'domain', 'pattern', 'if', 'action', 'format', 'batch', 'url'],
+          ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'],
           shown.map((row) => [
             row.id,
             row.domain,
@@ -207,43 +207,43 @@ export const routeAdd: Command = {
     format: {
       type: 'string',
       value: 'FORMAT',
-      help: `form of the posts: ${FORMAT_NAMES.join(', ')} (default: inbound.default_format)`,
+      help: `payload format: ${FORMAT_NAMES.join(', ')} (default: inbound.default_format)`,
     },
     attachments: {
       type: 'string',
       value: 'MODE',
       values: ATTACHMENT_MODES,
-      help: 'inline: in the post · link: as links · none: name and size only · auto (default): as links once the receiver finds a post too large',
+      help: 'inline: in the POST · link: as links · none: name and size only · auto (default): inline, or links if the receiver answers 413',
     },
     facts: {
       type: 'boolean',
-      help: 'adds facts to the posts: visible and hidden text, invisible characters, misleading links',
+      help: 'add `facts` to the payload: visible and hidden text, invisible characters, misleading links',
     },
     order: {
       type: 'string',
       value: 'ORDER',
       values: ORDER_NAMES,
-      help: `order of its mail: ${ORDER_NAMES.map((name) => `${name}: ${ORDERS[name].about}`).join(' · ')} (default: none)`,
+      help: `delivery order: ${ORDER_NAMES.map((name) => `${name}: ${ORDERS[name].about}`).join(' · ')} (default: none)`,
     },
     action: {
       type: 'string',
       value: 'ACTION',
       values: ACTION_NAMES,
-      help: `what it does with mail: ${ACTION_NAMES.map((name) => `${name}: ${ACTIONS[name].about.replaceAll('`', '')}`).join(' · ')} (default: post)`,
+      help: `action for matching mail: ${ACTION_NAMES.map((name) => `${name}: ${ACTIONS[name].about.replaceAll('`', '')}`).join(' · ')} (default: post)`,
     },
     when: {
       type: 'string',
       value: 'JSON',
-      help: 'takes only mail with these conditions, as /inbound/add-route has them',
+      help: 'match only mail that meets these conditions (`when` of /inbound/add-route)',
     },
-    tag: { type: 'string', multiple: true, value: 'TAG', help: 'what tags of the payload says; may be repeated' },
-    priority: { type: 'string', value: 'NUMBER', help: 'routes with a higher one are tried first (default: 0)' },
+    tag: { type: 'string', multiple: true, value: 'TAG', help: 'add to `tags` in the payload; may be repeated' },
+    priority: { type: 'string', value: 'NUMBER', help: 'routes with a higher priority are tried first (default: 0)' },
   },
   summary:
     'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
   notes:
     'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the URL has to\n' +
-    'answer HEAD with 200, or a POST with 2xx. With the URL pull: the mail waits for postern listen, or /inbound/pull.\n\n' +
+    'answer HEAD with 200, or a POST with 2xx. With the URL pull:, mail waits until postern listen or /inbound/pull fetches it.\n\n' +
     "  postern route add in.example.com 'support-*' https://app.example.com/mail\n" +
     `  postern route add in.example.com '*' --action reject --when '{"dmarc":"fail"}'`,
   async run(call) {
@@ -326,7 +326,7 @@ export const routeRemove: Command = {
 const SENTENCES = {
   'no-route': 'no route of the domain matches the mailbox: 550 5.1.1',
   rejected: 'a route of the domain refuses mail to the mailbox: 550 5.7.1',
-  expired: 'a reply address whose time is over: 550 5.7.1',
+  expired: 'expired reply address: 550 5.7.1',
   'not-ours': 'not an inbound domain here: 550 5.7.1',
   unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
 } as const;
@@ -346,7 +346,7 @@ export const routeTest: Command = {
       const found = routing.lookup(address.mailbox, address.domain);
       call.print([found], () =>
         found.kind === 'matched'
-          ? `Route ${found.match.routeId} (${found.match.pattern}) ${isPulled(found.match.url) ? 'keeps it at' : 'posts it to'} ${found.match.url}\n`
+          ? `Route ${found.match.routeId} (${found.match.pattern}) ${isPulled(found.match.url) ? 'queues it at' : 'posts it to'} ${found.match.url}\n`
           : `Refused: ${SENTENCES[found.kind]}\n`,
       );
       return found.kind === 'matched' ? EXIT.ok : EXIT.failed;

@@ -29,7 +29,7 @@ function toTime(ms: number): string {
 }
 
 function endpointTable(rows: readonly ReturnType<typeof toShown>[]): string {
-  if (rows.length === 0) return 'Nothing waits, and no endpoint is down or paused.\n';
+  if (rows.length === 0) return 'No waiting deliveries; no endpoint is down or paused.\n';
   return toTable(
     ['account', 'kind', 'waiting', 'breaker', 'since', 'paused until', 'paused by', 'endpoint'],
     rows.map(({ url, account, kind, waiting, breaker, since, paused_until: until, paused_by: by }) => [

@@ -41,7 +41,7 @@ export const importMandrill: Command = {
     'dry-run': { type: 'boolean', help: 'only show what would be imported' },
   },
   notes:
-    'The source account is not changed. Run it as often as you like: it continues where it stopped. Keys are read from\nfiles, because other users of the machine can see command lines.',
+    'The source account is not changed. You can run the import again: it continues where it stopped. Keys are read from\nfiles, because other users of the machine can see command lines.',
   async run(call, io) {
     const kinds = chooseKinds(call);
     const { from, to } = clients(call, io);

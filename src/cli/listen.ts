@@ -36,9 +36,9 @@ type Mail = z.output<typeof mail>;
 export const listen: Command = {
   name: 'listen',
   summary:
-    'Posts mail of a route to a port of this machine, for development: with the headers, form and signature of a POST.',
+    'Forwards mail of a route to a port on this machine, for development, with the headers, body and signatures of a POST.',
   options: {
-    'forward-to': { type: 'string', value: 'URL', help: 'where to post it, as http://localhost:3000/mail' },
+    'forward-to': { type: 'string', value: 'URL', help: 'where to post it, for example http://localhost:3000/mail' },
     server: { type: 'string', value: 'URL', help: 'the API of Postern (default: http.listen in the settings)' },
     'key-file': {
       type: 'string',
@@ -49,12 +49,12 @@ export const listen: Command = {
     route: { type: 'string', value: 'ID', help: 'mail of this route' },
     tap: {
       type: 'boolean',
-      help: 'with --route: also shows the mail of a live route, and leaves it where it is',
+      help: 'with --route: copy the mail of a live route, without consuming it',
     },
   },
   notes:
-    'Mail that is answered with 2xx is acknowledged; other mail comes again, as after a failed POST. Ctrl-C finishes what is under way and gives the rest back.\n' +
-    'Signatures are computed over the URL of the route, pull:, and not over that of --forward-to. A user and password in --forward-to are sent as Basic authentication.\n\n' +
+    'A 2xx answer acknowledges the mail; after any other answer it is delivered again, as after a failed POST. Ctrl-C finishes the current message and returns the rest.\n' +
+    'Signatures are computed over the URL of the route (pull:), not over --forward-to. A user and password in --forward-to are sent as Basic authentication.\n\n' +
     "  postern route add in.example.com 'dev-*' pull:\n" +
     '  postern listen --server https://postern.example.com --key-file key --forward-to http://localhost:3000/mail',
   async run(call, io) {
@@ -95,7 +95,7 @@ function targetOf(call: Invocation) {
   const url = URL.parse(to);
   if (!url || !/^https?:$/.test(url.protocol)) throw new UsageError(`--forward-to must be an http or https URL: ${to}`);
   const [queue, route] = [call.text('queue'), call.text('route')];
-  if (queue !== undefined && route !== undefined) throw new UsageError('--queue and --route exclude each other');
+  if (queue !== undefined && route !== undefined) throw new UsageError('use either --queue or --route');
   if (call.flag('tap') && route === undefined) throw new UsageError('--tap needs --route ID');
   return {
     to: url,
@@ -145,12 +145,12 @@ function printer(call: Invocation): Session['print'] {
       const { time, email, subject } = record;
       const words = [time, email, subject === null ? undefined : `"${subject}"`, status ?? error, `${ms} ms`];
       const line = words.filter((word) => word !== undefined).join('  ');
-      return `${printable(line)}${what === 'tapped' ? '  (tapped: it also goes where it always goes)' : ''}\n`;
+      return `${printable(line)}${what === 'tapped' ? '  (copy; delivered normally)' : ''}\n`;
     });
   };
 }
 
-/** Calls again and again over failures that pass. Undefined once it stops. */
+/** Calls until an answer comes, over temporary failures. Undefined once it stops. */
 async function untilAnswered<T>({ io, stop }: Session, work: () => Promise<T>): Promise<T | undefined> {
   for (let pause = PAUSE_MS; !stop.aborted; pause = Math.min(2 * pause, MOST_PAUSE_MS)) {
     try {
@@ -158,7 +158,7 @@ async function untilAnswered<T>({ io, stop }: Session, work: () => Promise<T>): 
     } catch (error) {
       if (stop.aborted) return undefined;
       if (!passes(error)) throw error;
-      io.err(`postern listen: ${reasonOf(error)}; trying again in ${Math.round(pause / 1000)} s\n`);
+      io.err(`postern listen: ${reasonOf(error)}; retrying in ${Math.round(pause / 1000)} s\n`);
       await setTimeout(pause, undefined, { signal: stop }).catch(() => {});
     }
   }
@@ -180,7 +180,7 @@ async function consume(session: Session): Promise<void> {
     // The first call does not wait, so that a wrong key or route is known at once.
     const answer = await untilAnswered(session, () => call('/inbound/pull', greeted ? wish : now, stop));
     if (answer === undefined) return;
-    if (!greeted) io.err(`Mail for ${Object.values(source)[0]} is posted to ${shown(to)}; Ctrl-C ends this.\n`);
+    if (!greeted) io.err(`Forwarding mail for ${Object.values(source)[0]} to ${shown(to)}. Press Ctrl-C to stop.\n`);
     greeted = true;
     const mails = pulled.parse(answer);
     for (const [i, one] of mails.entries()) {
@@ -194,7 +194,7 @@ async function consume(session: Session): Promise<void> {
   }
 }
 
-/** Posts a message, whatever becomes of this command meanwhile, and reports what its receiver said. */
+/** Posts a message and reports the answer of the receiver, even if the command is stopped meanwhile. */
 async function deliver(session: Session, one: z.output<typeof pulled>[number]): Promise<void> {
   const result = await forward(session.to, one.headers, Buffer.from(one.body, 'base64'));
   await session.print(one, result, 'pulled');
@@ -214,7 +214,7 @@ async function giveBack(session: Session, leases: readonly string[]): Promise<vo
     await report(session, '/inbound/nack', { leases, delay: 0, reason: 'the listener was stopped' });
 }
 
-/** Tells the server. What it never learns comes again when the lease is over. */
+/** Reports to the server. A message without a report is delivered again when its lease ends. */
 async function report(
   { call, io, stop }: Session,
   path: string,
@@ -227,13 +227,13 @@ async function report(
     } catch (error) {
       if (!(error instanceof CallRefused || error instanceof Unreachable)) throw error;
       if (tries >= (stop.aborted ? 2 : TRIES) || !passes(error))
-        return io.err(`postern listen: ${reasonOf(error)}; the message may come again\n`);
+        return io.err(`postern listen: ${reasonOf(error)}; the message may be delivered again\n`);
       await setTimeout(pause);
     }
   }
 }
 
-/** Posts what comes for a live route, and reports nothing. */
+/** Posts copies of the mail of a live route, and reports nothing. */
 async function watch(session: Session, id: string): Promise<void> {
   const { call, io, stop, to, print } = session;
   let cursor: number | undefined;
@@ -242,9 +242,8 @@ async function watch(session: Session, id: string): Promise<void> {
     const answer = await untilAnswered(session, () => call('/inbound/tap', params, stop));
     if (answer === undefined) return;
     const seen = tapped.parse(answer);
-    if (cursor === undefined) io.err(`New mail of route ${id} is posted to ${shown(to)} as well; Ctrl-C ends this.\n`);
-    if (seen.gap)
-      io.err('postern listen: some messages are not shown: there were too many, or the server was restarted\n');
+    if (cursor === undefined) io.err(`Copying new mail of route ${id} to ${shown(to)}. Press Ctrl-C to stop.\n`);
+    if (seen.gap) io.err('postern listen: some messages were skipped: too many arrived, or the server restarted\n');
     cursor = seen.cursor;
     for (const one of seen.messages) {
       if (stop.aborted) return;

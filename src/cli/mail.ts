@@ -24,14 +24,14 @@ const DEFAULT_LISTED = 50;
 
 const limit = { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` } as const;
 const SYNTAX =
-  'Words match any part, in both cases; quotes keep words together. Times are given as 2026-01-05, "2026-01-05 12:00:00" in UTC, or as 30m, 2h or 3d ago.';
+  'Words match anywhere, in either case; quote phrases. Times are 2026-01-05, "2026-01-05 12:00:00" (UTC), or an age such as 30m, 2h or 3d.';
 
 export const mailFind: Command = {
   name: 'mail find',
   args: '[QUERY…]',
-  summary: 'Finds mail in the history of this host, newest first, also when its message is no longer kept.',
+  summary: 'Finds mail in the history of this host, newest first, including mail whose content was deleted.',
   options: { limit },
-  notes: `Words are looked up in sender, From, recipient, Subject and Message-ID. Fields: ${MAIL_FIELDS}.\n${SYNTAX}\n\nWhat came from Bob since yesterday and was not delivered:\n  postern mail find from:bob after:1d state:waiting state:dead`,
+  notes: `Words are searched in sender, From, recipient, Subject and Message-ID. Fields: ${MAIL_FIELDS}.\n${SYNTAX}\n\nUndelivered mail from Bob since yesterday:\n  postern mail find from:bob after:1d state:waiting state:dead`,
   async run(call) {
     const query = call.words.join(' ');
     const filter = read(parseMailQuery(query, systemClock.now()));
@@ -42,7 +42,7 @@ export const mailFind: Command = {
       call.print(rows.map(toShown), () =>
         [
           rows.length === 0 ? 'No matching mail.\n' : mailTable(rows),
-          more ? `\nThere is more; see --limit.\n` : '',
+          more ? `\nMore rows match; see --limit.\n` : '',
           refused > 0
             ? `\n${refused} ${refused === 1 ? 'refusal matches' : 'refusals match'}: postern mail refused\n`
             : '',
@@ -56,8 +56,8 @@ export const mailFind: Command = {
 export const mailShow: Command = {
   name: 'mail show',
   args: 'ID',
-  summary: 'Shows all that is known of one mail: the SMTP session, what was refused in it, every attempt.',
-  notes: 'ID is the id of a delivery, or that of a message, as in "250 2.0.0 OK: queued as ID".',
+  summary: 'Shows the history of one mail: its SMTP session with refusals, and every attempt.',
+  notes: 'ID is the id of a delivery, or of a message, as in "250 2.0.0 OK: queued as ID".',
   async run(call, io) {
     const id = call.words[0];
     if (id === undefined) throw new UsageError('missing argument: ID');
@@ -78,9 +78,9 @@ export const mailShow: Command = {
 export const mailRefused: Command = {
   name: 'mail refused',
   args: '[QUERY…]',
-  summary: 'Lists mail that was refused, newest first, with what it means and what to do about it.',
+  summary: 'Lists refused mail, newest first, with the meaning of each refusal and what to do.',
   options: { limit },
-  notes: `Words are looked up in sender, recipient, client and HELO name. Fields: ${REFUSAL_FIELDS}.\n${SYNTAX}\n\nWhy Bob's mail of today was refused:\n  postern mail refused bob@example.org after:1d`,
+  notes: `Words are searched in sender, recipient, client and HELO name. Fields: ${REFUSAL_FIELDS}.\n${SYNTAX}\n\nRefused mail of Bob since yesterday:\n  postern mail refused bob@example.org after:1d`,
   async run(call) {
     const filter = read(parseRefusalQuery(call.words.join(' '), systemClock.now()));
     const most = limitOf(call);
@@ -92,7 +92,7 @@ export const mailRefused: Command = {
         () =>
           rows.length === 0
             ? 'No matching refusals.\n'
-            : `${refusalTable(rows)}${more ? '\nThere is more; see --limit.\n' : ''}\n${reasons
+            : `${refusalTable(rows)}${more ? '\nMore rows match; see --limit.\n' : ''}\n${reasons
                 .map(({ reason, count }) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
                 .join('')}`,
       );
@@ -127,7 +127,7 @@ async function collect<T>(
   }
 }
 
-/** Somebody who looks for mail that never came may find it here. */
+/** Mail that never arrived may have been refused. */
 async function countRefused(history: History, query: string): Promise<number> {
   const parsed = parseRefusalQuery(query, systemClock.now());
   if (query.trim() === '' || 'fault' in parsed) return 0;

@@ -36,7 +36,7 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   }
 }
 
-/** Opens the history of this host for reading while `use` runs; a running daemon goes on writing it. */
+/** Opens the history of this host for reading while `use` runs; a running daemon continues to write it. */
 export async function withHistory<T>(settings: Settings, use: (history: History) => Promise<T>): Promise<T> {
   const { file } = journalSettings(settings);
   if (!mustBeOurs(settings.data_dir) || !existsSync(file))

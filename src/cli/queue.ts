@@ -48,8 +48,8 @@ const selecting = {
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
   recipient: { type: 'string', value: 'ADDRESS', help: 'only this recipient' },
   account: { type: 'string', value: 'ID', help: 'only this account' },
-  from: { type: 'string', value: 'TIME', help: 'accepted at or after, "2026-01-05 12:00:00" in UTC or ISO 8601' },
-  to: { type: 'string', value: 'TIME', help: 'accepted before' },
+  from: { type: 'string', value: 'TIME', help: 'accepted since: "2026-01-05 12:00:00" (UTC) or ISO 8601' },
+  to: { type: 'string', value: 'TIME', help: 'accepted before this time' },
 } as const;
 
 function toKinds(texts: readonly string[]): readonly DeliveryKind[] | undefined {
@@ -124,7 +124,7 @@ function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
   };
 }
 
-/** What somebody may still want to change comes first. */
+/** States that can still be changed come first. */
 const BY_INTEREST = [...OPEN_STATES, ...DELIVERY_STATES.filter((state) => !STATES[state].open)];
 
 function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery) => Beside): string {
@@ -147,7 +147,7 @@ function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery
   );
 }
 
-/** The last answer, or why there was none: what never was sent has an endpoint that is down. */
+/** The last answer; for a delivery without an attempt, why it waits. */
 function lastOf({ lastStatus, lastError, attempts }: QueuedDelivery, { waits }: Beside): number | string | null {
   return lastStatus ?? lastError ?? (attempts === 0 && waits?.kind !== 'due' ? (waits?.kind ?? null) : null);
 }
@@ -264,7 +264,7 @@ function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempt
   call.print([{ ...shown, attempts_made: story }], () => `${facts.join('\n')}\n\n${table}${details.join('')}`);
 }
 
-/** A detail as indented lines: what we sent behind `>`, what the other side sent behind `<`. */
+/** A detail as indented lines: `>` for what we sent, `<` for what the other side sent. */
 function toLines(detail: NonNullable<ReturnType<typeof readDetail>>): string {
   const lines =
     'hops' in detail ? [...detail.hops.flatMap(hopLines), ...left(detail.leftOut, 'connection')] : httpLines(detail);
@@ -371,16 +371,16 @@ function createProgress(io: Io, name: string, total: number): (done: number) => 
 
 export const queueRetry = changing({
   name: 'queue retry',
-  summary: 'Makes waiting deliveries due now. Mail that a consumer pulls is left out.',
+  summary: 'Retries waiting deliveries now, except pulled mail.',
   action: 'retry',
-  done: 'Made due:',
-  wouldDo: 'Would make due:',
+  done: 'Retrying',
+  wouldDo: 'Would retry',
   isNoted: false,
 });
 
 export const queueDrop = changing({
   name: 'queue drop',
-  summary: `Ends ${inWords(OPEN_STATES)} deliveries without delivering them.`,
+  summary: `Drops ${inWords(OPEN_STATES)} deliveries.`,
   action: 'drop',
   done: 'Dropped',
   wouldDo: 'Would drop',
@@ -390,7 +390,7 @@ export const queueDrop = changing({
 export const queueFlush: Command = {
   ...queueRetry,
   name: 'queue flush',
-  summary: 'Makes all waiting deliveries due now.',
+  summary: 'Retries all waiting deliveries now.',
   args: '',
   options: { 'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' } },
   run: (call, io) => queueRetry.run({ ...call, words: [], flag: (name) => name === 'all' || call.flag(name) }, io),
@@ -398,7 +398,7 @@ export const queueFlush: Command = {
 
 const requeue = changing({
   name: 'replay',
-  summary: `Delivers dead letters again; with ${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id, also ${inWords(ASKED_STATES)} messages. Ids stay the same.`,
+  summary: `Delivers dead letters again, under the same ids; ${inWords(ASKED_STATES)} messages too with ${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id.`,
   options: {
     ...Object.fromEntries(
       ASKED_STATES.map((state) => [state, { type: 'boolean', help: STATES[state].replayOption }] as const),
@@ -406,7 +406,7 @@ const requeue = changing({
     to: {
       type: 'string',
       value: 'TIME|URL',
-      help: 'accepted before; a URL with one id: posts the event there once, and changes nothing',
+      help: 'accepted before this time; or, with one id, a URL: post it there once and change nothing',
     },
   },
   notes:

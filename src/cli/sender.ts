@@ -24,7 +24,7 @@ interface Shown extends z.output<typeof CHECKED> {
   readonly records: z.output<typeof KEY>;
 }
 
-/** The domain given on the command line, if somebody can own it. */
+/** The domain given on the command line, if an account can own it. */
 function ownable(word: string | undefined): string {
   if (word === undefined) throw new UsageError('missing argument: DOMAIN');
   const domain = toAsciiDomain(word.trim());
@@ -41,8 +41,8 @@ export const senderAdd: Command = {
     'Adds a sender domain to an account as verified, without the mail of /senders/verify-domain, and tests its DNS.',
   options: { account: accountOption },
   notes:
-    'For domains of your own: whoever can run this is trusted to own them. It prints the DKIM and SPF records to publish.\n' +
-    'A running daemon signs mail From the domain within seconds after both are in the DNS. Run it again to see whether they are.\n\n' +
+    'For your own domains: ownership is not checked. Prints the DKIM and SPF records to publish.\n' +
+    'A running daemon signs mail From the domain within seconds after both are in the DNS. Run the command again to check.\n\n' +
     '  postern sender add example.com',
   async run(call) {
     const domain = ownable(call.words[0]);
@@ -64,14 +64,14 @@ export const senderAdd: Command = {
   },
 };
 
-/** What is missing in the DNS, and what to do. */
+/** The records that are missing in the DNS, and what to do. */
 function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): string {
   if (signs) return 'Both records are in the DNS: mail From it is signed from now on.\n';
   if (dkim.valid && spf.valid)
-    return `Both records are in the DNS: mail From it is signed from ${[dkim.valid_after ?? '', spf.valid_after ?? ''].sort().at(-1)} UTC on, when caches have none of before.\n`;
+    return `Both records are in the DNS: mail From it is signed from ${[dkim.valid_after ?? '', spf.valid_after ?? ''].sort().at(-1)} UTC, when the old records have left DNS caches.\n`;
   const key = `DKIM: ${dkim.error}\n\n  ${records.name}  TXT  "${records.txt}"\n  or a CNAME to ${records.cname}, if you publish the TXT record there\n\n`;
-  const include = `SPF: ${spf.error}\n\n  ${domain}  TXT  "${records.spf}"\n  or add ${records.spf_include} to the SPF record that is there\n\n`;
-  return `Mail From it is signed as soon as these records are in the DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then run this again: postern sender add ${domain}\n`;
+  const include = `SPF: ${spf.error}\n\n  ${domain}  TXT  "${records.spf}"\n  or add ${records.spf_include} to its existing SPF record\n\n`;
+  return `Mail From it is signed once these records are in the DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then run this again: postern sender add ${domain}\n`;
 }
 
 export const senderList: Command = {

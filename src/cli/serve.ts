@@ -97,7 +97,7 @@ async function open(
       metrics,
     });
     const { smtp, submission, http, firstKey } = await daemon.start();
-    // Like a new key, on a terminal only: whoever reads a journal must not get in.
+    // Like a new key, on a terminal only: readers of the journal must not get access.
     const link = io.terminals.err && onLoopbackOnly(settings, { sockets }) ? await daemon.enterLink() : undefined;
     return {
       daemon,
@@ -220,7 +220,7 @@ function createReload(
       state = { ...state, ok: false };
       log.error('daemon.reload_refused', {
         reason: error instanceof Error ? error.message : String(error),
-        note: 'the previous settings stay in force',
+        note: 'the previous settings stay in use',
       });
     }
     await notifier.ready('Accepting mail');

@@ -151,7 +151,7 @@ export function posterSettings({ webhooks, delivery }: Settings) {
 
 const TRIAL_TIMEOUT_MS = 30_000;
 
-/** Somebody waits for a trial, and no connection is kept for the next. */
+/** A person waits for a trial, and no connection is kept for the next. */
 export function trialSettings(settings: Settings) {
   return { ...posterSettings(settings), timeoutMs: TRIAL_TIMEOUT_MS, connections: 0 };
 }

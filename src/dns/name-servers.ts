@@ -52,7 +52,7 @@ interface Deps {
 
 /** Surveys at one time; others wait. */
 const MOST_AT_ONCE = 8;
-/** Whoever has a domain says which servers are asked and how many: few zones have more. */
+/** The owner of a domain chooses its servers and their number; few zones have more than this. */
 const MOST_SERVERS = 8;
 /** The addresses that are tried of a server: one of each family. */
 const MOST_ADDRESSES = 2;
@@ -110,7 +110,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     budget: DnsBudget,
     question: Question<T>,
   ): Promise<ServerAnswer<T>> {
-    // Not `addresses`: the hosts file and localhost are about this machine, not about a name in somebody's zone.
+    // Not `addresses`: the hosts file and localhost are about this machine, not about names in a foreign zone.
     const families = await Promise.all([
       resolver.resolve(server, 'A', budget),
       resolver.resolve(server, 'AAAA', budget),

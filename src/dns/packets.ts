@@ -64,7 +64,7 @@ export const CODEC: Codec = frozen({
   },
 });
 
-/** For the servers of a zone, which shall answer from it and ask nobody else. */
+/** For the servers of a zone, which must answer from it without recursion. */
 export const DIRECT_CODEC: Codec = frozen({ ...CODEC, encode: (...question: Question) => encode(0, ...question) });
 
 type Question = Parameters<Codec['encode']>;

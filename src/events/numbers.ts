@@ -60,7 +60,7 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
 
   /**
    * Takes the tag off about `most` messages. 'more': there may be others, and the row stays for the next time · 'changed':
-   * somebody else finished the removal, or the tag was deleted again.
+   * another caller finished the removal, or the tag was deleted again.
    */
   async function proceed(
     { id, account, tag, before }: TagRemovalRow,

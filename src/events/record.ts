@@ -149,7 +149,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
         await tryToApply(row);
         return 'recorded';
       }
-      // A repeated report, probably because the first response was lost; then nobody else may be applying it.
+      // A repeated report, probably because the first response was lost; then no other process may be applying it.
       const known = await store.messageEvents.one({ id: event.id });
       if (known?.appliedAt === null) await tryToApply(known);
       return 'duplicate';

@@ -43,7 +43,7 @@ export const CHECKS: readonly Check[] = [
   waiting,
 ];
 
-/** How long one check may take: hundreds of domains whose name servers are slow must not hide what comes after them. */
+/** Time limit of one check: hundreds of domains with slow name servers must not hide the checks after them. */
 const GIVE_UP_MS = 60_000;
 
 interface Given {
@@ -66,7 +66,7 @@ export async function* examine({ world, storeFault, checks = CHECKS }: Given): A
   for (const check of checks) if (check !== storeCheck) yield* withinLimit(check, without);
 }
 
-/** Why the store does not answer; undefined if it does. */
+/** The reason why the store does not answer; undefined if it does. */
 function faultOf(store: Store): Promise<unknown> {
   return store.ping().then(
     () => undefined,
@@ -82,7 +82,7 @@ async function* withinLimit(check: Check, world: World): AsyncGenerator<Finding>
     while (true) {
       const next = await Promise.race([found.next(), limit.over]);
       if (next === 'over') {
-        // It ends at its next step, for which nobody waits.
+        // It ends at its next step; do not wait for it.
         found.return?.().catch(() => {});
         return yield gaveUp(check);
       }
@@ -105,7 +105,7 @@ function gaveUp(check: Check): Finding {
   return warning(
     check.name,
     `gave up after ${GIVE_UP_MS / 1000} s`,
-    'The other checks went on. If this happens again, find out what is slow: the DNS, the store or the disk.',
+    'The other checks completed. If this happens again, find out what is slow: the DNS, the store or the disk.',
   );
 }
 

@@ -19,7 +19,7 @@ export interface Finding {
   readonly advice?: string;
 }
 
-/** What the checks work on. */
+/** The input of the checks. */
 export interface World {
   readonly settings: Settings;
   /** Without a cache, because the operator has often just changed a record. */
@@ -34,7 +34,7 @@ export interface World {
   readonly clock: Clock;
   /** The settings file, if there is one. */
   readonly settingsFile: string | undefined;
-  /** A domain whose mail server to connect to, as a test of outbound port 25, instead of one that is chosen. */
+  /** Test outbound port 25 with the mail server of this domain. Undefined: of one that is chosen. */
   readonly reach: string | undefined;
   /** The root of the file system: `/`. */
   readonly root: string;
@@ -46,14 +46,14 @@ export interface HostPort {
   readonly port: number;
 }
 
-/** Where the daemon listens: where it does in fact, if it is the daemon that asks, else where its settings say. */
+/** The listeners: the actual ones if the daemon itself runs the checks, else those of its settings. */
 interface DaemonAddresses {
   readonly smtp: readonly HostPort[];
   readonly submission: readonly HostPort[];
   readonly http: HostPort;
 }
 
-/** Where the daemon listens by its settings. */
+/** The listeners in the settings. */
 export function placesOf({ smtp, submission, http }: Settings): DaemonAddresses {
   return { smtp: smtp.listen, submission: [...submission.listen, ...submission.tls_listen], http: http.listen };
 }

@@ -27,7 +27,8 @@ export const listening: Check = {
           return fault(
             check,
             line.message,
-            'Start the daemon (systemctl start postern, or npm start) and check its log. If a systemd socket listens elsewhere, set smtp.listen to match.',
+            'Start the daemon (systemctl start postern, or npm start) and check its log. If a systemd socket ' +
+              'listens elsewhere, set smtp.listen to match.',
           );
         if (!line.startsWith('220 '))
           return fault(
@@ -53,7 +54,7 @@ export const listening: Check = {
   },
 };
 
-/** Strangers who ask the DNS for our name come to this daemon, at each of its addresses. */
+/** Each published address of our name reaches this daemon. */
 export const arriving: Check = {
   name: 'inbound port 25',
   async *run(world) {
@@ -81,8 +82,9 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
         )
       : warning(
           check,
-          `${found.message} from here; it is no address of this host`,
-          `If a router or a load balancer leads here, this cannot be seen from inside: connect from elsewhere. If not, correct the address of ${hostname} in the DNS.`,
+          `${found.message} from here; this is not an address of this host`,
+          'If a router or load balancer forwards it to this host, test it from another network. If not, correct ' +
+            `the address of ${hostname} in the DNS.`,
         );
   const { greeting, starttls, certificate: shown } = found;
   if (!greeting.startsWith('220')) return fault(check, `refuses sessions: ${greeting}`, 'Check the log of the daemon.');
@@ -90,15 +92,16 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
     return fault(
       check,
       `another server answers: ${greeting}`,
-      `Mail for your domains goes there: correct the address of ${hostname} in the DNS, or what is forwarded to this host.`,
+      `Mail for your domains goes to that server: correct the address of ${hostname} in the DNS, or the ` +
+        'forwarding to this host.',
     );
-  const unseen = 'seen from this host; a firewall in front of it is not';
+  const unseen = 'tested from this host; a firewall in front of it is not';
   if (smtp.tls.cert === '') return ok(check, `answers as ${hostname} (${unseen})`);
   if (!starttls || !shown)
     return fault(
       check,
       'offers no STARTTLS, though smtp.tls is set',
-      'Restart the daemon, or find what stands between it and this address: mail comes in the clear.',
+      'Restart the daemon, or find what is between it and this address: mail arrives unencrypted.',
     );
   const wrong = wrongCertificate(shown, settings, clock.now());
   return wrong === undefined
@@ -140,7 +143,7 @@ export const outgoing: Check = {
       return yield skipped(
         check,
         reach === undefined
-          ? 'found no mail server of others to connect to; --reach DOMAIN names one'
+          ? 'no mail server found to connect to; name one with --reach DOMAIN'
           : `no mail server found for ${reach}`,
       );
     yield fault(
@@ -153,10 +156,10 @@ export const outgoing: Check = {
 
 /** Addresses that are tried before port 25 counts as closed: a server may be down, and a host without IPv6. */
 const MOST_TRIED = 3;
-/** A domain whose mail servers always answer, for a host that knows nobody yet. */
+/** A domain whose mail servers always answer, for a new host without known domains. */
 const WELL_KNOWN = 'gmail.com';
 
-/** Domains of others to whose mail servers this host may connect: those it has to do with come first. */
+/** Foreign domains whose mail servers this host may connect to, known ones first. */
 async function others({ settings, store }: World): Promise<readonly string[]> {
   const { postmaster } = settings.smtp;
   const rows = store ? await store.senderDomains.many({}, { limit: 10 }) : [];
@@ -173,7 +176,7 @@ async function* relayed({ host, port, secure }: Relay): AsyncGenerator<Finding> 
     : ok(check, line);
 }
 
-/** The first mail server of a domain, with an address of each kind; none of ours, which would prove nothing. */
+/** The first mail server of a domain, with an address of each kind; not one of ours, which would prove nothing. */
 async function mailHost(
   domain: string,
   { resolver, settings }: World,
@@ -230,7 +233,8 @@ export const certificate: Check = {
       return yield fault(
         'certificate',
         parsed,
-        'The daemon cannot start with these files, or keeps using the previous ones: install a matching certificate and key.',
+        'The daemon cannot start with these files, or keeps using the previous ones: install a matching ' +
+          'certificate and key.',
       );
     yield inForce(parsed, clock.now());
     yield named(parsed, settings.hostname);
@@ -238,7 +242,7 @@ export const certificate: Check = {
   },
 };
 
-/** The certificate as the daemon loads it, or the reason why it cannot. */
+/** The certificate as the daemon loads it, or why it cannot be loaded. */
 function readPair(tls: Settings['smtp']['tls']): X509Certificate | string {
   try {
     return new X509Certificate(readTls(tls)?.cert ?? '');
@@ -277,7 +281,8 @@ function keyed({ publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: det
   if (type !== 'rsa') return ok('certificate key', type === 'ec' ? `ECDSA, ${details?.namedCurve}` : String(type));
   return ok(
     'certificate key',
-    `RSA, ${details?.modulusLength} bits; with an ECDSA certificate this host can handle more TLS sessions (certbot renew --key-type ecdsa --force-renewal)`,
+    `RSA, ${details?.modulusLength} bits; with an ECDSA certificate this host can handle more TLS sessions ` +
+      '(certbot renew --key-type ecdsa --force-renewal)',
   );
 }
 

@@ -30,7 +30,8 @@ export const clockCheck: Check = {
     yield warning(
       'clock',
       `${seen} UTC; no time service found`,
-      'Install one (apt install chrony): retries and signatures depend on the clock. In a container, the host keeps the time.',
+      'Install one (apt install chrony): retries and signatures depend on the clock. In a container, the host ' +
+        'keeps the time.',
     );
   },
 };

@@ -42,15 +42,16 @@ export const hostName: Check = {
     if (local.length > 0)
       return yield fault(
         'host name',
-        `the name servers say that ${hostname} is ${local.join(', ')}, this machine itself`,
-        'Publish its public address. If others see that one, the resolver answers from /etc/hosts: correct it there.',
+        `${hostname} resolves to ${local.join(', ')}, this machine itself`,
+        'Publish its public address. If it is published already, the resolver answers from /etc/hosts: correct ' +
+          'it there.',
       );
     yield ok('host name', `${hostname} has ${addresses.join(', ')}`);
     yield* await Promise.all(addresses.map((ip) => reverse(ip, hostname, resolver)));
   },
 };
 
-/** The hosts file, which Postern and most programs believe before the DNS, says nothing else of our own names. */
+/** The hosts file, which Postern and most programs prefer to the DNS, agrees with it about our own names. */
 export const hostsFile: Check = {
   name: 'hosts file',
   async *run(world) {
@@ -71,10 +72,11 @@ export const hostsFile: Check = {
       yield warning(
         'hosts file',
         `${path} says ${wrong.join(', ')} for ${name}; the DNS says ${published.join(', ') || 'nothing'}`,
-        `Programs on this host go there: mail to your own domains fails, and so do checks of customers' domains. Put ${published.join(' and ') || 'the public address'} there, or take the name out.`,
+        "Programs on this host use that address: mail to your own domains fails, and so do checks of customers' " +
+          `domains. Set it to ${published.join(' and ') || 'the public address'}, or remove the name.`,
       );
     }
-    if (found === 0) yield ok('hosts file', 'agrees with the DNS on our names');
+    if (found === 0) yield ok('hosts file', 'agrees with the DNS about our names');
   },
 };
 
@@ -91,7 +93,7 @@ async function reverse(ip: string, hostname: string, resolver: World['resolver']
   );
 }
 
-/** Somebody reads the mail to postmaster. */
+/** Mail to postmaster is forwarded to a person. */
 export const postmaster: Check = {
   name: 'postmaster',
   async *run(world) {
@@ -133,7 +135,8 @@ export const inboundDomainsCheck: Check = {
         fault(
           check,
           found.error ?? 'does not point to this host',
-          `Publish an MX record for ${id} that points to ${settings.hostname}, or list the hosts that share the work in inbound.mx_hosts.`,
+          `Publish an MX record for ${id} that points to ${settings.hostname}, or list the hosts that share the ` +
+            'work in inbound.mx_hosts.',
         ),
       ];
     });
@@ -154,7 +157,7 @@ export const reservedDomains: Check = {
         const reserved = names.whyReserved(id);
         if (reserved === undefined) continue;
         const seen = `owned by account ${account}: ${RESERVED_WORDS[reserved]}`;
-        const advice = `Its mail goes to that account. To stop that: postern domain remove ${id}. Nobody can add it again.`;
+        const advice = `Its mail goes to that account. To stop this, run postern domain remove ${id}; then no account can add it again.`;
         yield (isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice);
         if (++found === MOST) return;
       }
@@ -174,7 +177,7 @@ export const senderDomainsCheck: Check = {
     const verified = new Set(rows.filter(({ verifiedAt }) => verifiedAt !== null).map(({ domain }) => domain));
     yield* each(domains, async (domain) => {
       const records = await senderRecords(world, store, domain);
-      // Until then, that mail leaves unsigned is no surprise.
+      // Without valid records, unsigned mail is expected.
       const complete = records.every(({ verdict }) => verdict === 'ok');
       return complete ? [...records, signing(world, domain, verified.has(domain))] : records;
     });
@@ -189,8 +192,8 @@ function signing({ settings }: World, domain: string, verified: boolean): Findin
   if (verified || domain === own) return ok(check, 'mail From it is signed');
   return warning(
     check,
-    `no account has verified it: mail From it leaves ${own === '' ? 'unsigned' : `signed by ${own} only`}`,
-    `If it is yours, run postern sender add ${domain}; else its owner verifies it with /senders/verify-domain.`,
+    `no account has verified it: mail From it is ${own === '' ? 'unsigned' : `signed only by ${own}`}`,
+    `If it is yours, run postern sender add ${domain}; otherwise its owner must verify it with /senders/verify-domain.`,
   );
 }
 
@@ -237,7 +240,8 @@ export const sending: Check = {
         : warning(
             name,
             back.error ?? 'does not point to this host',
-            `Bounces are lost. Publish an MX record for ${outbound.return_domain} that points to ${hostname}, or set outbound.return_domain.`,
+            `Bounces are lost. Publish an MX record for ${outbound.return_domain} that points to ${hostname}, ` +
+              'or set outbound.return_domain.',
           );
     yield await spfInclude(senders.spf_include, resolver);
   },
@@ -252,18 +256,19 @@ async function spfInclude(include: string, resolver: World['resolver']): Promise
   return warning(
     check,
     records.length === 0 ? 'no SPF record' : 'more than one SPF record',
-    `Sender domains include it: publish one TXT record at ${include}, such as "v=spf1 ip4:YOUR-ADDRESS -all", or set senders.spf_include.`,
+    `Sender domains include it: publish one TXT record at ${include}, such as "v=spf1 ip4:YOUR-ADDRESS -all", ` +
+      'or set senders.spf_include.',
   );
 }
 
-/** Looks at the first of them, some at a time, and yields what it finds in their order. */
+/** Checks the first items, some at a time, and yields the findings in their order. */
 async function* each<T>(items: readonly T[], look: (item: T) => Promise<readonly Finding[]>): AsyncGenerator<Finding> {
   const looked = items.slice(0, MOST);
   for (let from = 0; from < looked.length; from += AT_ONCE)
     for (const findings of await Promise.all(looked.slice(from, from + AT_ONCE).map(look))) yield* findings;
 }
 
-/** Says so if there were more domains than were checked. */
+/** A finding if there were more domains than were checked. */
 function cut(domains: number, check: string): readonly Finding[] {
   return domains > MOST ? [skipped(check, `more than ${MOST}; only the first ${MOST} were checked`)] : [];
 }

@@ -35,7 +35,7 @@ async function addressesOf({ settings, resolver }: World): Promise<readonly stri
   return found.flatMap((answer) => (answer.kind === 'records' ? answer.records : []));
 }
 
-/** Whether receivers get `pass` for mail of a domain from our addresses; with none, because a relay sends it, whether there is a record. */
+/** Whether SPF passes for mail of a domain from our addresses; without any, because a relay sends it, whether there is a record. */
 async function spf(world: World, domain: string, addresses: readonly string[], what: string): Promise<Finding> {
   const check = `SPF ${domain}`;
   const advice = `Receivers check it for ${what}: publish one TXT record at ${domain}, such as "v=spf1 ip4:YOUR-ADDRESS -all".`;
@@ -56,7 +56,7 @@ async function spf(world: World, domain: string, addresses: readonly string[], w
     : warning(check, bad.map(([address, result]) => `${result} for ${address}`).join(', '), advice);
 }
 
-/** The result that we would give a sender ourselves. */
+/** The result of our own check for a sender. */
 async function spfResult({ settings, resolver, clock }: World, domain: string, address: string): Promise<string> {
   const { hostname, dns } = settings;
   const limits = { questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms, trustedSealers: [] };
@@ -71,7 +71,7 @@ async function spfResult({ settings, resolver, clock }: World, domain: string, a
 
 async function dkim({ settings, resolver, store, noStore }: World, domain: string): Promise<Finding> {
   const check = `DKIM ${domain}`;
-  const advice = `Publish the TXT record that postern dkim show ${domain} prints; mail that it signs counts as unsigned until then.`;
+  const advice = `Publish the TXT record that postern dkim show ${domain} prints; until then, mail signed with it counts as unsigned.`;
   if (!store) return skipped(check, noStore);
   const key = await store.domainKeys.one({ id: domain });
   if (!key) return warning(check, 'no key yet', advice);

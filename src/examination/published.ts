@@ -2,9 +2,9 @@ import { networkInterfaces } from 'node:os';
 import { normalizeAddress } from '../base/networks.ts';
 import type { Resolver } from '../dns/types.ts';
 
-// Where others find a name, and whether that is this machine.
+// The published addresses of a name, and whether they belong to this machine.
 
-/** The addresses that the DNS has for a name, as everybody else sees them: without the hosts file. Undefined: no answer. */
+/** The addresses of a name in the DNS, without the hosts file. Undefined if there is no answer. */
 export async function publishedAddresses(resolver: Resolver, name: string): Promise<readonly string[] | undefined> {
   const literal = normalizeAddress(name);
   if (literal !== undefined) return [literal];

@@ -3,9 +3,9 @@ import { probe } from '../scan/probe.ts';
 import { createScanners } from '../scan/scanners.ts';
 import { type Check, fault, ok, warning } from './finding.ts';
 
-const NAMES = { spam: 'the test mail for spam scanners (GTUBE)', virus: 'the test virus (EICAR)' };
+const NAMES = { spam: 'the spam test message (GTUBE)', virus: 'the test virus (EICAR)' };
 
-/** Each scanner finds what every scanner must find. */
+/** Each scanner finds its standard test message. */
 export const scanners: Check = {
   name: 'scanners',
   async *run({ settings, clock }) {
@@ -17,14 +17,14 @@ export const scanners: Check = {
         yield fault(
           check,
           probed.fault,
-          `Start it, or take it out of the settings: mail waits for it (scan.wait_hours).`,
+          `Start it, or remove it from the settings: mail waits for it (scan.wait_hours).`,
         );
       else if (probed.found) yield ok(check, `found ${NAMES[finds]} in ${probed.ms} ms`);
       else
         yield warning(
           check,
           `answered in ${probed.ms} ms, but did not find ${NAMES[finds]}`,
-          'Its rules or its database may be missing; ask it by its own tools.',
+          'Its rules or its database may be missing; run its own diagnostics.',
         );
     }
   },

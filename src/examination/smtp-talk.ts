@@ -2,11 +2,11 @@ import type { X509Certificate } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { connect as secure } from 'node:tls';
 
-/** How long a server may take to answer, in all. */
+/** Total time that a server may take to answer. */
 const WAIT_MS = 5000;
 const MOST_CHARACTERS = 4000;
 
-/** As a proxy checks the health of a server: for no client. */
+/** The header of a proxy's health check, which is for no client. */
 const PROXY_HEADER = 'PROXY UNKNOWN\r\n';
 
 interface Greeted {
@@ -14,7 +14,7 @@ interface Greeted {
   readonly greeting: string;
   /** Whether EHLO was answered with STARTTLS; false if EHLO was not sent. */
   readonly starttls: boolean;
-  /** What the server showed after STARTTLS. */
+  /** The certificate after STARTTLS. */
   readonly certificate?: X509Certificate | undefined;
 }
 
@@ -23,14 +23,14 @@ interface GreetOptions {
   readonly port: number;
   /** The server expects a PROXY header from us. */
   readonly asProxy?: boolean;
-  /** The name to say in EHLO and to ask for in TLS. Without it only the greeting is read. */
+  /** The name for EHLO and TLS. Without it, only the greeting is read. */
   readonly as?: string;
 }
 
-/** Reads the greeting of a mail server, and what it shows after STARTTLS; sends no mail. An error is why there is none. */
+/** Reads the greeting of a mail server and its certificate after STARTTLS; sends no mail. Returns an error on failure. */
 export async function greet({ host, port, asProxy = false, as }: GreetOptions): Promise<Greeted | Error> {
   const socket = connect({ host, port });
-  socket.on('error', () => {}); // also one that comes when nobody waits for a reply any more
+  socket.on('error', () => {}); // also an error after the last reply
   const late = AbortSignal.timeout(WAIT_MS);
   const stop = () => socket.destroy(new Error(`no answer within ${WAIT_MS / 1000} s`));
   late.addEventListener('abort', stop);
@@ -79,7 +79,7 @@ function reply(socket: Socket): Promise<string> {
   });
 }
 
-/** What the server shows, whether anybody trusts it or not: the caller looks at it. */
+/** The certificate of the server, trusted or not: the caller checks it. */
 function certificateOf(socket: Socket, name: string): Promise<X509Certificate | undefined> {
   return new Promise((resolve, reject) => {
     const tls = secure({ socket, servername: name, rejectUnauthorized: false });

@@ -6,13 +6,13 @@ import { readMemory } from '../queue/schedule/breaker.ts';
 import { type DeliveryState, HOLDING_STATES } from '../queue/states.ts';
 import { type Check, type Finding, ok, skipped, warning } from './finding.ts';
 
-/** Most endpoints that are named; the counts are of all. */
+/** Maximum endpoints that are named; the counts include all. */
 const MOST = 20;
 const HOUR_MS = 3_600_000;
-/** Waiting that long, though the endpoint is up, somebody should look: the alert PosternQueueOld comes after four. */
+/** After this long, waiting mail for an endpoint that is up is a warning: the alert PosternQueueOld fires after four hours. */
 const LONG_MS = HOUR_MS;
 
-/** What waits, for how long, and why: endpoints that are down or paused, mail that is held. */
+/** Waiting mail, its age and the reasons: endpoints that are down or paused, held mail. */
 export const waiting: Check = {
   name: 'queue',
   async *run({ queue, noQueue, clock }) {
@@ -64,13 +64,13 @@ function view(summary: EndpointSummary, ages: WaitingAges | undefined, now: numb
   };
 }
 
-/** What somebody should look at. Servers of other people that are down are not ours to mend: their mail is retried. */
+/** A warning about an endpoint, if there is one. Foreign mail servers that are down are not ours to fix: mail for them is retried. */
 function trouble(one: Seen, now: number): Finding | undefined {
   const { account, kind, waiting, state, at, oldest } = one;
   if (kind === 'outbound' || kind === 'return') return undefined;
   const check = `endpoint ${shownUrl(one.url)}`;
   const backlog = `${count(waiting, 'delivery waits', 'deliveries wait')}${waiting > 0 ? `, the oldest for ${duration(now - oldest)}` : ''}`;
-  const advice = `Tell its owner (account ${account}). Waiting mail is posted by itself once the endpoint answers; "postern queue list --url ${shownUrl(one.url)}" shows why it does not.`;
+  const advice = `Tell its owner (account ${account}). Waiting mail is posted automatically once the endpoint answers; "postern queue list --url ${shownUrl(one.url)}" shows the failures.`;
   if (state === 'down') return warning(check, `down for ${duration(now - at)}: ${backlog}`, advice);
   if (state === 'gone') return warning(check, `answered 410 (gone) ${duration(now - at)} ago: ${backlog}`, advice);
   if (state === 'paused' || waiting === 0 || now - oldest < LONG_MS) return undefined;
@@ -83,10 +83,10 @@ function summary(endpoints: readonly Seen[], counts: Readonly<Record<DeliverySta
     busy.filter((one) => one.state === state).reduce((sum, { waiting }) => sum + waiting, 0);
   const parts = [
     counts.waiting === 0
-      ? 'nothing waits'
+      ? 'no waiting deliveries'
       : `${count(counts.waiting, 'delivery waits', 'deliveries wait')}, the oldest for ${duration(now - Math.min(now, ...busy.map(({ oldest }) => oldest)))}`,
     ...(of('down') + of('gone') > 0 ? [`${of('down') + of('gone')} for endpoints that are down`] : []),
-    ...(of('paused') > 0 ? [`${of('paused')} for endpoints that their accounts paused`] : []),
+    ...(of('paused') > 0 ? [`${of('paused')} for paused endpoints`] : []),
     ...HOLDING_STATES.flatMap((state) =>
       counts[state] > 0 ? [`${counts[state]} ${state} by routes (postern queue list --state ${state})`] : [],
     ),

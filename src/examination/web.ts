@@ -23,7 +23,7 @@ const ANSWER_MS = 5000;
 /** Much more than our answer has. */
 const MOST_BYTES = 10_000;
 
-/** Whoever follows a link or calls the API comes to this daemon: by the DNS, over TLS, at each address. */
+/** The public URL reaches this daemon at each of its addresses, over TLS. */
 export const publicUrl: Check = {
   name: 'public URL',
   async *run(world) {
@@ -60,8 +60,9 @@ export const publicUrl: Check = {
     if (local.length > 0)
       return yield warning(
         check,
-        `${settings.public_url} leads here, but by an address that others cannot reach (${local.join(', ')})`,
-        `Publish the public address of this host for ${url.hostname}. If others see that one, the resolver answers from /etc/hosts.`,
+        `${settings.public_url} reaches this daemon, but by an address that others cannot reach (${local.join(', ')})`,
+        `Publish the public address of this host for ${url.hostname}. If it is published already, the resolver ` +
+          'answers from /etc/hosts: correct it there.',
       );
     if (url.protocol !== 'https:')
       return yield warning(
@@ -69,14 +70,14 @@ export const publicUrl: Check = {
         `${settings.public_url} is not encrypted`,
         'API keys travel in plaintext: put a TLS proxy in front and set public_url to its https:// URL.',
       );
-    yield ok(check, `${settings.public_url} leads here (${addresses.join(', ')})`);
+    yield ok(check, `${settings.public_url} reaches this daemon (${addresses.join(', ')})`);
   },
 };
 
 const urlHost = ({ host }: HostPort) => (host.includes(':') ? `[${host}]` : host);
 const reachableHost = ({ host }: HostPort) => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
 
-/** What a web server answered to GET /healthz. */
+/** The answer of a web server to GET /healthz. */
 interface Answer {
   readonly status: number;
   readonly location: string | undefined;
@@ -87,8 +88,8 @@ interface Answer {
 const AUTHORITIES = ['etc/ssl/certs/ca-certificates.crt', 'etc/pki/tls/certs/ca-bundle.crt'];
 
 /**
- * As a client does: with a certificate that counts for Node, or for the host, whose operator may have an authority of
- * their own. Its file is large, and read only then.
+ * As a client does: with a certificate that is trusted by Node, or by the host, whose operator may have an authority of
+ * their own. The large file of authorities is read only if needed.
  */
 async function visitAsClient(url: URL, address: string, root: string): Promise<Answer | Error> {
   const answer = await visit(url, address);
@@ -136,7 +137,7 @@ function visit(base: URL, address: string, ca?: string): Promise<Answer | Error>
 
 const health = z.object({ status: z.literal('ok'), instance: z.string() });
 
-/** Which daemon answered: its id since its start. Undefined: it was none of ours. */
+/** The id of the daemon that answered; undefined if it was not Postern. */
 function instanceOf({ status, body }: Answer): string | undefined {
   if (status !== 200) return undefined;
   try {
@@ -163,29 +164,32 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
       return fault(
         check,
         `${place}: the web server answers ${status}`,
-        `It does not reach http.listen (${urlHost(world.places.http)}:${world.places.http.port}): correct its configuration, and check that the daemon runs.`,
+        `It does not reach http.listen (${urlHost(world.places.http)}:${world.places.http.port}): correct its ` +
+          'configuration, and check that the daemon runs.',
       );
     const what =
       location === undefined ? `${status} ${body.replace(/\s+/g, ' ').slice(0, 60)}` : `${status}, to ${location}`;
     return fault(
       check,
       `${place}: another server answers (${what.trim()})`,
-      `Let the web server there pass all paths of ${url.host} to http.listen, or correct the address in the DNS.`,
+      `Configure the web server there to pass all paths of ${url.host} to http.listen, or correct the address ` +
+        'in the DNS.',
     );
   }
   if (instance === undefined)
-    return warning(check, `${place}: a Postern answers, but none on this host`, 'Start the daemon.');
+    return warning(check, `${place}: Postern answers there, but not on this host`, 'Start the daemon.');
   if (found === instance) return ok(check, place);
   return hasOthers(world)
     ? ok(check, `${place}: another of our hosts`)
     : fault(
         check,
         `${place}: another Postern answers`,
-        `Correct the address in the DNS, or what the web server there passes ${url.host} to: links and calls reach a daemon that knows nothing of them.`,
+        `Correct the address in the DNS, or the proxy configuration for ${url.host} there: links and calls ` +
+          'reach a daemon that does not know them.',
       );
 }
 
-/** Whether other hosts share the work: a load balancer may lead to any of them. */
+/** Whether other hosts share the work: a load balancer may choose any of them. */
 function hasOthers({ settings: { hostname, inbound, store } }: World): boolean {
   return inbound.mx_hosts.some((name) => !sameName(name, hostname)) || store.url !== '' || store.url_file !== '';
 }
@@ -199,7 +203,8 @@ function unreachable(url: URL, address: string, error: Error): Finding {
     return fault(
       check,
       `${place}: ${error.message}`,
-      `Clients refuse this certificate: get one for ${url.hostname} for the web server (certbot certificates shows what there is), and reload it.`,
+      `Clients refuse this certificate: get one for ${url.hostname} for the web server (list them with certbot ` +
+        'certificates), and reload it.',
     );
   const isLate = error.name === 'AbortError' || error.name === 'TimeoutError' || code === 'ETIMEDOUT';
   const seen = isLate ? `no answer within ${ANSWER_MS / 1000} s` : error.message;
@@ -208,18 +213,19 @@ function unreachable(url: URL, address: string, error: Error): Finding {
       check,
       `${place}: ${seen}`,
       isOwnAddress(address)
-        ? `Start the web server (systemctl status nginx) and let it listen at ${address} (for IPv6, nginx needs "listen [::]:443 ssl").`
-        : 'This is no address of this host: correct it in the DNS, or start what listens there.',
+        ? `Start the web server (systemctl status nginx) and make it listen on ${address} (for IPv6, nginx needs "listen [::]:443 ssl").`
+        : 'This is not an address of this host: correct it in the DNS, or start the server there.',
     );
-  // Many routers lead nobody back inside.
+  // Many routers do not forward connections from inside.
   return warning(
     check,
     `${place}: ${seen} from here`,
-    `This is no address of this host. If a router or a load balancer leads here, this cannot be seen from inside: try ${url.origin}/healthz from elsewhere.`,
+    'This is not an address of this host. If a router or load balancer forwards it to this host, test ' +
+      `${url.origin}/healthz from another network.`,
   );
 }
 
-/** The host that shows mail for the console leads here, and answers nothing else. */
+/** The console's host for mail reaches this daemon, and serves nothing else. */
 export const mailOrigin: Check = {
   name: 'console.mail_origin',
   async *run({ settings }) {
@@ -232,17 +238,19 @@ export const mailOrigin: Check = {
       return yield warning(
         check,
         `${origin} cannot be reached from here: ${answer}`,
-        `Point ${host} to the TLS proxy in front of http.listen, with a certificate; the console frames mail from there.`,
+        `Point ${host} to the TLS proxy in front of http.listen, with a certificate; the console frames mail ` +
+          'from there.',
       );
     await answer.body?.cancel();
     yield answer.status === WRONG_HOST
-      ? ok(check, `${origin} answers nothing but mail`)
+      ? ok(check, `${origin} serves only mail`)
       : fault(
           check,
           `${origin} answers ${answer.status} instead of ${WRONG_HOST}`,
-          `Let the proxy pass requests for ${host} to http.listen, with the Host header as it came, and restart after a change of settings.`,
+          `Configure the proxy to pass requests for ${host} to http.listen with an unchanged Host header, and ` +
+            'restart after a change of settings.',
         );
   },
 };
-/** What the console's host of mail answers to everything else (RFC 9110 section 15.5.20). */
+/** The status of the console's host for mail for all other requests (RFC 9110 section 15.5.20). */
 const WRONG_HOST = 421;

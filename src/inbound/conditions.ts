@@ -8,7 +8,7 @@ import { matchesAny } from './patterns.ts';
 export const DMARC_RESULTS = ['pass', 'fail', 'none', 'unknown'] as const;
 type DmarcResult = (typeof DMARC_RESULTS)[number];
 
-/** What is known of a message so far; undefined: nobody has looked. */
+/** The facts about a message so far; undefined if not looked for. */
 export interface MailFacts {
   readonly sender?: string | undefined;
   /** Whether the brake on loops marked it for this recipient. */
@@ -34,12 +34,12 @@ export interface ContentFacts {
   readonly cut?: true;
 }
 
-/** The facts that somebody has to look for. */
+/** The facts that must be looked for. */
 export type Fact = Exclude<keyof MailFacts, 'loop'>;
 
 /**
- * Whether a condition holds. unknown: somebody has looked, and could not tell · unreadable: nobody can tell, because
- * the sender made the header too large to read · a fact: nobody has looked for it yet.
+ * Whether a condition holds. unknown: looked for without a result · unreadable: cannot be known, because the sender made
+ * the header too large to read · a fact: not looked for yet.
  */
 export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
 
@@ -58,8 +58,8 @@ export function conditionsOf(when: When, facts: MailFacts): readonly Given[] {
 }
 
 /**
- * Whether all conditions hold: what is surely false decides, then what is not looked for yet, then what is unknown,
- * then what is unreadable.
+ * Whether all conditions hold. The first of these decides: a condition that is false, a fact that was not looked for
+ * yet, an unknown one, an unreadable one.
  */
 export function holds(when: When | null, facts: MailFacts): Truth {
   if (when === null) return true;
@@ -70,7 +70,7 @@ export function holds(when: When | null, facts: MailFacts): Truth {
 }
 
 interface Condition {
-  /** For the API: what it says of a message. */
+  /** The condition in words, for the API. */
   readonly about: string;
   /** Undefined: the condition is not given. */
   readonly check: (when: When, facts: MailFacts) => Truth | undefined;
@@ -82,7 +82,7 @@ interface Condition {
  */
 export const CONDITIONS: Readonly<Record<keyof When, Condition>> = {
   sender: {
-    about: 'MAIL FROM matches; `<>` is the empty one',
+    about: 'MAIL FROM matches; `<>` matches an empty one',
     check: ({ sender: globs }, { sender }) => globs && (sender === undefined ? 'sender' : isFrom(globs, sender)),
   },
   from: {
@@ -94,7 +94,7 @@ export const CONDITIONS: Readonly<Record<keyof When, Condition>> = {
     check: ({ subject: globs }, facts) => globs && inHeader(facts, ({ subject }) => matches(globs, subject)),
   },
   header: {
-    about: 'each of these fields is there with a value that matches; false: is not there',
+    about: 'each of these fields exists with a matching value; false: the field does not exist',
     check: ({ header }, facts) => header && inHeader(facts, ({ fields }) => header.every((one) => has(fields, one))),
   },
   size: {
@@ -102,11 +102,11 @@ export const CONDITIONS: Readonly<Record<keyof When, Condition>> = {
     check: ({ size }, facts) => size && inContent(facts, (content) => isWithin(size, content.size)),
   },
   automated: {
-    about: '`automated.is` is this',
+    about: '`automated.is` has this value',
     check: ({ automated: is }, facts) => (is === undefined ? undefined : isAutomated(is, facts)),
   },
   authenticated: {
-    about: '`sender_auth.authenticated` is this',
+    about: '`sender_auth.authenticated` has this value',
     check: ({ authenticated: is }, { auth }) => (is === undefined ? undefined : isBelieved(is, auth)),
   },
   dmarc: {
@@ -115,11 +115,11 @@ export const CONDITIONS: Readonly<Record<keyof When, Condition>> = {
       dmarc && (auth === undefined ? 'auth' : content?.cut ? isSuspected(dmarc) : isOneOf(dmarc, toDmarc(auth))),
   },
   spam: {
-    about: 'scanners say one of these',
+    about: 'the spam result of the scanners is one of these',
     check: ({ spam }, { scan }) => spam && (scan === undefined ? 'scan' : isOneOf(spam, scan?.spam ?? 'unknown')),
   },
   virus: {
-    about: 'scanners say one of these',
+    about: 'the virus result of the scanners is one of these',
     check: ({ virus }, { scan }) => virus && (scan === undefined ? 'scan' : isOneOf(virus, scan?.virus ?? 'unknown')),
   },
 };
@@ -158,7 +158,7 @@ const isWithin = ({ over = -1, under = Number.POSITIVE_INFINITY }: NonNullable<W
 const isAutomated = (wanted: boolean, facts: MailFacts): Truth =>
   facts.loop ? wanted : inHeader(facts, ({ automated }) => automated === wanted);
 
-/** While DNS does not answer, nobody can tell. */
+/** Unknown while DNS does not answer. */
 const isUndecided = (auth: NonNullable<MailFacts['auth']>): boolean => auth.dmarc.result === 'temperror';
 
 function isBelieved(wanted: boolean, auth: MailFacts['auth']): Truth {

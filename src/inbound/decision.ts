@@ -31,7 +31,7 @@ export const ACTIONS = {
     fate: null,
   },
   tag: {
-    about: 'add `tags` to it, and go on to the next route that matches',
+    about: 'add `tags` to it, and continue with the next matching route',
     does: 'It adds its tags, and the next route is tried.',
     takes: false,
     loses: false,
@@ -47,7 +47,7 @@ export const ACTIONS = {
     fate: 'held',
   },
   discard: {
-    about: 'accept it, and post it nowhere',
+    about: 'accept it without posting it',
     does: 'It takes the mail, and discards it.',
     takes: true,
     loses: true,
@@ -83,7 +83,7 @@ export interface RouteChoice {
 
 /**
  * What becomes of a message for one recipient. matched: the route that takes it · rejected: by a route · none: no route
- * takes it · open: somebody has to look for this fact first.
+ * takes it · open: this fact must be looked for first.
  */
 export type RouteDecision =
   | { readonly kind: 'matched'; readonly match: Match }

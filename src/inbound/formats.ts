@@ -40,7 +40,7 @@ export interface PostStyle {
   /** Whether formats that hold the parsed message hold the raw message too. */
   readonly raw: boolean;
   readonly attachments: AttachmentMode;
-  /** Files of at most so many bytes stay in a post whose attachments are links. */
+  /** Files up to this size in bytes stay in a post whose attachments are links. */
   readonly linkOver: number;
   /** Whether posts say what a person sees of the message (mail/facts/facts.ts). */
   readonly facts: boolean;

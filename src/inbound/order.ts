@@ -9,24 +9,24 @@ import { threadIdOf } from '../mail/thread.ts';
 
 // The order in which a route posts its messages (decision 0060).
 
-/** What the API and the acceptance must know of an order. */
+/** The facts about an order for the API and for acceptance. */
 interface OrderFacts {
   readonly about: string;
-  /** The fields that it is found in. */
+  /** Finds the header fields that determine it. */
   readonly find: FieldSearch;
-  /** What the messages that follow each other have in common, from their header; null: it is in no order. */
+  /** The key that consecutive messages share, from their header; null if the message is in no order. */
   readonly keyOf: (fields: readonly HeaderField[], mailFrom: string) => string | null;
 }
 
 export const ORDERS = {
-  none: { about: 'each as soon as it can be', find: () => '', keyOf: () => null },
+  none: { about: 'as soon as possible', find: () => '', keyOf: () => null },
   sender: {
-    about: 'those of one author one after another, as they came',
+    about: 'messages of one author, one after another',
     find: createFieldSearch([{ name: 'from', most: 2 }]),
     keyOf: (fields, mailFrom) => folded(authorOf(fields, mailFrom).mailbox?.address ?? ''),
   },
   thread: {
-    about: 'those of one conversation one after another, as they came',
+    about: 'messages of one conversation, one after another',
     find: createFieldSearch(['references', 'in-reply-to', 'message-id'].map((name) => ({ name, most: 2 }))),
     keyOf: threadIdOf,
   },

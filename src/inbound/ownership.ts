@@ -207,7 +207,7 @@ export function retestInboundDomainsTask(
     const found = await checkMx(resolver, memberOf(nameOf(row)), mxHosts);
     // `testedAt` is updated even if the DNS failed, so that unresolvable domains do not delay the others.
     const now = new Date(clock.now());
-    // Written only if nobody checked meanwhile: a later check has newer records.
+    // Written only if there was no check meanwhile: a later check has newer records.
     const written = await store.inboundDomains.change(
       { id: row.id, account: row.account, testedAt: row.testedAt },
       found === 'unknown' ? { testedAt: now } : toMxResult(row, found, now),

@@ -69,7 +69,7 @@ export function capture(pattern: string, mailbox: string): Readonly<Record<strin
   return Object.fromEntries([...spans].map(([of, [start, stop]]) => [of, source.slice(start, stop).join('')]));
 }
 
-/** A character of a pattern, or a run of at least so many characters, which may have a name. */
+/** A character of a pattern, or a run with a minimum length, which may have a name. */
 interface Token {
   readonly char?: string;
   readonly least?: number;

@@ -28,7 +28,7 @@ export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'rou
 
 /**
  * matched · no-route: our domain, but no route for the mailbox, or a reply address that is not ours (550 5.1.1) ·
- * expired: a reply address of ours whose time is over (550 5.7.1) · rejected: by a route, whoever reads the message
+ * expired: an expired reply address of ours (550 5.7.1) · rejected: by a route, before the message is read
  * (550 5.7.1) · not-ours (550 5.7.1) · unknown: not in memory, and the store is unavailable (451).
  */
 export type Lookup =

@@ -33,10 +33,10 @@ export function openReading(file: string, clock: Clock): Reading {
 /** How long a command waits while the daemon writes. */
 const BUSY_MS = 5000;
 
-/** Notes what a command did. Without a journal there is nothing to note it in. Throws if it cannot be written. */
+/** Records the actions of a command, if there is a journal. Throws if it cannot be written. */
 export function noteBeside(file: string, actions: readonly Omit<ActionRecord, 'n'>[]): void {
   if (actions.length === 0 || !existsSync(file)) return;
-  openForReading(file).close(); // throws if it is that of another version
+  openForReading(file).close(); // throws if the file is of another version
   const db = new DatabaseSync(file, { timeout: BUSY_MS });
   try {
     const insert = db.prepare('INSERT INTO actions (at, by, account, what, count, detail) VALUES (?, ?, ?, ?, ?, ?)');
@@ -46,7 +46,7 @@ export function noteBeside(file: string, actions: readonly Omit<ActionRecord, 'n
   }
 }
 
-/** Notes the actions of operations that a command runs; without a daemon in this process nothing else is noted. */
+/** Records the actions of operations that a command runs; without a daemon in this process nothing else is recorded. */
 export function createNotesBeside(file: string, log: Log): Notes {
   return frozen({
     note(entry) {

@@ -4,8 +4,8 @@ import { mailSummaryOf } from '../mail/summary.ts';
 import { END_NAMES, ENDED_STATES } from '../queue/states.ts';
 import { MAX_STORY } from './gathering.ts';
 
-// What is written to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at
-// a fifth of the cost of objects.
+// The writes to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at a
+// fifth of the cost of objects.
 
 /** The columns of each table, in the order in which the values of a new row travel. */
 const COLUMNS = {
@@ -93,7 +93,7 @@ const PATCH = [
   'story',
 ] as const;
 
-/** Everything that was noted in one moment. */
+/** All notes of one moment. */
 export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQLInputValue[]>> {
   readonly patches: readonly SQLInputValue[];
   /** Delivery id and the fields of its summary, which are decoded here. */
@@ -109,7 +109,7 @@ export function idsOf({ mail, patches }: Pick<Batch, 'mail' | 'patches'>): strin
   return [...first(mail, COLUMNS.mail.length), ...first(patches, PATCH.length)];
 }
 
-/** Up to when rows are deleted, and above how many bytes the oldest ones. */
+/** Rows before these times are deleted, and the oldest ones while the file is larger than this. */
 interface Limits {
   readonly mailBefore: number;
   readonly refusalsBefore: number;
@@ -120,14 +120,14 @@ interface Limits {
 
 /** Rows deleted in one step, so that none takes long. */
 const PURGE_STEP = 2000;
-/** A harvester makes many, and they are not to push out the mail. */
+/** A harvester causes many refusals, which must not displace the mail. */
 const MAX_REFUSALS = 1_000_000;
 
 /** The changes that the journal file takes, each a transaction of its own. */
 export function createJournalChanges(db: DatabaseSync) {
   const inserts = namesOf(COLUMNS).map((table) => {
     const columns = COLUMNS[table];
-    // A delivery that is noted as new twice was filled in from the queue meanwhile: the later one knows its state.
+    // A delivery that is noted as new twice was added from the queue meanwhile: the later note has its state.
     const again =
       table === 'mail'
         ? `ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended_at = excluded.ended_at,
@@ -144,7 +144,7 @@ export function createJournalChanges(db: DatabaseSync) {
   const filled = db.prepare(`UPDATE meta SET value = 1 WHERE name = 'filled'`);
 
   return {
-    /** Writes what was noted. */
+    /** Writes a batch of notes. */
     write(batch: Batch): void {
       const summaries = new Map<SQLInputValue, string>();
       each(batch.summaries, 2, ([id = '', fields = '']) => summaries.set(id, fields));
@@ -156,11 +156,11 @@ export function createJournalChanges(db: DatabaseSync) {
         each(batch.arrivals, 3, ([id, session = null, n = null]) => arrive.run(session, n, `${id}-`, `${id}.`));
       });
     },
-    /** Everything that the queue had when this file was begun is in it. */
+    /** Marks the file as complete: it has everything that was in the queue when the file was created. */
     filled: (): void => void filled.run(),
-    /** Indexes the words of up to `most` rows, the oldest first. Answers how many rows are still without. */
+    /** Indexes the words of up to `most` rows, oldest first. Returns how many rows are not indexed yet. */
     index: (most: number): number => within(db, () => indexing.goOn(most)),
-    /** Deletes what is too old or too much, some of it. Answers whether there is more. */
+    /** Deletes some of the rows that are too old or too many. Returns whether there are more. */
     purge: createPurge(db, indexing),
   };
 }
@@ -191,7 +191,7 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     const row = find.get(id);
     if (!row) return;
     const n = Number(row['n']);
-    // As in the queue: an attempt that was under way does not change a delivery that has ended meanwhile.
+    // As in the queue: an attempt in progress does not change a delivery that has ended meanwhile.
     const late = firm === 0 && ENDED_STATES.some((state) => state === row['state']);
     const reworded = [sender, from, subject, headerId].some((text) => text !== null);
     const wasIn = reworded && indexing.takeOut(n);
@@ -204,7 +204,7 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
 
 const [ID, FROM] = [COLUMNS.mail.indexOf('id'), COLUMNS.mail.indexOf('header_from')];
 
-/** A new row with its texts, which are taken out of the summaries. */
+/** A new row with its texts, which are removed from the summaries. */
 function named(values: readonly SQLInputValue[], summaries: Map<SQLInputValue, string>): readonly SQLInputValue[] {
   const id = values[ID] ?? null;
   const fields = summaries.get(id);
@@ -236,7 +236,7 @@ const END = new RegExp(`,\\["(?:${END_NAMES.join('|')})",\\d+\\]$`);
 
 type Indexing = ReturnType<typeof createIndexing>;
 
-/** The index of words follows the rows when there is time for it. */
+/** The index of words, which is updated when there is time. */
 function createIndexing(db: DatabaseSync) {
   const WORDS = 'sender, header_from, recipient, subject, header_id';
   const indexed = db.prepare(`SELECT value FROM meta WHERE name = 'indexed'`);
@@ -257,7 +257,7 @@ function createIndexing(db: DatabaseSync) {
       }
       return Number(last.get()?.['n'] ?? 0) - to;
     },
-    /** Takes a row out of the index whose words are about to change; answers whether it was in. */
+    /** Removes a row from the index before its words change. Returns whether it was indexed. */
     takeOut(n: number): boolean {
       if (n > done()) return false;
       remove.run(n);
@@ -270,7 +270,7 @@ function createIndexing(db: DatabaseSync) {
 function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => boolean {
   const tables = (['mail', 'refusals', 'sessions', 'actions'] as const).map((table) => ({
     table,
-    /** When the newest of the oldest rows of one step was noted. */
+    /** The time of the newest row among the oldest rows of one step. */
     reach: db.prepare(`SELECT max(at) AS at FROM (SELECT at FROM ${table} ORDER BY at LIMIT ${PURGE_STEP})`),
     remove: db.prepare(`DELETE FROM ${table} WHERE at < ?1 AND ${table === 'sessions' ? 'id' : 'n'} IN
       (SELECT ${table === 'sessions' ? 'id' : 'n'} FROM ${table} WHERE at < ?1 ORDER BY at LIMIT ${PURGE_STEP})
@@ -282,7 +282,7 @@ function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => 
     const [all, free, size] = ['page_count', 'freelist_count', 'page_size'].map((name) => pragma(db, name));
     return (Number(all) - Number(free)) * Number(size);
   };
-  /** When the file is too large, the oldest rows go, of whatever they are: up to this time. */
+  /** When the file is too large, the oldest rows of all tables are deleted, up to this time. */
   const cutoff = () =>
     tables.reduce((least, { table, reach }) => {
       const at = table === 'actions' ? null : (reach.get()?.['at'] ?? null);

@@ -1,20 +1,20 @@
 import { networkOf } from '../base/networks.ts';
 import type { RefusalRecord } from './types.ts';
 
-// Refusals that wait to be written, of which a flood becomes a count.
+// Refusals that wait to be written; a flood of them is counted instead.
 
 /** Rows of a network within a minute; a harvester must not fill the journal. */
 const OWN_ROWS = 60;
-/** Networks told apart within a minute; the others share one limit. */
+/** Networks with a limit of their own within a minute; the others share one. */
 const MAX_NETWORKS = 10_000;
 const MINUTE_MS = 60_000;
 
-/** Counts what comes from each network within a minute. */
+/** Counts entries of each network within a minute. */
 export function createMinute() {
   let minute = 0;
   const counts = new Map<string, number>();
   return {
-    /** Whether another minute has begun. */
+    /** Returns whether a new minute has begun. */
     turn(at: number): boolean {
       const now = Math.floor(at / MINUTE_MS);
       if (now === minute) return false;
@@ -22,7 +22,7 @@ export function createMinute() {
       counts.clear();
       return true;
     },
-    /** Counts one; answers whether it gets a row. */
+    /** Counts an entry. Returns whether it gets a row. */
     hasRow(client: string): boolean {
       const network = networkOf(client);
       const key = counts.has(network) || counts.size < MAX_NETWORKS ? network : '';
@@ -33,7 +33,7 @@ export function createMinute() {
   };
 }
 
-/** Refusals that wait. What one network gets too many of within a minute is counted, and written when it is over. */
+/** Waiting refusals. If a network has too many within a minute, the rest is counted and written as one row after it. */
 export function createRefusals() {
   const minute = createMinute();
   let rows: Omit<RefusalRecord, 'n'>[] = [];

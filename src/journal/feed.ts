@@ -4,9 +4,9 @@ import { type Batch, idsOf } from './changes.ts';
 import type { AskJournal } from './history.ts';
 import type { MailRecord, RefusalRecord } from './types.ts';
 
-// What was written lately, for those who watch. Rows are read back only while somebody does.
+// The latest writes, for live views. Rows are read back only while somebody watches.
 
-/** A row that was written or has changed. `id` says where one was, to go on from there. */
+/** A row that was written or changed. A watcher can resume after the event with this `id`. */
 export type FeedEvent = { readonly id: string } & (
   | { readonly topic: 'mail'; readonly row: MailRecord }
   | { readonly topic: 'refused'; readonly row: RefusalRecord }
@@ -16,27 +16,27 @@ export type FeedEvent = { readonly id: string } & (
 
 export type Feed = ReturnType<typeof createFeed>;
 
-/** Events that are kept for those who come back. */
+/** Events kept for watchers that reconnect. */
 const MAX_KEPT = 500;
-/** Rows that are read back at a time, of each kind, and how often. */
+/** Maximum rows of each kind that are read back at a time, and the interval. */
 const MAX_ROWS = 100;
 const EVERY_MS = 250;
-/** After the last one left, the feed goes on for those who come back. */
+/** After the last watcher has left, the feed continues for reconnections. */
 const LINGER_MS = 60_000;
 
 export function createFeed(ask: AskJournal, clock: Clock) {
   const listeners = new Set<(events: readonly FeedEvent[]) => void>();
   let kept: FeedEvent[] = [];
-  /** Which run of the feed this is, and how many events it had. */
+  /** The run of the feed, and its number of events. */
   let run = 0;
   let count = 0;
   let running = false;
   let cancelEnd: (() => void) | undefined;
-  /** Deliveries that have changed; refusals come by their row numbers. */
+  /** Deliveries that have changed; refusals are read by row number. */
   let changed = new Set<string>();
   let missed = false;
   let refused = false;
-  /** The last refusal that is known; undefined until it was asked for. */
+  /** The row number of the last known refusal; undefined until it was read. */
   let lastRefusal: number | undefined;
   let reading = false;
 
@@ -87,7 +87,7 @@ export function createFeed(ask: AskJournal, clock: Clock) {
     ]);
   }
 
-  /** Refusals since the last time, oldest first; the first time only notes where they end. */
+  /** Refusals since the last call, oldest first; the first call only finds the last row. */
   async function newRefusals(): Promise<readonly RefusalRecord[]> {
     const from = lastRefusal;
     if (from === undefined) {
@@ -107,7 +107,7 @@ export function createFeed(ask: AskJournal, clock: Clock) {
     for (const listener of listeners) listener(events);
   }
 
-  /** What came after the event with this id. */
+  /** The events after the one with this id. */
   function since(id: string): readonly FeedEvent[] | undefined {
     if (id === `${run}-${count}`) return [];
     const at = kept.findIndex((event) => event.id === id);
@@ -116,8 +116,8 @@ export function createFeed(ask: AskJournal, clock: Clock) {
 
   return frozen({
     /**
-     * Calls back with what is written from now on, oldest first. `from`: the id of the last event that was seen; what came
-     * since then is in `missed`, or undefined if that is not known.
+     * Calls back with new events, oldest first. `from` is the id of the last event that was seen; `missed` has the events
+     * since then, or is undefined if they are not known.
      */
     watch(
       listener: (events: readonly FeedEvent[]) => void,

@@ -2,15 +2,15 @@ import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { makePrivate } from '../base/private-files.ts';
 
-// The file of the journal. Whatever is wrong with it, a new one takes its place: history is lost, never mail.
+// The file of the journal. An unusable file is replaced by a new one: history may be lost, mail never.
 
 /** Changes whenever a table does; a file of another version is replaced. */
 const VERSION = 1;
 
 /**
  * A delivery is one row, written once if it is delivered within the moment in which rows are gathered. `words` indexes
- * every three characters of the texts people search for; rows after `meta.indexed` are not in it yet. `meta.filled` is
- * 1 when everything that the queue had at first is in the file.
+ * every three characters of the searchable texts; rows after `meta.indexed` are not in it yet. `meta.filled` is 1 once
+ * the file has everything that was in the queue when the file was created.
  */
 const TABLES = `
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
@@ -58,7 +58,7 @@ CREATE INDEX actions_account ON actions (account);
  */
 const MINUTES = 'CREATE TABLE IF NOT EXISTS minutes (at INTEGER PRIMARY KEY, figures TEXT NOT NULL) STRICT';
 
-/** Which transaction of its session a message came in, and a refusal. Added later, too. */
+/** The transaction of a message or refusal within its session. Added later, too. */
 const TRANSACTIONS = ['mail', 'refusals'] as const;
 
 function addTransactions(db: DatabaseSync): void {
@@ -75,16 +75,16 @@ function addThreads(db: DatabaseSync): void {
 }
 
 const CACHE_KB = 4096;
-/** How long another process may keep the file. */
+/** How long to wait for a lock of another process. */
 const BUSY_MS = 2000;
 
-/** An open journal, and why what stood in its place was put aside, if so. */
+/** An open journal, and why the previous file was set aside, if it was. */
 interface OpenJournal {
   readonly db: DatabaseSync;
   readonly replaced: string | undefined;
 }
 
-/** Opens the journal for writing, making it if needed. What cannot be used is kept once, as `journal.db.damaged`. */
+/** Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`. */
 export function openJournalFile(path: string): OpenJournal {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   try {
@@ -96,14 +96,14 @@ export function openJournalFile(path: string): OpenJournal {
   return { db: begin(path), replaced: 'a folder was in its place' };
 }
 
-/** Puts what is there aside, and begins a new file. */
+/** Sets the current file aside, and begins a new one. */
 export function begin(path: string): DatabaseSync {
   if (existsSync(path)) renameSync(path, path + ASIDE);
   for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
   return open(path);
 }
 
-/** Deletes what was put aside before that time: it holds what the journal was to forget by then. */
+/** Deletes the file that was set aside before this time, because its content has expired. */
 export function forgetAside(path: string, before: number): void {
   const aside = statSync(path + ASIDE, { throwIfNoEntry: false });
   if (aside && aside.ctimeMs < before) rmSync(path + ASIDE, { recursive: true, force: true });
@@ -112,7 +112,7 @@ export function forgetAside(path: string, before: number): void {
 const ASIDE = '.damaged';
 
 /**
- * Opens the journal for reading beside the process that writes it. Throws if there is none, or it is another version's.
+ * Opens the journal for reading beside the process that writes it. Throws if there is none, or one of another version.
  */
 export function openForReading(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
@@ -128,10 +128,10 @@ export function openForReading(path: string): DatabaseSync {
 
 class WrongVersion extends Error {
   override readonly name = 'WrongVersion';
-  override readonly message = 'the journal is that of another version';
+  override readonly message = 'the journal is of another version';
 }
 
-/** Whether a failure means that the file itself is of no use: damaged, no database, or another version's. */
+/** Whether the file itself is unusable: damaged, not a database, or of another version. */
 export function isUnusable(error: unknown): boolean {
   if (error instanceof WrongVersion) return true;
   const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0;
@@ -145,7 +145,7 @@ function open(path: string): DatabaseSync {
   makePrivate(path);
   const db = new DatabaseSync(path, { timeout: BUSY_MS });
   try {
-    // The first one has no effect once there is anything in the file.
+    // The first pragma has no effect on a file that is not empty.
     db.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
       PRAGMA cache_size = -${CACHE_KB}; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 8388608`);
     const version = versionOf(db);

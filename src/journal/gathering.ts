@@ -10,39 +10,39 @@ import type { Batch } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
 import type { ActionRecord, MailState, Note, RefusalRecord, SessionRecord, SessionTransaction } from './types.ts';
 
-/** Where changes of deliveries are noted. */
+/** Takes notes about deliveries. */
 interface DeliveryNotes {
   /** Whether From, Subject and Message-ID are kept. */
   readonly keepsSummaries: boolean;
   accepted(mail: NewMail): void;
-  /** What `summaryFields` (mail/summary.ts) found in its message. */
+  /** `fields` is the result of `summaryFields` (mail/summary.ts) for its message. */
   described(id: string, fields: string): void;
   settled(id: string, state: DeliveryState, at: number, attempt: AttemptRecord | null): void;
   /** A person replayed or dropped it. */
   changed(id: string, what: 'replayed' | 'dropped', at: number): void;
-  /** The queue has it, and the journal does not know it. */
+  /** The delivery is in the queue but not in the journal. */
   missed(
     one: QueuedDelivery,
     message: Pick<NewMail, 'envelope' | 'size'> | undefined,
     fields: string | undefined,
   ): void;
-  /** The queue says otherwise than the journal. */
+  /** The queue differs from the journal. */
   corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void;
 }
 
-/** What was noted and is not written yet. */
+/** Notes that are not written yet. */
 export interface Gathering {
   readonly deliveries: DeliveryNotes;
   note(entry: Note): void;
-  /** Entries that wait. */
+  /** The number of waiting entries. */
   size(): number;
-  /** Drops the oldest entries beyond so many; answers how many. */
+  /** Drops the oldest entries beyond `most`. Returns how many were dropped. */
   keep(most: number): number;
-  /** Takes what is ready, or everything, and its number of entries. */
+  /** Takes the entries that are ready, or all, with their number. */
   take(now: number, all: boolean): { readonly batch: Batch; readonly entries: number };
 }
 
-/** What is noted of one delivery: its new row, or changes of one that is written. */
+/** The notes about one delivery: its new row, or changes of a written one. */
 interface Draft {
   /** Undefined if the row is written. */
   row: NewMail | undefined;
@@ -50,7 +50,7 @@ interface Draft {
   left: number;
   sender: string | null;
   summary: MailSummary | null;
-  /** What the summary can be made of, if nobody parses the message for its delivery meanwhile. */
+  /** The source of the summary, unless the message is parsed for its delivery first. */
   fields: string | null;
   verdicts: Verdicts | null;
   state: MailState | null;
@@ -65,26 +65,26 @@ interface Draft {
   story: string;
 }
 
-/** A delivery that the journal has no row of. */
+/** A delivery without a row in the journal. */
 interface NewMail {
   readonly delivery: Delivery;
   readonly receivedAt: number;
   readonly size: number;
   /** Undefined if only the delivery is known. */
   readonly envelope: Envelope | undefined;
-  /** Undefined if nobody has looked at its header. */
+  /** Undefined if its header was not read. */
   readonly fields?: string | undefined;
 }
 
-/** Of an answer the start is kept; the queue has more of it for as long as it has the delivery. */
+/** Characters of an answer that are kept; the queue has more of it while it has the delivery. */
 const MAX_TEXT = 200;
-/** A story beyond this many characters gets no further entries; attempts are still counted. */
+/** Beyond this many characters a story gets no further entries; attempts are still counted. */
 export const MAX_STORY = 64 * 1024;
-/** A row waits for so many batches, a second, for its delivery to end: it is then written once and not changed. */
+/** Batches, in a second, for which a row waits for its delivery to end, so that it is written only once. */
 const LEAVES = 3;
 
 /**
- * Gathers what happens, so that a delivery that ends within a moment is written once. `added` is called for each note.
+ * Gathers notes, so that a delivery that ends quickly is written once. `added` is called for each note.
  */
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void): Gathering {
   const drafts = new Map<string, Draft>();
@@ -95,7 +95,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   let sessions: SessionRecord[] = [];
   let actions: Omit<ActionRecord, 'n'>[] = [];
   let minutes: { readonly at: number; readonly figures: string }[] = [];
-  /** An arrival belongs to a delivery that waits here too, if it came in time. */
+  /** An arrival usually belongs to a delivery that waits here too. */
   const size = () =>
     Math.max(arrivals.size, drafts.size) + refusals.size() + sessions.length + actions.length + minutes.length;
 
@@ -115,7 +115,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     if (row) arrivals.delete(row.delivery.messageId);
   }
 
-  /** What is known of its content without parsing it. */
+  /** Adds what is known about its content without parsing it. */
   function describe(id: string, draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
     if (!settings.subjects) return;
     draft.summary ??= outgoing ? summaryOfOutgoing(outgoing, sentId(id)) : null;
@@ -152,7 +152,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         draft.lastError = attempt.error?.slice(0, MAX_TEXT) ?? null;
         tell(draft, toStoryText(attempt));
       }
-      // As in the queue: an attempt that was under way does not change a delivery that was dropped meanwhile.
+      // As in the queue: an attempt in progress does not change a delivery that was dropped meanwhile.
       if (draft.state === null || draft.state === 'waiting') {
         draft.state = state;
         draft.endedAt = state === 'waiting' ? null : at;
@@ -193,7 +193,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     note(entry) {
       if (entry.what === 'refused') refusals.add(entry);
       else if (entry.what === 'session') {
-        // Who did nothing is of no interest, and who only got refusals only so often.
+        // Skip idle sessions, and sessions with only refusals beyond a limit.
         idle.turn(entry.at);
         if (entry.messages === 0 && (entry.refusals === 0 || !idle.hasRow(entry.client))) return;
         sessions.push(entry);
@@ -210,7 +210,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     size,
     keep(most) {
       let dropped = 0;
-      // Of whatever there is most of, so that a flood of one thing does not push out the others.
+      // From the largest list, so that a flood of one kind does not displace the others.
       for (; size() > most; dropped++) {
         const others = [sessions, actions, minutes].map(({ length }) => length);
         const largest = Math.max(arrivals.size, drafts.size, refusals.size(), ...others);

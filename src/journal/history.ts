@@ -4,21 +4,21 @@ import { mergeCauses } from './causes.ts';
 import { isLookedUp, type JournalQueries, type Window } from './queries.ts';
 import type { AccountFigures, FailureCause, History, HistoryPage, MailFilter } from './types.ts';
 
-/** Asks the file of the journal; rejects when it cannot answer. */
+/** Queries the file of the journal; rejects if it cannot answer. */
 export type AskJournal = <K extends string>(
   name: K,
   ...args: readonly unknown[]
 ) => Promise<K extends keyof JournalQueries ? ReturnType<JournalQueries[K]> : unknown>;
 
-/** Rows looked at in one step, and those of which the index says which to look at. */
+/** Rows of one step of a scan, and of a search with the index. */
 const STEP = 20_000;
 const LOOKED_UP_STEP = 200_000;
-/** How long a search looks before it returns what it has. */
+/** The duration after which a search returns the rows found so far. */
 const LONGEST_MS = 60;
 
-/** The history behind `ask`, which is asked in steps, so that no search keeps others waiting. */
+/** The history behind `ask`, which is queried in steps, so that no search delays others for long. */
 export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>): History {
-  /** Goes back in steps, until there are enough rows or it has taken long enough. */
+  /** Searches backwards in steps, until there are enough rows or the time is over. */
   async function back<T extends { readonly n: number; readonly at: number }>(
     bounds: Promise<Window>,
     step: number,
@@ -100,11 +100,11 @@ export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>):
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
-/** Rows are written up to a second after what they tell of, so their numbers are not quite in order of time. */
+/** Rows are written up to a second after their event, so their numbers are not exactly in chronological order. */
 const newestFirst = <T extends { readonly n: number; readonly at: number }>(rows: readonly T[]): readonly T[] =>
   rows.toSorted((a, b) => b.at - a.at || b.n - a.n);
 
-/** The rows from the last to the first, some at a time. */
+/** Windows of `step` rows, from the last to the first. */
 function* windows([first, last]: Window, step: number): Iterable<Window> {
   for (let to = last; to >= first; to -= step) yield [Math.max(first, to - step + 1), to];
 }

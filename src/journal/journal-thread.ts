@@ -7,17 +7,17 @@ import { type Batch, createJournalChanges } from './changes.ts';
 import { begin, forgetAside, isUnusable, openJournalFile } from './file.ts';
 import { createJournalQueries } from './queries.ts';
 
-// The thread that owns the file of the journal. Writes and questions take turns; nobody waits for a write.
+// The thread that owns the file of the journal. Writes and queries take turns; nobody waits for a write.
 
-/** How a call ended: replaced means that the file was unusable or gone, and a new one has taken its place. */
+/** The outcome of a call. replaced: the file was unusable or gone, and there is a new one. */
 type AnswerKind = 'done' | 'failed' | 'replaced';
 
-/** What the journal's thread goes by. */
+/** The protocol of the journal's thread. */
 export interface JournalProtocol extends Protocol {
   readonly data: { readonly file: string; readonly room: RoomSettings };
   readonly call: ThreadCall;
   readonly kind: AnswerKind;
-  /** Why a file that stood there was replaced; null if it was not. */
+  /** Why the previous file was replaced; null if it was not. */
   readonly ready: string | null;
   readonly news: undefined;
 }
@@ -53,7 +53,7 @@ serveThread<JournalProtocol>(({ file, room }, line) => {
     }
   }
 
-  /** A failure here ends the thread; a new one opens what is there then. */
+  /** A failure here ends the thread; the next one opens the file again. */
   function replace(reason: string): string {
     db.close();
     use(begin(file));
@@ -73,7 +73,7 @@ function inodeOf(path: string): number | undefined {
   return statSync(path, { throwIfNoEntry: false })?.ino;
 }
 
-/** The journal leaves half of what the queue leaves free, so that it can still say why mail is refused. */
+/** The journal may use half of the space that the queue leaves free, so that it can still record why mail is refused. */
 function hasRoom(file: string, room: RoomSettings): boolean {
   const { blocks, bavail, bsize } = statfsSync(dirname(file));
   return bavail * bsize >= floorOf(room, blocks * bsize) / 2;

@@ -12,20 +12,20 @@ import type { JournalProtocol } from './journal-thread.ts';
 import type { History, Notes } from './types.ts';
 
 export interface JournalSettings {
-  /** Path of the file; made if it is missing. */
+  /** Path of the file, which is created if it is missing. */
   readonly file: string;
   readonly keepDays: number;
   readonly keepRefusalsDays: number;
   readonly maxBytes: number;
   /** Whether Subject, From and Message-ID are kept. */
   readonly subjects: boolean;
-  /** What the queue leaves free; the journal leaves half of it. */
+  /** The space that the queue leaves free; the journal leaves half of it. */
   readonly room: RoomSettings;
 }
 
 interface JournalDeps {
   readonly clock: Clock;
-  /** The clock by which the thread must answer, even if the rest uses another one. */
+  /** The clock for the deadlines of the thread, even if the rest uses another one. */
   readonly deadlines: Clock;
   readonly log: Log;
   readonly metrics: Metrics;
@@ -34,57 +34,57 @@ interface JournalDeps {
 /** The history of this host, for people. Nothing ever waits for it, and losing it loses no mail. */
 export interface Journal extends Notes, Service {
   readonly history: History;
-  /** What is written, for those who watch. */
+  /** New rows, for live views. */
   readonly feed: Pick<Feed, 'watch'>;
-  /** What is noted of deliveries; see watch.ts. */
+  /** Takes notes about deliveries; see watch.ts. */
   readonly deliveries: Gathering['deliveries'];
-  /** Everything that was noted before is written, or lost and counted, or waits for a thread to come back. */
+  /** Resolves when all earlier notes are written, or lost and counted, or wait for a new thread. */
   flush(): Promise<void>;
-  /** Asks the file itself. Rejects with `JournalAway`. */
+  /** Queries the file itself. Rejects with `JournalAway`. */
   readonly ask: AskJournal;
   /** The listener is called when the journal writes again after it lost something. */
   onGap(listener: () => void): void;
 }
 
-/** The file of the journal cannot be asked now: the disk is full, or its thread died. */
+/** The file of the journal cannot be queried now: the disk is full, or its thread died. */
 export class JournalAway extends Error {
   override readonly name = 'JournalAway';
 }
 
 const THREAD = new URL('./journal-thread.ts', import.meta.url);
 const YOUNG_MB = 4;
-/** Entries that wait to be written. */
+/** Maximum entries that wait to be written. */
 const MAX_WAITING = 10_000;
-/** What was noted is written after so many notes, or so long. */
+/** Notes are written after this many of them, or after this time. */
 const MAX_NOTES = 4000;
 const GATHER_MS = 250;
-/** How often the index of words is brought up, and old rows are deleted. */
+/** How often the index is updated, and old rows are deleted. */
 const TEND_MS = 1000;
 const PURGE_MS = 60_000;
-/** With fewer notes in a second there is time for the index, and with so many rows outside it there must be. */
+/** The index is updated in seconds with fewer notes than `QUIET`, or if more rows than `MAX_UNINDEXED` are not in it. */
 const QUIET = 400;
 const INDEX_STEP = 2000;
 const MAX_UNINDEXED = 10_000;
 /** Steps of index and purge in a second, if there is much to do. */
 const MAX_STEPS = 5;
-/** A thread that answers nothing for so long is ended, and one that ended is left alone for a while. */
+/** A thread that does not answer for this long is ended; the next one starts after RESTART_MS. */
 const ANSWER_MS = 15_000;
 /**
- * How often to look whether it answered. Looks are counted and not the time: our own event loop may be late too, or the
+ * Number of checks in ANSWER_MS. Checks are counted instead of time, because our own event loop may be late too, or the
  * machine may have slept.
  */
 const ANSWER_LOOKS = 15;
 const SILENT = 'it does not answer';
-/** What a busy host is the cause of, and no fault of the file or of ours. */
+/** Failures that a busy host causes, which are no faults of the file or of ours. */
 const LOAD: ReadonlySet<string> = new Set([SILENT, 'database is locked']);
-/** How long a stop waits for it. */
+/** How long a stop waits for the thread. */
 const STOP_MS = 5000;
 const RESTART_MS = 10_000;
 const DAY_MS = 86_400_000;
 const KEEP_ACTIONS_DAYS = 365;
 const KEEP_MINUTES_DAYS = 32;
 
-/** The journal in `settings.file`. It takes notes from now on, and writes them from its start. */
+/** The journal in `settings.file`. It takes notes immediately, and writes them once started. */
 export function createJournal(settings: JournalSettings, { clock, deadlines, log, metrics }: JournalDeps): Journal {
   const lost = metrics.counter('postern_journal_lost_total');
   const gathering = createGathering(settings, added);
@@ -140,13 +140,13 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     gap = true;
   }
 
-  /** Says once that the journal cannot be written, and once that it can be again. Load is a warning, no alert. */
+  /** Logs once that the journal cannot be written, and once that it can be again. Load is only a warning. */
   function failed(reason: string): void {
     const isLoad = LOAD.has(reason);
     if (isLoad && failing === 'no')
       log.warn('journal.fault', {
         reason,
-        note: 'this host is under load: some of the history is lost, and no mail; look at its disk and CPU if this happens often',
+        note: 'this host is under load: some of the history is lost, but no mail; check its disk and CPU if this happens often',
       });
     if (!isLoad && failing !== 'fault') log.error('journal.fault', { reason });
     failing = isLoad && failing !== 'fault' ? 'load' : 'fault';
@@ -159,7 +159,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     gap = false;
   }
 
-  /** What the thread answers; it is ended if it answers nothing for too long, and another takes its place then. */
+  /** The answer of the thread; if there is none for too long, the thread is ended, and another one replaces it. */
   async function answerOf(name: string, args: readonly unknown[]) {
     const one = thread;
     if (!one) return { kind: 'died', value: 'it is not running' } as const;
@@ -175,7 +175,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     return reply;
   }
 
-  /** Calls back when nothing was answered for ANSWER_MS. Answers to earlier calls show that this one has its turn. */
+  /** Calls back when nothing was answered for ANSWER_MS. Answers to earlier calls count, because calls are queued. */
   function whenSilent(silent: () => void): () => void {
     let looks = 0;
     let seen = answers;
@@ -296,7 +296,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     onGap: (listener) => void listeners.add(listener),
     async start() {
       phase = 'running';
-      // Mail does not wait for it, and what cannot be opened is tried again.
+      // Mail does not wait for it, and a file that cannot be opened is tried again.
       open();
       tendLater();
     },

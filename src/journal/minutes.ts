@@ -1,9 +1,9 @@
 // Figures over time, merged into steps. Times are milliseconds since 1970.
 
-/** How figures of several moments become that of a longer step. */
+/** How figures of several moments are merged into a longer step. */
 export type Merge = 'sum' | 'most' | 'least';
 
-/** A series that is asked for. */
+/** A requested series. */
 export interface WantedSeries {
   readonly name: string;
   readonly merge: Merge;
@@ -16,7 +16,7 @@ export interface PlotSpan {
   readonly step: number;
 }
 
-/** Puts one figure into what is known of its step. */
+/** Merges a figure into its step. */
 export function merged(how: Merge, known: number | null, figure: number | null): number | null {
   if (known === null || figure === null) return known ?? figure;
   if (how === 'sum') return known + figure;
@@ -29,7 +29,7 @@ export function emptySteps(wanted: readonly WantedSeries[], { from, to, step }: 
   return wanted.map(() => Array.from({ length: steps }, () => null));
 }
 
-/** Merges the rows of the journal into steps. A row that cannot be read is as if it were not there. */
+/** Merges the rows of the journal into steps. Unreadable rows are ignored. */
 export function mergeMinutes(
   rows: readonly { readonly at: number; readonly figures: string }[],
   wanted: readonly WantedSeries[],

@@ -16,8 +16,8 @@ import type {
   RefusalRecord,
 } from './types.ts';
 
-// What the journal is asked. Long scans come in windows of row numbers, so that none takes long and writes get their
-// turn.
+// The queries of the journal. Long scans are split into windows of row numbers, so that none takes long and writes get
+// their turn.
 
 /** A condition with its values. */
 interface Condition {
@@ -25,11 +25,11 @@ interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
-/** Refusals of a session that are looked at, and of a transaction that are shown. */
+/** Maximum refusals of a session that are read, and of a transaction that are shown. */
 const MAX_REFUSALS = 1000;
 const MAX_REFUSALS_SHOWN = 100;
 
-/** The questions that a journal file answers, over one connection. */
+/** The queries of a journal file, over one connection. */
 export function createJournalQueries(db: DatabaseSync) {
   const indexed = db.prepare(`SELECT value FROM meta WHERE name = 'indexed'`);
   const filled = db.prepare(`SELECT value FROM meta WHERE name = 'filled'`);
@@ -41,13 +41,13 @@ export function createJournalQueries(db: DatabaseSync) {
   );
   const toMatch = createMatching(db);
   const known = db.prepare('SELECT state, url, subject IS NULL AS nameless FROM mail WHERE id = ?');
-  // A file that a daemon before this version wrote, and commands read, may be without them.
+  // A file of an earlier version, which commands may read, may not have the table.
   const minutes = () => db.prepare('SELECT at, figures FROM minutes WHERE at >= ? AND at < ? ORDER BY at');
   db.function(CONTAINS, { deterministic: true }, (where, what) =>
     Number(typeof where === 'string' && where.toLowerCase().includes(String(what))),
   );
 
-  /** The first and last row in a table that a filter can match; it can match none if the first is above the last. */
+  /** The first and last row of a table that a filter can match; none if the first is above the last. */
   function bounds(table: string, times: Times = {}): Window {
     const { sql, values } = all(between('at', times));
     const scan = values.length > 0 ? `${table} INDEXED BY ${table}_at` : table;
@@ -56,7 +56,7 @@ export function createJournalQueries(db: DatabaseSync) {
     return [Number(first ?? 0), Number(last ?? -1)];
   }
 
-  /** Matching mail in a window, newest first. The index of words says which rows to look at, where it has them. */
+  /** Matching mail in a window, newest first. Rows in the index of words are found with it. */
   function findMail(columns: string, filter: MailFilter, [from, to]: Window, limit: number): SqlRow[] {
     const { texts, condition } = toMailCondition(filter);
     const mark = Number(indexed.get()?.['value'] ?? 0);
@@ -92,7 +92,7 @@ export function createJournalQueries(db: DatabaseSync) {
     /** Matching mail in a window, counted by endpoint and last answer. */
     causes: (filter: MailFilter, window: Window): readonly FailureCause[] =>
       mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(toCause)),
-    /** `account`: without what was refused for others. */
+    /** With `account`, refusals of other accounts are left out. */
     one(id: string, account?: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
@@ -109,7 +109,7 @@ export function createJournalQueries(db: DatabaseSync) {
         otherRefusals: others,
       };
     },
-    /** Those of these deliveries that are known, without their stories. */
+    /** The known ones of these deliveries, without their stories. */
     each: (ids: readonly string[]): MailRecord[] =>
       ids.flatMap((id) => {
         const row = one.get(id);
@@ -159,25 +159,25 @@ export function createJournalQueries(db: DatabaseSync) {
     /** Rows of mail in a state, after row `n`. */
     inState: (state: (typeof OPEN_STATES)[number], n: number, limit: number): [n: number, id: string][] =>
       inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
-    /** What the journal says of each: null where it does not know it. */
+    /** The journal's facts about each; null if it is unknown. */
     known: (ids: readonly string[]): (Known | null)[] =>
       ids.map((id) => {
         const row = known.get(id);
         if (!row) return null;
         return { state: toState(row['state']), url: String(row['url']), isNameless: row['nameless'] === 1 };
       }),
-    /** Whether everything is in it that the queue had when this file was begun. */
+    /** Whether the file has everything that was in the queue when it was created. */
     isFilled: (): boolean => filled.get()?.['value'] === 1,
   };
 }
 
-/** Whether something was refused in the transaction of a mail. Of older rows the transaction is not known. */
+/** Whether a refusal belongs to the transaction of a mail. Older rows do not have the transaction. */
 function isOf({ transaction, at, sender }: MailRecord, refusal: RefusalRecord): boolean {
   if (transaction !== null) return refusal.transaction === transaction;
   return refusal.at <= at && refusal.sender === sender && refusal.recipient !== null;
 }
 
-/** What the journal says of a delivery. */
+/** The journal's facts about a delivery. */
 interface Known {
   readonly state: MailState;
   readonly url: string;
@@ -192,7 +192,7 @@ interface MailCount {
   readonly count: number;
 }
 
-/** Each is found at its end of the index; together SQLite would read all of it. */
+/** Two queries, each of which reads one end of the index; in one, SQLite would read all of it. */
 const BOTH_ENDS = (table: string) => `(SELECT min(n) FROM ${table}) AS first, (SELECT max(n) FROM ${table}) AS last`;
 
 /** Accepted at or after, before. */
@@ -206,7 +206,7 @@ export type Window = readonly [from: number, to: number];
 function toMailCondition(filter: MailFilter): { readonly texts: readonly string[]; readonly condition: Condition } {
   const { account, kinds, words = [], from = [], to = [], subject = [], client = [] } = filter;
   const { thread, route, url, exceptUrls, status, unanswered, ids } = filter;
-  // What was delivered was answered 2xx. It is not in the index of states, so it is ruled out where it can be.
+  // Delivered mail was answered with 2xx. It is not in the index of states, so exclude it where possible.
   const failed = unanswered || (status !== undefined && status.from >= 300);
   const states = filter.states ?? (failed ? UNDELIVERED : undefined);
   return {
@@ -247,16 +247,16 @@ function toRefusalCondition(filter: RefusalFilter): Condition {
   ]);
 }
 
-/** The rarest of a text's threes are looked up, and the rows that have them are looked at. */
+/** Trigrams of a text that are looked up, the rarest first. */
 const LOOKED_UP = 3;
 const MAX_THREES = 60;
-/** How far back this many rows with it reach says how rare a three is. */
+/** The age of a trigram's n-th newest row tells how rare the trigram is. */
 const SAMPLE = 20;
 const MAX_REMEMBERED = 100;
 
 /**
- * Makes the question to the index of words, whose tokens are three characters each; undefined if no text is that long.
- * Looking up a token takes as long as there are rows that have it.
+ * Creates the query for the index of words, whose tokens are three characters each; undefined if no text is that long.
+ * The time to look up a token grows with the number of its rows.
  */
 function createMatching(db: DatabaseSync): (texts: readonly string[]) => string | undefined {
   const reach = db.prepare(
@@ -281,7 +281,7 @@ function createMatching(db: DatabaseSync): (texts: readonly string[]) => string 
   };
 }
 
-/** Whether a text is in the index of words, if it is anywhere. */
+/** Whether the index of words can find a text. */
 export const isLookedUp = (text: string): boolean => [...text].length >= 3 && !text.includes('\0');
 
 /** Every three characters of a text, quoted. */
@@ -300,7 +300,7 @@ function toTokens(text: string): string[] {
 const CONTAINS = 'contains_folded';
 
 /**
- * A text in one of the columns. LIKE ignores case in ASCII alone, so other letters are compared by a function of ours.
+ * A text in one of the columns. LIKE ignores case only in ASCII, so a function of ours compares other letters.
  */
 function containing(columns: readonly string[], text: string): Condition {
   if (text.includes('\0')) return { sql: '0', values: [] }; // it would end the pattern
@@ -325,7 +325,7 @@ function among(column: string, values: readonly string[] | undefined): Condition
   return [{ sql: `${column} IN (${values.map(() => '?').join(', ')})`, values }];
 }
 
-/** Delivery ids, or message ids, which those of their deliveries begin with. */
+/** Ids of deliveries, or of messages, with which the ids of their deliveries begin. */
 function anyId(ids: readonly string[]): Condition {
   const one = 'SELECT n FROM mail WHERE id = ? UNION ALL SELECT n FROM mail WHERE id > ? AND id < ?';
   return {

@@ -4,10 +4,10 @@ import { DELIVERY_KINDS, type Selection } from '../queue/delivery.ts';
 import { OPEN_STATES } from '../queue/states.ts';
 import { MAIL_STATES, type MailFilter, type RefusalFilter } from './types.ts';
 
-// What people type to find mail and refusals: words that must all occur, quotes, and fields such as `from:bob`. Letters
-// match in both cases and anywhere in a text; there are no wildcards.
+// The query language for mail and refusals: words that must all occur, quotes, and fields such as `from:bob`. Words
+// match anywhere in a text, ignoring case; there are no wildcards.
 
-/** A filter, or what is wrong with the query and in which word. */
+/** A filter, or the fault of the query with the number of the word. */
 export type Parsed<F> = { readonly filter: F } | { readonly fault: QueryFault };
 
 interface QueryFault {
@@ -16,7 +16,7 @@ interface QueryFault {
   readonly text: string;
 }
 
-/** Puts one value into a filter, or says what is wrong with it. */
+/** Adds a value to a filter, or returns what is wrong with it. */
 type Field<F> = (filter: F, value: string, now: number) => F | string;
 type Fields<F> = Readonly<Record<string, Field<F>>>;
 
@@ -80,9 +80,9 @@ const QUEUE: Fields<Selection> = {
 };
 
 const TWICE = 'can be given once';
-/** What a status may be, for an error text. */
+/** The allowed forms of a status, for error texts. */
 export const STATUS_FORMS = 'takes a status such as 500, a class such as 5xx, or none';
-const TIME_FORMS = 'takes a time such as 2026-01-05, "2026-01-05 12:00:00" in UTC, or 30m, 2h or 3d ago';
+const TIME_FORMS = 'takes a time such as 2026-01-05 or "2026-01-05 12:00:00" (UTC), or an age such as 30m, 2h or 3d';
 
 /** The fields of a search for mail, for reference texts. */
 export const MAIL_FIELDS = listOf(MAIL);
@@ -105,9 +105,9 @@ export function parseRefusalQuery(text: string, now: number): Parsed<RefusalFilt
   }));
 }
 
-/** Parses which deliveries of the queue are meant. It knows whole values only, so there are no words. */
+/** Parses a selection of deliveries in the queue. Only whole values are matched, so plain words are not allowed. */
 export function parseQueueQuery(text: string, now: number): Parsed<Selection> {
-  return parse<Selection>(text, now, {}, QUEUE, () => `use a field: ${listOf(QUEUE)}`);
+  return parse<Selection>(text, now, {}, QUEUE, () => `plain words are not supported here; use ${listOf(QUEUE)}`);
 }
 
 /** The fault as one sentence. */
@@ -145,20 +145,20 @@ function parse<F>(
     const value = valueOf(term);
     if (field === undefined) {
       const [, name = ''] = /^-?([a-z]+):$/i.exec(term.value) ?? [];
-      if (!term.quoted && Object.hasOwn(fields, name.toLowerCase())) return `put the value right after ${name}:`;
+      if (!term.quoted && Object.hasOwn(fields, name.toLowerCase())) return `add a value right after ${name}:`;
       const whole = negated ? `-${value}` : value;
       return value === '' ? filter : addWord(filter, whole);
     }
     const known = Object.hasOwn(fields, field) ? fields[field] : undefined;
-    if (!known) return `there is no ${field}: here; the fields are ${listOf(fields)}. Quote a word that has a colon`;
-    if (negated) return 'a search cannot exclude; leave out the -';
+    if (!known) return `unknown filter "${field}:". Use ${listOf(fields)}, or quote words with a colon`;
+    if (negated) return 'excluding is not supported; remove the -';
     if (value === '') return `${field}: needs a value`;
     const changed = known(filter, value, now);
     return typeof changed === 'string' ? `${field}: ${changed}` : changed;
   }
 }
 
-/** Everything matches a part of a text, so stars at the ends of a word say nothing; in quotes they are stars. */
+/** Words match parts of a text, so stars at their ends are ignored; in quotes they are literal. */
 const valueOf = ({ value, quoted }: QueryTerm): string => (quoted ? value : value.replace(/^\*+|\*+$/g, ''));
 
 function withTime<F extends { readonly since?: number | undefined; readonly before?: number | undefined }>(
@@ -174,7 +174,7 @@ function withTime<F extends { readonly since?: number | undefined; readonly befo
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** A time as the API takes it, or how long ago: `30m`, `2h`, `3d`. */
+/** A time in a format of the API, or an age: `30m`, `2h`, `3d`. */
 function parseTime(value: string, now: number): number | undefined {
   const [, count, unit = ''] = /^(\d{1,5})([mhd])$/i.exec(value) ?? [];
   if (count !== undefined) return now - Number(count) * (UNITS[unit.toLowerCase()] ?? 0);

@@ -12,7 +12,7 @@ import {
   type StoryEntry,
 } from './types.ts';
 
-// Rows of the journal's file, as what they stand for.
+// Converts rows of the journal's file to their records.
 
 export function mailOfRow(row: SqlRow): MailRecord {
   return {
@@ -113,7 +113,7 @@ export const UNDELIVERED: readonly MailState[] = MAIL_STATES.filter((state) => s
 
 export const toState = (value: unknown): MailState => MAIL_STATES.find((state) => state === value) ?? 'unknown';
 
-/** The story as it was written by this program; a file may be damaged all the same. */
+/** The story, as written by this program; the file may still be damaged. */
 function toStory(value: unknown): readonly StoryEntry[] {
   try {
     const read: unknown = JSON.parse(String(value));

@@ -12,7 +12,7 @@ import type { Notes } from './types.ts';
 // The figures of this host over time: every ten seconds in memory for an hour, every minute in the journal for a month.
 // They are read from the metrics, so nothing is counted twice.
 
-/** count: how many within a step · level: a value at a time · quantile: of what was measured within a step. */
+/** count: a number within a step · level: a value at a time · quantile: of the measurements within a step. */
 type SeriesKind = 'count' | 'level' | 'quantile';
 
 interface SeriesFacts {
@@ -30,7 +30,7 @@ type Definition = SeriesFacts &
       }
   );
 
-/** What levels are read from, once for each sample. */
+/** The source of levels, read once for each sample. */
 interface Now {
   readonly figures: Figures;
   readonly process: Awaited<ReturnType<Figures['process']>>;
@@ -72,7 +72,7 @@ const gauge = (
   read: async ({ figures }) => sumOf(await figures.level(name)),
 });
 
-/** All series. A new one is null for the time before. */
+/** All series. A new series is null for the time before it was added. */
 const SERIES = {
   accepted: { kind: 'count', unit: '', read: ({ count }) => count('postern_messages_accepted_total') },
   refused_4xx: refusals('4'),
@@ -125,14 +125,14 @@ const DNS_FAILURES: readonly string[] = ['timeout', 'servfail', 'refused', 'malf
 export type SeriesName = keyof typeof SERIES;
 export const SERIES_NAMES = namesOf(SERIES);
 
-/** The list as its readers need it. */
+/** The list with the type that its readers need. */
 const DEFINED: Readonly<Record<SeriesName, Definition>> = SERIES;
 
 const SAMPLE_MS = 10_000;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const RING = HOUR_MS / SAMPLE_MS;
-/** Minutes that are read from the journal in one question: a few milliseconds. */
+/** Minutes that are read from the journal in one query, which takes a few milliseconds. */
 const MOST_MINUTES = 3000;
 
 interface SeriesPlot {
@@ -142,7 +142,7 @@ interface SeriesPlot {
     readonly name: SeriesName;
     readonly kind: SeriesKind;
     readonly unit: SeriesFacts['unit'];
-    /** Null where nothing is known. */
+    /** Null where unknown. */
     readonly values: readonly (number | null)[];
   }[];
 }
@@ -157,7 +157,7 @@ export interface Series extends Service {
 
 type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
 
-/** What was counted and measured up to a moment. */
+/** Counts and measurements up to a moment. */
 type Totals = ReadonlyMap<SeriesName, number | readonly number[]>;
 
 interface SeriesDeps {
@@ -168,11 +168,11 @@ interface SeriesDeps {
   readonly log: Log;
 }
 
-/** Samples the figures from its start on. */
+/** Samples the figures once started. */
 export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): Series {
   const ring: { readonly at: number; readonly values: Values }[] = [];
   let last: Totals = new Map();
-  /** The minute that is not over yet: its totals at the beginning, and its samples so far. */
+  /** The current minute: its totals at the beginning, and its samples so far. */
   let minute: { readonly at: number; readonly begun: Totals; values: Values } | undefined;
   let running = false;
   let sampling = Promise.resolve();
@@ -188,7 +188,7 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): S
     const begun = last;
     last = readTotals(figures);
     const values = { ...levels, ...between(begun, last) };
-    // A clock that was set back writes over what it said before.
+    // After the clock was set back, new samples replace earlier ones.
     while ((ring.at(-1)?.at ?? -Infinity) >= at) ring.pop();
     ring.push({ at, values });
     if (ring.length > RING) ring.shift();
@@ -197,7 +197,7 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): S
     if (at + SAMPLE_MS === start + MINUTE_MS) write();
   }
 
-  /** What is known of the minute so far. */
+  /** The values of the minute so far. */
   const valuesOf = (one: NonNullable<typeof minute>): Values => ({ ...one.values, ...between(one.begun, last) });
 
   function write(): void {
@@ -309,7 +309,7 @@ function readTotals(figures: Figures): Totals {
   return totals;
 }
 
-/** What was counted and measured between two moments. */
+/** Counts and measurements between two moments. */
 function between(begun: Totals, ended: Totals): Values {
   const values: Partial<Record<SeriesName, number | null>> = {};
   for (const [name, after] of ended) {
@@ -342,7 +342,7 @@ function quantile(
   return null;
 }
 
-/** Three digits are more than is measured. */
+/** More than three digits would be more than is measured. */
 const round = (ms: number): number => Number(ms.toPrecision(3));
 
 function sumOf(readings: Awaited<ReturnType<Figures['level']>>): number | undefined {

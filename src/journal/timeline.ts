@@ -4,7 +4,7 @@ import { END_NAMES, END_TEXTS } from '../queue/states.ts';
 import { PREPARATIONS } from '../queue/wait-reason.ts';
 import type { MailRecord, MailStory, RefusalRecord, SessionRecord, StoryEntry } from './types.ts';
 
-// All that is known of one delivery, in the order in which it happened, in sentences for people.
+// The history of one delivery, in chronological order, as sentences for people.
 
 export const TIMELINE_KINDS = [
   'session',
@@ -24,15 +24,15 @@ export interface TimelineEntry {
   readonly at: number;
   readonly kind: (typeof TIMELINE_KINDS)[number];
   readonly text: string;
-  /** More of it: the start of an answer, what to do about a refusal. Null if there is no more. */
+  /** Details, such as the start of an answer or advice about a refusal; null if there are none. */
   readonly detail: string | null;
 }
 
-/** What the queue has of the delivery. */
+/** The delivery in the queue. */
 interface InQueue {
   readonly delivery: QueuedDelivery;
   readonly attempts: readonly AttemptRecord[];
-  /** Undefined if it is not being made ready now. */
+  /** Undefined if it is not being prepared. */
   readonly making: Making | undefined;
 }
 
@@ -90,7 +90,7 @@ function refused({ at, stage, recipient, reply, reason, times }: RefusalRecord, 
   } satisfies TimelineEntry;
 }
 
-/** What else the client tried tells nothing about this mail. */
+/** Other refusals of the session, which are not about this mail. */
 const refusedOthers = (times: number, at: number): TimelineEntry => ({
   at,
   kind: 'refused',
@@ -129,7 +129,7 @@ function attempt({ kind, url }: MailRecord, { at, durationMs, status, error, ans
 
 const CHANGES: ReadonlyMap<string, string> = new Map([
   ...END_TEXTS,
-  ['discarded', 'Discarded by its route; it can be replayed while the queue keeps it'],
+  ['discarded', 'Discarded by its route; can be replayed while it is kept'],
   ['replayed', 'Replayed'],
 ]);
 
@@ -138,14 +138,14 @@ function change(entry: StoryEntry): TimelineEntry[] {
   return [{ at: entry.at, kind: entry.what, text: CHANGES.get(entry.what) ?? entry.what, detail: null }];
 }
 
-/** What comes next: the attempt that is being made ready, or the time of the next one. */
+/** The next step: the attempt that is being prepared, or the time of the next one. */
 function next(queued: InQueue | undefined): TimelineEntry[] {
   if (queued?.delivery.state !== 'waiting') return [];
   const { delivery, making } = queued;
   if (making) {
     const { since, waitsFor, question } = making;
-    const detail = question === null ? null : `waits for the DNS: ${question}`;
-    return [{ at: since, kind: 'making', text: `Being made ready: ${PREPARATIONS[waitsFor]}`, detail }];
+    const detail = question === null ? null : `waiting for the DNS: ${question}`;
+    return [{ at: since, kind: 'making', text: `Being prepared: ${PREPARATIONS[waitsFor]}`, detail }];
   }
   const at = nextAttemptAt(delivery);
   if (at === null) return [];

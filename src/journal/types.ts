@@ -3,15 +3,15 @@ import type { MailSummary } from '../mail/summary.ts';
 import type { DeliveryKind } from '../queue/delivery.ts';
 import { DELIVERY_STATES, type EndName } from '../queue/states.ts';
 
-// What the history of this host holds. It is derived: losing it loses history, never mail. Times are milliseconds since
+// The content of this host's history. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
 
-/** The states of a delivery, and unknown if the queue lost it without a trace in the journal, as a crash may. */
+/** The states of a delivery, and unknown if the queue no longer has it and its outcome was not recorded, as after a crash. */
 export const MAIL_STATES = [...DELIVERY_STATES, 'unknown'] as const;
 
 export type MailState = (typeof MAIL_STATES)[number];
 
-/** One message for one recipient: a delivery, remembered after the queue has forgotten it. */
+/** One message for one recipient: a delivery, kept after the queue has deleted it. */
 export interface MailRecord {
   /** Grows with each row; a cursor. */
   readonly n: number;
@@ -54,7 +54,7 @@ export interface MailRecord {
   readonly lastStatus: number | null;
   readonly lastError: string | null;
   readonly endedAt: number | null;
-  /** What happened after it was accepted, oldest first. */
+  /** The events after it was accepted, oldest first. */
   readonly story: readonly StoryEntry[];
 }
 
@@ -78,7 +78,7 @@ export interface RefusalRecord {
   /** Which transaction of the session it happened in, from 1; null if in none, or it is not known. */
   readonly transaction: number | null;
   readonly listener: string;
-  /** The verb that was refused, such as RCPT; CONNECT for a session that was not let in. */
+  /** The refused command, such as RCPT; CONNECT for a rejected connection. */
   readonly stage: string;
   readonly reply: string;
   /** Its name in smtp/replies.ts. */
@@ -88,9 +88,9 @@ export interface RefusalRecord {
   readonly tls: string | null;
   readonly sender: string | null;
   readonly recipient: string | null;
-  /** The account whose mail was refused; null if it is nobody's. */
+  /** The account whose mail was refused; null if there is none. */
   readonly account: string | null;
-  /** How often: more than one if a network was refused very often within a minute. */
+  /** Number of refusals: more than one if a network was refused very often within a minute. */
   readonly times: number;
 }
 
@@ -109,16 +109,16 @@ export interface SessionRecord {
   readonly durationMs: number;
 }
 
-/** Something that a person did. */
+/** An action of a person. */
 export interface ActionRecord {
   readonly n: number;
   readonly at: number;
-  /** Who: the start of an API key, a person at the console, or `command line`. */
+  /** The actor: the start of an API key, a person at the console, or `command line`. */
   readonly by: string;
   readonly account: string;
   /** Such as `replayed`. */
   readonly what: string;
-  /** How many it concerned. */
+  /** The number of affected items. */
   readonly count: number;
   readonly detail: string;
 }
@@ -129,7 +129,7 @@ export interface SessionTransaction {
   readonly transaction: number;
 }
 
-/** What the parts of the daemon note. */
+/** The notes of the parts of the daemon. */
 export type Note =
   | ({ readonly what: 'refused' } & Omit<RefusalRecord, 'n' | 'times'>)
   | ({ readonly what: 'session' } & SessionRecord)
@@ -147,13 +147,13 @@ export type Note =
   /** The figures of a minute (series.ts), as JSON. */
   | { readonly what: 'minute'; readonly at: number; readonly figures: string };
 
-/** Where the parts of the daemon note what happens. */
+/** Takes the notes of the parts of the daemon. */
 export interface Notes {
   /** Never waits and never throws: under more than it can write, the journal drops entries and counts them. */
   note(entry: Note): void;
 }
 
-/** Which mail is meant. All given conditions must hold; texts match any part of a field, ignoring case. */
+/** Selects mail. All given conditions must match; texts match any part of a field, ignoring case. */
 export interface MailFilter {
   /** undefined: that of all accounts. */
   readonly account?: string | undefined;
@@ -183,7 +183,7 @@ export interface MailFilter {
   readonly before?: number | undefined;
 }
 
-/** Which refusals are meant. */
+/** Selects refusals. */
 export interface RefusalFilter {
   readonly account?: string | undefined;
   /** Each in sender, recipient, client or HELO name, ignoring case. */
@@ -205,14 +205,14 @@ export interface HistoryPage<T> {
   readonly next: number | null;
 }
 
-/** How much mail an account had in a time. */
+/** The mail of an account in a period. */
 export interface AccountFigures {
-  /** Deliveries of mail that came in, and how many of them were delivered and given up. */
+  /** Deliveries of received mail, and how many of them were delivered and failed. */
   readonly received: number;
   readonly delivered: number;
   readonly givenUp: number;
   readonly refused: number;
-  /** Messages of the account that were sent on. */
+  /** Messages of the account that were sent. */
   readonly sent: number;
 }
 
@@ -227,9 +227,9 @@ export interface FailureCause {
   readonly firstEnded: number | null;
 }
 
-/** What can be asked of the history. */
+/** The queries of the history. */
 export interface History {
-  /** Newest first, those before `cursor`. After a tenth of a second it returns what it has, with a cursor to go on. */
+  /** Newest first, those before `cursor`. After a tenth of a second it returns the rows so far, with a cursor to continue. */
   mail(filter: MailFilter, limit: number, cursor?: number): Promise<HistoryPage<MailRecord>>;
   /** The ids of all matching deliveries, newest first, in pages. */
   ids(filter: MailFilter): AsyncIterable<readonly string[]>;
@@ -245,12 +245,12 @@ export interface History {
   byAccount(since: number): Promise<ReadonlyMap<string, AccountFigures>>;
 }
 
-/** One delivery with what surrounded it. */
+/** One delivery with its session. */
 export interface MailStory {
   readonly mail: MailRecord;
   readonly session: SessionRecord | undefined;
-  /** What was refused in its transaction. */
+  /** The refusals in its transaction. */
   readonly refusals: readonly RefusalRecord[];
-  /** How often something else was refused in its session. */
+  /** The number of other refusals in its session. */
   readonly otherRefusals: number;
 }

@@ -9,16 +9,16 @@ import { type Journal, JournalAway } from './journal.ts';
 
 /** How many deliveries are compared in one step. */
 const STEP = 500;
-/** How long a comparison waits for further changes to be in it. */
+/** How long a comparison waits for further changes. */
 const GATHER_MS = 5000;
-/** With much that waits a comparison is work: it rests so many times as long. */
+/** After a comparison, the next one waits this many times its duration. */
 const REST = 10;
-/** Whatever else made them differ is put right within this time. */
+/** Any other difference is corrected within this time. */
 const EVERY_MS = 3_600_000;
 
 /** The queue of this host, watched by the journal. */
 export interface Watched {
-  /** The same queue; what happens to its mail is noted. */
+  /** The same queue, with notes about its mail. */
   readonly spool: Spool;
   /**
    * Compares the journal with the queue: after a start, every hour, when something outside this process changed the
@@ -28,7 +28,7 @@ export interface Watched {
   stop(): Promise<void>;
 }
 
-/** Notes what happens to the mail of a queue. Batches of events are no mail. */
+/** Takes notes about the mail of a queue, not about batches of events. */
 export function watch(
   spool: Spool,
   { journal, clock, log }: { readonly journal: Journal; readonly clock: Clock; readonly log: Log },
@@ -40,7 +40,7 @@ export function watch(
   let comparing = Promise.resolve();
   let took = 0;
 
-  /** Of named deliveries the journal notes what a person did; others it finds changed when it compares. */
+  /** Actions on single deliveries are noted; changes of others are found by the next comparison. */
   async function changed(selection: Selection, what: 'replayed' | 'dropped', at: number): Promise<void> {
     const { ids, account } = selection;
     if (!ids) return;
@@ -73,7 +73,7 @@ export function watch(
     const began = clock.monotonic();
     try {
       await journal.flush();
-      // The history of a new file begins with all that the queue still has.
+      // The history of a new file begins with all mail in the queue.
       const filled = await journal.ask('isFilled');
       await addMissing(filled ? OPEN_STATES : undefined);
       for (const state of OPEN_STATES) await correct(state);
@@ -84,7 +84,7 @@ export function watch(
     took = clock.monotonic() - began;
   }
 
-  /** Deliveries in the queue that the journal does not know, or of which it says something else. */
+  /** Deliveries in the queue that are missing or different in the journal. */
   async function addMissing(states: readonly DeliveryState[] | undefined): Promise<void> {
     for await (const page of spool.scan({ states, kinds: MAIL })) {
       if (phase !== 'running') return;
@@ -107,7 +107,7 @@ export function watch(
     }
   }
 
-  /** Rows that say they are in a state, and are not. What the queue has purged stays dead, but does not wait. */
+  /** Rows with an outdated state. Mail that the queue has purged stays dead, but does not wait. */
   async function correct(state: (typeof OPEN_STATES)[number]): Promise<void> {
     for (let from = 0; phase === 'running'; ) {
       const page = await journal.ask('inState', state, from, STEP);
@@ -124,7 +124,7 @@ export function watch(
     }
   }
 
-  /** Of a large message that was accepted. Its bytes are in a file, for which no reply waits. */
+  /** The summary of a large message, whose bytes are in a file; no reply waits for it. */
   async function describe(messageId: string, deliveries: readonly Delivery[]): Promise<void> {
     const fields = (await spool.summaryFields([messageId])).get(messageId);
     if (fields !== undefined) for (const { id } of deliveries) notes.described(id, fields);
@@ -140,7 +140,7 @@ export function watch(
       ...spool,
       async accept(message, deliveries) {
         const { receivedAt, envelope, body } = message;
-        // The bytes are given away with the message.
+        // The bytes are passed on with the message.
         const size = sizeOf(body);
         const isRead = notes.keepsSummaries && !envelope.outgoing;
         const fields = isRead && body.kind === 'memory' ? summaryFields(body.bytes) : undefined;
@@ -195,5 +195,5 @@ const NOTHING: ReadonlyMap<string, string> = new Map();
 const idsOf = (deliveries: readonly Delivery[]): readonly string[] => deliveries.map(({ messageId }) => messageId);
 const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
 
-/** When it ended, if it has and the queue remembers. */
+/** When it ended, if it has and the time is known. */
 const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

@@ -20,7 +20,7 @@ export const AUTOMATED_KINDS = [
   ['receipt', 'a read receipt: multipart/report of disposition-notification'],
   ['feedback', 'a complaint: multipart/report of feedback-report'],
   ['challenge', 'asks the sender to confirm: X-Challenge, X-BoxTrapper'],
-  ['vacation', 'an out-of-office reply: a sign below, and Auto-Submitted or the subject says what it is'],
+  ['vacation', 'an out-of-office reply: another sign of automated mail, and Auto-Submitted or the subject says so'],
   ['auto-submitted', 'Auto-Submitted is not `no`'],
   ['auto-reply', 'X-Autoreply, X-Autorespond and the like, Precedence is auto_reply, or X-Loop names the author'],
   ['list', 'a mailing list or a newsletter: List-Id, List-Unsubscribe and the like'],

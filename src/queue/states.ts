@@ -37,31 +37,31 @@ export const STATES = {
   },
   /** Given up, kept for replay. */
   dead: {
-    about: 'given up, can be replayed',
+    about: 'retries have ended, can be replayed',
     ended: true,
     open: true,
     kept: 'dead',
     replayOption: null,
-    story: { name: 'given_up', text: 'Given up; it can be replayed while the queue keeps it' },
+    story: { name: 'given_up', text: 'Failed, no more retries; can be replayed while it is kept' },
     byRoute: null,
   },
   /** Ended by a person, or discarded by its route: somebody decided, so it is not kept as long as dead letters. */
   dropped: {
-    about: 'ended by a person or discarded by its route, can be replayed as long as it is kept',
+    about: 'dropped by a person or discarded by its route, can be replayed while it is kept',
     ended: true,
     open: false,
     kept: 'delivered',
     replayOption: null,
-    story: { name: 'dropped', text: 'Dropped; it can be replayed while the queue keeps it' },
+    story: { name: 'dropped', text: 'Dropped; can be replayed while it is kept' },
     byRoute: 'discarded by route',
   },
   /** Kept by its route until somebody replays it. */
   held: {
-    about: 'kept by its route or by the brake on loops, a replay releases it',
+    about: 'kept by its route or by loop protection, a replay releases it',
     ended: true,
     open: true,
     kept: 'dead',
-    replayOption: 'also messages that their route holds',
+    replayOption: 'also held messages',
     story: { name: 'held', text: 'Held; a replay releases it' },
     byRoute: 'held by route',
   },

@@ -32,9 +32,9 @@ export interface WaitReason {
   readonly text: string;
 }
 
-/** What is known besides the delivery itself. */
+/** Facts besides the delivery itself. */
 export interface WaitFacts {
-  /** Undefined if nothing is known of it: it is up then. */
+  /** Undefined if it is not known, and so up. */
   readonly endpoint: Pick<LaneView, 'breaker' | 'since' | 'nextProbeAt' | 'hold' | 'last'> | undefined;
   /** Undefined if it is not being prepared now, or that is not known. */
   readonly making: Making | undefined;
@@ -75,18 +75,18 @@ function ofEndpoint(delivery: QueuedDelivery, { endpoint }: WaitFacts): WaitReas
   return { kind: 'down', text: `${name} down${from}${answer && `; last answer: ${answer}`}${probe}` };
 }
 
-/** What is done before an attempt. */
+/** The steps before an attempt. */
 export const PREPARATIONS: Readonly<Record<Making['waitsFor'], string>> = {
-  preparing: 'the message is read and the POST is written',
-  verdicts: 'SPF, DKIM and DMARC are checked',
-  parsing: 'the message is parsed',
-  place: 'as many attempts are on their way as the endpoint takes',
+  preparing: 'reading the message and writing the POST',
+  verdicts: 'checking SPF, DKIM and DMARC',
+  parsing: 'parsing the message',
+  place: 'waits until fewer attempts to the endpoint are in flight',
 };
 
 function ofPreparation({ making, scanner }: WaitFacts): WaitReason | undefined {
   if (making) {
     const { waitsFor, question } = making;
-    const dns = question === null ? '' : `; it waits for the DNS: ${question}`;
+    const dns = question === null ? '' : `, waiting for the DNS: ${question}`;
     return { kind: 'making', text: `Being prepared: ${PREPARATIONS[waitsFor]}${dns}` };
   }
   return scanner === undefined ? undefined : { kind: 'scanner', text: `Waiting for a scanner: ${scanner}` };
@@ -98,21 +98,24 @@ function ofTime(delivery: QueuedDelivery, { now }: WaitFacts): WaitReason {
   if (isPulled(delivery))
     return {
       kind: 'pulled',
-      text: later ? `With its consumer, or put off by it, until ${at(dueAt)}` : 'Waiting for its consumer to pull it',
+      text: later ? `Leased to its consumer, or delayed by it, until ${at(dueAt)}` : 'Waiting to be pulled',
     };
   if (attempts === 0) {
-    if (!later) return { kind: 'due', text: 'Due: it is sent next' };
+    if (!later) return { kind: 'due', text: 'Due now' };
     return { kind: 'scheduled', text: `${budgetFrom > createdAt ? 'Scheduled for' : 'Due at'} ${at(dueAt)}` };
   }
   const tries = attempts === 1 ? '1 attempt' : `${attempts} attempts`;
   const answer = `last answer: ${answerOf(delivery, undefined) || 'none'}`;
   const next = later ? `next attempt ${at(dueAt)}` : 'the next attempt is due';
   if (parked)
-    return { kind: 'parked', text: `Retried at long intervals, because other mail to it passes; ${answer}; ${next}` };
+    return {
+      kind: 'parked',
+      text: `Retried at long intervals, because other mail to the endpoint succeeds; ${answer}; ${next}`,
+    };
   return { kind: 'backoff', text: `Retrying after ${tries}; ${answer}; ${next}` };
 }
 
-/** What the command line knows of an endpoint beside the daemon: what survives a restart. */
+/** The state of an endpoint as the command line knows it: the part that survives a restart. */
 export function endpointOf(memory: string | null, now: number): WaitFacts['endpoint'] {
   const known: EndpointMemory | undefined = readMemory(memory);
   if (!known) return undefined;

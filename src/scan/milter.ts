@@ -22,7 +22,7 @@ interface MilterSettings {
 }
 
 /**
- * A filter that speaks Sendmail's milter protocol, version 6 (libmilter's mfdef.h). It is told the client, the envelope
+ * A filter that speaks Sendmail's milter protocol, version 6 (libmilter's mfdef.h). It gets the client, the envelope
  * and the message. Changes that it asks for are not made: only its word on the message counts.
  */
 export function createMilter({ name, address, finds, hostname }: MilterSettings): Scanner {

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Scanner, ScannerFinding, Specimen } from './scanner.ts';
 
-// Mail that every scanner knows, in two pieces, so that nobody takes this file for such mail.
+// Mail that every scanner knows, in two pieces, so that scanners do not take this file for such mail.
 const GTUBE = ['XJS*C4JDBQADN1.NSBN3*2IDNEN*', 'GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X'].join('');
 const EICAR = ['X5O!P%@AP[4\\PZX54(P^)7CC)7}$', 'EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*'].join('');
 

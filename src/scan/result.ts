@@ -10,7 +10,7 @@ export interface ScannerAnswer {
 }
 
 /**
- * Sums up what all scanners said. A finding against the message counts whoever made it. A message is ham or clean only
+ * Sums up what all scanners said. A finding of any scanner against the message counts. A message is ham or clean only
  * if every scanner that looks for spam or viruses has looked.
  */
 export function combineAnswers(answers: readonly ScannerAnswer[]): Scan {

@@ -104,10 +104,10 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     return { scan: await spool.keepScan(id, scan) };
   }
 
-  /** Begins a scan that goes on when its delivery no longer waits for it. */
+  /** Begins a scan that continues when its delivery no longer waits for it. */
   function begin(specimen: Specimen, from: number): Promise<ScanOutcome> {
     const begun = scan(specimen, from).finally(() => inFlight.delete(specimen.id));
-    begun.catch(() => {}); // whoever comes back for it begins another one
+    begun.catch(() => {}); // the next delivery begins another one
     inFlight.set(specimen.id, begun);
     return begun;
   }
@@ -213,7 +213,7 @@ function createPlaces(most: number, clock: Clock) {
       lastTurn = Math.max(lastTurn, now) + average / most;
       return Math.max(1, Math.ceil(lastTurn - now));
     },
-    /** Waits until there is a place, for at most so many milliseconds. Returns whether there is one. */
+    /** Waits for a place, at most this many milliseconds. Returns whether there is one. */
     async free(ms: number): Promise<boolean> {
       const until = clock.monotonic() + ms;
       while (full() && clock.monotonic() < until) await next(until);

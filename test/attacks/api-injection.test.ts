@@ -179,7 +179,7 @@ const PLANTED: Operation = {
     params: { text: z.string() },
     returns: z.object({ text: z.unknown() }),
     errors: [],
-    example: { params: { text: 'a' }, answer: { text: 'a' } },
+    example: { text: 'a' },
     handle: async ({ text }) => ({ text }),
   }),
   async run(params) {

@@ -81,7 +81,7 @@ describe('guessing keys', () => {
   };
   afterEach(() => world.stop());
 
-  it('is told nothing after some tries from one address, until a minute later', async () => {
+  it('gets no verdict after some tries from one address, until a minute later', async () => {
     await open();
     const seen = await guess(world, guesses(count));
     figures(19, {
@@ -95,7 +95,7 @@ describe('guessing keys', () => {
     expect(await guess(world, guesses(50))).to.deep.equal({ refused: LIMIT, limited: 50 - LIMIT, found: false });
   });
 
-  it('is not helped by headers that name other addresses, from whom nobody trusts', async () => {
+  it('is not helped by forwarding headers from an untrusted address', async () => {
     await open();
     const names = [
       'x-forwarded-for',
@@ -146,7 +146,7 @@ describe('guessing keys', () => {
     });
   }
 
-  it('locks nobody out: a good key goes on from that very address, from another, and from another /64', async () => {
+  it('does not lock out a valid key, from the same address, from another one, or from another /64', async () => {
     await open(['127.0.0.1']);
     await guess(world, guesses(30), () => ({ 'x-forwarded-for': '2001:db8:1:2::1' }));
     const asker = createAsker(world.port);
@@ -163,7 +163,7 @@ describe('guessing keys', () => {
     asker.stop();
   });
 
-  it('goes on where the limit is off, and by trusting everybody (control)', async () => {
+  it('is not stopped without the limit, or if every proxy is trusted (control)', async () => {
     await open([], 1_000_000);
     expect(await guess(world, guesses(50))).to.deep.equal({ refused: 50, limited: 0, found: false });
     await world.stop();

@@ -81,7 +81,7 @@ describe('bodies that are made to stop us', () => {
     };
   }
 
-  it(`hold up nobody at any operation, with a key and without (${shapes.length} shapes of a megabyte)`, async () => {
+  it(`do not delay other clients, at any operation, with and without a key (${shapes.length} shapes of a megabyte)`, async () => {
     victim = await start();
     const probe = startProbe(victim.postern.smtp);
     const tally = createTally();
@@ -103,7 +103,7 @@ describe('bodies that are made to stop us', () => {
     await tally.end();
   });
 
-  it(`hold up nobody at the size of a message (${LARGEST / 1e6} MB), plain and compressed`, async () => {
+  it(`do not delay other clients at the size of a message (${LARGEST / 1e6} MB), plain and compressed`, async () => {
     victim = await start();
     const tally = createTally();
     await victim.lateness();
@@ -134,7 +134,7 @@ describe('bodies that are made to stop us', () => {
     await tally.end();
   });
 
-  it('hold up nobody at the largest size that no thread parses', async () => {
+  it('do not delay other clients at the largest size that is parsed on the main thread', async () => {
     victim = await start();
     const tally = createTally();
     await victim.lateness();
@@ -145,7 +145,7 @@ describe('bodies that are made to stop us', () => {
     await tally.end();
   });
 
-  it('hold up nobody by 100,000 bad items in any list or map', async () => {
+  it('do not delay other clients with 100,000 invalid items in a list or map', async () => {
     victim = await start();
     const tally = createTally();
     await victim.lateness();
@@ -160,7 +160,7 @@ describe('bodies that are made to stop us', () => {
     await tally.end();
   });
 
-  it('hold up nobody by what a list within its limit holds: a thousand in each of many', async () => {
+  it('do not delay other clients with nested lists within the limits', async () => {
     victim = await start();
     const tally = createTally();
     await victim.lateness();
@@ -190,7 +190,7 @@ describe('bodies that are made to stop us', () => {
     await tally.end();
   });
 
-  it('hold up nobody a byte at a time, or many at once', async () => {
+  it('do not delay other clients when they arrive byte by byte, or many at once', async () => {
     victim = await start();
     const tally = createTally();
     await victim.lateness();

@@ -71,7 +71,7 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     return { msg, ms: Math.max(0, post.at - began) };
   }
 
-  it(`are delivered within ${WITHIN_MS / 1000} s each, raw where they break a cap, and hold up nobody`, async () => {
+  it(`are delivered within ${WITHIN_MS / 1000} s each, raw where they exceed a cap, without delaying other mail`, async () => {
     await start();
     const probe = startProbe(victim.postern.smtp);
     const seen: { name: string; ms: number; neighbour: number; raw: boolean; why: string }[] = [];

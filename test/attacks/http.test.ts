@@ -148,7 +148,7 @@ describe('HTTP, attacked', () => {
     expect(hiddenCalls()).to.be.above(before);
   });
 
-  it('refuses 100,000 header lines, one of a megabyte, and a request line that never ends, and goes on', async () => {
+  it('refuses 100,000 header lines, one of a megabyte, and an endless request line, and keeps serving', async () => {
     const many = `${PING}${'a: b\r\n'.repeat(100_000)}\r\n`;
     for (const bytes of [
       many,

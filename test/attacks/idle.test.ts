@@ -63,7 +63,7 @@ describe(`${IDLE} idle sessions`, () => {
   const openOf = async (crowds: readonly Helper<CrowdReport>[]) =>
     (await Promise.all(crowds.map((crowd) => crowd.report()))).reduce((sum, { open }) => sum + open, 0);
 
-  it('cost little memory, keep nobody waiting, and give their places to those that come when none is left', async () => {
+  it('cost little memory, do not delay others, and are replaced by new connections when the limit is reached', async () => {
     const { victim, crowds, before, open, rss, p99 } = await fill(PLACES);
     expect(open, 'sessions that are held').to.equal(IDLE);
     expect(await sendMail(victim.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, message('good'))).to.match(

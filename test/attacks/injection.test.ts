@@ -66,7 +66,7 @@ const FEW = [...LINES.slice(0, 6), '=1+1', '\t=1', '<script>alert(1)</script>', 
 const PAYLOADS = SMALL ? FEW : ALL;
 const [SUBJECT, BODY] = ['SUBJECT-THAT-NOBODY-LOGS', 'BODY-THAT-NOBODY-LOGS'];
 
-describe('text of others, in what leaves', () => {
+describe('text of others in our output', () => {
   let [daemon, sink, hook]: [Daemon?, MailSink?, Receiver?] = [];
   let caller: ReturnType<typeof createCaller>;
   let base = '';
@@ -363,7 +363,7 @@ describe('text of others, in what leaves', () => {
     expect(faults.slice(0, 5)).to.deep.equal([]);
   });
 
-  it('is seen where nobody looks after it (control)', () => {
+  it('is visible without the protection (control)', () => {
     const mail = (subject: string) =>
       `From: a@b.test\r\nTo: c@d.test\r\nSubject: ${subject}\r\nDate: x\r\nMessage-ID: <a@b>\r\n\r\ntext\r\n`;
     expect(faultsOfMail(mail('plain'))).to.deep.equal([]);

@@ -121,7 +121,7 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
     expect(most).to.be.below(SLOWEST_MS);
   });
 
-  it('have no more connections than one address may, and others get in', async () => {
+  it('get no more connections than one address may have, and others can connect', async () => {
     victim = await startVictim({ env: { POSTERN_HTTP__MAX_CONNECTIONS_PER_ADDRESS: '20' } });
     const crowd = await attack(PER_ADDRESS, Buffer.from('{'), 22);
     await until('those over the cap', () => crowd.open() === 20);

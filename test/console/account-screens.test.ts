@@ -92,7 +92,7 @@ if (program !== undefined)
         await until('the second name server', async () => /OK\s+ns2\.host\.test/.test(await page.text()));
       });
 
-      it('says beside the field what is wrong with it, in the words of the API', async () => {
+      it('shows the error of the API beside the field', async () => {
         await page.open('/domains');
         await page.press('Add a domain\u2026');
         await page.fill('Domain', 'localhost');
@@ -207,7 +207,7 @@ if (program !== undefined)
         await page.browser.press('Escape');
       });
 
-      it('removes a domain after it said what is lost', async () => {
+      it('removes a domain after a confirmation that lists what is lost', async () => {
         await page.open('/domain/wrong.test');
         await page.press('Remove domain\u2026');
         await page.shows('Mail to it will be refused.');
@@ -290,7 +290,7 @@ if (program !== undefined)
     };
 
     describe('lists', () => {
-      it('says that nobody is on them, and adds an address with the reason', async () => {
+      it('shows an empty state, and adds an address with a reason', async () => {
         await page.open('/lists');
         await page.shows('No suppressed addresses');
         await page.press('Add an address\u2026');
@@ -498,7 +498,7 @@ if (program !== undefined)
       });
     });
 
-    describe('keys, and what was done', () => {
+    describe('keys and actions', () => {
       it('makes a key, shows it once with a call that works, and revokes it', async () => {
         await page.open('/keys');
         await page.press('Create key\u2026');

@@ -60,7 +60,7 @@ async function giveUp(
 }
 
 if (program !== undefined) {
-  describe('mail that was given up, in a browser', function () {
+  describe('dead letters, in a browser', function () {
     this.timeout(180_000);
     let hook: Receiver;
     let other: Receiver;
@@ -141,7 +141,7 @@ if (program !== undefined) {
       await until('the bar to be gone', async () => !(await page.text()).includes('Replay interrupted'));
     });
 
-    it('says when a job was interrupted, and goes on with what is left', async () => {
+    it('shows that a job was interrupted, and continues with the remaining items', async () => {
       const job = {
         ...{
           operation: 'jobs/info',
@@ -232,7 +232,7 @@ if (program !== undefined) {
         expect(await page.fits()).to.equal(true);
       });
 
-    it('ends what was given up of a search, and no more', async () => {
+    it('drops only the dead letters that a search finds', async () => {
       await page.open('/given-up?q=to%3Astop');
       await page.shows('Replay all 1 that match');
       await page.press('More actions');

@@ -34,7 +34,7 @@ if (program !== undefined)
       expect(await page.faults()).to.deep.equal([]);
     });
 
-    it('is posted by a route that is told to', async () => {
+    it('is posted by a route with `facts`', async () => {
       const domain = 'in.test';
       const [{ id }] = await page.running.api('/inbound/routes', { domain });
       await page.open(`/domain/${domain}`);

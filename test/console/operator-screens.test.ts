@@ -54,7 +54,7 @@ if (program !== undefined)
     };
 
     describe('the start page', () => {
-      it('plots what was taken in, with the same figures in a table', async () => {
+      it('plots received mail, with the same figures in a table', async () => {
         await page.open('/');
         const title = 'Received and refused';
         await until(
@@ -197,7 +197,7 @@ if (program !== undefined)
         await steps(146);
       });
 
-      it('examines itself: what is wrong with its advice first, then what is not, and looks again', async () => {
+      it('examines the host: problems with advice first, then the rest, and repeats the examination', async () => {
         await page.open('/host');
         const looked = () =>
           page.browser.evaluate(
@@ -277,7 +277,7 @@ if (program !== undefined)
         await page.shows('No settings match');
       });
 
-      it('shows what was done to the host and to each account, and who did it', async () => {
+      it('lists the actions on the host and in each account, with their actors', async () => {
         await page.running.api('/keys/add', { label: 'for the host\u2019s list' });
         await page.open('/host');
         await page.press('Host activity');

@@ -144,7 +144,7 @@ if (program !== undefined)
       await page.browser.press('Escape');
     });
 
-    it('shows who is in and how, marks the own session, and ends the one of somebody else', async () => {
+    it('lists the sessions, marks the current one, and ends another one', async () => {
       await addTestPerson(store, 'ann', 'owner', main);
       const browser = newBrowser();
       await browser.enter('ann');

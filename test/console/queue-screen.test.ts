@@ -54,7 +54,7 @@ if (program !== undefined)
       await page.shows('Resume complete: 1 endpoint.');
     });
 
-    it('drops only what was counted, when the number is typed', async () => {
+    it('drops only the counted deliveries, after the number is typed', async () => {
       await page.open('/queue');
       await page.press('Change by filter\u2026');
       await choose('host/drop');

@@ -273,7 +273,7 @@ if (program !== undefined)
       await page.shows('Try again');
     });
 
-    it('shows the enter screen to somebody whose session has ended, and lets nobody in with a wrong password', async () => {
+    it('shows the sign-in screen after a session has ended, and refuses a wrong password', async () => {
       const { browser } = page;
       await page.open('/mail');
       await browser.evaluate(
@@ -456,7 +456,7 @@ if (program !== undefined)
         });
         await until('what it waits for', async () => {
           await page.open(`/message/${id}`);
-          return /Being made ready: SPF, DKIM and DMARC are checked\s+waits for the DNS: TXT \S*sender\.test/.test(
+          return /Being prepared: checking SPF, DKIM and DMARC\s+waiting for the DNS: TXT \S*sender\.test/.test(
             await page.text(),
           );
         });
@@ -496,7 +496,7 @@ if (program !== undefined)
       }
     });
 
-    it('says once that the store is away, takes mail meanwhile, and says no more when it is back', async function () {
+    it('reports once that the store is unavailable, accepts mail meanwhile, and clears the report afterwards', async function () {
       if (!canLock()) return this.skip();
       const page = await startConsolePage(program);
       const said = async () => String(await page.browser.evaluate('document.body.innerText'));

@@ -62,7 +62,7 @@ if (program !== undefined)
       await page.shows('Overview');
     });
 
-    it('does not lead the next person to what was searched for before', async () => {
+    it('does not show the next person the previous search', async () => {
       await page.mail(message('For two'));
       await page.open('/mail?q=For+two');
       await page.press('For two');

@@ -22,7 +22,7 @@ const BUTTONS = `(() => {
 })()`;
 
 if (program !== undefined)
-  describe('what waits, in a browser', function () {
+  describe('waiting mail, in a browser', function () {
     this.timeout(180_000);
     let page: ConsolePage;
     before(async () => {
@@ -41,7 +41,7 @@ if (program !== undefined)
     const waiting = async () => (await page.running.api('/inbound/causes', { query: 'state:waiting' })).count;
     const buttons = (): Promise<string[]> => page.browser.evaluate(BUTTONS);
 
-    it('has a subject though nobody parsed it, and is found by it', async () => {
+    it('has a subject before it is parsed, and is found by it', async () => {
       await page.open('/mail?q=state%3Awaiting');
       await page.shows('Grüße aus Köln');
       expect(await page.text()).not.to.contain('(not parsed yet)');

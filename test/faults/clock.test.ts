@@ -277,7 +277,7 @@ describe('a wall clock that jumps', function () {
     expect(after).to.include({ waiting: 0, delivered: 0, rejects: 0, archive: 410 });
   });
 
-  it('40 days ahead at a start ends nothing, and is told to a person', async () => {
+  it('40 days ahead at a start expires nothing, and is reported', async () => {
     const { before, after, told } = await starts('corrected');
     console.log(
       `      clock 40 days ahead at a start, and set right: before ${figures(before)}; after ${figures(after)}`,
@@ -293,7 +293,7 @@ describe('a wall clock that jumps', function () {
     expect(after).to.include({ waiting: 5, dead: 0, delivered: 0, rejects: 0, archive: 410 });
   });
 
-  it('back by almost an hour holds up no task: what is over after that is marked within minutes', async () => {
+  it('set back by almost an hour does not delay tasks: entries that expire afterwards are marked within minutes', async () => {
     const clock = createFastClock({ start: NOON });
     const world = await openTimedWorld(clock);
     try {

@@ -128,7 +128,7 @@ async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Pro
   }
 }
 
-describe('what a disk changed behind our back', function () {
+describe('data that a disk changed', function () {
   this.timeout(300_000);
 
   for (const one of DAMAGES) {

@@ -179,7 +179,7 @@ describe(`one bad endpoint among ${ENDPOINTS}`, function () {
     });
   }
 
-  it('slows down all when the pool is no larger than what one may take (control)', async () => {
+  it('slows down all if one endpoint may use the whole pool (control)', async () => {
     const {
       allGood,
       bad: [seen],

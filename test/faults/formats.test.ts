@@ -51,7 +51,7 @@ async function storm(
 describe(`kill -9 under load in every format, ${KILLS} times in ${MESSAGES} messages`, function () {
   this.timeout(1_800_000);
 
-  it('loses nothing that was acknowledged, and what receivers read is what was sent', async () => {
+  it('loses no acknowledged mail, and receivers read exactly what was sent', async () => {
     const { verdict, formats } = await storm(KILLS, MESSAGES);
     tell('kill storm in every format', verdict, { kills: KILLS });
     expect(formats).to.have.members([...FORMAT_NAMES]);

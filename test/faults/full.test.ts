@@ -163,13 +163,13 @@ describe(`a disk that fills up under load, ${ROUNDS} times`, function () {
     expect(refused.filter(({ reply }) => !/^(45[12] 4\.3\.|421 4\.7\.0)/.test(reply))).to.deep.equal([]);
   });
 
-  it('is found out only at the end of data when nobody watches the room (control)', async () => {
+  it('is noticed only at the end of data if free space is not checked (control)', async () => {
     const { verdict, refused } = await squeeze(1, 0, { env: UNWATCHED, imports: [OVERLOOK_ROOM] });
     tell('disk full, control', verdict, { refused: refused.length });
     expect(refused.filter(({ step }) => step === 'end of data')).to.not.deep.equal([]);
   });
 
-  it('loses mail when nobody looks whether the commit went well (control)', async () => {
+  it('loses mail if failed commits are ignored (control)', async () => {
     const { verdict } = await squeeze(1, 0, { env: UNWATCHED, imports: [OVERLOOK_ROOM, OVERLOOK_FAILURES] });
     tell('disk full, control', verdict);
     expect(verdict.lost).to.not.deep.equal([]);

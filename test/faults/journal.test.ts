@@ -133,7 +133,7 @@ describe(`the file of the history fails under load, ${MESSAGES} messages before,
     });
   }
 
-  it('costs no mail when its thread dies: what was not yet written is counted, and another thread goes on', async () => {
+  it('loses no mail when its thread dies: unwritten entries are counted, and another thread continues', async () => {
     const world = await openWorld();
     try {
       const hit = (file: string) => writeFileSync(file.replace(/db$/, 'die'), '');
@@ -181,7 +181,7 @@ describe(`the file of the history fails under load, ${MESSAGES} messages before,
     }
   });
 
-  it('is missed for good when nobody looks whether it is still there (control)', async () => {
+  it('stays lost if its existence is not checked (control)', async () => {
     const world = await openWorld();
     try {
       const seen = await through(world, { hit: (file) => rmSync(file), imports: [OVERLOOKED] }, 10_000);

@@ -50,7 +50,7 @@ async function storm(
 describe(`kill -9 under load, ${KILLS} times in ${MESSAGES} messages`, function () {
   this.timeout(1_800_000);
 
-  it('loses nothing that was acknowledged, and repeats only what was on its way, under the same id', async () => {
+  it('loses no acknowledged mail, and repeats only deliveries in flight, under the same id', async () => {
     const { verdict, first, starts } = await storm(KILLS, MESSAGES);
     const used = median(starts.map(({ processor }) => processor));
     tell('kill storm', verdict, {

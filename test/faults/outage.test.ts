@@ -117,7 +117,7 @@ describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it
     expectTargets(outage);
   });
 
-  it('is posted to again and again when nobody learns from failures (control)', async () => {
+  it('gets endless attempts without a breaker (control)', async () => {
     const { startDaemon: start }: { startDaemon?: typeof startDaemon } = Object(
       await importCopy(new URL('../support/daemon.ts', import.meta.url), {
         replace: new URL('../../src/queue/schedule/breaker.ts', import.meta.url),

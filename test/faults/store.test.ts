@@ -188,7 +188,7 @@ describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second
     control: onFile({ imports: [new URL('../support/faults/forget-routes.ts', import.meta.url)] }),
   });
 
-  it('embedded, its file locked by another process: mail is taken and delivered, calls are told to come again', async function () {
+  it('embedded, its file locked by another process: mail is accepted and delivered, calls get a temporary error', async function () {
     const seen = await run('locked');
     if (!seen) return this.skip();
     show('embedded store locked', seen);
@@ -196,7 +196,7 @@ describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second
   });
 
   for (const wire of ['refuses', 'hangs'] as const) {
-    it(`MongoDB that ${wire}: mail is taken and delivered, calls are told to come again, and nobody hears "no"`, async function () {
+    it(`MongoDB that ${wire}: mail is accepted and delivered, calls get a temporary error, and nothing is refused for good`, async function () {
       const seen = await run(wire);
       if (!seen) return this.skip();
       show(`MongoDB ${wire}`, seen);

@@ -68,7 +68,7 @@ describe(`kill -9 in the middle of ${MESSAGES} mails being handed over with a lo
   });
   afterEach(() => sink.stop());
 
-  it('loses nothing that was acknowledged, repeats only what was on its way, and counts each message once', async () => {
+  it('loses no acknowledged mail, repeats only deliveries in flight, and counts each message once', async () => {
     const seen = await handOver(sink);
     const { postern, acknowledged, arrived, repeats } = seen;
     show('mail handed over', seen);

@@ -146,7 +146,7 @@ describe('a disk that fails under load', function () {
   });
 
   for (const failure of FAILURES) {
-    it(`gives no 250 for what is not on it, loses nothing, and goes on: ${failure.what}`, async () => {
+    it(`gets no 250 for unwritten mail, loses nothing, and recovers: ${failure.what}`, async () => {
       const { verdict, refused, replaced, wentOn } = await fail(failure);
       tell(failure.what, verdict, { refused: refused.length });
       expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
@@ -160,7 +160,7 @@ describe('a disk that fails under load', function () {
     });
   }
 
-  it('loses mail when nobody looks whether the commit went well (control)', async () => {
+  it('loses mail if failed commits are ignored (control)', async () => {
     const { verdict } = await fail(SYNC_FAILS, [OVERLOOK]);
     tell(`${SYNC_FAILS.what}, control`, verdict);
     expect(verdict.lost).to.not.deep.equal([]);

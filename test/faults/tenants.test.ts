@@ -128,7 +128,7 @@ describe(`${TENANTS} tenants that write templates as fast as they can on a disk 
     expect(new Set(gone)).to.deep.equal(new Set([200]));
   });
 
-  it('take what mail must have when nobody watches the room (control)', async () => {
+  it('use up the space that mail needs if it is not reserved (control)', async () => {
     const { edge } = world;
     await edge.start({ imports: [OVERLOOK_ROOM] });
     const lowest = watchLowest();

@@ -54,7 +54,7 @@ describe('automated mail', function () {
     running = await startDaemon({ ...env, ...more }, { dir });
   };
 
-  it('is told from mail of people in what is posted, shown and pulled', async () => {
+  it('is distinguished from mail of people in posts, in the console and in pulled mail', async () => {
     const { id } = await add('plain');
     await send('plain@in.test', 'by hand');
     expect((await event('by hand')).msg.automated).to.deep.equal({ is: false, why: null });
@@ -102,7 +102,7 @@ describe('automated mail', function () {
     );
   });
 
-  it('is what answers too fast: a loop is marked from its fourth message on, whatever it says of itself', async () => {
+  it('is marked as a loop from the fourth fast answer on, whatever its header says', async () => {
     await add('loop');
     await add('looped', { when: { automated: true }, tags: ['stop'] });
     await add('looped', { tags: ['go'] });

@@ -245,7 +245,7 @@ describe('the whole circle of mail that is sent', function () {
       .map(({ fields }) => String(fields['words']))
       .sort();
 
-  it('is handed over in three ways and arrives, but for who is gone, full or listed', async () => {
+  it('is submitted in three ways and arrives, except for recipients who are gone, full or listed', async () => {
     for (const group of groups()) {
       const [first] = group;
       if (first)
@@ -317,7 +317,7 @@ describe('the whole circle of mail that is sent', function () {
     ]);
   });
 
-  it('is told to the webhook event by event, and the webhook has the number of what was told', async () => {
+  it('reaches the webhook event by event, and the webhook counts these events', async () => {
     const expected = [
       ...STORY.flatMap(({ email, events }) => events.map((event) => `${event} ${email}`)),
       ...REJECTS.map(([email]) => `blacklist add ${email}`),
@@ -541,7 +541,7 @@ describe('the whole circle of mail that is sent', function () {
     ]);
   });
 
-  it('leaves nothing waiting and nobody told twice', async () => {
+  it('leaves nothing waiting, and notifies nobody twice', async () => {
     expect(await running.api('/users/info')).to.include({ backlog: 0 });
     expect(running.log.of('visit.lost')).to.deep.equal([]);
     expect(told()).to.have.length(STORY.flatMap(({ events }) => events).length + REJECTS.length);

@@ -113,7 +113,7 @@ describe('the console of a daemon', () => {
     refusals.close();
   });
 
-  it('goes on where a browser was cut off, or says that something is missing', async () => {
+  it('continues after the last event of a disconnected browser, or reports a gap', async () => {
     const browser = await enter();
     const first = await openLive(port, browser.cookie(), 'topics=mail');
     await mail('one');

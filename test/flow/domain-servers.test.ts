@@ -40,7 +40,7 @@ describe('the name servers of a domain', () => {
     return { ...rest, mx, txt };
   };
 
-  it('are shown each with what it says now, beside what should stand there', async () => {
+  it('are each shown with the current records, beside the expected ones', async () => {
     const added = await daemon.api('/inbound/add-domain', { domain: 'shop.test' });
     const { mx, txt, domain, asked_at: askedAt } = await ask();
     expect(domain).to.equal('shop.test');
@@ -62,12 +62,12 @@ describe('the name servers of a domain', () => {
     const after = (await ask()).txt.servers;
     expect(after.map(({ state, says, reason }: any) => [state, says, reason])).to.deep.equal([
       ['ok', ['other', added.txt_value], null],
-      ['failed', [], 'It refuses the question.'],
+      ['failed', [], 'It refuses the query.'],
     ]);
     second.behave('normal');
   });
 
-  it('are told with the time since when it is so, which only another result moves, and the time of the next look-up', async () => {
+  it('are shown with the time since when, which changes only with the result, and the time of the next check', async () => {
     const clock = createTestClock(Date.UTC(2030, 0, 5, 12));
     const other = await startDaemon(
       {
@@ -94,7 +94,7 @@ describe('the name servers of a domain', () => {
     resolver.set(NAMES);
   });
 
-  it('of a domain that another account has are not shown, and nobody is asked', async () => {
+  it('of a domain of another account are not shown or queried', async () => {
     const [{ key }] = (
       await postern(['account', 'create', 'other', '--json'], {
         POSTERN_DATA_DIR: daemon.dir,
@@ -109,13 +109,13 @@ describe('the name servers of a domain', () => {
     expect(first.questions).to.have.length(before);
   });
 
-  it('of a domain in no zone, or while the DNS is away, are told to be unknown', async () => {
+  it('of a domain without a zone, or while the DNS is unavailable, are shown as unknown', async () => {
     await daemon.api('/inbound/add-domain', { domain: 'nowhere.test' });
     const errorOf = async () =>
       (await daemon.api('/inbound/domain-servers', { domain: 'nowhere.test' })).records.map(({ error }: any) => error);
     expect(await errorOf()).to.deep.equal(Array(2).fill('The DNS has no zone for this name.'));
     resolver.behave('servfail');
-    expect(await errorOf()).to.deep.equal(Array(2).fill('The DNS did not say which name servers to ask.'));
+    expect(await errorOf()).to.deep.equal(Array(2).fill('The name servers of this name could not be looked up.'));
     resolver.behave('normal');
   });
 });

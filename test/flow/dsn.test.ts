@@ -177,7 +177,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
     ).to.deep.equal([]);
   });
 
-  it('is that a message that came in was delivered, told to nobody whose SPF did not pass', async () => {
+  it('is a report that an incoming message was delivered, sent only if SPF passed', async () => {
     await receive('victim@forged.test', 'RET=HDRS', 'a@in.test', 'NOTIFY=SUCCESS,FAILURE');
     await receive(
       'ada@proven.test',

@@ -212,7 +212,7 @@ describe('the endpoints of an account', () => {
     expect(row).to.include({ url: secret, waiting: 1, breaker: 'up', paused: true, paused_until: end });
     expect(rest).to.deep.equal([]);
     expect((await postern(['queue', 'endpoints', '--kind', 'events'], env)).out).to.equal(
-      'Nothing waits, and no endpoint is down or paused.\n',
+      'No waiting deliveries; no endpoint is down or paused.\n',
     );
     expect(await postern(['queue', 'endpoints', '--kind', 'mail'], env)).to.include({ code: 64 });
 

@@ -20,7 +20,7 @@ const PAGE =
   '<html><head><style>p{color:red}</style></head><body><p>Dear *|NAME|*, <a href="https://shop.example/a?b=1#c">see</a></p></body></html>';
 const HOSTILE = ['no.proof.test', 'else.sender.test', '192.0.2.1'];
 
-describe('what few messages ask for, through the whole daemon', function () {
+describe('rare options of messages, through the whole daemon', function () {
   this.timeout(60_000);
   let server: MailSink;
   let zone: Zone;
@@ -249,7 +249,7 @@ describe('what few messages ask for, through the whole daemon', function () {
     }
   });
 
-  it('is told in words when the API cannot read it', async () => {
+  it('gets an error with a text if the API cannot parse it', async () => {
     const refused = await ask({
       text: 'x',
       to: [{ email: 'a@to.test' }],

@@ -170,7 +170,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
     expect((await arrived('tmpl@to.test')).html).to.equal('<div><u>T</u>\n</div><b>vip</b>tmpl@to.test');
   });
 
-  it('is refused at once when it is no template', async () => {
+  it('is refused at once if it is not a template', async () => {
     const { status, body } = await running.ask('/messages/send', {
       message: message('a@to.test', { html: '<p>\n{{#if name}}', merge: true }),
     });

@@ -162,7 +162,7 @@ describe('the main job, from socket to webhook', () => {
     expect(new Set(ids).size).to.equal(1);
   }).timeout(20_000);
 
-  it('delivers after a restart what was accepted before it', async () => {
+  it('delivers mail after a restart that was accepted before it', async () => {
     hook.answer('hang');
     await sendMail(postern.smtp, { from: 'ada@example.org', to: 'support-1@in.test' }, message('over'));
     await until('the attempt', () => hook.open() > 0);

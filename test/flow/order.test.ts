@@ -111,7 +111,7 @@ describe('mail of a route with an order', function () {
     expect(passed).to.deep.equal(['b1', 'b2', 'a1', 'a2', 'a3', 'c1']);
   });
 
-  it('waits for one that fails or is reset, and nobody else does; mail without an author waits for none', async () => {
+  it('waits for a failing message of its own author only; mail without an author does not wait', async () => {
     await start();
     await route({ order: 'sender' });
     const failing = new Map<string | undefined, How>([
@@ -134,7 +134,7 @@ describe('mail of a route with an order', function () {
     ]);
   });
 
-  it('goes out one by one for each conversation, whoever writes', async () => {
+  it('goes out one by one for each conversation, with any author', async () => {
     await start();
     await route({ order: 'thread' });
     let fails = true;
@@ -208,7 +208,7 @@ describe('mail of a route with an order', function () {
     expect(subjects(await pull({ lease: 10 })), 'it is still its turn').to.deep.equal(['a2']);
   });
 
-  it('goes on without one that keeps failing, after delivery.order_hold_minutes', async () => {
+  it('continues without a message that keeps failing, after delivery.order_hold_minutes', async () => {
     await start({ POSTERN_DELIVERY__ORDER_HOLD_MINUTES: '1' }, { clock: createFastClock(10) });
     await route({ order: 'sender' });
     answer(([subject]) => (subject === 'a1' ? { status: 500 } : ok));

@@ -85,7 +85,7 @@ for (const threads of ['0', '2'])
       expect((await postern(['mail', 'show', one.id], env)).out).to.match(/^Endpoint down since .*\.$/m);
     });
 
-    it('says since when the endpoint is down, what it answered last, and who paused it: in the same words everywhere', async () => {
+    it('shows since when the endpoint is down, its last answer, and who paused it, in the same words everywhere', async () => {
       const [{ id }] = await search('"By the API"');
       const { kind, text } = await waitsOf(id);
       expect(kind).to.equal('down');
@@ -100,7 +100,7 @@ for (const threads of ['0', '2'])
       await running.api('/endpoints/resume', { url: hook.url });
     });
 
-    it('still says so after a restart, and of what was waiting before', async () => {
+    it('still shows it after a restart, also for mail that was waiting before', async () => {
       await running.stop();
       running = await startDaemon(more, { dir });
       const [one] = await until('the history to open', async () => {
@@ -136,7 +136,7 @@ for (const threads of ['0', '2'])
     });
   });
 
-describe('what a session was refused', function () {
+describe('the refusals of a session', function () {
   this.timeout(60_000);
   it('is in the timeline of the mail of the same transaction alone', async () => {
     const hook = await startReceiver();

@@ -87,7 +87,7 @@ describe('mail From the domains that authenticate the mail of everybody', () => 
     return String(dmarc ? dmarc.status.result : 'none');
   }
 
-  it('passes DMARC whoever sends it, which is why not everybody may (control)', async () => {
+  it('passes DMARC for every sender, so it must be restricted (control)', async () => {
     await start({ POSTERN_OUTBOUND__FROM_OWN_DOMAINS: 'open' });
     await addTenant();
     expect(await send(tenant.api, BOSS)).to.deep.equal({ status: 'queued', reason: null });

@@ -54,7 +54,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     expect(eventsOf(await got(hooks.first))[0]).to.have.nested.property('msg.email', `someone@${DOMAIN}`);
   });
 
-  it('is nobody while there are two accounts and no TXT record, and the one whose record is published then', async () => {
+  it('is unknown while there are two accounts and no TXT record, and then the account whose record is published', async () => {
     await start();
     await addSecond();
     const claim = await postern.api('/inbound/add-domain', { domain: DOMAIN });

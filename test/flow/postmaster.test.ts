@@ -59,7 +59,7 @@ describe('mail to the postmaster, through the whole daemon', function () {
   }
   const forwarded = (to: string) => server.mails.find(({ raw }) => raw.includes(`Subject: for ${to}\r\n`));
 
-  it('is taken at our names, without a domain, and where no route names a reader, and goes to the operator unchanged and from nobody', async () => {
+  it('is accepted at our names, without a domain, and at domains without a route for it, and goes to the operator unchanged with a null sender', async () => {
     const running = await open('ops@to.test');
     try {
       await running.api('/inbound/add-domain', { domain: 'in.test' });
@@ -107,7 +107,7 @@ describe('mail to the postmaster, through the whole daemon', function () {
     }
   });
 
-  it('waits on the queue while nobody has said where to, where it can be read, and goes out when somebody has', async () => {
+  it('waits in the queue, readable, until smtp.postmaster is set, and then goes out', async () => {
     const first = await open('');
     const env = { POSTERN_DATA_DIR: first.dir };
     expect(await write(first, 'Postmaster', 'postmaster@bounces.in.postern.test')).to.deep.equal([
@@ -130,7 +130,7 @@ describe('mail to the postmaster, through the whole daemon', function () {
     }
   });
 
-  it('is bounded while nobody has said where to: anybody may send it', async () => {
+  it('is bounded while smtp.postmaster is not set, because anybody may send it', async () => {
     const running = await open('');
     try {
       const client = createClient(connect(running.smtp.port, running.smtp.host));

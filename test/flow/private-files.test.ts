@@ -27,7 +27,7 @@ describe('the files of a daemon', () => {
     return modes.flatMap(([name, mode]) => (mode === 0 ? [] : [name]));
   }
 
-  it('are read by nobody else, whatever the umask, and though an earlier version made them', async () => {
+  it('are readable only by the owner, for any umask, and also if an earlier version created them', async () => {
     const dir = join(await tempDir(), 'data');
     running = await startDaemon({}, { dir });
     await running.api('/inbound/add-domain', { domain: 'in.test' });

@@ -126,7 +126,7 @@ describe('mail of a route with the URL pull:', function () {
     expect(again.id).to.equal(one.id);
   });
 
-  it('is handed out again when a lease runs out, which its history says; whoever is late may still acknowledge', async () => {
+  it('is leased again when a lease expires, as its history shows; a late consumer can still acknowledge', async () => {
     await start();
     await route();
     await send('one');
@@ -154,7 +154,7 @@ describe('mail of a route with the URL pull:', function () {
     expect((await states()).sort()).to.deep.equal(['delivered', 'waiting']);
   });
 
-  it('wakes who waits for it, and nobody else; a stop answers them', async () => {
+  it('wakes only the consumers that wait for it; a stop answers them', async () => {
     await start();
     await route(URL, 'box');
     await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: 'pull:other' });
@@ -307,7 +307,7 @@ describe('mail of a route with the URL pull:', function () {
     await clamd.stop();
   });
 
-  it('of a live route is shown by tap, and taken from nobody', async () => {
+  it('of a live route is copied by tap, without being consumed', async () => {
     await start();
     const { id } = await route(hook.url);
     const { cursor } = await running.api('/inbound/tap', { id });

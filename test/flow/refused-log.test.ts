@@ -4,7 +4,7 @@ import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { createClient } from '../support/smtp.ts';
 
-describe('what the log says of a refusal', () => {
+describe('a refusal in the log', () => {
   let running: TestDaemon;
   let hook: Receiver;
   let account: string;
@@ -54,7 +54,7 @@ describe('what the log says of a refusal', () => {
     expect(fields).to.include({ command: 'DATA', mail_from: '', recipient: 'box-1@in.test box-2@in.test', account });
   });
 
-  it('names no account for a domain that nobody has, and no recipient where none was said', async () => {
+  it('has no account for an unknown domain, and no recipient before RCPT', async () => {
     const relay = await refused(running.smtp, 'MAIL FROM:<ada@sender.test>', 'RCPT TO:<x@elsewhere.test>');
     expect(relay).to.include({ mail_from: 'ada@sender.test', recipient: 'x@elsewhere.test', account: undefined });
     expect(await refused(running.smtp, 'MAIL FROM:<ada@sender.test> SIZE=999999')).to.include({

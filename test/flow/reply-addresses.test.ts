@@ -37,7 +37,7 @@ describe('reply addresses', function () {
     return `${body.name}: ${body.message}`;
   };
 
-  it('bring back what was sealed in, with the reply and what it quotes', async () => {
+  it('return the sealed data with the reply and its quote', async () => {
     const address = await make({ data: 'ticket 4711', expires_at: '2999-01-01 00:00:00' });
     expect(address).to.match(/^reply\+r-[0-9a-v]+@in\.test$/);
     const before = postsOf(hook.requests).length;

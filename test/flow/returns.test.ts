@@ -84,7 +84,7 @@ describe('mail and visitors that come back', () => {
     return text.replaceAll('\n', '\r\n');
   }
 
-  it('refuses return addresses that it did not make as any unknown mailbox, and nobody else gets mail there', async () => {
+  it('refuses forged return addresses like any unknown mailbox, and routes get no mail there', async () => {
     expect((await running.ask('/inbound/add-domain', { domain: DOMAIN })).status).to.equal(422);
     // One may be there from before that was refused.
     const account = (await store.accounts.one({ number: 1 }))?.id ?? '';
@@ -238,7 +238,7 @@ describe('mail and visitors that come back', () => {
     expect(await running.api('/inbound/deliveries', { state: 'waiting' })).to.deep.equal([]);
   });
 
-  it('unsubscribes again who was taken off the list, and wants no mail still', async () => {
+  it('unsubscribes a recipient again who was removed from the list', async () => {
     await running.api('/rejects/delete', { email: 'r4@example.net' });
     expect((await fetch(`${running.base}/unsubscribe/${link('unsub', 4)}`, { method: 'POST' })).status).to.equal(200);
     expect(

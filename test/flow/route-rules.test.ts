@@ -103,7 +103,7 @@ describe('routes that decide', function () {
     expect(one.route).to.equal(ids[1]);
   });
 
-  it('are the routes of before as long as none has a rule', async () => {
+  it('behave as before while no route has a rule', async () => {
     const { domain } = await world({ pattern: 'a-*' }, { pattern: '*' });
     expect(await send(`a-1@${domain}`, 'plain one')).to.match(/^250/);
     const { msg } = await event('plain one');
@@ -214,7 +214,7 @@ describe('routes that decide', function () {
     expect(await running.api('/inbound/replay', { id: forgotten.id })).to.include({ replayed: 0 });
   });
 
-  it('keep what is held over a restart of the daemon', async () => {
+  it('keep held mail over a restart of the daemon', async () => {
     const { domain, ids } = await world({ action: 'hold' });
     expect(await send(`box@${domain}`, 'held over a restart')).to.match(/^250/);
     const { dir } = running;
@@ -287,7 +287,7 @@ describe('routes that decide', function () {
     expect(msg.sender_auth).to.deep.include({ authenticated: false, domain: null, by: null });
   });
 
-  it('never reject or discard because of what is unknown', async () => {
+  it('never reject or discard because of unknown results', async () => {
     const { domain } = await world(
       { action: 'discard', when: { spam: 'spam' } },
       { action: 'reject', when: { virus: 'infected' } },

@@ -129,7 +129,7 @@ describe('a message that scanners look at after the 250', function () {
 
 describe('SpamAssassin', function () {
   this.timeout(30_000);
-  it('is told the sender in front of the message, and its rules become matched_rules', async () => {
+  it('gets the sender in front of the message, and its rules become matched_rules', async () => {
     const spamd = await startSpamd();
     const world = await startWorld({ POSTERN_SCAN__SPAMD: spamd.place });
     try {
@@ -154,7 +154,7 @@ describe('SpamAssassin', function () {
 
 describe('a filter that speaks the milter protocol', function () {
   this.timeout(30_000);
-  it('is told the client, the envelope, each header field and the body', async () => {
+  it('gets the client, the envelope, each header field and the body', async () => {
     const milter = await startMilter();
     const world = await startWorld({ POSTERN_SCAN__MILTERS: `spam=${milter.place}` });
     try {

@@ -56,7 +56,7 @@ describe('mail that an account sends, through the whole daemon', function () {
   };
   const eventsFor = (id: string) => told(hook).filter(({ _id }) => _id === id);
 
-  it('reaches the MX of its recipient from a return path of its own, and is told and counted as sent', async () => {
+  it('reaches the MX of its recipient with its own return path, and is reported and counted as sent', async () => {
     const id = await send('jo@to.test');
     const mail = await until('the mail', () => server.mails.find(({ to }) => to.includes('jo@to.test')));
     expect(mail.from)

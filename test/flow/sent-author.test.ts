@@ -243,7 +243,7 @@ describe('the author of mail that leaves', function () {
     expect(quoted.reject_reason).to.equal('invalid-sender');
   });
 
-  it('is whoever the account names beside a document that it may send', async () => {
+  it('is the sender named by the account, if the account may send the document', async () => {
     const { to } = await sendRaw('From: ok@tenant.test', { from_email: 'other@tenant.test', from_name: 'Öther' });
     const { raw } = await arrived(to);
     expect(await authorsOf(raw)).to.deep.equal(['other@tenant.test']);

@@ -309,7 +309,7 @@ describe('a crash while several messages are in one POST', function () {
     expect(again().flatMap(subjectsOf)).to.include.members(numbered(4));
   });
 
-  it('gives up the one of them whose bytes were damaged on the disk, and the others go', async () => {
+  it('fails for the message whose bytes were damaged on the disk, and delivers the others', async () => {
     const [, damaged = '', ...others] = idsOf(lost);
     const db = new DatabaseSync(join(dir, 'spool', 'spool.db'));
     db.prepare('UPDATE messages SET bytes = zeroblob(length(bytes)) WHERE id = ?').run(damaged.slice(0, -13));

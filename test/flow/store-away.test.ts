@@ -10,7 +10,7 @@ import { PATIENCE, until } from '../support/until.ts';
 const mail = { from: 'ada@example.org', to: 'x@in.test' };
 
 describe('a store that is away', () => {
-  it('from the start: mail is put off, calls are told to come again, and nothing says "no"', async () => {
+  it('from the start: mail is deferred, calls get a temporary error, and nothing is refused for good', async () => {
     const postern = await startDaemon({
       POSTERN_STORE__URL: 'mongodb://127.0.0.1:1/postern',
       POSTERN_STORE__TIMEOUT_MS: '300',

@@ -154,7 +154,7 @@ describe('a conversation', function () {
     expect((await running.api('/messages/info', { id: sent[0]._id })).thread).to.equal(thread);
   });
 
-  it('goes on with what is sent into it', async () => {
+  it('includes sent messages', async () => {
     const first = await receive('Message-ID: <question@mail.example>');
     const { id, messageId } = await send({ headers: { 'In-Reply-To': '<question@mail.example>' } });
     expect((await running.api('/messages/info', { id })).thread).to.equal(first.thread);
@@ -234,7 +234,7 @@ describe('a conversation', function () {
     }
   });
 
-  it('tells of each answer once, to who asked for it, and lists it with the message', async () => {
+  it('reports each reply once, to webhooks that named the event, and lists it with the message', async () => {
     await running.api('/webhooks/add', { url: events.url, events: ['reply'] });
     await running.api('/webhooks/add', { url: all.url });
     const { id, messageId } = await send({ tags: ['told'], metadata: { ticket: 9 } });
@@ -284,7 +284,7 @@ describe('a conversation', function () {
     expect(tag).to.include({ sent: 1, soft_bounces: 0, hard_bounces: 0 });
   });
 
-  it('is found in the history, with what was received and what was sent, by its account alone', async () => {
+  it('is found in the history with received and sent mail, only by its account', async () => {
     const { id, messageId } = await send({ headers: { References: `<asked-${++sequence}@mail.example>` } });
     const { subject, thread } = await receive(`References: <asked-${sequence - 1}@mail.example> ${messageId}`);
     const { mails } = await until('the history has both', async () => {

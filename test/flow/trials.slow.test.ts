@@ -83,7 +83,7 @@ describe('trials of webhooks, through the whole daemon', function () {
     expect((await tryAt(free)).body).to.include({ status: null, error: 'connection refused' });
   });
 
-  it('go nowhere in a network that is not allowed, and do not say what is there', async () => {
+  it('do not reach a forbidden network, and reveal nothing about it', async () => {
     const closed = [
       `http://127.0.0.2:${other.port}/hook`,
       `http://0x7f000002:${other.port}/`,

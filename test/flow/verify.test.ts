@@ -34,7 +34,7 @@ describe('a sender domain, from its DNS to the proof of who owns it', () => {
   const linkIn = (raw: string) =>
     /https:\/\/postern\.test\/mail(\/verify\/[\w-]{22})\r?\n/.exec(unfolded(raw))?.[1] ?? 'no link';
 
-  it('is told what its DNS needs, tested, mailed and verified', async () => {
+  it('gets its DNS records, is tested, mailed and verified', async () => {
     const key = await postern.api('/senders/domain-key', { domain: 'shop.test' });
     expect(key).to.include({
       name: 'postern._domainkey.shop.test',

@@ -49,7 +49,7 @@ describe('swaks as a program that hands mail over', function () {
     ['TLS from the start', 1, '--tls-on-connect'],
   ] as const) {
     for (const mechanism of ['PLAIN', 'LOGIN']) {
-      it(`is let in by ${mechanism} over ${name}, and its mail goes out`, async () => {
+      it(`logs in by ${mechanism} over ${name}, and its mail goes out`, async () => {
         const to = `${mechanism}-${at}@to.test`.toLowerCase();
         const { code, said } = await swaks('--server', place(at), tls, ...login(mechanism, KEY), ...letter(to));
         expect(code, said).to.equal(0);

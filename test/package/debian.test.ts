@@ -495,7 +495,7 @@ describe('the Debian package', function () {
           .replace('--url URL', `--url ${here().hook}`);
         const { code, out, err } = await here().run('bash', '--norc', '-euc', block);
         expect(code, err).to.equal(0);
-        expect(out).to.contain(id).and.to.contain('503').and.to.contain('Made due: ').and.to.contain('Requeued ');
+        expect(out).to.contain(id).and.to.contain('503').and.to.contain('Retrying ').and.to.contain('Requeued ');
         await answer(200, 'Looked at');
         await here().must('postern', 'queue', 'retry', '--all');
         await until(
@@ -655,7 +655,7 @@ describe('the Debian package', function () {
         expect(existsSync(at('var/lib/postern/spool'))).to.equal(true);
       });
 
-      it('goes on where it was when it is installed again', async () => {
+      it('continues with its data when it is installed again', async () => {
         await here().must(...apt('install', '/root/next.deb'));
         await here().must('systemctl', 'start', 'postern-smtp.socket', 'postern-submission.socket', 'postern');
         await answer(200, 'Over the removal');

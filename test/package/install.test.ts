@@ -166,7 +166,7 @@ describe('scripts/install.sh', function () {
     expect(inventory(root)).to.deep.equal(before);
   });
 
-  it('keeps what the operator wrote, and mends what was damaged', () => {
+  it("keeps the operator's changes, and repairs damaged files", () => {
     writeFileSync(at('etc/postern/postern.yaml'), 'hostname: mx.example.org\n');
     writeFileSync(at('usr/bin/postern'), 'damaged\n');
     const { status, stdout } = run('install.sh', '--root', root);
@@ -183,7 +183,7 @@ describe('scripts/install.sh', function () {
     expect(unit).to.contain('ExecStart=/usr/local/bin/postern serve').and.not.to.contain('/usr/bin/postern');
   });
 
-  it('does nothing on --dry-run but say what it would do', async () => {
+  it('only prints its steps with --dry-run', async () => {
     const other = await diskDir();
     const { status, stdout } = run('install.sh', '--root', other, '--dry-run');
     expect(status).to.equal(0);

@@ -126,7 +126,7 @@ describe('the settings', () => {
     );
   });
 
-  it('refuses a section that is no section, a file that is no YAML, and one that is not there', async () => {
+  it('refuses an invalid section, a file that is not YAML, and a missing file', async () => {
     expect(faults(() => loadSettings(undefined, {}))).to.deep.equal([]);
     const scalar = await file('smtp: 5\n');
     expect(faults(() => loadSettings(scalar, {}))[0]).to.contain(
@@ -178,7 +178,7 @@ describe('the settings', () => {
       expect(fault(bad)).to.deep.equal(wrong('five fields, or six that begin with seconds'));
   });
 
-  it('wants a host of its own for mail, which nothing else is asked of', () => {
+  it('requires a separate host for mail, which serves nothing else', () => {
     const CONSOLE = 'https://console.example.com';
     const fault = (mailOrigin: string, env: Record<string, string> = { POSTERN_CONSOLE__URL: CONSOLE }) => {
       const given = { POSTERN_CONSOLE__MAIL_ORIGIN: mailOrigin, ...env };

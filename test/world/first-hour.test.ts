@@ -230,7 +230,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
       for (const address of [v4('host'), v6('host')])
         expect(ok(`inbound port 25 at ${address}`)).to.contain('a firewall in front of it is not');
       expect(ok('outbound port 25')).to.contain('mx.there.example answered: 220');
-      expect(ok('public URL')).to.contain(`leads here (${v4('host')}, ${v6('host')})`);
+      expect(ok('public URL')).to.contain(`reaches this daemon (${v4('host')}, ${v6('host')})`);
     });
 
     for (const { name, does, undo, finds } of BREAKS)

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { COMMON_ERRORS, ERRORS, type ErrorName } from '../errors.ts';
 import type { Operation } from '../operation.ts';
-import { EXAMPLE_KEY, groupOf, type Schema, toSchema } from './reference.ts';
+import { EXAMPLE_KEY, exampleAnswer, groupOf, type Schema, toSchema } from './reference.ts';
 
 const KEY: Schema = { type: 'string', description: 'a valid API key; may be sent as a bearer token instead' };
 
@@ -54,7 +54,7 @@ function toPost(operation: Operation, schemas: Schemas) {
       content: {
         'application/json': {
           schema: schemas.named(`${name}Request`, request),
-          example: { key: EXAMPLE_KEY, ...operation.example.params },
+          example: { key: EXAMPLE_KEY, ...operation.example },
         },
       },
     },
@@ -64,7 +64,7 @@ function toPost(operation: Operation, schemas: Schemas) {
         content: {
           'application/json': {
             schema: schemas.answer(name, toSchema(operation.returns)),
-            example: operation.example.answer,
+            example: exampleAnswer(operation),
           },
         },
       },

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { COMMON_ERRORS, ERRORS, type ErrorName, TRANSPORT_ERRORS } from '../errors.ts';
 import type { Operation } from '../operation.ts';
+import answers from './examples.json' with { type: 'json' };
 
 /** A key for examples. It is not valid anywhere. */
 export const EXAMPLE_KEY = 'ExampleKey000000000001';
@@ -31,7 +32,7 @@ export interface Entry {
 /** Converts a declaration to its readable form. `origin` is the URL of the service. */
 export function toEntry(operation: Operation, origin: string): Entry {
   const returns = toSchema(operation.returns);
-  const body = JSON.stringify({ key: EXAMPLE_KEY, ...operation.example.params });
+  const body = JSON.stringify({ key: EXAMPLE_KEY, ...operation.example });
   return {
     path: operation.path,
     group: groupOf(operation),
@@ -46,9 +47,14 @@ export function toEntry(operation: Operation, origin: string): Entry {
     fields: fieldsOf(returns),
     errors: errorRows(operation.errors),
     request: `curl -s ${origin}/api/1.0${operation.path}.json -d '${body.replaceAll("'", `'\\''`)}'`,
-    answer: JSON.stringify(operation.example.answer, null, 2),
+    answer: JSON.stringify(exampleAnswer(operation), null, 2),
   };
 }
+
+const ANSWERS: Readonly<Record<string, unknown>> = answers;
+
+/** The recorded answer to the example call of an operation; null if there is none. */
+export const exampleAnswer = ({ path }: Operation): unknown => ANSWERS[path] ?? null;
 
 /** The group of an operation: the first segment of its path. */
 export function groupOf(operation: Operation): string {

@@ -11,36 +11,26 @@ import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
 const actionRecord = z
   .object({
     at: time('when'),
-    by: str('who: the first four characters of the API key, the name of a person at the console, or `command line`'),
-    what: str('what was done, such as replayed, dropped, route added or key revoked'),
-    count: z.int().meta({ description: 'to how many' }),
-    detail: str('to which; a job is named in front'),
+    by: str('the actor: the first four characters of the API key, the name of a console user, or `command line`'),
+    what: str('the action, such as replayed, dropped, route added or key revoked'),
+    count: z.int().meta({ description: 'number of affected items' }),
+    detail: str('the affected items; the id of the job comes first, if there is one'),
   })
   .meta({ title: 'action record' });
 
 const MAX_LISTED = 200;
 const DEFAULT_LISTED = 50;
-const JOB = '01kcexamplejob000000000000';
-const DETAIL = 'query state:dead, url https://app.example.com/hooks/mail';
 
 const list = operation({
   path: '/actions/list',
   access: 'mail',
   extension: true,
-  summary: 'Lists what was done for the account on this host, such as replays, newest first.',
-  notes: 'Actions are remembered for a year. With several hosts, each remembers only its own.',
+  summary: 'Lists the actions of people and API keys in the account on this host, such as replays, newest first.',
+  notes: 'Actions are kept for a year. Each host lists only its own.',
   params: { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: optionalCursor },
   returns: z.object({ actions: z.array(actionRecord), next: nextCursor }),
   errors: [],
-  example: {
-    params: { limit: 1 },
-    answer: {
-      actions: [
-        { at: '2026-01-05 11:55:00', by: 'Exam', what: 'replayed', count: 1204, detail: `job ${JOB}: ${DETAIL}` },
-      ],
-      next: 2,
-    },
-  },
+  example: { limit: 1 },
   async handle({ limit = DEFAULT_LISTED, before }, { history }) {
     const { rows, next } = await history.actions(limit, before);
     return {
@@ -62,20 +52,20 @@ const jobInfo = operation({
   path: '/jobs/info',
   access: 'mail',
   extension: true,
-  summary: 'Shows how far a job is that a call such as /inbound/replay, /inbound/drop or /inbound/retry started.',
-  notes: 'The host that started a job answers for it.',
+  summary: 'Shows the progress of a job started by /inbound/replay, /inbound/drop or /inbound/retry.',
+  notes: 'Ask the host that started the job.',
   params: { id: text(255).meta({ description: 'id of the job' }) },
   returns: z.object({
     id: str('id of the job'),
     state: z.enum(['running', 'done', 'failed', 'interrupted']).meta({
-      description: 'interrupted: the process was stopped or restarted before the end',
+      description: 'interrupted: the process stopped or restarted before the job ended',
     }),
-    done: z.int().nullable().meta({ description: 'how many were done; null if it was interrupted' }),
-    of: z.int().meta({ description: 'how many there were to do' }),
-    error: z.string().nullable().meta({ description: 'why it did not end, and how to go on; else null' }),
+    done: z.int().nullable().meta({ description: 'number of processed items; null if interrupted' }),
+    of: z.int().meta({ description: 'number of items in total' }),
+    error: z.string().nullable().meta({ description: 'why it failed and how to continue, or null' }),
   }),
   errors: ['Unknown_Job'],
-  example: { params: { id: JOB }, answer: { id: JOB, state: 'done', done: 1204, of: 1210, error: null } },
+  example: { id: '01kcexamplejob000000000000' },
   async handle({ id }, call) {
     const job = call.job(id);
     if (job) return { id, state: job.state, done: job.done, of: job.of, error: job.error };
@@ -88,11 +78,11 @@ const jobInfo = operation({
   },
 });
 
-const INTERRUPTED = 'The process was stopped or restarted. Make the same call again: it goes on with what is left.';
-/** Actions that are looked through for a job that this process does not know. */
+const INTERRUPTED = 'The process was stopped or restarted. Make the same call again to process the remaining items.';
+/** Actions searched for a job that this process does not know. */
 const MAX_LOOKED_AT = 1000;
 
-/** What the history says of a job of an earlier process. */
+/** The history's entries about a job of an earlier process. */
 async function notesOf(
   id: string,
   { history }: Call<never>,

@@ -6,9 +6,9 @@ import { sentId } from '../../mail/return-address.ts';
 import { operation } from '../operation.ts';
 import { str, time } from './fields.ts';
 
-// The mail of one conversation, as this host remembers it.
+// The mail of one conversation in the history of this host.
 
-/** Mail of a conversation that is shown: its latest. */
+/** The latest messages of a conversation, at most this many. */
 const MOST_SHOWN = 50;
 
 const maybe = z.string().nullable();
@@ -18,10 +18,10 @@ const entry = z
     way: z.enum(['in', 'out']).meta({ description: 'in: received; out: sent' }),
     id: str('in: the delivery, as in /inbound/info; out: the message, as in /messages/info'),
     at: time('when it was accepted'),
-    from: maybe.meta({ description: 'From of the header; null if there is none' }),
+    from: maybe.meta({ description: 'the From header; null if it has none' }),
     to: str('the recipient'),
     subject: maybe,
-    state: z.enum(MAIL_STATES).meta({ description: 'of its delivery' }),
+    state: z.enum(MAIL_STATES).meta({ description: 'state of its delivery' }),
   })
   .meta({ title: 'mail of a conversation' });
 
@@ -31,40 +31,16 @@ const conversation = operation({
   extension: true,
   summary: 'Lists the mail of a conversation, received and sent, oldest first.',
   notes:
-    `\`thread\` is that of a payload, of /inbound/search or of /messages/info. It lists the latest ${MOST_SHOWN}; a message that is posted to several URLs is there once. ` +
-    'It is remembered for journal.keep_days, unless journal.subjects is off. With several hosts, each remembers only what it did itself.',
+    `Takes the \`thread\` of a payload, /inbound/search or /messages/info, and lists the latest ${MOST_SHOWN} messages; a message posted to several URLs is listed once. ` +
+    'Conversations are kept for journal.keep_days, unless journal.subjects is off. Each host lists only mail ' +
+    'that it handled.',
   params: { thread: text(64).meta({ description: 'id of the conversation' }) },
   returns: z.object({
     mails: z.array(entry),
-    more: z.boolean().meta({ description: 'whether there is earlier mail' }),
+    more: z.boolean().meta({ description: 'true if there is earlier mail' }),
   }),
   errors: [],
-  example: {
-    params: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },
-    answer: {
-      mails: [
-        {
-          way: 'out',
-          id: '3aa1adb2d3347ba920935ec857c04874',
-          at: '2026-01-05 09:30:00',
-          from: 'Example Name <news@example.com>',
-          to: 'reader@example.com',
-          subject: 'example subject',
-          state: 'delivered',
-        },
-        {
-          way: 'in',
-          id: '01kcexampleanswer000000000-PGsGOIK9wYbz',
-          at: '2026-01-05 11:30:00',
-          from: 'Reader <reader@example.com>',
-          to: 'mailbox-123@inbound.example.com',
-          subject: 'Re: example subject',
-          state: 'waiting',
-        },
-      ],
-      more: false,
-    },
-  },
+  example: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },
   async handle({ thread }, call) {
     const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
     const once = new Map(rows.map((mail) => [`${messageOf(mail)} ${mail.recipient}`, mail]));

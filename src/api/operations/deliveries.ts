@@ -16,27 +16,27 @@ const headerFields = (description: string) =>
 const attemptDetail = z
   .object({
     address: z.string().nullable().meta({
-      description: 'IP address and port of the server; without a connection, all that were tried, separated by commas',
+      description:
+        'IP address and port of the server; if no connection was made, all addresses tried, separated by commas',
     }),
     tls: z.string().nullable().meta({ description: 'TLS version; null without TLS' }),
-    reused: z.boolean().meta({ description: 'whether the connection was open from an earlier POST' }),
-    dns_ms: millisecondsOrNull('milliseconds of the DNS look-up'),
+    reused: z.boolean().meta({ description: 'true if the connection of an earlier POST was reused' }),
+    dns_ms: millisecondsOrNull('milliseconds of the DNS lookup'),
     connect_ms: millisecondsOrNull('milliseconds of connecting; null if the connection was reused or none was made'),
     tls_ms: millisecondsOrNull('milliseconds of the TLS handshake'),
     first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the answer'),
     request_headers: headerFields(
-      'headers of the POST as sent, signatures cut to 8 characters; empty if none were sent, or if the first attempt delivered',
+      'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the ' +
+        'first attempt succeeded',
     ),
-    response_headers: headerFields('headers of the answer, values of cookies left out; empty where request_headers is'),
-    headers_left_out: z
-      .int()
-      .meta({ description: `headers for which there was no room: ${DETAIL_BYTES} bytes in all` }),
+    response_headers: headerFields('headers of the answer, without the values of cookies; empty if request_headers is'),
+    headers_left_out: z.int().meta({ description: `number of headers left out to stay below ${DETAIL_BYTES} bytes` }),
   })
   .meta({ title: 'attempt detail' });
 
 export const attemptRecord = z
   .object({
-    time: time('when the POST began'),
+    time: time('when the POST started'),
     duration_ms: z.number().meta({ description: 'how long it took' }),
     status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
     error: z.string().nullable().meta({ description: 'why there was no answer; null if there was one' }),
@@ -47,7 +47,7 @@ export const attemptRecord = z
       .meta({ description: 'webhook-id of the POST if several deliveries shared it; else null' }),
     detail: attemptDetail
       .nullable()
-      .meta({ description: 'how it got there and what was said; null if it is not kept: the last eight attempts are' }),
+      .meta({ description: 'connection and headers of the POST, kept for the last eight attempts; else null' }),
   })
   .meta({ title: 'attempt record' });
 
@@ -57,15 +57,16 @@ const scanRecord = z
     virus: z.enum(['clean', 'infected', 'unknown']),
     name: z.string().nullable().meta({ description: 'name of the virus' }),
     score: z.number().nullable().meta({ description: 'spam score; null if no scanner gave one' }),
-    by: z.array(z.string()).meta({ description: 'the scanners that looked at it' }),
-    reason: z.string().nullable().meta({ description: 'why a scanner did not; null if all did' }),
+    by: z.array(z.string()).meta({ description: 'the scanners that checked it' }),
+    reason: z.string().nullable().meta({ description: 'why a scanner did not check it; null if all did' }),
   })
   .meta({ title: 'scan record' });
 
 export const deliveryRecord = z
   .object({
     id: str(
-      'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the header webhook-id of a POST of its own',
+      'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the ' +
+        'header webhook-id of a POST of its own',
     ),
     message_id: str('the message; several recipients share one'),
     route: str('id of the route'),
@@ -74,13 +75,13 @@ export const deliveryRecord = z
     email: str('the recipient'),
     state: z.enum(DELIVERY_STATES).meta({ description: STATE_MEANINGS }),
     created_at: time('when the message was accepted'),
-    next_attempt_at: timeOrNull('when it is posted next; null if it is not waiting'),
-    ended_at: timeOrNull('when it was delivered, given up, dropped or held'),
+    next_attempt_at: timeOrNull('time of the next POST; null unless it is waiting'),
+    ended_at: timeOrNull('when it became delivered, dead, dropped or held'),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
     last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
     attempts: z.array(attemptRecord).meta({ description: 'every POST, oldest first' }),
-    hint: z.string().nullable().meta({ description: 'what to do about the answers so far, where we know; else null' }),
-    scan: scanRecord.nullable().meta({ description: 'what scanners said of the message; null if it was not scanned' }),
+    hint: z.string().nullable().meta({ description: 'suggested fix for the answers so far, or null' }),
+    scan: scanRecord.nullable().meta({ description: 'result of the scanners; null if the message was not scanned' }),
   })
   .meta({ title: 'delivery record' });
 
@@ -106,7 +107,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
 }
 
 const TOO_LARGE =
-  'The receiver answers 413: it takes no post of this size. Raise its limit, or have the route post attachments as links (attachments: auto or link).';
+  'The receiver answers 413: the post is too large for it. Raise its limit, or let the route post attachments as links (attachments: auto or link).';
 
 const toScanRecord = ({ spam, virus, name, score, by, reason }: Scan): z.input<typeof scanRecord> => ({
   spam,
@@ -163,62 +164,18 @@ export const routeId = optional(text(255)).meta({ description: 'id of a route, w
 export const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
 export const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
 
-export const EXAMPLE_ID = '01kcexamplemessage00000000-eKx7WvL3VyFo';
-
-/** A delivery as the examples show it. */
-export const EXAMPLE: z.input<typeof deliveryRecord> = {
-  id: EXAMPLE_ID,
-  message_id: '01kcexamplemessage00000000',
-  route: '1.1',
-  pattern: 'mailbox-*',
-  url: 'https://app.example.com/hooks/mail',
-  email: 'mailbox-123@inbound.example.com',
-  state: 'dead',
-  created_at: '2026-01-05 11:30:00',
-  next_attempt_at: null,
-  ended_at: '2026-01-05 11:45:00',
-  last_status: 500,
-  last_error: null,
-  hint: null,
-  scan: { spam: 'ham', virus: 'clean', name: null, score: -0.4, by: ['rspamd', 'clamd'], reason: null },
-  attempts: [
-    {
-      time: '2026-01-05 11:30:01',
-      duration_ms: 12,
-      status: 500,
-      error: null,
-      answer: 'Internal Server Error',
-      batch: null,
-      detail: {
-        address: '192.0.2.10:443',
-        tls: 'TLSv1.3',
-        reused: false,
-        dns_ms: 0.8,
-        connect_ms: 1.5,
-        tls_ms: 4.2,
-        first_byte_ms: 5.1,
-        request_headers: [
-          { name: 'host', value: 'app.example.com' },
-          { name: 'webhook-id', value: EXAMPLE_ID },
-          { name: 'webhook-signature', value: 'v1,K5oZfzN9…' },
-        ],
-        response_headers: [{ name: 'server', value: 'nginx' }],
-        headers_left_out: 0,
-      },
-    },
-  ],
-};
-
 const list = operation({
   path: '/inbound/deliveries',
   access: 'mail',
   extension: true,
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
-  notes: `Mail that is ${inWords(keptAs('delivered'))} is listed for delivery.keep_delivered_hours, mail that is ${inWords(keptAs('dead'))} for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.`,
+  notes:
+    `Mail that is ${inWords(keptAs('delivered'))} is listed for delivery.keep_delivered_hours, mail that is ` +
+    `${inWords(keptAs('dead'))} for delivery.keep_dead_days. Each host lists only mail that it accepted.`,
   params: {
     id: optional(deliveryIdField).meta({ description: 'one delivery' }),
     route: routeId,
-    domain: optional(knownDomain).meta({ description: 'deliveries of the routes that the domain has now' }),
+    domain: optional(knownDomain).meta({ description: 'deliveries of the current routes of this domain' }),
     state: optional(z.enum(DELIVERY_STATES)),
     from,
     to,
@@ -226,10 +183,7 @@ const list = operation({
   },
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { state: 'dead', limit: 10 },
-    answer: [EXAMPLE],
-  },
+  example: { state: 'dead', limit: 10 },
   async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, inbound, queue, refuse }) {
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {

@@ -13,91 +13,52 @@ type State = (typeof STATES)[number];
 
 const serverRecord = z.object({
   server: str('name of the name server'),
-  address: z.string().nullable().meta({ description: 'the address that was asked; null: none' }),
+  address: z.string().nullable().meta({ description: 'the address that was queried; null if none' }),
   state: z.enum(STATES).meta({
     description:
-      'ok: it has a record that should be there; differs: it has others only; missing: it has none; failed: it gave no usable answer; not_asked: it has no address that may be asked',
+      'ok: it has an expected record; differs: it has only other records; missing: it has none; failed: no ' +
+      'usable answer; not_asked: none of its addresses may be queried',
   }),
-  says: z.array(z.string()).meta({ description: 'its records, ten at most' }),
-  reason: z.string().nullable().meta({ description: 'why it gave no usable answer or was not asked; else null' }),
+  says: z.array(z.string()).meta({ description: 'its records, at most ten' }),
+  reason: z.string().nullable().meta({ description: 'why it gave no usable answer or was not queried, or null' }),
 });
 
 const recordRecord = z.object({
   type: z.enum(['MX', 'TXT']),
-  name: str('where the record should be'),
-  expected: z.array(z.string()).meta({ description: 'the records of which one should be there' }),
+  name: str('the name of the record'),
+  expected: z.array(z.string()).meta({ description: 'the valid records, of which one is enough' }),
   since: timeOrNull(
-    'MX: since when the regular look-ups have had the same result. TXT: when it was first found',
+    'MX: since when the regular checks have the same result; TXT: when it was first found',
     'null: not known, or not found yet',
   ),
-  zone: z.string().nullable().meta({ description: 'the zone that the name is in; null: not found' }),
-  error: z.string().nullable().meta({ description: 'why no name server could be asked; else null' }),
-  servers: z.array(serverRecord).meta({ description: 'what each name server of the zone says, eight at most' }),
-  left_out: z
-    .int()
-    .meta({ description: 'name servers of the zone that were not asked, because there are more than eight' }),
-});
-
-const RECORDS = { mx: '10 mx.postern.test.', txt: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1' };
-
-/** What a name server says, in the example. */
-const said = (n: 1 | 2, state: 'ok' | 'differs' | 'missing', says: readonly string[]) => ({
-  server: `ns${n}.example.com`,
-  address: n === 1 ? '192.0.2.53' : '198.51.100.53',
-  state,
-  says: [...says],
-  reason: null,
+  zone: z.string().nullable().meta({ description: 'the zone of the name; null if not found' }),
+  error: z.string().nullable().meta({ description: 'why no name server could be queried, or null' }),
+  servers: z.array(serverRecord).meta({ description: 'the answer of each name server of the zone, at most eight' }),
+  left_out: z.int().meta({ description: 'number of name servers beyond the first eight, which were not queried' }),
 });
 
 const domainServers = operation({
   path: '/inbound/domain-servers',
   access: 'settings',
   extension: true,
-  summary: 'Asks every name server of an inbound domain directly what its MX and TXT records are now.',
+  summary: 'Queries every name server of an inbound domain directly for its current MX and TXT records.',
   notes:
-    'Where check-domain asks a resolver, which may have an old answer in its cache, this asks the authoritative servers one by one, so it shows whether a change has reached all of them. ' +
-    'Nothing is stored. Servers on private addresses are asked only if the operator allows it (`outbound.allow_private`).',
+    'check-domain uses a resolver, which may have an old answer in its cache; this operation queries each ' +
+    'authoritative server, so it shows whether a change has reached all of them. ' +
+    'Nothing is stored. Servers on private addresses are queried only if the operator allows it ' +
+    '(`outbound.allow_private`).',
   params: { domain: knownDomain },
   returns: z.object({
     domain: str('the domain, as it was added'),
-    asked_at: time('when the name servers were asked'),
+    asked_at: time('when the name servers were queried'),
     next_test_at: timeOrNull(
-      'when the MX records are looked up next, a few minutes later at most',
+      'when the MX records are next checked, or up to a few minutes later',
       'null: within a few minutes',
     ),
     records: z.array(recordRecord),
   }),
   errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { domain: 'inbound.example.com' },
-    answer: {
-      domain: 'inbound.example.com',
-      asked_at: '2026-01-05 12:00:00',
-      next_test_at: null,
-      records: [
-        {
-          type: 'MX',
-          name: 'inbound.example.com',
-          expected: [RECORDS.mx],
-          since: null,
-          zone: 'example.com',
-          error: null,
-          servers: [said(1, 'ok', [RECORDS.mx]), said(2, 'differs', ['10 mail.old.example.com.'])],
-          left_out: 0,
-        },
-        {
-          type: 'TXT',
-          name: '_postern-challenge.inbound.example.com',
-          expected: [RECORDS.txt],
-          since: null,
-          zone: 'example.com',
-          error: null,
-          servers: [said(1, 'ok', [RECORDS.txt]), said(2, 'missing', [])],
-          left_out: 0,
-        },
-      ],
-    },
-  },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain }, { inbound, nameServers, settings, inTurn, now, refuse }) {
     const row = await inbound.find(domain.id);
     if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
@@ -137,7 +98,7 @@ const toMxText = ({ exchange, priority }: MxRecord) => `${priority} ${exchange.r
 function toRecord<T>(survey: Survey<T>, isRight: (record: T) => boolean, toText: (record: T) => string) {
   if (survey === 'none') return { zone: null, error: 'The DNS has no zone for this name.', servers: [], left_out: 0 };
   if (survey === 'unknown')
-    return { zone: null, error: 'The DNS did not say which name servers to ask.', servers: [], left_out: 0 };
+    return { zone: null, error: 'The name servers of this name could not be looked up.', servers: [], left_out: 0 };
   return {
     zone: survey.zone,
     error: null,
@@ -146,7 +107,7 @@ function toRecord<T>(survey: Survey<T>, isRight: (record: T) => boolean, toText:
   };
 }
 
-/** Records of strangers: so many, of so many characters. */
+/** Limits for records of foreign servers: their number, and their characters. */
 const MOST_RECORDS = 10;
 const MOST_SHOWN = 300;
 
@@ -168,17 +129,17 @@ function toServer<T>(
 }
 
 const REASONS = {
-  timeout: 'It gives no answer.',
+  timeout: 'It does not answer.',
   unreachable: 'It cannot be reached.',
   servfail: 'It answers SERVFAIL.',
-  refused: 'It refuses the question.',
+  refused: 'It refuses the query.',
   malformed: 'Its answer cannot be read.',
-  budget: 'There was no time left to ask it.',
+  budget: 'There was no time left to query it.',
   'not-authoritative': 'It does not serve this zone.',
   'no-address': 'Its name has no address.',
-  'address-unknown': 'The DNS did not give its address.',
-  private: 'It has a private address, which is not asked.',
+  'address-unknown': 'Its address could not be looked up.',
+  private: 'It has a private address, which is not queried.',
 } as const;
 
-/** What the servers of a domain say; not part of Mandrill's API. */
+/** The answers of a domain's name servers; not part of Mandrill's API. */
 export const domainTools = [domainServers];

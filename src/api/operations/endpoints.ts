@@ -18,23 +18,24 @@ const MAX_IDS = 100;
 const endpointRecord = z
   .object({
     url: str('the URL, exactly as in its routes and webhooks'),
-    kind: z
-      .enum(['inbound', 'events'])
-      .meta({ description: 'inbound: it receives mail, and maybe events; events: only events' }),
+    kind: z.enum(['inbound', 'events']).meta({
+      description: 'inbound: receives mail, and events if a webhook has the same URL; events: receives only events',
+    }),
     routes: z.array(z.string()).meta({ description: `ids of the routes with this URL, at most ${MAX_IDS}` }),
     webhooks: z.array(z.int()).meta({ description: `ids of the webhooks with this URL, at most ${MAX_IDS}` }),
     breaker: z.enum(['up', 'down', 'gone']).meta({
       description:
-        'down: too many POSTs failed; one delivery at a time is posted as a probe. gone: it answered 410; probed once a day',
+        'down: too many POSTs failed, so only one delivery at a time is posted, as a probe; gone: it answered ' +
+        '410, and is probed once a day',
     }),
     since: timeOrNull('when it went down', 'null while it is up'),
     next_probe_at: timeOrNull('when the next probe may be sent', 'null while it is up or paused'),
-    paused: z.boolean().meta({ description: 'whether a pause holds its deliveries' }),
+    paused: z.boolean().meta({ description: 'true if its deliveries are paused' }),
     paused_by: z.enum(HOLDERS).nullable().meta({
       description: 'account: by /endpoints/pause; operator: by the operator of the service; null if it is not paused',
     }),
     paused_until: timeOrNull('when the pause ends', 'null if it is not paused'),
-    waiting: z.int().meta({ description: 'deliveries that are not finished, including those in flight' }),
+    waiting: z.int().meta({ description: 'number of unfinished deliveries, including those in flight' }),
     oldest_at: timeOrNull('when the oldest of them was accepted', 'null if none waits'),
     in_flight: z.int().meta({ description: 'POSTs in flight' }),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST; null without an answer' }),
@@ -60,7 +61,7 @@ const endpointDetail = endpointRecord
     strip: z
       .array(
         z.object({
-          at: time('when the POST began'),
+          at: time('when the POST started'),
           status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
           ms: z.int().meta({ description: 'how long it took' }),
           error: z.string().nullable().meta({ description: 'why there was no answer' }),
@@ -72,30 +73,31 @@ const endpointDetail = endpointRecord
         z.object({
           status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
           error: z.string().nullable().meta({ description: 'why there was no answer' }),
-          text: str('the start of the answer, at most 120 characters; # replaces each word that contains a digit'),
+          text: str('the start of the answer, at most 120 characters; words with digits are replaced by #'),
           count: z.int().meta({ description: 'number of POSTs with this answer' }),
           last_at: time('when the last of them began'),
           example_id: str('id of a delivery with this answer'),
         }),
       )
-      .meta({ description: 'answers, similar ones grouped, at most 50 groups: failures first, then by frequency' }),
+      .meta({ description: 'answers grouped by similarity, at most 50 groups: failures first, then by frequency' }),
     most_in_flight: z.int().nullable().meta({
-      description: 'how many POSTs this host sends to it at a time at the most; null if nothing was posted recently',
+      description: 'maximum number of concurrent POSTs from this host; null if nothing was posted recently',
     }),
     sampled: z.boolean().meta({
-      description: 'true if the figures do not include all POSTs, only those of the newest deliveries',
+      description: 'true if the figures include only the POSTs of the newest deliveries',
     }),
     making: z
       .array(
         z.object({
           id: str('id of the delivery'),
-          since: time('since when'),
+          since: time('when its preparation started'),
           waits_for: z.enum(['preparing', 'verdicts', 'parsing', 'place']).meta({
             description:
-              'verdicts: SPF, DKIM, DMARC, ARC, and so the DNS; place: as many POSTs are on their way as the endpoint takes; preparing: everything else',
+              'verdicts: waits for SPF, DKIM, DMARC and ARC, and so for the DNS; parsing: the message is being ' +
+              'parsed; place: waits until fewer POSTs are in flight to the endpoint; preparing: everything else',
           }),
           question: z.string().nullable().meta({
-            description: 'the open DNS question, as `TXT example.org`; null if there is none, or it is not known',
+            description: 'the pending DNS query, such as `TXT example.org`; null if none is known',
           }),
         }),
       )
@@ -191,28 +193,8 @@ async function findEndpoint(
   return () => toRecord(url, names, endpoints.one(url), oldest.get(url));
 }
 
-const HOSTS = 'With several hosts, each delivers its own mail: the answer is about this host only.';
+const HOSTS = 'Each host delivers its own mail, so the answer is about this host only.';
 const endpointUrl = text(MAX_URL).meta({ description: 'a URL as /endpoints/list shows it' });
-
-const ENDPOINT: EndpointRecord = {
-  url: 'https://app.example.com/hooks/mail',
-  kind: 'inbound',
-  routes: ['1.1'],
-  webhooks: [],
-  breaker: 'up',
-  since: null,
-  next_probe_at: null,
-  paused: false,
-  paused_by: null,
-  paused_until: null,
-  waiting: 0,
-  oldest_at: null,
-  in_flight: 0,
-  last_status: null,
-  last_error: null,
-  last_at: null,
-};
-const EVENTS_URL = 'https://app.example.com/hooks/events';
 
 /** Endpoints per page of the list. */
 const PAGE = 500;
@@ -221,15 +203,14 @@ const list = listing({
   path: '/endpoints/list',
   access: 'numbers',
   extension: true,
-  summary: 'Lists the endpoints of the account, by URL, with their state and the deliveries that wait.',
-  notes: `An endpoint is the URL of routes or webhooks. It is still listed without them while deliveries wait for it, or while it is paused. ${HOSTS}`,
+  summary: 'Lists the endpoints of the account by URL, with their states and waiting deliveries.',
+  notes:
+    'An endpoint is the URL of routes or webhooks. After these are deleted, it is still listed while deliveries ' +
+    `wait for it or it is paused. ${HOSTS}`,
   params: {},
   returns: z.array(endpointRecord),
   errors: [],
-  example: {
-    params: {},
-    answer: [{ ...ENDPOINT, url: EVENTS_URL, kind: 'events', routes: [], webhooks: [4] }, ENDPOINT],
-  },
+  example: {},
   async *pages(_, call) {
     const { endpoints, inTurn } = call;
     // One at a time: an account may have a hundred thousand routes.
@@ -287,33 +268,14 @@ const info = operation({
   access: 'numbers',
   ofMail: ['answers', 'making'], // an answer may quote the mail
   extension: true,
-  summary: 'Shows an endpoint: figures of the last hour and day, the last 100 POSTs, and its answers by cause.',
-  notes: `Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), at most the newest 10,000. ${HOSTS}`,
+  summary: 'Shows an endpoint: figures for the last hour and day, the last 100 POSTs, and its answers by cause.',
+  notes:
+    'Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), ' +
+    `at most the newest 10,000. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: endpointDetail,
   errors: ['Unknown_Endpoint'],
-  example: {
-    params: { url: ENDPOINT.url },
-    answer: {
-      ...ENDPOINT,
-      hour: { attempts: 1, ok: 0, failed: 1, p50_ms: 12, p95_ms: 12 },
-      day: { attempts: 1, ok: 0, failed: 1, p50_ms: 12, p95_ms: 12 },
-      strip: [{ at: '2026-01-05 11:30:01', status: 500, ms: 12, error: null }],
-      answers: [
-        {
-          status: 500,
-          error: null,
-          text: 'Internal Server Error',
-          count: 1,
-          last_at: '2026-01-05 11:30:01',
-          example_id: '01kcexamplemessage00000000-eKx7WvL3VyFo',
-        },
-      ],
-      most_in_flight: null,
-      sampled: false,
-      making: [],
-    },
-  },
+  example: { url: 'https://app.example.com/hooks/mail' },
   async handle({ url }, call) {
     const show = await findEndpoint(url, call);
     // One at a time: it may keep the queue's reader busy for a tenth of a second.
@@ -335,7 +297,13 @@ const pause = operation({
   access: 'settings',
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
-  notes: `Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has waited so long is given up, and can be replayed. POSTs in flight are completed. A second call changes the end. The pause survives a restart. It belongs to the URL: a route that is moved to another URL is not paused there. At most ${MAX_PAUSED.toLocaleString('en')} endpoints of an account can be paused. With several hosts, each pauses for itself: call this on each of them. While the operator of the service has paused it, the answer is Endpoint_Held.`,
+  notes:
+    'Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that ' +
+    'has waited that long becomes a dead letter, which can be replayed. POSTs in flight are completed. A second ' +
+    'call changes the end of the pause. The pause survives a restart. It belongs to the URL: a route that moves ' +
+    `to another URL is not paused there. An account can pause at most ${MAX_PAUSED.toLocaleString('en')} ` +
+    'endpoints. Each host has its own pauses: call this on each of them. If the operator of the service has ' +
+    'paused the endpoint, the answer is Endpoint_Held.',
   params: {
     url: endpointUrl,
     until: optionalTime.meta({
@@ -344,10 +312,7 @@ const pause = operation({
   },
   returns: endpointRecord,
   errors: ['Unknown_Endpoint', 'Endpoint_Held'],
-  example: {
-    params: { url: ENDPOINT.url, until: '2026-01-05 14:00:00' },
-    answer: { ...ENDPOINT, paused: true, paused_by: 'account', paused_until: '2026-01-05 14:00:00' },
-  },
+  example: { url: 'https://app.example.com/hooks/mail', until: '2026-01-05 14:00:00' },
   async handle({ url, until }, call) {
     const now = call.now().getTime();
     const end = until?.getTime() ?? now + LONGEST_HOLD;
@@ -367,11 +332,13 @@ const resume = operation({
   access: 'settings',
   extension: true,
   summary: 'Ends the pause of an endpoint: deliveries are posted when they are due.',
-  notes: `Does nothing if it is not paused. A pause by the operator of the service is not ended: the answer is Endpoint_Held. ${HOSTS}`,
+  notes:
+    'Does nothing if it is not paused. A pause by the operator of the service is not ended: the answer is ' +
+    `Endpoint_Held. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: endpointRecord,
   errors: ['Unknown_Endpoint', 'Endpoint_Held'],
-  example: { params: { url: ENDPOINT.url }, answer: ENDPOINT },
+  example: { url: 'https://app.example.com/hooks/mail' },
   async handle({ url }, call) {
     const show = await findEndpoint(url, call);
     mustBeOurs(show(), call);
@@ -384,15 +351,17 @@ const retry = operation({
   path: '/endpoints/retry',
   access: 'settings',
   extension: true,
-  summary: 'Retries an endpoint now: all deliveries that wait for it become due.',
-  notes: `If it is down, one delivery is posted as a probe, and the others follow if it is answered with 2xx. Does not end a pause. ${HOSTS}`,
+  summary: 'Retries an endpoint now: all deliveries waiting for it become due.',
+  notes:
+    'If it is down, one delivery is posted as a probe; after a 2xx answer, the others follow. Does not end a ' +
+    `pause. ${HOSTS}`,
   params: { url: endpointUrl },
   returns: z.object({
-    waiting: z.int().meta({ description: 'deliveries that wait for it' }),
-    retried: z.int().meta({ description: 'how many of them were not due yet' }),
+    waiting: z.int().meta({ description: 'number of deliveries waiting for it' }),
+    retried: z.int().meta({ description: 'number of these that were not due yet' }),
   }),
   errors: ['Unknown_Endpoint'],
-  example: { params: { url: ENDPOINT.url }, answer: { waiting: 0, retried: 0 } },
+  example: { url: 'https://app.example.com/hooks/mail' },
   async handle({ url }, call) {
     const { waiting } = (await findEndpoint(url, call))();
     const retried = await call.inTurn('endpoints', () => call.endpoints.retry(url));

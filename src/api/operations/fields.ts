@@ -48,7 +48,8 @@ export const newDomain = text(MAX_DOMAIN_TEXT)
   })
   .meta({
     description:
-      'the domain, as `inbound.example.com`, or all below one, as `*.inbound.example.com`; tags are stripped',
+      'the domain, such as `inbound.example.com`, or `*.inbound.example.com` for all domains below one; HTML ' +
+      'tags are stripped',
   });
 
 /** A domain that was added, in any case, as U-label or A-label. An invalid name is accepted here and never found. */
@@ -69,7 +70,8 @@ export const pattern = text(MAX_PATTERN)
   )
   .meta({
     description:
-      'what the mailbox name must match: `*` is any run of characters, `?` one character, `{name}` one or more, which the payload has as `captures.name`; case is ignored',
+      'pattern for the mailbox name: `*` matches any number of characters, `?` matches one, `{name}` matches ' +
+      'one or more, returned as `captures.name` in the payload; case is ignored',
   });
 
 /** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
@@ -88,7 +90,8 @@ export const routeUrl = text(MAX_URL)
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .meta({
     description:
-      'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, the mail waits for `/inbound/pull`',
+      'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
+      '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
   });
 
 function isHttpUrl(value: string): boolean {
@@ -104,7 +107,7 @@ export async function verifyUrl(
   call: Pick<Call<never>, 'urlFault' | 'invalid'>,
   format?: FormatName,
 ): Promise<void> {
-  // Nobody answers there.
+  // A pull queue has no server to check.
   if (isPulled(url)) return;
   const cause = await call.urlFault(url, format);
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
@@ -135,17 +138,18 @@ export function limitOf(max: number, otherwise: number) {
   ).meta({ description: `maximum number of results, up to ${max}; ${otherwise} if omitted or 0` });
 }
 
-/** Where a list in pages goes on; clients in typed languages send 0 for "not given". */
+/** The cursor of a list in pages; clients in typed languages send 0 for "not given". */
 export const optionalCursor = optional(
   z
     .int()
     .min(0)
     .transform((cursor) => (cursor === 0 ? undefined : cursor)),
-).meta({ description: '`next` of the answer before; the newest if omitted or 0' });
+).meta({ description: '`next` of the previous answer; starts with the newest if omitted or 0' });
 
 /** The place after the last result of a list in pages. */
 export const nextCursor = z.int().nullable().meta({
-  description: '`before` of the call that goes on; null at the end. There may be more even if fewer than `limit` came',
+  description:
+    '`before` for the next call; null at the end. More may follow even if there are fewer than `limit` results',
 });
 
 const SECOND_MS = 1000;

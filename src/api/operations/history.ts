@@ -13,10 +13,10 @@ import { MAIL_STATES, type MailRecord, type RefusalRecord } from '../../journal/
 import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
 import { operation } from '../operation.ts';
-import { deliveryRecord, EXAMPLE, toDeliveryRecord } from './deliveries.ts';
+import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import { earlier, later, limitOf, nextCursor, optionalCursor, str, time, timeOrNull } from './fields.ts';
 
-// What this host remembers of inbound mail and of refusals, longer than the queue has the mail.
+// The history of inbound mail and of refusals on this host, which lasts longer than the mail in the queue.
 
 const textOrNull = (description: string) => z.string().nullable().meta({ description });
 
@@ -25,29 +25,31 @@ const mailRecord = z
     id: str('id of the delivery: one message for one recipient'),
     message_id: str('the message, as in the reply `250 2.0.0 OK: queued as …`; several recipients share one'),
     at: time('when it was accepted'),
-    sender: textOrNull('the envelope sender; empty for a bounce, null if it is not known'),
-    from: textOrNull('From of the header; null if there is none, or it is not kept (journal.subjects)'),
+    sender: textOrNull('the envelope sender; empty for a bounce, null if unknown'),
+    from: textOrNull('the From header; null if it has none, or if headers are not kept (journal.subjects)'),
     to: str('the recipient'),
-    subject: textOrNull('Subject, at most 200 characters; empty if there is none, null if it is not kept'),
+    subject: textOrNull('the Subject, at most 200 characters; empty if it has none, null if not kept'),
     thread: textOrNull(
-      'id of its conversation, as `msg.thread` of its payload; null if it names none, or it is not kept',
+      'id of its conversation, the same as `msg.thread` in its payload; null if it has none, or if not kept',
     ),
     size: z.int().meta({ description: 'bytes' }),
     route: str('id of the route'),
     pattern: str('pattern of the route when the mail was accepted'),
     url: str('the URL of the route when the mail was accepted'),
-    state: z.enum(MAIL_STATES).meta({ description: `${STATE_MEANINGS}; unknown: the queue lost it without a trace` }),
-    attempts: z.int().meta({ description: 'how many POSTs there were, replays included' }),
+    state: z
+      .enum(MAIL_STATES)
+      .meta({ description: `${STATE_MEANINGS}; unknown: no longer in the queue, outcome not recorded` }),
+    attempts: z.int().meta({ description: 'number of POSTs, including replays' }),
     last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
     last_error: textOrNull('why the last POST got no answer'),
-    ended_at: timeOrNull('when it was delivered, given up or dropped'),
-    spf: textOrNull('result of SPF; null before the first POST is made'),
+    ended_at: timeOrNull('when it became delivered, dead or dropped'),
+    spf: textOrNull('result of SPF; null before the first POST'),
     dkim: textOrNull('pass, fail, or none without a signature'),
     dmarc: textOrNull('result of DMARC'),
     client: textOrNull('IP address of the client'),
-    helo: textOrNull('the name that the client gave'),
+    helo: textOrNull('the name in HELO or EHLO'),
     tls: textOrNull('TLS version of the session; null without TLS'),
-    kept: z.boolean().meta({ description: 'whether the queue still has the message, so that it can be replayed' }),
+    kept: z.boolean().meta({ description: 'true if the queue still has the message, so that it can be replayed' }),
   })
   .meta({ title: 'mail record' });
 
@@ -98,58 +100,31 @@ const range = {
 };
 const paging = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: optionalCursor };
 const ONE_HOST =
-  'It is remembered for journal.keep_days. With several hosts, each remembers only what it did itself. An account may have four such calls at a time.';
-
-const MAIL: z.input<typeof mailRecord> = {
-  id: '01kcexamplemessage00000000-eKx7WvL3VyFo',
-  message_id: '01kcexamplemessage00000000',
-  at: '2026-01-05 11:30:00',
-  sender: 'sam@sender.example',
-  from: 'Ann Example <ann@example.com>',
-  to: 'mailbox-123@inbound.example.com',
-  subject: 'Café',
-  thread: null,
-  size: 348,
-  route: '1.1',
-  pattern: 'mailbox-*',
-  url: 'https://app.example.com/hooks/mail',
-  state: 'dead',
-  attempts: 1,
-  last_status: 500,
-  last_error: null,
-  ended_at: '2026-01-05 11:45:00',
-  spf: null,
-  dkim: null,
-  dmarc: null,
-  client: '192.0.2.1',
-  helo: 'mail.sender.example',
-  tls: 'TLSv1.3',
-  kept: true,
-};
+  'The history is kept for journal.keep_days. Each host has its own history. An account may have four such calls at a time.';
 
 const search = operation({
   path: '/inbound/search',
   access: 'mail',
   extension: true,
-  summary: 'Finds inbound mail in the history, newest first, also when its message is no longer kept.',
+  summary: 'Finds inbound mail in the history, newest first, including mail whose content was deleted.',
   notes:
-    'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; letters match in both cases. ' +
-    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of a delivery or of a message, thread: the id of a conversation, ` +
-    'status: 500, 5xx or none, after: and before: a time or how long ago, as in `after:2h`. Quotes keep words together: `subject:"order 4711"`. ' +
-    `There are no wildcards, because every text matches a part. ${ONE_HOST}`,
+    'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; case is ' +
+    'ignored. ' +
+    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of ` +
+    'a delivery or of a message, thread: the id of a conversation, ' +
+    'status: takes 500, 5xx or none, after: and before: a time or an age, such as `after:2h`. Quote phrases: ' +
+    '`subject:"order 4711"`. ' +
+    `There are no wildcards, because each word matches parts of words. ${ONE_HOST}`,
   params: {
     query: optional(z.string().max(MAX_QUERY)).meta({
-      description: 'words and fields; all mail if omitted, empty or *',
+      description: 'words and fields; matches all mail if omitted, empty or *',
     }),
     ...range,
     ...paging,
   },
   returns: z.object({ mails: z.array(mailRecord), next: nextCursor }),
   errors: [],
-  example: {
-    params: { query: 'from:sam@sender.example state:dead', limit: 10 },
-    answer: { mails: [MAIL], next: null },
-  },
+  example: { query: 'from:sam@sender.example state:dead', limit: 10 },
   async handle({ query = '', from, to, limit = DEFAULT_LISTED, before }, call) {
     const parsed = parseMailQuery(query, call.now().getTime());
     if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
@@ -170,15 +145,15 @@ const causes = operation({
   path: '/inbound/causes',
   access: 'mail',
   extension: true,
-  summary: 'Counts the inbound mail that a search finds, by endpoint and last answer.',
-  notes: `Takes the queries of /inbound/search. At most the ${MAX_CAUSES} most frequent causes are listed; \`count\` is of all. ${ONE_HOST}`,
+  summary: 'Counts the inbound mail found by a search, by endpoint and last answer.',
+  notes: `Takes the same queries as /inbound/search. Lists at most the ${MAX_CAUSES} most frequent causes; \`count\` includes all. ${ONE_HOST}`,
   params: {
     query: optional(z.string().max(MAX_QUERY)).meta({
-      description: 'words and fields; all mail if omitted, empty or *',
+      description: 'words and fields; matches all mail if omitted, empty or *',
     }),
   },
   returns: z.object({
-    count: z.int().meta({ description: 'how many deliveries match' }),
+    count: z.int().meta({ description: 'number of deliveries that match' }),
     causes: z
       .array(
         z
@@ -186,31 +161,16 @@ const causes = operation({
             url: str('the URL of the route when the mail was accepted'),
             last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
             last_error: textOrNull('why the last POST got no answer'),
-            count: z.int().meta({ description: 'how many deliveries' }),
+            count: z.int().meta({ description: 'number of deliveries' }),
             oldest_at: time('when the oldest of them was accepted'),
-            first_ended_at: timeOrNull('when the first of them was delivered, given up or dropped', 'null if none was'),
+            first_ended_at: timeOrNull('when the first of them became delivered, dead or dropped', 'null if none has'),
           })
           .meta({ title: 'cause record' }),
       )
       .meta({ description: 'the most frequent first' }),
   }),
   errors: [],
-  example: {
-    params: { query: 'state:dead' },
-    answer: {
-      count: 1,
-      causes: [
-        {
-          url: MAIL.url,
-          last_status: 500,
-          last_error: null,
-          count: 1,
-          oldest_at: MAIL.at,
-          first_ended_at: '2026-01-05 11:45:00',
-        },
-      ],
-    },
-  },
+  example: { query: 'state:dead' },
   async handle({ query = '' }, call) {
     const parsed = parseMailQuery(query, call.now().getTime());
     if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
@@ -232,13 +192,15 @@ const causes = operation({
 const timelineEntry = z
   .object({
     at: time('when'),
-    after_ms: z.int().meta({ description: 'milliseconds since it was accepted; negative before' }),
+    after_ms: z.int().meta({ description: 'milliseconds since the mail was accepted; negative before' }),
     kind: z.enum(TIMELINE_KINDS).meta({
       description:
-        'session: the SMTP session began; refused: something was refused in its transaction, or a number of other refusals of the session; making: it is being made ready now; verdicts: SPF, DKIM and DMARC were checked; next_attempt: when it is posted next',
+        'session: the SMTP session started; refused: a command of its transaction was refused, or the number of ' +
+        'other refusals in the session; making: it is being prepared; verdicts: SPF, DKIM and DMARC were ' +
+        'checked; given_up: retries have ended; next_attempt: time of the next POST',
     }),
-    text: str('what happened, for people'),
-    detail: textOrNull('more of it: the start of an answer, what to do about a refusal'),
+    text: str('the event in words'),
+    detail: textOrNull('details, such as the start of an answer or advice about a refusal'),
   })
   .meta({ title: 'timeline entry' });
 
@@ -257,57 +219,32 @@ const info = operation({
   path: '/inbound/info',
   access: 'mail',
   extension: true,
-  summary: 'Shows all that is known of one inbound delivery, from the SMTP session to the answer of the webhook.',
-  notes: `The session appears when it has ended. What was refused in the transaction of the mail is listed; other refusals of the session are one entry. Neither includes recipients of other accounts. ${ONE_HOST}`,
+  summary: 'Shows the history of one inbound delivery, from the SMTP session to the answer of the webhook.',
+  notes:
+    'The session is shown once it has ended. Refusals in the transaction of the mail are listed; other refusals ' +
+    `of the session are one entry. Recipients of other accounts are left out. ${ONE_HOST}`,
   params: { id: text(255).meta({ description: 'id of the delivery' }) },
   returns: mailRecord.extend({
     waits: z
       .object({
         kind: z.enum(WAIT_KINDS).meta({
           description:
-            'held: by its route or the brake on loops; behind: an earlier message of its sender or conversation goes first; paused, gone, down: its endpoint; making: it is being prepared; scanner: a scanner; pulled: its consumer; parked, backoff: the next attempt after one that failed; scheduled: a time to come; due: its turn',
+            'held: by its route or by loop protection; behind: an earlier message of its sender or conversation ' +
+            'goes first; paused, gone, down: state of its endpoint; making: it is being prepared; scanner: ' +
+            'waits for a scanner; pulled: waits for its consumer; parked, backoff: waits for the next attempt ' +
+            'after a failure; scheduled: waits for its send time; due: goes out next',
         }),
-        text: str('the reason in a sentence, for people'),
+        text: str('the reason as a sentence'),
       })
       .nullable()
       .meta({ description: 'why it is not delivered yet; null if it has ended' }),
-    timeline: z.array(timelineEntry).meta({ description: 'what happened, oldest first' }),
+    timeline: z.array(timelineEntry).meta({ description: 'the events, oldest first' }),
     deliveries: z
       .array(deliveryRecord)
-      .meta({ description: 'the delivery with every attempt while the queue has it; else empty' }),
+      .meta({ description: 'the delivery with every attempt, while the queue has it; otherwise empty' }),
   }),
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: MAIL.id },
-    answer: {
-      ...MAIL,
-      waits: null,
-      timeline: [
-        {
-          at: '2026-01-05 11:30:00',
-          after_ms: 0,
-          kind: 'accepted',
-          text: 'Accepted from sam@sender.example for mailbox-123@inbound.example.com, 348 bytes',
-          detail: 'route mailbox-* (1.1)',
-        },
-        {
-          at: '2026-01-05 11:30:01',
-          after_ms: 1000,
-          kind: 'attempt',
-          text: 'POST to app.example.com: 500, after 12 ms',
-          detail: 'Internal Server Error',
-        },
-        {
-          at: '2026-01-05 11:45:00',
-          after_ms: 900_000,
-          kind: 'given_up',
-          text: 'Given up; it can be replayed while the queue keeps it',
-          detail: null,
-        },
-      ],
-      deliveries: [EXAMPLE],
-    },
-  },
+  example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async handle({ id }, { history, queue, endpoints, refusals, refuse }) {
     const story = await history.one(id);
     if (!story) throw refuse('Unknown_Message', id);
@@ -332,19 +269,20 @@ const info = operation({
 const refusalRecord = z
   .object({
     at: time('when'),
-    listener: str('where the client was connected: smtp, submission or submissions'),
-    stage: str('the command that was refused, such as RCPT; CONNECT for a session that was not let in'),
-    reply: str('the reply'),
-    reason: str('its name'),
-    advice: str('what it means, and what can be done'),
+    listener: str('the listener: smtp, submission or submissions'),
+    stage: str('the refused command, such as RCPT; CONNECT for a rejected connection'),
+    reply: str('the SMTP reply'),
+    reason: str('name of the reason'),
+    advice: str('the meaning, and what to do'),
     client: str('IP address of the client'),
-    helo: textOrNull('the name that the client gave'),
+    helo: textOrNull('the name in HELO or EHLO'),
     tls: textOrNull('TLS version of the session; null without TLS'),
-    sender: textOrNull('the envelope sender; empty for a bounce, null if none was given'),
-    recipient: textOrNull('the recipient; all of them if the message was refused'),
+    sender: textOrNull('the envelope sender; empty for a bounce, null before MAIL FROM'),
+    recipient: textOrNull('the recipient; all recipients if the message was refused'),
     times: z.int().meta({
       description:
-        'how often: above 60 refusals a minute, those of a client network with the same reason share a record',
+        'number of refusals in this record: beyond 60 a minute, refusals of a client network with the same ' +
+        'reason share one record',
     }),
   })
   .meta({ title: 'refusal record' });
@@ -360,49 +298,29 @@ const listRefusals = operation({
   path: '/inbound/refusals',
   access: 'mail',
   extension: true,
-  summary: 'Lists mail that was refused by SMTP, with what it means and what to do, newest first.',
+  summary: 'Lists mail refused by SMTP, with the meaning of each refusal and what to do, newest first.',
   notes:
-    'An account sees what was refused for recipients in its inbound domains, and what it submitted itself. All words must occur, each anywhere in sender, recipient, client or HELO name. ' +
-    `Fields: ${REFUSAL_FIELDS}. Refusals are remembered for journal.keep_refusals_days. With several hosts, each remembers only its own.`,
+    'An account sees refusals for recipients in its inbound domains, and of mail that it submitted. All words ' +
+    'must occur, each anywhere in sender, recipient, client or HELO name. ' +
+    `Fields: ${REFUSAL_FIELDS}. Refusals are kept for journal.keep_refusals_days. Each host lists only its own.`,
   params: {
-    query: optional(z.string().max(MAX_QUERY)).meta({ description: 'words and fields; all if omitted, empty or *' }),
-    reason: optional(text(100)).meta({ description: 'only with this reason' }),
-    domain: optional(text(255)).meta({ description: 'only for recipients in this domain' }),
+    query: optional(z.string().max(MAX_QUERY)).meta({
+      description: 'words and fields; matches all refusals if omitted, empty or *',
+    }),
+    reason: optional(text(100)).meta({ description: 'only refusals with this reason' }),
+    domain: optional(text(255)).meta({ description: 'only refusals for recipients in this domain' }),
     ...range,
     ...paging,
   },
   returns: z.object({
     refusals: z.array(refusalRecord),
     by_reason: z
-      .array(z.object({ reason: str('the reason'), count: z.int().meta({ description: 'how often' }) }))
-      .meta({ description: 'all that match, on all pages, the most frequent reason first' }),
+      .array(z.object({ reason: str('the reason'), count: z.int().meta({ description: 'number of refusals' }) }))
+      .meta({ description: 'all matching refusals on all pages, the most frequent reason first' }),
     next: nextCursor,
   }),
   errors: [],
-  example: {
-    params: { query: 'nobody@inbound.example.com', limit: 10 },
-    answer: {
-      refusals: [
-        {
-          at: '2026-01-05 11:20:00',
-          listener: 'smtp',
-          stage: 'RCPT',
-          reply: '550 5.1.1 No such mailbox here',
-          reason: 'noMailbox',
-          advice:
-            'No route of the domain matches the mailbox. Add a route for it (/inbound/add-route), or try which one matches (/inbound/test-route).',
-          client: '192.0.2.1',
-          helo: 'mail.sender.example',
-          tls: 'TLSv1.3',
-          sender: 'sam@sender.example',
-          recipient: 'nobody@inbound.example.com',
-          times: 1,
-        },
-      ],
-      by_reason: [{ reason: 'noMailbox', count: 1 }],
-      next: null,
-    },
-  },
+  example: { query: 'nobody@inbound.example.com', limit: 10 },
   async handle({ query = '', reason, domain, from, to, limit = DEFAULT_LISTED, before }, call) {
     const parsed = parseRefusalQuery(query, call.now().getTime());
     if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));

@@ -12,9 +12,9 @@ import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
-import { attemptRecord, EXAMPLE_ID, toAttemptRecord } from './deliveries.ts';
+import { attemptRecord, toAttemptRecord } from './deliveries.ts';
 import { emailAddress, endpointUrl, str } from './fields.ts';
-import { factsRecord, NO_FACTS, toFactsRecord } from './message-facts.ts';
+import { factsRecord, toFactsRecord } from './message-facts.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
 
@@ -39,7 +39,7 @@ async function withMail<T>(
   }
 }
 
-/** Of one account one message at a time is shown: the threads that show messages render mail as well. */
+/** Shows one message of an account at a time, because the threads that show messages also render mail. */
 function view<T>(id: string, call: Call<'Unknown_Message'>, use: (mail: QueuedMail) => Promise<T>): Promise<T> {
   return call.inTurn('content', () => withMail(id, call, use));
 }
@@ -47,30 +47,32 @@ function view<T>(id: string, call: Call<'Unknown_Message'>, use: (mail: QueuedMa
 const contentRecord = z
   .object({
     headers: z.array(z.object({ name: z.string(), value: z.string() })).meta({
-      description: 'the header in order, with the fields that Postern added first; values are unfolded and decoded',
+      description: 'the header fields in order, those added by Postern first; values are unfolded and decoded',
     }),
     parts: z
       .array(
         z.object({
           n: z.int().meta({ description: 'its number in this list, from 1' }),
-          path: str('its number in IMAP: 2.1 is the first part of the second'),
+          path: str('its number as in IMAP: 2.1 is the first part of the second part'),
           type: str('media type'),
-          name: z
+          name: z.string().nullable().meta({
+            description: 'file name, decoded, without characters that are unsafe to display; null if it has none',
+          }),
+          size: z.int().meta({ description: 'bytes, decoded' }),
+          disposition: z
             .string()
             .nullable()
-            .meta({ description: 'file name, decoded and without characters that are not safe to show; null: none' }),
-          size: z.int().meta({ description: 'bytes, decoded' }),
-          disposition: z.string().nullable().meta({ description: 'inline, attachment or what else was written' }),
+            .meta({ description: 'inline, attachment or another value; null if it has none' }),
         }),
       )
-      .meta({ description: 'its texts and files in order' }),
-    text: z.string().nullable().meta({ description: 'the text; null: it has none' }),
-    truncated: z.boolean().meta({ description: 'whether the text is longer than 5 MiB and was cut there' }),
-    has_html: z.boolean().meta({ description: 'whether it has HTML' }),
-    facts: factsRecord
-      .nullable()
-      .meta({ description: 'what a person sees of it, as a route with `facts` posts it; null: it cannot be parsed' }),
-    raw_bytes: z.int().meta({ description: 'size of the message as it arrived' }),
+      .meta({ description: 'texts and files, in order' }),
+    text: z.string().nullable().meta({ description: 'the text; null if it has none' }),
+    truncated: z.boolean().meta({ description: 'true if the text was cut at 5 MiB' }),
+    has_html: z.boolean().meta({ description: 'true if it has HTML' }),
+    facts: factsRecord.nullable().meta({
+      description: 'what a person sees, as in the payload of a route with `facts`; null if it cannot be parsed',
+    }),
+    raw_bytes: z.int().meta({ description: 'size of the received message' }),
     automated: z
       .object({
         is: z.boolean(),
@@ -78,14 +80,14 @@ const contentRecord = z
           .string()
           .nullable()
           .meta({
-            description: `the first of these that it is: ${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null: none`,
+            description: `the first of these that applies: ${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null if none`,
           }),
       })
-      .meta({ description: 'whether a program wrote or distributed it, as `automated` of the payload' }),
+      .meta({ description: 'whether a program wrote or distributed it, as `automated` in the payload' }),
     parse_error: z
       .string()
       .nullable()
-      .meta({ description: 'why the message cannot be parsed, and is posted raw; null: it can' }),
+      .meta({ description: 'why the message cannot be parsed and is posted raw; null if it can' }),
   })
   .meta({ title: 'message in the queue' });
 
@@ -117,34 +119,12 @@ const content = operation({
   extension: true,
   summary: 'Shows the content of an inbound message: header, text, and a list of its parts.',
   notes:
-    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, text and names are as the sender wrote them: show them as text, never as HTML.',
+    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, ' +
+    'text and names come from the sender: display them as text, never as HTML.',
   params: { id: deliveryId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: EXAMPLE_ID },
-    answer: {
-      headers: [
-        { name: 'Received', value: 'from there' },
-        { name: 'From', value: 'Ann Example <ann@example.com>' },
-        { name: 'To', value: '<mailbox-123@inbound.example.com>' },
-        { name: 'Subject', value: 'Café' },
-        { name: 'MIME-Version', value: '1.0' },
-        { name: 'Content-Type', value: 'multipart/mixed; boundary="b"' },
-      ],
-      parts: [
-        { n: 1, path: '1', type: 'text/plain', name: null, size: 5, disposition: null },
-        { n: 2, path: '2', type: 'text/csv', name: 'numbers.csv', size: 4, disposition: 'attachment' },
-      ],
-      text: 'Hello\n',
-      truncated: false,
-      has_html: false,
-      facts: { ...NO_FACTS, visible_text: 'Hello\n' },
-      raw_bytes: 348,
-      automated: { is: false, why: null },
-      parse_error: null,
-    },
-  },
+  example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async handle({ id }, call) {
     return view(id, call, async (mail) => {
       const { body } = mail;
@@ -159,7 +139,7 @@ const eventRecord = z
     event: str('`inbound`'),
     ts: z.int().meta({ description: 'when the message was accepted, in seconds since 1970' }),
     _id: str('id of the delivery'),
-    msg: z.record(z.string(), z.unknown()).meta({ description: 'the message' }),
+    msg: z.record(z.string(), z.unknown()).meta({ description: 'the message, as in docs/payload.md' }),
   })
   .meta({ title: 'inbound event' });
 
@@ -169,119 +149,37 @@ const payload = passing({
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'For the Mandrill format, an element of `mandrill_events`; for other JSON formats, the JSON; for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, DMARC, ARC) of the first attempt. For a message that was not attempted yet they are computed now, and kept nowhere.',
+    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; ' +
+    'for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, ' +
+    'DKIM, DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not ' +
+    'stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: EXAMPLE_ID },
-    answer: {
-      event: 'inbound',
-      ts: 1_767_612_600,
-      _id: EXAMPLE_ID,
-      msg: {
-        raw_msg:
-          'Received: from there\nFrom: Ann Example <ann@example.com>\nTo: <mailbox-123@inbound.example.com>\nSubject: =?utf-8?Q?Caf=C3=A9?=\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n--b\n\nHello\n--b\nContent-Type: text/csv; name="numbers.csv"\nContent-Disposition: attachment; filename="numbers.csv"\nContent-Transfer-Encoding: base64\n\nMSwyCg==\n--b--\n',
-        headers: {
-          Received: 'from there',
-          From: 'Ann Example <ann@example.com>',
-          To: '<mailbox-123@inbound.example.com>',
-          Subject: '=?utf-8?Q?Caf=C3=A9?=',
-          'Mime-Version': '1.0',
-          'Content-Type': 'multipart/mixed; boundary="b"',
-        },
-        text: 'Hello\n',
-        text_flowed: false,
-        attachments: { 'numbers.csv': { name: 'numbers.csv', type: 'text/csv', content: '1,2\n', base64: false } },
-        images: {},
-        from_email: 'ann@example.com',
-        from_name: 'Ann Example',
-        to: [['mailbox-123@inbound.example.com', null]],
-        cc: [],
-        subject: 'Café',
-        spam_report: {
-          score: -0.4,
-          matched_rules: [{ name: 'MIME_GOOD', score: -0.4, description: 'Known content-type' }],
-        },
-        dkim: { signed: false, valid: false },
-        spf: { result: 'pass', detail: 'sender SPF authorized' },
-        dmarc: { result: 'pass', policy: 'none', aligned: true },
-        arc: { result: 'none' },
-        email: 'mailbox-123@inbound.example.com',
-        tags: [],
-        sender: null,
-        template: null,
-        id: '01kcexamplemessage00000000',
-        envelope: {
-          from: 'sam@sender.example',
-          to: 'mailbox-123@inbound.example.com',
-          helo: 'mail.sender.example',
-          ip: '192.0.2.1',
-          tls: 'TLSv1.3',
-        },
-        sender_auth: {
-          authenticated: true,
-          domain: 'example.com',
-          by: 'dmarc',
-          dmarc: { result: 'pass', policy: 'none', domain: 'example.com', aligned: true },
-          spf: { result: 'pass', domain: null },
-          dkim: [],
-          arc: { result: 'none', sealers: [], trusted: false },
-        },
-        reply_text: null,
-        quoted_text: null,
-        reply_data: null,
-        captures: {},
-        scan: { spam: 'ham', virus: 'clean', name: null, by: ['rspamd', 'clamd'], reason: null },
-        automated: { is: false, why: null },
-        thread: null,
-        answers: null,
-      },
-    },
-  },
+  example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async text({ id }, call) {
     return view(id, call, (mail) => call.views.event(mail));
   },
 });
 
-const TRIED = {
-  time: '2026-01-05 12:00:00',
-  duration_ms: 38,
-  status: 200,
-  error: null,
-  answer: 'OK',
-  detail: {
-    address: '192.0.2.20:443',
-    tls: 'TLSv1.3',
-    reused: false,
-    dns_ms: 0.8,
-    connect_ms: 1.5,
-    tls_ms: 4.2,
-    first_byte_ms: 5.1,
-    request_headers: [
-      { name: 'host', value: 'staging.example.com' },
-      { name: 'X-Postern-Trial', value: '1' },
-    ],
-    response_headers: [{ name: 'server', value: 'nginx' }],
-    headers_left_out: 0,
-  },
-};
-
-/** Errors that would tell which names there are in networks that webhooks may not reach. */
+/** Errors that would reveal names in networks that webhooks may not reach. */
 const UNREACHABLE: ReadonlySet<string | null> = new Set(['forbidden address', 'host not found']);
 
-/** How the error begins where the URL alone says what is wrong: its port. */
+/** The start of an error about the URL itself: its port. */
 const FORBIDDEN = 'forbidden address: ';
 
 const tryOut = operation({
   path: '/inbound/try',
   access: 'content',
   extension: true,
-  summary: 'Posts the event of a delivery to another URL, once, and shows the answer.',
+  summary: 'Posts a delivery to another URL, once, and shows the answer.',
   notes:
-    'The POST is made as to a route, but for the header `X-Postern-Trial: 1`, and may take 30 seconds. Its `_id` and webhook-id are those of the delivery with `-trial-` and more behind them, another each time, so that a receiver that remembers ids neither drops the trial nor, after it, the delivery. ' +
-    'It is not retried, nothing of it is kept, and neither the delivery nor its endpoint take notice. ' +
-    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that the answer is RequestLimitExceeded.',
+    'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 ' +
+    'seconds. Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each ' +
+    'time, so a receiver that ignores known ids handles both the trial and the delivery. ' +
+    'It is not retried or stored, and does not affect the delivery or its endpoint. ' +
+    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that, the answer ' +
+    'is RequestLimitExceeded.',
   params: {
     id: deliveryId,
     url: endpointUrl.meta({ description: 'the URL to post to; it need not belong to a route' }),
@@ -290,18 +188,12 @@ const tryOut = operation({
     .omit({ batch: true })
     .extend({
       signing_key_url: str(
-        'the URL whose key signed: `url` if the account has a key for it, else that of the delivery',
+        'the URL whose key signed the POST: `url` if the account has a key for it, otherwise the URL of the delivery',
       ),
     })
     .meta({ title: 'trial' }),
   errors: ['Unknown_Message', 'ServiceUnavailable'],
-  example: {
-    params: { id: EXAMPLE_ID, url: 'https://staging.example.com/hooks/mail' },
-    answer: {
-      ...TRIED,
-      signing_key_url: 'https://app.example.com/hooks/mail',
-    },
-  },
+  example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo', url: 'https://staging.example.com/hooks/mail' },
   async handle({ id, url }, call) {
     const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
     if (!tried) throw call.refuse('ServiceUnavailable');
@@ -323,29 +215,26 @@ const tryRoute = operation({
   path: '/inbound/try-route',
   access: 'settings',
   extension: true,
-  summary: 'Posts a sample event to the URL of a route, once, and shows the answer.',
+  summary: 'Posts a sample message to the URL of a route, once, and shows the answer.',
   notes:
-    'It is the event that /inbound/test-route shows, signed as mail for the route is, with the header `X-Postern-Trial: 1` and an `_id` and webhook-id of its own. Limits are those of /inbound/try, and nothing of it is kept either.',
+    'Posts the payload that /inbound/test-route shows, signed like other mail of the route, with the header ' +
+    '`X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is ' +
+    'stored.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     address: optional(emailAddress).meta({
       description:
-        'the recipient of the sample, which the pattern of the route must match, or a reply address that leads to the route; one is made up if omitted. A reply address that is forged or has expired is a ValidationError, because mail to it is refused',
+        'the recipient of the sample, which must match the pattern of the route, or a reply address for the ' +
+        'route; generated if omitted. A forged or expired reply address is a ValidationError, because mail to ' +
+        'it is refused',
     }),
   },
   returns: attemptRecord
     .omit({ batch: true })
-    .extend({ email: str('the recipient of the sample'), url: str('the URL that it was posted to') })
+    .extend({ email: str('the recipient of the sample'), url: str('the URL of the POST') })
     .meta({ title: 'sample' }),
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
-  example: {
-    params: { id: '1.1', address: 'mailbox-123@inbound.example.com' },
-    answer: {
-      ...TRIED,
-      email: 'mailbox-123@inbound.example.com',
-      url: 'https://app.example.com/hooks/mail',
-    },
-  },
+  example: { id: '1.1', address: 'mailbox-123@inbound.example.com' },
   async handle({ id, address }, call) {
     const route = await call.store.inboundRoutes.one({ id });
     if (!route) throw call.refuse('Unknown_InboundRoute', id);
@@ -381,7 +270,7 @@ function mustBeTaken(
 }
 
 /**
- * What the payload has of an address that leads to the route, or that matches it behind another; undefined for others.
+ * The part of the payload that depends on the address, if the route takes mail to it or would without a route before it.
  */
 function matchOf(
   { id, domain, pattern }: InboundRouteRow,
@@ -394,5 +283,5 @@ function matchOf(
   return matches(pattern, address.mailbox) ? { captures: capture(pattern, address.mailbox) } : undefined;
 }
 
-/** What is in inbound mail, and trials with it; not part of Mandrill's API. */
+/** The content of inbound mail, and trials with it; not part of Mandrill's API. */
 export const inboundContent = [content, payload, tryOut, tryRoute];

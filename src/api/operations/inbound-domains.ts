@@ -12,36 +12,21 @@ const inboundDomainRecord = z
   .object({
     domain: str('the domain, as it was added'),
     created_at: time('when it was added'),
-    valid_mx: z.boolean().meta({ description: 'whether an MX record delivers mail to the service' }),
-    routed: z
-      .boolean()
-      .meta({ description: 'whether mail to it is accepted here; if false, publish the TXT record first' }),
-    verified_at: timeOrNull('when the TXT record was first found; null: never'),
-    txt_name: str('name of the TXT record that proves that the domain belongs to the account'),
+    valid_mx: z.boolean().meta({ description: 'whether an MX record points to this service' }),
+    routed: z.boolean().meta({ description: 'whether mail to it is accepted; if false, publish the TXT record first' }),
+    verified_at: timeOrNull('when the TXT record was first found; null if never'),
+    txt_name: str('name of the TXT record that proves ownership of the domain'),
     txt_value: str('the value of that record'),
     mx_hosts: z
       .array(z.string())
-      .meta({ description: 'names of this service: an MX record of the domain must name one of them' }),
+      .meta({ description: 'host names of this service: an MX record of the domain must point to one of them' }),
     mx_error: z
       .string()
       .nullable()
-      .meta({ description: 'what is wrong with the MX records, at the last check that the DNS answered; else null' }),
-    tested_at: timeOrNull('when the MX records were last looked up, now and every hour', 'null: not yet'),
+      .meta({ description: 'the problem with the MX records at the last check that the DNS answered, or null' }),
+    tested_at: timeOrNull('when the MX records were last checked, which is at least every hour', 'null if not yet'),
   })
   .meta({ title: 'inbound domain record' });
-
-const DOMAIN = {
-  domain: 'inbound.example.com',
-  created_at: '2026-01-05 11:00:00',
-  valid_mx: false,
-  routed: true,
-  verified_at: null,
-  txt_name: '_postern-challenge.inbound.example.com',
-  txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
-  mx_hosts: ['mx.postern.test'],
-  mx_error: null,
-  tested_at: null,
-};
 
 /** The host names that an MX record may have. */
 const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];
@@ -79,7 +64,7 @@ const domains = operation({
   params: {},
   returns: z.array(inboundDomainRecord),
   errors: [],
-  example: { params: {}, answer: [DOMAIN] },
+  example: {},
   async handle(_, { store, settings }) {
     const rows = await store.inboundDomains.many({}, { sort: 'createdAt' });
     // While a proof takes effect, a domain may briefly be listed together with its claim.
@@ -93,26 +78,21 @@ const addDomain = operation({
   access: 'settings',
   summary: 'Adds an inbound domain to the account.',
   notes:
-    'Mail to the domain arrives here once its MX record names this service; the record is looked up now, and again by check-domain. ' +
-    'A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record `txt_name` with the value `txt_value` is published; ' +
-    'this applies wherever the operator requires a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
-    'so keep it published. `*.inbound.example.com` stands for all names below inbound.example.com, at any depth, whose mail has no domain of its own here; its MX record is a wildcard too, and its proof is at inbound.example.com. ' +
-    'A domain below the wildcard of another account needs the proof always. Names of the operator, public suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
+    'Mail to the domain arrives once its MX record points to this service; the record is checked now, and again ' +
+    'by check-domain. ' +
+    'A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record `txt_name` ' +
+    'with the value `txt_value` is published; ' +
+    'this applies if the operator requires proof of ownership (`inbound.ownership`). An account that publishes ' +
+    'its record takes the domain over from an account whose record is missing, ' +
+    'so keep yours published. `*.inbound.example.com` includes all names below inbound.example.com, at any ' +
+    'depth, except domains that were added themselves; its MX record is a wildcard too, and its TXT record is ' +
+    'at inbound.example.com. ' +
+    'A domain below the wildcard of another account always needs the proof. Names of the operator, public ' +
+    'suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
   errors: [],
-  example: {
-    params: { domain: 'mail.example.com' },
-    answer: {
-      ...DOMAIN,
-      domain: 'mail.example.com',
-      created_at: '2026-01-05 12:00:00',
-      txt_name: '_postern-challenge.mail.example.com',
-      txt_value: 'postern-domain=37a456249131b373f487843d5659f9b8',
-      mx_error: 'The MX records of mail.example.com name mail.example.net, not mx.postern.test',
-      tested_at: '2026-01-05 12:00:00',
-    },
-  },
+  example: { domain: 'mail.example.com' },
   async handle({ domain: { domain, id } }, call) {
     const note = await call.actions.begin();
     const added = await call.inbound.add(id, domain);
@@ -145,16 +125,14 @@ async function checkDns(
 const checkDomain = operation({
   path: '/inbound/check-domain',
   access: 'settings',
-  summary: 'Looks up the MX records of an inbound domain and the TXT record that proves ownership.',
+  summary: 'Checks the MX records of an inbound domain and the TXT record that proves ownership.',
   notes:
-    'While the DNS cannot be reached, the last result is kept. A proof takes effect immediately; without this call, within the hour.',
+    'If the DNS does not answer, the last result is kept. A proof takes effect immediately; without this call, ' +
+    'within an hour.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { domain: 'inbound.example.com' },
-    answer: { ...DOMAIN, valid_mx: true, tested_at: '2026-01-05 12:00:00' },
-  },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain }, call) {
     const row = await findDomain(domain, call);
     const checked = await checkDns(row, call);
@@ -166,12 +144,12 @@ const checkDomain = operation({
 const deleteDomain = operation({
   path: '/inbound/delete-domain',
   access: 'settings',
-  summary: 'Deletes an inbound domain with its routes; mail stops routing for it immediately.',
+  summary: 'Deletes an inbound domain with its routes; new mail for it is refused immediately.',
   notes: 'Mail that was already accepted is still delivered.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
-  example: { params: { domain: 'inbound.example.com' }, answer: DOMAIN },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
     const note = await call.actions.begin();

@@ -7,7 +7,7 @@ import type { PulledMail } from '../../webhooks/pulling.ts';
 import { type Call, operation, passing } from '../operation.ts';
 import { MAX_URL, shownUrl, str, time, toTime } from './fields.ts';
 
-// Mail that an account fetches: of routes whose URL is `pull:`, and a look at that of any other route.
+// Mail that an account fetches from routes with the URL `pull:`, and copies of the mail of any other route.
 
 const MAX_PULLED = 100;
 const MAX_LEASES = 1000;
@@ -19,7 +19,7 @@ const wait = optional(z.int().min(0).max(MAX_WAIT_S)).meta({
   description: `seconds to wait if there is no mail, at most ${MAX_WAIT_S}; 0 if omitted`,
 });
 const limit = optional(z.int().min(1).max(MAX_PULLED)).meta({
-  description: `maximum number of messages, 1 to ${MAX_PULLED}; 10 if omitted. Their posts have 8 MB in all, but there is always one`,
+  description: `maximum number of messages, 1 to ${MAX_PULLED}; 10 if omitted. Up to 8 MB in total, at least one message`,
 });
 
 const shown = z.object({
@@ -27,19 +27,19 @@ const shown = z.object({
   message_id: str('the message; several recipients share one'),
   route: str('id of the route'),
   email: str('the recipient'),
-  attempts: z.int().meta({ description: 'how often it was handed out or posted before' }),
+  attempts: z.int().meta({ description: 'number of earlier leases and POSTs' }),
   url: str('the URL of the route, over which X-Mandrill-Signature is computed'),
-  content_type: str('Content-Type of the post'),
+  content_type: str('Content-Type of the body'),
   headers: z
     .record(z.string(), z.string())
-    .meta({ description: 'the headers that a post has: Content-Type, and the signatures of a POST at this time' }),
-  body: str('the body of the post, in base64'),
+    .meta({ description: 'the headers of the corresponding POST: Content-Type and signatures' }),
+  body: str('the body of the corresponding POST, in base64'),
 });
 
 const pulledRecord = z
   .object({
-    lease: str('what /inbound/ack and /inbound/nack take'),
-    expires_at: time('when the lease ends; without an answer, the message is due again then'),
+    lease: str('the lease, for /inbound/ack and /inbound/nack'),
+    expires_at: time('when the lease ends and an unacknowledged message is due again'),
   })
   .extend(shown.shape)
   .meta({ title: 'pulled message' });
@@ -85,51 +85,24 @@ async function urlOf(
   return wanted;
 }
 
-const EXAMPLE_POST = [
-  'Return-Path: <sam@sender.example>',
-  'X-Original-To: laptop@inbound.example.com',
-  'Authentication-Results: mx.example.net;',
-  '\tspf=pass;',
-  '\tdkim=none;',
-  '\tdmarc=pass;',
-  '\tarc=none',
-  'Subject: Hi',
-  '',
-  'Text',
-  '',
-];
-
-const EXAMPLE: z.input<typeof pulledRecord> = {
-  lease: '01kcexamplepulled000000000-86VOL8iLh_6y.1',
-  expires_at: '2026-01-05 12:01:00',
-  id: '01kcexamplepulled000000000-86VOL8iLh_6y',
-  message_id: '01kcexamplepulled000000000',
-  route: '1.9',
-  email: 'laptop@inbound.example.com',
-  attempts: 0,
-  url: 'pull:',
-  content_type: 'message/rfc822',
-  headers: {
-    'Content-Type': 'message/rfc822',
-    'webhook-id': '01kcexamplepulled000000000-86VOL8iLh_6y',
-    'webhook-timestamp': '1767614400',
-    'webhook-signature': 'v1,sU6Y3gWgx5vx+z8PkJCRgc0Ib0N2VMtVvw6wQ5qwksg=',
-  },
-  body: Buffer.from(EXAMPLE_POST.join('\r\n')).toString('base64'),
-};
+const LEASE = '01kcexamplepulled000000000-86VOL8iLh_6y.1';
 
 const pull = passing({
   path: '/inbound/pull',
   access: 'content',
   extension: true,
   waits: true,
-  summary: 'Fetches mail of routes whose URL is `pull:`, and leases it to the caller.',
+  summary: 'Fetches mail of routes with the URL `pull:`, and leases it to the caller.',
   notes:
-    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, `.`, `_` and `-`; routes with the same URL share a queue. ' +
-    'Each message is what would be posted: the same format, headers and signatures. It is leased: nobody else gets it until `expires_at`, or until `/inbound/ack` or `/inbound/nack`. ' +
-    'A lease survives a restart. Whoever processes a message and dies before it acknowledges gets it again, so its id should be remembered, as with posts. ' +
-    'What nobody acknowledges in delivery.retry_hours is given up, and can be replayed. ' +
-    'The password of a route is not in the headers. An account may have 50 such calls at a time. With several hosts, each hands out the mail that it accepted: pull from each of them.',
+    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, ' +
+    '`.`, `_` and `-`; routes with the same URL share a queue. ' +
+    'Each message has the format, headers and signatures of a POST. It is leased to the caller until ' +
+    '`expires_at`, or until `/inbound/ack` or `/inbound/nack`. ' +
+    'A lease survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have ' +
+    'processed, as with POSTs. ' +
+    'A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be replayed. ' +
+    'The headers do not include the password of a route. An account may have 50 such calls at a time. Each host ' +
+    'hands out only mail that it accepted: pull from each of them.',
   params: {
     url: optional(text(MAX_URL)).meta({ description: 'the URL of the routes; `pull:` if omitted' }),
     id: optional(text(255)).meta({ description: 'id of a route, instead of the URL' }),
@@ -141,22 +114,22 @@ const pull = passing({
   },
   returns: z.array(pulledRecord),
   errors: ['Unknown_Endpoint', 'Unknown_InboundRoute'],
-  example: { params: { url: 'pull:', limit: 1 }, answer: [EXAMPLE] },
+  example: { url: 'pull:', limit: 1 },
   async text({ url, id, limit = 10, lease = 60, wait = 0 }, call) {
     const wish = { limit, leaseMs: lease * 1000, waitMs: wait * 1000 };
     return call.pulling.pull(await urlOf({ url, id }, call), wish, toPulled);
   },
 });
 
-const lease = optional(text(255)).meta({ description: 'a lease of /inbound/pull' });
+const lease = optional(text(255)).meta({ description: 'a lease from /inbound/pull' });
 const leases = optional(z.array(text(255)).min(1).max(MAX_LEASES)).meta({
-  description: `several of them, at most ${MAX_LEASES}`,
+  description: `several leases, at most ${MAX_LEASES}`,
 });
 
 const ended = z.object({
-  ended: z.int().meta({ description: 'how many leases were ended' }),
+  ended: z.int().meta({ description: 'number of leases that were ended' }),
   unknown: z.array(z.string()).meta({
-    description: 'leases that did not exist any more: they ran out and the message was handed out again, or has ended',
+    description: 'leases that no longer exist: the message was leased again, or its delivery has ended',
   }),
 });
 
@@ -179,13 +152,14 @@ const ack = operation({
   path: '/inbound/ack',
   access: 'content',
   extension: true,
-  summary: 'Acknowledges messages that were pulled: they are delivered.',
+  summary: 'Acknowledges pulled messages, which are then delivered.',
   notes:
-    'A lease that ran out can still be acknowledged until the message is handed out again. With several leases, the error Unknown_Lease means that none of them is known.',
+    'An expired lease can still be acknowledged until the message is leased again. With several leases, the ' +
+    'error Unknown_Lease means that none of them exists.',
   params: { lease, leases },
   returns: ended,
   errors: ['Unknown_Lease'],
-  example: { params: { lease: EXAMPLE.lease }, answer: { ended: 1, unknown: [] } },
+  example: { lease: LEASE },
   handle: (given, call) => endAll(given, call, { kind: 'acknowledged' }),
 });
 
@@ -193,23 +167,25 @@ const nack = operation({
   path: '/inbound/nack',
   access: 'content',
   extension: true,
-  summary: 'Gives messages back that were pulled: they are due again.',
-  notes: 'The attempt is kept with its reason, and shown by `/inbound/deliveries`.',
+  summary: 'Returns pulled messages, which are then due again.',
+  notes: '`/inbound/deliveries` shows the attempt with its reason.',
   params: {
     lease,
     leases,
     delay: optional(z.int().min(0).max(MAX_LEASE_S)).meta({
-      description: `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, 5 minutes and more)`,
+      description:
+        `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
+        '5 minutes and more)',
     }),
-    reason: optional(z.string().max(1000)).meta({ description: 'why; the first 512 characters are kept' }),
+    reason: optional(z.string().max(1000)).meta({ description: 'the reason; the first 512 characters are kept' }),
     status: optional(z.int().min(100).max(599)).meta({
       description:
-        'HTTP status that your own receiver answered. 413 makes attachments links, as for a POST (`attachments: auto`)',
+        'HTTP status of your own receiver. After 413, attachments become links, as for a POST (`attachments: auto`)',
     }),
   },
   returns: ended,
   errors: ['Unknown_Lease'],
-  example: { params: { lease: EXAMPLE.lease, delay: 30, reason: 'no room' }, answer: { ended: 1, unknown: [] } },
+  example: { lease: LEASE, delay: 30, reason: 'no room' },
   handle: ({ delay, reason = '', status = null, ...given }, call) =>
     endAll(given, call, { kind: 'refused', status, reason, delay: delay === undefined ? undefined : delay * 1000 }),
 });
@@ -219,27 +195,28 @@ const tap = passing({
   access: 'content',
   extension: true,
   waits: true,
-  summary: 'Watches a live route: shows each new message as its POST is, and takes none of them away.',
+  summary: 'Watches a live route: returns a copy of each new message as it is posted, without consuming it.',
   notes:
-    'The first call, without `cursor`, begins; each next call passes the `cursor` of the answer before, and gets what came since. ' +
-    'The posts are made once more, with the signatures of a POST at this time; what becomes of the real ones does not change. ' +
-    'A route is watched for two minutes after the last call, and 1,000 messages are remembered: `gap` says that there were more. ' +
-    'An account may watch 10 routes. With several hosts, each shows the mail that it accepted.',
+    'Make the first call without `cursor`; pass the `cursor` of each answer in the next call to get newer messages. ' +
+    'The payloads are rendered again with fresh signatures; the real deliveries are not affected. ' +
+    'A route is watched until two minutes after the last call, and up to 1,000 messages are kept; if there were ' +
+    'more, `gap` is true. ' +
+    'An account may watch 10 routes. Each host returns only mail that it accepted.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
-    cursor: optional(z.int().min(0)).meta({ description: '`cursor` of the answer before; begins now if omitted' }),
+    cursor: optional(z.int().min(0)).meta({ description: '`cursor` of the previous answer; starts now if omitted' }),
     limit,
     wait,
   },
   returns: z
     .object({
-      cursor: z.int().meta({ description: 'where the next call goes on' }),
-      gap: z.boolean().meta({ description: 'whether there was mail that is not remembered any more' }),
+      cursor: z.int().meta({ description: 'cursor for the next call' }),
+      gap: z.boolean().meta({ description: 'true if messages were skipped' }),
       messages: z.array(shown.meta({ title: 'message of a route' })),
     })
     .meta({ title: 'tapped messages' }),
   errors: ['Unknown_InboundRoute'],
-  example: { params: { id: '1.1' }, answer: { cursor: 1767614400000, gap: false, messages: [] } },
+  example: { id: '1.1' },
   async text({ id, cursor, limit = 10, wait = 0 }, call) {
     const route = await call.store.inboundRoutes.one({ id });
     if (!route) throw call.refuse('Unknown_InboundRoute', id);

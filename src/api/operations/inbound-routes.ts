@@ -38,38 +38,42 @@ import {
 export const inboundRouteRecord = z
   .object({
     id: str('unique identifier'),
-    pattern: str('what the mailbox name must match'),
+    pattern: str('pattern for the mailbox name'),
     url: str('webhook URL that inbound messages are posted to; `pull:` or `pull:NAME` if they are pulled'),
     batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
-    format: z.enum(FORMAT_NAMES).meta({ description: 'the form of its posts' }),
-    raw: z.boolean().meta({ description: 'whether posts of a parsed message hold the raw message too' }),
-    attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments reach the receiver' }),
-    link_over: z.int().meta({ description: 'files of at most so many bytes are never links' }),
-    facts: z.boolean().meta({ description: 'whether posts say what a person sees of the message' }),
-    has_password: z.boolean().meta({ description: 'whether posts carry a password (Basic authentication)' }),
-    order: z.enum(ORDER_NAMES).meta({ description: 'which of its messages go out one after another' }),
+    format: z.enum(FORMAT_NAMES).meta({ description: 'payload format' }),
+    raw: z.boolean().meta({ description: 'whether posts of a parsed message include the raw message' }),
+    attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments are delivered' }),
+    link_over: z.int().meta({ description: 'files up to this size in bytes are inlined' }),
+    facts: z.boolean().meta({ description: 'whether posts include `facts`: what a person sees of the message' }),
+    has_password: z.boolean().meta({ description: 'whether posts have a password (Basic authentication)' }),
+    order: z.enum(ORDER_NAMES).meta({ description: 'delivery order' }),
     ...ruleRecord,
   })
   .meta({ title: 'inbound route record' });
 
-/** A POST must end before its deadline with all that it holds: that is a reason for few more than for many. */
+/** All messages of a POST must be handled before its deadline, so there cannot be many. */
 const MOST_BATCHED = 100;
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).meta({
-  description: `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if omitted`,
+  description:
+    `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if ` +
+    'omitted',
 });
 const format = optional(z.enum(FORMAT_NAMES)).meta({
-  description: `the form of its posts: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; that of the setting inbound.default_format for a new route if omitted`,
+  description: `payload format: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; for a new route, inbound.default_format if omitted`,
 });
 const raw = optional(z.boolean()).meta({
   description:
-    'false leaves raw_msg, raw or RawEmail out of posts that hold the parsed message; true for a new route if omitted',
+    'false leaves raw_msg, raw or RawEmail out of posts of a parsed message; true for a new route if omitted',
 });
 const attachments = optional(z.enum(ATTACHMENT_MODES)).meta({
   description:
-    'auto (for a new route if omitted): in the post, and as links once the receiver has answered 413, or twice 400 or 500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size only. ' +
-    'A post that is the message itself (raw, mailgun-mime, sendgrid-raw) holds them always',
+    'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
+    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and ' +
+    'size only. ' +
+    'The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
 });
 const linkOver = optional(
   z
@@ -77,47 +81,27 @@ const linkOver = optional(
     .min(0)
     .max(1024 ** 3),
 ).meta({
-  description: 'files of at most so many bytes stay in the post when others are links; 0 for a new route if omitted',
+  description: 'files up to this size in bytes stay in the post when others are links; 0 for a new route if omitted',
 });
 const facts = optional(z.boolean()).meta({
   description:
-    'true adds `facts` to the post: the text that a person sees, hidden text, invisible characters, and links that name another host; false for a new route if omitted. Not in the formats that are the message itself',
+    'true adds `facts` to the post: visible text, hidden text, invisible characters, and links whose text names ' +
+    'another host; false for a new route if omitted. Not available in formats that contain the whole message',
 });
 const password = optional(z.string().max(255)).meta({
   description:
-    'sent as Basic authentication with the user `actionmailbox`; it is never shown again. Empty: none. A user and password in the URL come first',
+    'sent as Basic authentication with the user `actionmailbox`, and never shown again; an empty text removes ' +
+    'it. A user and password in the URL take precedence',
 });
 
 const order = optional(z.enum(ORDER_NAMES)).meta({
-  description: `the order of its messages: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new route if omitted`,
+  description: `delivery order: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new route if omitted`,
 });
-
-const ROUTE_STYLE = {
-  format: 'mandrill',
-  raw: true,
-  attachments: 'auto',
-  link_over: 0,
-  facts: false,
-  has_password: false,
-  order: 'none',
-  action: 'post',
-  when: {},
-  tags: [],
-  priority: 0,
-  also: [],
-} as const;
-export const ROUTE = {
-  id: '1.1',
-  pattern: 'mailbox-*',
-  url: 'https://app.example.com/hooks/mail',
-  batch_events: 1,
-  ...ROUTE_STYLE,
-};
 
 /** In place of a URL, for a route that posts nothing. */
 const NOWHERE = 'nowhere';
 
-/** The parameters that say which mail a route takes, and what it does with it. */
+/** The parameters for the conditions and the action of a route. */
 const RULES = { action, when, tags, priority, also };
 
 type RouteOption = Exclude<keyof InboundRouteRow, 'id' | 'pattern' | 'url' | 'account' | 'domain' | 'createdAt'>;
@@ -146,7 +130,7 @@ export function toRouteRecord(
   };
 }
 
-/** A route as the list of actions names it. */
+/** A route in the words of the list of actions. */
 const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url' | 'action'>) =>
   `${pattern}@${domain} ${url === '' ? `(${toAction(action)})` : `to ${shownUrl(url)}`}`;
 
@@ -157,7 +141,7 @@ const routes = operation({
   params: { domain: knownDomain },
   returns: z.array(inboundRouteRecord),
   errors: ['Unknown_InboundDomain'],
-  example: { params: { domain: 'inbound.example.com' }, answer: [ROUTE] },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
     return (await call.store.inboundRoutes.many({ domain: id }, { sort: 'createdAt' })).map(toRouteRecord);
@@ -169,19 +153,28 @@ const addRoute = operation({
   access: 'settings',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most literal characters, then the oldest. ' +
-    'With `when`, a route takes only mail of which the conditions hold; the others are tried then, and if none takes it, it is refused with 550 5.7.1. What is not known does not hold, so that a failing DNS or scanner never rejects or discards. ' +
-    `Conditions on DMARC and on scanners are checked before the reply to the message, if they decide. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content gets one recipient at a time (452 4.5.3). ` +
-    'With `batch_events` above 1, messages that wait for the route share a POST: `mandrill_events` holds several events, each with the `_id` by which it is known. ' +
-    'Nothing waits for a batch to fill; when a batch fails, its messages are posted again one by one. ' +
-    'With `order`, a message waits until the one before it of the same author, or of the same conversation, has ended; others go on. If that one fails for longer than the setting delivery.order_hold_minutes while the endpoint is up, the next is tried, and goes on without it if it is delivered.',
+    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the ' +
+    'most literal characters, then the oldest. ' +
+    'With `when`, a route matches only mail that meets the conditions; otherwise the next route is tried. If no ' +
+    'route takes the mail, it is refused with 550 5.7.1. An unknown result meets no condition, so a failing DNS ' +
+    'or scanner never rejects or discards mail. ' +
+    'Conditions on DMARC and on scanners are checked before the reply to the message, if the decision depends ' +
+    `on them. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be ` +
+    'refused for its content is accepted for one recipient at a time (452 4.5.3). ' +
+    'With `batch_events` above 1, waiting messages of the route share a POST: `mandrill_events` has several ' +
+    'events, each with its own `_id`. ' +
+    'Messages never wait for a batch to fill; if a batch fails, its messages are posted again one by one. ' +
+    'With `order`, a message waits until the previous one of the same author, or of the same conversation, has ' +
+    'ended; other mail is not delayed. If that one fails for longer than delivery.order_hold_minutes while the ' +
+    'endpoint is up, the next one is tried, and the sequence continues without it if that succeeds.',
   params: {
     domain: knownDomain,
     pattern,
     url: routeUrl.or(z.literal(NOWHERE)).meta({
       description:
-        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or `pull:NAME`: nothing is posted, the mail waits for `/inbound/pull`. With the actions ' +
-        `${inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl))} it may be left out`,
+        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
+        '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions ' +
+        inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl)),
     }),
     batch_events: batchEvents,
     format,
@@ -197,16 +190,7 @@ const addRoute = operation({
     ACTIONS[toAction(typeof action === 'string' ? action : undefined)].needsUrl ? {} : { url: NOWHERE },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
-  example: {
-    params: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
-    answer: {
-      id: '1.2',
-      pattern: 'support',
-      url: 'https://app.example.com/hooks/support',
-      batch_events: 1,
-      ...ROUTE_STYLE,
-    },
-  },
+  example: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
   async handle(
     { domain, pattern, url: to, batch_events = 1, raw = true, facts = false, password = '', ...given },
     call,
@@ -256,7 +240,7 @@ const addRoute = operation({
   },
 });
 
-/** Throws if another route takes all that this one would. Those that only tag take nothing. */
+/** Throws if another route takes all mail that this one would take. Routes that only tag take none. */
 async function mustBeOne(
   { id, domain, pattern, when, action }: Pick<InboundRouteRow, 'id' | 'domain' | 'pattern' | 'when' | 'action'>,
   { store, invalid }: Call<never>,
@@ -280,7 +264,7 @@ function mustHaveUrl(url: string, action: RouteAction, { invalid }: Call<never>)
   if (url === '' && ACTIONS[action].needsUrl) throw invalid('url', PLEASE_ENTER);
 }
 
-/** What a route does with mail must make sense together. */
+/** The rules of a route must make sense together. */
 function checkRules(
   {
     action,
@@ -326,7 +310,7 @@ async function verifyAlso(
   }
 }
 
-/** A post that is the message itself cannot leave its attachments out. */
+/** A format that contains the whole message cannot leave its attachments out. */
 function checkAttachments(format: FormatName, mode: AttachmentMode | undefined, { invalid }: Call<never>): void {
   if (isLeftOut(mode) && factsOf(format).whole) throw invalid('attachments', wholeText(format));
 }
@@ -341,7 +325,9 @@ const updateRoute = operation({
   access: 'settings',
   summary: 'Changes a route; null fields remain unchanged.',
   notes:
-    'A new format applies to mail that is still queued, too; a new order only to mail that comes from now on. With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
+    'A new format also applies to queued mail; a new order applies only to new mail. With a new URL, queued ' +
+    'mail of this route is posted there too, and the signing key stays the same unless a webhook or another ' +
+    'route of the account already has a key for that URL.',
   params: {
     id: routeId,
     pattern: optional(pattern),
@@ -358,7 +344,7 @@ const updateRoute = operation({
   },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
-  example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
+  example: { id: '1.1', pattern: 'box-*' },
   async handle({ id, pattern, url, batch_events, format, raw, attachments: mode, link_over: over, ...given }, call) {
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
@@ -396,7 +382,7 @@ const updateRoute = operation({
   },
 });
 
-/** What an update changed, in words; empty if nothing. */
+/** The changes of an update in words; empty if there are none. */
 function changesOf(before: InboundRouteRow, after: InboundRouteRow): string {
   const batches = [before, after].map(({ batchEvents = 1 }) => batchEvents);
   return [
@@ -424,7 +410,7 @@ const deleteRoute = operation({
   params: { id: routeId },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
-  example: { params: { id: '1.1' }, answer: ROUTE },
+  example: { id: '1.1' },
   async handle({ id }, call) {
     const note = await call.actions.begin();
     const row = await call.store.inboundRoutes.remove({ id });

@@ -49,7 +49,10 @@ const sendRaw = operation({
   access: 'settings',
   summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
   notes:
-    'Returns one struct for each recipient whose mail a route of the account takes, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is left as it is. Line ends become CRLF.',
+    'Returns one struct for each recipient that matches a route of the account, or an empty array. The call ' +
+    'returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are ' +
+    'taken from the headers, Bcc is removed from the document; if `to` is given, the document is unchanged. ' +
+    'Line endings become CRLF.',
   large: true,
   params: {
     raw_message: z
@@ -69,20 +72,15 @@ const sendRaw = operation({
     z.object({
       email: z.string().meta({ description: 'the recipient' }),
       pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
-      url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
+      url: z.string().meta({ description: 'the webhook URL of the route' }),
     }),
   ),
   errors: ['ServiceUnavailable'],
   example: {
-    params: {
-      raw_message: RAW,
-      mail_from: 'sender@example.net',
-      helo: 'mail.example.net',
-      client_address: '192.0.2.25',
-    },
-    answer: [
-      { email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' },
-    ],
+    raw_message: RAW,
+    mail_from: 'sender@example.net',
+    helo: 'mail.example.net',
+    client_address: '192.0.2.25',
   },
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
     const given = await toWireBytes(raw_message);

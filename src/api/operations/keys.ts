@@ -6,17 +6,17 @@ import { type Call, operation } from '../operation.ts';
 import { str, time, timeOrNull } from './fields.ts';
 
 const fields = {
-  id: str('unique identifier; not a part of the key'),
+  id: str('unique identifier; not part of the key'),
   starts_with: str('the first four characters of the key'),
-  label: str('the label that it was given'),
-  created_at: time('when it was made'),
-  last_used_at: timeOrNull('when a call or an SMTP login last used it', 'null: not yet'),
+  label: str('the label'),
+  created_at: time('when it was created'),
+  last_used_at: timeOrNull('when a call or an SMTP login last used it', 'null if never'),
 };
 
 const keyRecord = z.object(fields).meta({ title: 'API key record' });
 
 const newKeyRecord = z
-  .object({ ...fields, key: str('the key; it is shown this once, because only its hash is stored') })
+  .object({ ...fields, key: str('the key; copy it now: it is not shown again, because only its hash is stored') })
   .meta({ title: 'new API key' });
 
 async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typeof keyRecord>> {
@@ -30,27 +30,12 @@ async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typ
   };
 }
 
-/** A key, as a note of who did what names it. */
+/** A key in the words of the list of actions. */
 const shownOf = ({ hint, label }: KeyRow) => (label === '' ? `${hint}…` : `${hint}… (${label})`);
 
-/** Keys that an account may have at one time; the command line may make more. */
+/** Keys that an account may have at one time; the command line can create more. */
 const MOST_KEYS = 100;
 const LONGEST_LABEL = 100;
-
-const FIRST = {
-  id: 'ae3592b97d3e3fc2',
-  starts_with: 'Exam',
-  label: 'example',
-  created_at: '2026-01-01 00:00:00',
-  last_used_at: '2026-01-05 12:00:00',
-};
-const SECOND = {
-  id: 'a6355eee6291ff6e',
-  starts_with: 'Spar',
-  label: 'spare',
-  created_at: '2026-01-05 12:00:00',
-  last_used_at: null,
-};
 
 const list = operation({
   path: '/keys/list',
@@ -58,11 +43,12 @@ const list = operation({
   extension: true,
   summary: 'Lists the API keys of the account, oldest first.',
   notes:
-    'Revoked keys are not listed. Another host of the same service may have used a key up to a minute later than `last_used_at` says.',
+    'Revoked keys are not listed. If another host of the service used a key, `last_used_at` may be up to a ' +
+    'minute late.',
   params: {},
   returns: z.array(keyRecord),
   errors: [],
-  example: { params: {}, answer: [FIRST, SECOND] },
+  example: {},
   async handle(_, call) {
     return Promise.all((await call.keys.valid()).map((row) => toRecord(row, call)));
   },
@@ -72,29 +58,19 @@ const add = operation({
   path: '/keys/add',
   access: 'secrets',
   extension: true,
-  summary: 'Makes another API key for the account, and shows it once.',
-  notes: `Every key of an account may do everything that the account may do. An account may have ${MOST_KEYS} keys.`,
+  summary: 'Creates an API key for the account and shows it once.',
+  notes: `Every key has all permissions of its account. An account may have ${MOST_KEYS} keys.`,
   params: {
     label: optional(
       text(LONGEST_LABEL).refine(
         (value) => !/[\p{Cc}\p{Cf}\u2028\u2029]/u.test(value),
         'Please enter a label without control characters',
       ),
-    ).meta({ description: 'what the key is for, to tell keys apart' }),
+    ).meta({ description: 'the purpose of the key' }),
   },
   returns: newKeyRecord,
   errors: [],
-  example: {
-    params: { label: 'billing' },
-    answer: {
-      id: 'cc55b6dc527696c0',
-      starts_with: 'Exam',
-      label: 'billing',
-      created_at: '2026-01-05 12:00:00',
-      last_used_at: null,
-      key: 'ExampleNewKey000000001',
-    },
-  },
+  example: { label: 'billing' },
   async handle({ label = '' }, call) {
     return call.inTurn('keys', async () => {
       if ((await call.keys.valid()).length >= MOST_KEYS)
@@ -113,11 +89,12 @@ const revoke = operation({
   extension: true,
   summary: 'Revokes an API key.',
   notes:
-    'Every host refuses it within seconds. A key cannot revoke itself, so that the account is not left without one; `postern key revoke` can revoke any.',
+    'Every host refuses it within seconds. A key cannot revoke itself, so an account always keeps one; `postern ' +
+    'key revoke` can revoke any key.',
   params: { id: text(255).meta({ description: 'id of the key' }) },
   returns: keyRecord,
   errors: ['Unknown_Key', 'Invalid_OwnKey'],
-  example: { params: { id: SECOND.id }, answer: SECOND },
+  example: { id: 'a6355eee6291ff6e' },
   async handle({ id }, call) {
     const row = await findKey(id, call);
     if (row.id === call.apiKey) throw call.refuse('Invalid_OwnKey');

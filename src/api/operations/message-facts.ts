@@ -13,7 +13,8 @@ const listed = <Name extends string>(names: readonly Name[], about: (name: Name)
 export const factsRecord = z
   .object({
     visible_text: str(
-      'the text that a person sees: of the HTML, with blocks on lines of their own; of the text if there is no HTML; at most 262,144 characters',
+      'the text that a person sees: of the HTML, with each block on its own line, or of the text if there is no ' +
+        'HTML; at most 262,144 characters',
     ),
     hidden: z
       .array(
@@ -23,7 +24,7 @@ export const factsRecord = z
         }),
       )
       .meta({
-        description: 'text of the HTML that a person does not see; preview texts of newsletters are among them',
+        description: 'text of the HTML that a person does not see, including preview texts of newsletters',
       }),
     invisible: z
       .array(
@@ -32,30 +33,31 @@ export const factsRecord = z
             .enum(namesOf(INVISIBLE))
             .meta({ description: listed(namesOf(INVISIBLE), (name) => INVISIBLE[name].about) }),
           where: z.enum(['subject', 'from_name', 'visible_text']).meta({ description: 'the text that has them' }),
-          at: z.int().meta({ description: 'characters (code points) before them' }),
-          length: z.int().meta({ description: 'how many' }),
-          text: z.string().optional().meta({ description: 'what they say, if tags or selectors spell something' }),
+          at: z.int().meta({ description: 'position in code points' }),
+          length: z.int().meta({ description: 'number of code points' }),
+          text: z.string().optional().meta({ description: 'the hidden text, if tags or selectors spell one' }),
         }),
       )
-      .meta({ description: 'runs of characters that nobody sees, except where scripts and emoji need them' }),
+      .meta({ description: 'runs of invisible characters, except where scripts and emoji need them' }),
     links: z
       .array(
         z.object({
           why: z.enum(namesOf(LINK_WHY)).meta({ description: listed(namesOf(LINK_WHY), (name) => LINK_WHY[name]) }),
           text: str('the visible text of the link'),
-          text_host: z.string().nullable().meta({ description: 'the host that the text names' }),
+          text_host: z.string().nullable().meta({ description: 'the host named in the text' }),
           href: str('the address of the link'),
-          host: str('the host that it leads to'),
+          host: str('the host of the address'),
         }),
       )
       .meta({
         description:
-          'links that lead to another host than a person reads; hosts of one registered domain count as one, and redirectors are not followed',
+          'links to another host than their text names; hosts of one registered domain count as the same, and ' +
+          'redirects are not followed',
       }),
     counts: z
       .object({ hidden: z.int(), invisible: z.int(), links: z.int() })
-      .meta({ description: 'how many there are of each; at most 100 are listed' }),
-    cut: z.boolean().meta({ description: 'whether something was not looked at or is not listed' }),
+      .meta({ description: 'total number of each; at most 100 are listed' }),
+    cut: z.boolean().meta({ description: 'true if something was not examined or is not listed' }),
   })
   .meta({ title: 'facts about a message' });
 
@@ -63,12 +65,3 @@ export function toFactsRecord(facts: MessageFacts): z.input<typeof factsRecord> 
   const { hidden, invisible, links } = facts;
   return { ...facts, hidden: [...hidden], invisible: [...invisible], links: [...links] };
 }
-
-export const NO_FACTS: z.input<typeof factsRecord> = {
-  visible_text: '',
-  hidden: [],
-  invisible: [],
-  links: [],
-  counts: { hidden: 0, invisible: 0, links: 0 },
-  cut: false,
-};

@@ -34,22 +34,18 @@ const toRecord = ({ name, viewTemplate }: MetadataFieldRow) => ({
   state: 'active' as const,
   view_template: viewTemplate,
 });
-const EXAMPLE = {
-  name: 'group_id',
-  state: 'active',
-  view_template: '<a href="https://example.com/groups/{{value}}">{{value}}</a>',
-};
 
 const list = operation({
   path: '/metadata/list',
   access: 'settings',
   summary: 'Lists the metadata fields of the account, oldest first.',
   notes:
-    'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it (`u_name:value`), whether a field is listed here or not.',
+    'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it ' +
+    '(`u_name:value`), whether a field is listed here or not.',
   params: {},
   returns: z.array(fieldRecord),
   errors: [],
-  example: { params: {}, answer: [EXAMPLE] },
+  example: {},
   async handle(_, { store }) {
     return (await store.metadataFields.many({}, { sort: 'createdAt' })).map(toRecord);
   },
@@ -63,7 +59,7 @@ const add = operation({
   params: { name, view_template: optional(viewTemplate) },
   returns: fieldRecord,
   errors: ['Metadata_FieldLimit'],
-  example: { params: { name: 'order_id' }, answer: { name: 'order_id', state: 'active', view_template: null } },
+  example: { name: 'order_id' },
   handle: ({ name, view_template: template = null }, { store, refuse, invalid, inTurn, now }) =>
     inTurn('metadata', async () => {
       const known = await store.metadataFields.many({}, { sort: 'createdAt' });
@@ -85,10 +81,7 @@ const update = operation({
   params: { name, view_template: optional(viewTemplate) },
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
-  example: {
-    params: { name: 'group_id', view_template: '{{value}}' },
-    answer: { ...EXAMPLE, view_template: '{{value}}' },
-  },
+  example: { name: 'group_id', view_template: '{{value}}' },
   async handle({ name, view_template: template }, { store, refuse }) {
     const patch = template === undefined ? {} : { viewTemplate: template === '' ? null : template };
     const row = await store.metadataFields.change({ id: metadataFieldId(store.account, name) }, patch);
@@ -104,7 +97,7 @@ const remove = operation({
   params: { name },
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
-  example: { params: { name: 'group_id' }, answer: EXAMPLE },
+  example: { name: 'group_id' },
   async handle({ name }, { store, refuse }) {
     const row = await store.metadataFields.remove({ id: metadataFieldId(store.account, name) });
     if (!row) throw refuse('Unknown_MetadataField', name);

@@ -14,7 +14,7 @@ import {
 import type { AccountParts } from '../account.ts';
 import { type Call, operation } from '../operation.ts';
 import { time } from './fields.ts';
-import { createIpRecorder, findPool, IP, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
+import { createIpRecorder, findPool, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
 import { MAX_LIST } from './stats.ts';
 
 /** The name of a pool that may not exist yet. */
@@ -60,10 +60,7 @@ const setPool = operation({
   },
   returns: ipRecord,
   errors: ['Unknown_IP', 'Unknown_Pool', 'Invalid_EmptyDefaultPool'],
-  example: {
-    params: { ip: '192.0.2.1', pool: 'Newsletters', create_pool: true },
-    answer: { ...IP, pool: 'Newsletters' },
-  },
+  example: { ip: '192.0.2.1', pool: 'Newsletters', create_pool: true },
   async handle({ ip, pool, create_pool: createPool = false }, call) {
     const { store, refuse } = call;
     // The order of reading matters: see store/rows/ips.ts.
@@ -99,22 +96,7 @@ const listPools = operation({
   },
   returns: z.array(poolRecord),
   errors: [],
-  example: {
-    params: {},
-    answer: [
-      {
-        name: 'Main Pool',
-        created_at: '2026-01-01 00:00:00',
-        ips: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }],
-      },
-      { name: 'Old Pool', created_at: '2026-01-02 09:00:00', ips: [] },
-      {
-        name: 'Transactional',
-        created_at: '2026-01-02 09:00:00',
-        ips: [{ ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }],
-      },
-    ],
-  },
+  example: {},
   async handle({ after = '' }, call) {
     const { store } = call;
     const placement = await readPlacement(store);
@@ -131,7 +113,7 @@ const poolInfo = operation({
   params: { pool: knownPool },
   returns: poolRecord,
   errors: ['Unknown_Pool'],
-  example: { params: { pool: 'Old Pool' }, answer: { name: 'Old Pool', created_at: '2026-01-02 09:00:00', ips: [] } },
+  example: { pool: 'Old Pool' },
   async handle({ pool }, call) {
     const row = await knownTo(pool, call);
     return showPool(row, call);
@@ -152,10 +134,7 @@ const createPool = operation({
   params: { pool: newPool },
   returns: poolRecord,
   errors: [],
-  example: {
-    params: { pool: 'Newsletters' },
-    answer: { name: 'Newsletters', created_at: '2026-01-05 12:00:00', ips: [] },
-  },
+  example: { pool: 'Newsletters' },
   async handle({ pool }, call) {
     await readPlacement(call.store); // as above
     return showPool((await findPool(pool, call)) ?? (await makePool(pool, call.now(), call)), call);
@@ -172,7 +151,7 @@ const deletePool = operation({
     deleted: z.boolean().meta({ description: 'true' }),
   }),
   errors: ['Unknown_Pool', 'Invalid_DeleteDefaultPool', 'Invalid_DeleteNonEmptyPool'],
-  example: { params: { pool: 'Old Pool' }, answer: { pool: 'Old Pool', deleted: true } },
+  example: { pool: 'Old Pool' },
   async handle({ pool }, call) {
     const { store, refuse } = call;
     if (pool === DEFAULT_POOL) throw refuse('Invalid_DeleteDefaultPool');

@@ -10,7 +10,7 @@ import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
 import { emailAddress, time, timeOrNull } from './fields.ts';
-import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats.ts';
+import { MAX_LIST, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
 
@@ -121,10 +121,14 @@ const rejectEntry = z
       .nullable()
       .meta({ description: 'the sender whose mail caused it, a sender record; null for entries added by hand' }),
     subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
-    message_id: z.string().nullable().meta({
-      description:
-        'id of the message whose event last created or renewed it; null if it was added by hand or is not known any more (not part of the Mandrill API)',
-    }),
+    message_id: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          'id of the message whose event last created or renewed it; null if it was added by hand, or no longer ' +
+          'known (not part of the Mandrill API)',
+      }),
   })
   .meta({ title: 'reject entry' });
 
@@ -188,7 +192,8 @@ const add = operation({
   access: 'settings',
   summary: 'Adds an address to the rejection list by hand: no more mail is sent to it.',
   notes:
-    'The entry never expires and replaces one created by events. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one created by events.',
+    'The entry never expires and replaces one created by events. A whitelisted address is not added. Removing ' +
+    'the entry costs no reputation, unless it replaced one created by events.',
   params: {
     email: listAddress,
     comment: optional(z.string().max(MAX_COMMENT)).meta({
@@ -201,10 +206,7 @@ const add = operation({
     added: z.boolean().meta({ description: 'whether the address is on the list now; false when it is whitelisted' }),
   }),
   errors: ['Unknown_Subaccount'],
-  example: {
-    params: { email: 'ann@example.com', comment: 'asked us to stop' },
-    answer: { email: 'ann@example.com', added: true },
-  },
+  example: { email: 'ann@example.com', comment: 'asked us to stop' },
   async handle({ email, comment = '', subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const entry = {
@@ -231,7 +233,9 @@ const list = operation({
   path: '/rejects/list',
   access: 'mail',
   summary: 'Lists the rejection list, sorted by address.',
-  notes: `Up to ${MAX_LIST} entries; an export contains all of them. An address has at most one entry for the whole account and one for each subaccount. ${EXPIRY_RULES}`,
+  notes:
+    `Up to ${MAX_LIST} entries; an export contains all of them. An address has at most one entry for the whole ` +
+    `account and one for each subaccount. ${EXPIRY_RULES}`,
   params: {
     email: addressPrefix,
     include_expired: optional(z.boolean()).meta({ description: 'true: also shows entries that have expired' }),
@@ -241,23 +245,7 @@ const list = operation({
   },
   returns: z.array(rejectEntry),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
-  example: {
-    params: { email: 'gone' },
-    answer: [
-      {
-        email: 'gone@example.com',
-        reason: 'hard-bounce',
-        detail: 'smtp;550 5.1.1 no such user',
-        created_at: '2026-01-05 10:00:00',
-        last_event_at: '2026-01-05 10:00:00',
-        expires_at: '2026-01-12 10:00:00',
-        expired: false,
-        sender: { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS },
-        subaccount: null,
-        message_id: null,
-      },
-    ],
-  },
+  example: { email: 'gone' },
   async handle({ email = '', include_expired: includeExpired = false, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const rows = await listRejects(call.store, { prefix: email, includeExpired, subaccount }, call.now());
@@ -270,7 +258,9 @@ const remove = operation({
   path: '/rejects/delete',
   access: 'settings',
   summary: 'Removes an address from the rejection list: mail to it is sent again.',
-  notes: `There is no limit on deletions, but deleting an entry created by events costs reputation. ${REPUTATION_FORMULA}`,
+  notes:
+    'There is no limit on deletions, but deleting an entry created by events costs reputation. ' +
+    `${REPUTATION_FORMULA}`,
   params: { email: listAddress, subaccount: subaccountParam },
   returns: z.object({
     email,
@@ -281,10 +271,7 @@ const remove = operation({
       .meta({ description: 'the subaccount whose list it was on; null for the list of the whole account' }),
   }),
   errors: ['Invalid_Reject', 'Unknown_Subaccount'],
-  example: {
-    params: { email: 'gone@example.com' },
-    answer: { email: 'gone@example.com', deleted: true, subaccount: null },
-  },
+  example: { email: 'gone@example.com' },
   async handle({ email, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const removed = await call.lists.unreject(email, subaccount);

@@ -7,26 +7,27 @@ const replayInbound = operation({
   path: '/inbound/replay',
   access: 'mail',
   extension: true,
-  summary: 'Replays deliveries that have ended: by id, by time, by URL or status, or all that a search finds.',
+  summary: 'Replays ended deliveries by id, time, URL, status or search.',
   notes:
-    'Give `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is enough); all that are given must hold. By id, any delivery that has ended or is held is replayed; else only dead ones unless `state` or the query says otherwise. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates. ' +
-    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which goes on after the answer: /jobs/info shows how far it is. An account has one job at a time. ` +
-    'Mail that the queue has deleted cannot be replayed. With several hosts, each replays the mail that it accepted itself.',
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is ' +
+    'enough); all given conditions must match. By id, a delivery may have any ended state or be held; otherwise ' +
+    'only dead ones are replayed, unless `state` or the query names another state. A replay keeps the ' +
+    'webhook-id of the first delivery, so receivers can detect duplicates. ' +
+    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the answer: /jobs/info ` +
+    'shows its progress. An account has one job at a time. ' +
+    'Deleted mail cannot be replayed. Each host replays only mail that it accepted.',
   params: selecting('replay'),
   returns: z.object({
-    matched: z.int().meta({ description: 'how many deliveries can be replayed' }),
+    matched: z.int().meta({ description: 'number of deliveries that can be replayed' }),
     forgotten: z.int().meta({
       description:
-        'with `query` or `status`: how many more match in the history, but the queue has deleted their message; else 0',
+        'with `query` or `status`: number of further matches in the history whose message was deleted; otherwise 0',
     }),
-    replayed: z.int().meta({ description: 'how many were queued again by this call; 0 if there is a job' }),
-    job: z.string().nullable().meta({ description: 'id of the job that replays them; null if there is none' }),
+    replayed: z.int().meta({ description: 'number of deliveries queued again by this call; 0 if a job replays them' }),
+    job: z.string().nullable().meta({ description: 'id of the job that replays them, or null' }),
   }),
   errors: [],
-  example: {
-    params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
-    answer: { matched: 1, forgotten: 0, replayed: 1, job: null },
-  },
+  example: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
   async handle(given, call) {
     const { matched, forgotten, changed, job } = await changeInbound('replay', given, call);
     return { matched, forgotten, replayed: changed, job };

@@ -29,7 +29,7 @@ async function findRouted(
   return row;
 }
 
-/** The key that seals addresses of the domain, made on first use. */
+/** The key that seals addresses of the domain, created on first use. */
 async function keyOf({ id, replyKey }: InboundDomainRow, call: Call<Errors>): Promise<string | undefined> {
   if (typeof replyKey === 'string') return replyKey;
   const made = await call.store.inboundDomains.change({ id, replyKey: null }, { replyKey: call.newToken() });
@@ -42,20 +42,25 @@ const replyAddress = operation({
   path: '/inbound/reply-address',
   access: 'settings',
   extension: true,
-  summary: 'Makes an address for replies: mail to it goes to the route of the mailbox, and its payload has the data.',
+  summary:
+    'Creates an address for replies: mail to it goes to the route of the mailbox, and its payload includes the data.',
   notes:
-    'Set it as Reply-To of a message, and the payload of the reply says in `msg.reply_data` what it is about: a ticket, a user, a thread. ' +
-    'The data is sealed: nobody else can read or change it, or make such an address. It is in the address itself, so nothing is stored, and it must be short: ' +
-    'a local part has 64 octets (RFC 5321), which leaves 20 bytes for the mailbox `reply` with an expiry and 24 without; each further letter of the mailbox takes some. ' +
-    'A UUID in lower case takes 16. Keep what is longer under an id of yours. ' +
-    'An address that was not made here is rejected with 550 5.1.1, an expired one with 550 5.7.1. Case does not matter. An address is valid for this domain and account only, ' +
-    'and as long as the domain is not deleted.',
+    'Set it as the Reply-To of a message: the payload of a reply has the data, such as a ticket, user or ' +
+    'thread, in `msg.reply_data`. ' +
+    'The data is sealed: nobody else can read or change it, or create such an address. It is part of the ' +
+    'address, so nothing is stored, and it must be short: ' +
+    'a local part has 64 octets (RFC 5321), which leaves 20 bytes for the mailbox `reply` with an expiry and 24 ' +
+    'without; a longer mailbox name leaves less. ' +
+    'A UUID in lower case takes 16. For longer data, store it under an id. ' +
+    'A forged address is rejected with 550 5.1.1, an expired one with 550 5.7.1. Case is ignored. An address is ' +
+    'valid only for this domain and account, ' +
+    'until the domain is deleted.',
   params: {
     domain: knownDomain,
     mailbox: mailboxName.meta({
-      description: 'the mailbox that replies go to, as `reply`; a route of the domain must match it',
+      description: 'the mailbox for replies, such as `reply`; a route of the domain must match it',
     }),
-    data: text(1000).meta({ description: 'what the payload of a reply gets as `reply_data`' }),
+    data: text(1000).meta({ description: 'the `reply_data` in the payload of a reply' }),
     expires_at: optional(optionalTime).meta({
       description: 'when it expires, rounded up to a full minute, UTC, YYYY-MM-DD HH:MM:SS; never if omitted',
     }),
@@ -63,21 +68,14 @@ const replyAddress = operation({
   returns: z.object({
     email: str('the address'),
     data: str('the data'),
-    expires_at: timeOrNull('when it expires', 'never'),
+    expires_at: timeOrNull('when it expires', 'null if never'),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
   example: {
-    params: {
-      domain: 'inbound.example.com',
-      mailbox: 'mailbox-1',
-      data: 'ticket 4711',
-      expires_at: '2026-02-05 12:00:00',
-    },
-    answer: {
-      email: 'mailbox-1+r-h20l88djujm1eht4gdg6fv2b31q4e5m3ddepfi8oag@inbound.example.com',
-      data: 'ticket 4711',
-      expires_at: '2026-02-05 12:00:00',
-    },
+    domain: 'inbound.example.com',
+    mailbox: 'mailbox-1',
+    data: 'ticket 4711',
+    expires_at: '2026-02-05 12:00:00',
   },
   async handle({ domain, mailbox, data, expires_at }, call) {
     if (isWildcard(domain.id)) throw call.invalid('domain', `Please enter a name below it, as ${memberOf(domain.id)}`);
@@ -112,20 +110,18 @@ const rotateReplyKey = operation({
   extension: true,
   summary: 'Changes the key that seals the reply addresses of a domain.',
   notes:
-    'Addresses made with the key before are accepted until the next rotation. With `revoke`, every address made so far is rejected from now on.',
+    'Addresses created with the previous key are accepted until the next rotation. With `revoke`, all existing ' +
+    'addresses are rejected from now on.',
   params: {
     domain: knownDomain,
-    revoke: optional(z.boolean()).meta({ description: 'true also rejects all addresses made so far' }),
+    revoke: optional(z.boolean()).meta({ description: 'true also rejects all existing addresses' }),
   },
   returns: z.object({
     domain: str('the domain'),
-    revoked: z.boolean().meta({ description: 'whether addresses made so far are rejected' }),
+    revoked: z.boolean().meta({ description: 'whether existing addresses are rejected' }),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
-  example: {
-    params: { domain: 'inbound.example.com' },
-    answer: { domain: 'inbound.example.com', revoked: false },
-  },
+  example: { domain: 'inbound.example.com' },
   async handle({ domain, revoke = false }, call) {
     const note = await call.actions.begin();
     for (;;) {

@@ -6,7 +6,7 @@ import { ATTACHMENT_MODES, FORMAT_NAMES, toStyle } from '../../inbound/formats.t
 import type { AlsoRow, InboundRouteRow, When } from '../../store/rows/domains.ts';
 import { routeUrl, str } from './fields.ts';
 
-// What a route asks of a message, and what it does with it: parameters, records, and the rows between them.
+// The conditions and actions of routes: parameters, records, and the rows between them.
 
 /** Alternatives of one condition. */
 const MOST_GLOBS = 50;
@@ -15,11 +15,11 @@ const MOST_GLOB_TEXT = 1000;
 const MOST_HEADERS = 20;
 export const MOST_ALSO = 10;
 const MOST_TAGS = 20;
-/** Routes with one pattern: each of them is looked at for each message. */
+/** Routes with the same pattern: each of them is checked for each message. */
 export const MOST_OF_A_PATTERN = 25;
 
 const glob = text(255).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a text without control characters');
-/** One value, or several of which one must match. */
+/** One value, or a list of alternatives. */
 const oneOrMore = <S extends z.ZodType>(one: S) =>
   z.union([one.transform((value) => [value]), z.array(one).min(1).max(MOST_GLOBS)]);
 const about = (name: keyof When) => ({ description: CONDITIONS[name].about });
@@ -59,13 +59,14 @@ export const when = optional(
     }, `Please enter at most ${MOST_GLOB_TEXT} characters of texts to compare with`),
 ).meta({
   description:
-    'what must hold for the route to take a message: all that is given. Texts are globs (`*`, `?`) in any case, and lists are alternatives. An empty struct: it takes every message',
+    'conditions on the message, all of which must be met. Texts are patterns (`*`, `?`), ignoring case; lists ' +
+    'are alternatives. Empty: matches all mail',
 });
 
 type GivenWhen = NonNullable<z.output<typeof when>>;
 
 export const action = optional(z.enum(ACTION_NAMES)).meta({
-  description: `what it does with mail: ${ACTION_NAMES.map((name) => `${name} (${ACTIONS[name].about})`).join(', ')}; post for a new route if omitted`,
+  description: `action for matching mail: ${ACTION_NAMES.map((name) => `${name} (${ACTIONS[name].about})`).join(', ')}; post for a new route if omitted`,
 });
 
 export const tags = optional(
@@ -73,11 +74,12 @@ export const tags = optional(
     .array(text(100).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a tag without control characters'))
     .max(MOST_TAGS),
 ).meta({
-  description: 'what `tags` of the payload says of the mail that the route takes, or passes on with the action tag',
+  description: 'added to `tags` in the payload of mail that the route takes, or passes on with the action tag',
 });
 
 export const priority = optional(z.int().min(-1000).max(1000)).meta({
-  description: 'routes with a higher one are tried first, whatever their patterns; 0 for a new route if omitted',
+  description:
+    'routes with a higher priority are tried first, regardless of their patterns; 0 for a new route if omitted',
 });
 
 const alsoOne = z.strictObject({
@@ -92,23 +94,24 @@ const alsoOne = z.strictObject({
 
 export const also = optional(z.array(alsoOne).max(MOST_ALSO)).meta({
   description:
-    'further URLs that each message is posted to, each in a format of its own and with deliveries of its own; as many as ten. A list replaces the one before; entries with the same URL keep their password if they give none',
+    'further URLs to post each message to, at most ten, each with its own format and deliveries. A new list ' +
+    'replaces the previous one; an entry without a password keeps the password of the same URL',
 });
 
 type GivenAlso = NonNullable<z.output<typeof also>>;
 
 /** The same in records. */
 export const ruleRecord = {
-  action: z.enum(ACTION_NAMES).meta({ description: 'what it does with mail' }),
+  action: z.enum(ACTION_NAMES).meta({ description: 'action for matching mail' }),
   when: z
     .record(z.string(), z.unknown())
-    .meta({ description: 'what must hold for it to take a message; empty: it takes every one' }),
-  tags: z.array(z.string()).meta({ description: 'what it says of mail' }),
-  priority: z.int().meta({ description: 'routes with a higher one are tried first' }),
+    .meta({ description: 'conditions on the message; empty if it matches all mail' }),
+  tags: z.array(z.string()).meta({ description: 'added to `tags` in the payload' }),
+  priority: z.int().meta({ description: 'routes with a higher priority are tried first' }),
   also: z
     .array(
       z.object({
-        url: str('a further URL that its mail is posted to'),
+        url: str('a further URL to post mail to'),
         format: z.enum(FORMAT_NAMES),
         raw: z.boolean(),
         attachments: z.enum(ATTACHMENT_MODES),

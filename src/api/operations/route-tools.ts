@@ -12,7 +12,7 @@ import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
 import { emailAddress, knownDomain, MAX_URL, shownUrl } from './fields.ts';
-import { inboundRouteRecord, ROUTE, toRouteRecord } from './inbound-routes.ts';
+import { inboundRouteRecord, toRouteRecord } from './inbound-routes.ts';
 import { fieldName } from './route-rules.ts';
 
 // Tools to set up and debug routes.
@@ -23,7 +23,10 @@ const routeKey = operation({
   extension: true,
   summary: 'Shows the key that signs the posts of a route, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect; turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key for ' +
+    'X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect. ' +
+    'Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry ' +
+    'the signatures of both keys (webhook-signature) for a day.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
@@ -36,15 +39,7 @@ const routeKey = operation({
     signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
   }),
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
-  example: {
-    params: { id: '1.1' },
-    answer: {
-      id: '1.1',
-      url: ROUTE.url,
-      auth_key: 'ExampleSigningKey000000000000001',
-      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
-    },
-  },
+  example: { id: '1.1' },
   async handle({ id, rotate = false, url: asked }, { store, signingKeys, actions, refuse, invalid }) {
     const route = await store.inboundRoutes.one({ id });
     if (!route) throw refuse('Unknown_InboundRoute', id);
@@ -69,7 +64,7 @@ const given = optional(
     header: optional(z.record(fieldName, z.string().max(1000))).meta({ description: 'header fields' }),
     size: optional(z.int().min(0)).meta({ description: 'bytes' }),
     automated: optional(z.boolean()).meta({
-      description: 'whether it is automated; if omitted, as `header` and `sender` say',
+      description: 'whether it is automated; derived from `header` and `sender` if omitted',
     }),
     authenticated: optional(z.boolean()),
     dmarc: optional(z.enum(DMARC_RESULTS)),
@@ -78,7 +73,7 @@ const given = optional(
   }),
 );
 
-/** What is known of a message that somebody describes: of its content all, as soon as there is any. */
+/** The facts of a described message; if any of its content is given, the rest of it counts as empty. */
 function toFacts({
   sender,
   authenticated,
@@ -112,55 +107,52 @@ const testRoute = operation({
   path: '/inbound/test-route',
   access: 'settings',
   extension: true,
-  summary: 'Shows which route an address matches, why the others do not, and what would be posted.',
+  summary: 'Shows which route an address matches, why the other routes do not match, and what would be posted.',
   notes:
-    'Give `address`, or `domain` and `mailbox`, and for routes with conditions what the message is like. Nothing is sent, scanned or looked up.',
+    'Pass `address`, or `domain` and `mailbox`; for routes with conditions, describe the message in `message`. ' +
+    'Nothing is sent, scanned or looked up.',
   params: {
     address: optional(emailAddress).meta({ description: 'the address to try' }),
     domain: optional(knownDomain),
     mailbox: optional(text(64)).meta({ description: 'the part before the @' }),
     format: optional(z.enum(FORMAT_NAMES)).meta({
-      description: 'shows the post in this format; in that of the route if omitted',
+      description: 'payload format; that of the route if omitted',
     }),
     message: given.meta({
       description:
-        'what the message is like. Of those that are its content (from, subject, header, size, automated), those left out are empty if one is given; others that are left out are not known',
+        'the message. If one of the content fields (from, subject, header, size, automated) is given, omitted ' +
+        'ones count as empty; other omitted fields count as unknown',
     }),
   },
   returns: z.object({
-    email: z.string().meta({ description: 'the address that was tried' }),
+    email: z.string().meta({ description: 'the tested address' }),
     route: inboundRouteRecord.nullable().meta({
       description:
-        'the route that takes it; null: mail to it is refused with 550, or what is not known of the message decides (`result` is depends)',
+        'the route that takes the mail; null if mail is refused with 550, or if unknown facts decide (`result` ' +
+        'is depends)',
     }),
     routes: z
       .array(
         inboundRouteRecord.extend({
           result: z.enum(RESULTS).meta({
             description:
-              'hit: it takes the mail; tags: it adds its tags; conditions: the pattern matches, and its conditions do not hold; depends: on what is not known of the message; less specific: it matches, but another route takes precedence; no match: the pattern does not match',
+              'hit: takes the mail; tags: adds its tags; conditions: the pattern matches, but its conditions ' +
+              'are not met; depends: depends on unknown facts; less specific: matches, but another route takes ' +
+              'precedence; no match: the pattern does not match',
           }),
-          why: z.string().meta({ description: 'the same in words' }),
+          why: z.string().meta({ description: 'the result in words' }),
         }),
       )
       .meta({ description: 'every route of the domain, oldest first' }),
     payload: z.unknown().meta({
       description:
-        'what would be posted for a sample message: the value of mandrill_events, the JSON of another format, or the body as text; null if no route matches',
+        'the payload for a sample message: the value of mandrill_events, the JSON of another format, or the ' +
+        'body as text; null if no route matches',
     }),
     content_type: z.string().nullable().meta({ description: 'Content-Type of that post; null if no route matches' }),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
-  example: {
-    params: { address: 'mailbox-123@inbound.example.com' },
-    answer: {
-      email: 'mailbox-123@inbound.example.com',
-      route: ROUTE,
-      routes: [{ ...ROUTE, result: 'hit', why: 'It takes the mail.' }],
-      payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
-      content_type: 'application/x-www-form-urlencoded',
-    },
-  },
+  example: { address: 'mailbox-123@inbound.example.com' },
   async handle({ address, domain, mailbox, format, message = {} }, { store, inbound, refuse, invalid }) {
     const tried =
       address ??
@@ -217,7 +209,7 @@ interface Trial {
   readonly hit: Match | undefined;
 }
 
-/** What a route does with the mail, and why. */
+/** The result of a route for the mail, and the reason. */
 function resultOf(
   route: InboundRouteRow,
   mailbox: string,

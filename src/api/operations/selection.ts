@@ -9,7 +9,7 @@ import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts'
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
 
-// The calls that change many deliveries: replays, drops and retries select in the same words.
+// Selects deliveries for calls that change many of them: replay, drop and retry have the same parameters.
 
 /** URLs that may be left out. */
 const MAX_EXCEPT = 100;
@@ -21,16 +21,16 @@ export const selecting = <const A extends BulkAction>(action: A) => ({
   from,
   to,
   route: routeId,
-  state: optional(z.enum(BULK_ACTIONS[action].states)).meta({ description: 'only deliveries in this state' }),
+  state: optional(z.enum(BULK_ACTIONS[action].states)).meta({ description: 'only in this state' }),
   query: optional(text(MAX_QUERY)).meta({
     description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
   }),
   url: optional(text(2048)).meta({ description: 'only deliveries to this URL' }),
   except_urls: optional(z.array(text(2048)).max(MAX_EXCEPT)).meta({
-    description: `with a query or a status: no deliveries to these URLs, at most ${MAX_EXCEPT}`,
+    description: `with a query or a status: exclude deliveries to these URLs, at most ${MAX_EXCEPT}`,
   }),
   status: optional(text(10)).meta({
-    description: 'only deliveries whose last answer was this: a status such as 500, a class such as 5xx, or none',
+    description: 'only deliveries with this last answer: a status such as 500, a class such as 5xx, or none',
   }),
   dry_run: optional(z.boolean()).meta({ description: 'only count the deliveries' }),
 });
@@ -86,7 +86,7 @@ function toSelection(given: Given, states: readonly DeliveryState[], call: Call<
   };
 }
 
-/** What the history is asked for: the query, and the other parameters with it. */
+/** The filter for the history: the query, and the other parameters with it. */
 function toFilter(
   { query = '', status, url, except_urls: exceptUrls, route, from, to, state }: Given,
   call: Call<never>,

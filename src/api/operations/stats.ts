@@ -119,7 +119,7 @@ export function toTagHourlyEntry(row: CounterRow) {
 export const senderRecord = z
   .object({
     address: z.string().meta({ description: 'the sending address' }),
-    created_at: time('when it was first seen'),
+    created_at: time('when it was first used'),
     ...statsFields,
   })
   .meta({ title: 'sender record' });
@@ -202,30 +202,3 @@ export async function recentOfPage(
 export const SERIES_DAYS = 30;
 /** Days of the longest window. */
 export const LONGEST_WINDOW_DAYS = 90;
-
-// For the examples.
-/** Ten zeros. */
-export const NO_STATS = {
-  sent: 0,
-  hard_bounces: 0,
-  soft_bounces: 0,
-  rejects: 0,
-  complaints: 0,
-  unsubs: 0,
-  opens: 0,
-  unique_opens: 0,
-  clicks: 0,
-  unique_clicks: 0,
-};
-/** What the account, the sender, the tag and the template of the examples have. */
-export const SOME_STATS = { ...NO_STATS, sent: 40, opens: 12, unique_opens: 10, clicks: 3, unique_clicks: 3 };
-/** The same as totals, which have no unique opens and clicks. */
-export const SOME_TOTALS = (({ unique_opens: _, unique_clicks: __, ...totals }) => totals)(SOME_STATS);
-/** The same in every window. */
-export const SOME_WINDOWS = {
-  today: SOME_STATS,
-  last_7_days: SOME_STATS,
-  last_30_days: SOME_STATS,
-  last_60_days: SOME_STATS,
-  last_90_days: SOME_STATS,
-};

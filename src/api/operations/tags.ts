@@ -13,9 +13,6 @@ import {
   recentOf,
   recentOfPage,
   SERIES_DAYS,
-  SOME_STATS,
-  SOME_TOTALS,
-  SOME_WINDOWS,
   statsFields,
   tagHourlyEntry,
   toStats,
@@ -36,8 +33,6 @@ const tagRecord = z
     ...statsFields,
   })
   .meta({ title: 'tag record' });
-const TAG = { tag: 'example-tag', reputation: 58, ...SOME_STATS };
-const HOUR = { time: '2026-01-05 09:00:00', ...SOME_STATS };
 
 function toTagRecord(total: CounterRow, recent: Month) {
   return { tag: total.key, reputation: reputationOf(recent), ...toStats(total) };
@@ -61,7 +56,7 @@ const list = listing({
   },
   returns: z.array(tagRecord),
   errors: [],
-  example: { params: {}, answer: [TAG] },
+  example: {},
   pages: ({ after }, { store, now }) =>
     mapPages(totalsAfter(store, 'tag', after), async (page) => {
       const recent = await recentOfPage(store, 'tag', page, now());
@@ -73,14 +68,16 @@ const remove = operation({
   path: '/tags/delete',
   access: 'settings',
   summary:
-    'Deletes a tag: removes it from the messages that were sent with it and deletes its statistics. This cannot be undone.',
+    'Deletes a tag: removes it from the messages that were sent with it and deletes its statistics. This cannot ' +
+    'be undone.',
   notes:
-    'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the removal finishes within minutes.',
+    'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the ' +
+    'removal finishes within minutes.',
   params: { tag },
   anyText: ['tag'],
   returns: tagRecord,
   errors: ['Invalid_Tag_Name'],
-  example: { params: { tag: 'example-tag' }, answer: TAG },
+  example: { tag: 'example-tag' },
   async handle({ tag }, call) {
     const total = await findTag(tag, call);
     const recent = await recentOf(call.store, 'tag', tag, call.now());
@@ -100,14 +97,7 @@ const info = operation({
     .object({ tag: z.string().meta({ description: 'the tag' }), ...totalFields, stats: windowsRecord })
     .meta({ title: 'tag detail' }),
   errors: ['Invalid_Tag_Name'],
-  example: {
-    params: { tag: 'example-tag' },
-    answer: {
-      tag: 'example-tag',
-      ...SOME_TOTALS,
-      stats: SOME_WINDOWS,
-    },
-  },
+  example: { tag: 'example-tag' },
   async handle({ tag }, call) {
     const total = await findTag(tag, call);
     const hours = await hoursOf(call.store, 'tag', tag, LONGEST_WINDOW_DAYS, call.now());
@@ -124,7 +114,7 @@ const timeSeries = operation({
   anyText: ['tag'],
   returns: z.array(tagHourlyEntry),
   errors: ['Invalid_Tag_Name'],
-  example: { params: { tag: 'example-tag' }, answer: [HOUR] },
+  example: { tag: 'example-tag' },
   async handle({ tag }, call) {
     await findTag(tag, call);
     return (await hoursOf(call.store, 'tag', tag, SERIES_DAYS, call.now())).map(toTagHourlyEntry);
@@ -136,7 +126,8 @@ const allTimeSeries = listing({
   access: 'numbers',
   summary: 'Shows the statistics of all tags by hour, for the last 30 days.',
   notes:
-    'An entry for each tag in each hour with activity, by time and then tag; `after_time` and `after_tag` continue after one.',
+    'An entry for each tag in each hour with activity, by time and then tag; `after_time` and `after_tag` ' +
+    'continue after one.',
   params: {
     after_time: optionalTime.meta({
       description: 'continue in this hour, after `after_tag` (not part of the Mandrill API)',
@@ -147,7 +138,7 @@ const allTimeSeries = listing({
   },
   returns: z.array(tagHourlyEntry.extend({ tag: z.string().meta({ description: 'the tag' }) })),
   errors: [],
-  example: { params: {}, answer: [{ ...HOUR, tag: 'example-tag' }] },
+  example: {},
   pages({ after_time: time, after_tag: name = '' }, { store, now }) {
     const oldest = sinceHours(now(), SERIES_DAYS);
     const rows = hoursAfter(

@@ -16,9 +16,9 @@ const MOST_CLICKED = 100;
 const SEARCHED = 10_000;
 
 const counted = {
-  sent: z.int().meta({ description: 'messages that contained the URL as a tracked link' }),
-  clicks: z.int().meta({ description: 'clicks on it in tracked mail' }),
-  unique_clicks: z.int().meta({ description: 'messages in which it was clicked' }),
+  sent: z.int().meta({ description: 'messages with the URL as a tracked link' }),
+  clicks: z.int().meta({ description: 'number of clicks' }),
+  unique_clicks: z.int().meta({ description: 'number of messages in which it was clicked' }),
 };
 const urlRecord = z
   .object({ url: z.string().meta({ description: 'the URL' }), ...counted })
@@ -31,10 +31,8 @@ const hourRecord = z
   .meta({ title: 'URL hourly entry' });
 
 const toCounts = ({ sent, clicks, uniqueClicks }: UrlCounts) => ({ sent, clicks, unique_clicks: uniqueClicks });
-const EXAMPLE_URL = 'https://www.example.com/offers';
-const EXAMPLE_COUNTS = { sent: 40, clicks: 3, unique_clicks: 2 };
 const NOTES =
-  'Only links of mail with click tracking count, as they were followed: without their query if the message requested that ' +
+  'Counts only links in mail with click tracking, without their query if the message requested that ' +
   '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked for 91 days is deleted.';
 
 const list = operation({
@@ -45,7 +43,7 @@ const list = operation({
   params: {},
   returns: z.array(urlRecord),
   errors: [],
-  example: { params: {}, answer: [{ url: EXAMPLE_URL, ...EXAMPLE_COUNTS }] },
+  example: {},
   async handle(_, { store }) {
     const rows = await store.urls.many({}, { sort: '-clicks', limit: MOST_CLICKED });
     return rows.map((row) => ({ url: row.url, ...toCounts(row) }));
@@ -56,11 +54,13 @@ const search = operation({
   path: '/urls/search',
   access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
-  notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
-  params: { q: text(1000).meta({ description: 'what the URL must contain' }) },
+  notes:
+    `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ` +
+    `${NOTES}`,
+  params: { q: text(1000).meta({ description: 'text that the URL must contain' }) },
   returns: z.array(urlRecord),
   errors: [],
-  example: { params: { q: 'example.com/OFF' }, answer: [{ url: EXAMPLE_URL, ...EXAMPLE_COUNTS }] },
+  example: { q: 'example.com/OFF' },
   async handle({ q }, { store }) {
     const wanted = q.toLowerCase();
     const rows = await store.urls.many({}, { sort: '-clicks', limit: SEARCHED });
@@ -77,7 +77,7 @@ const timeSeries = operation({
   params: { url: text(10_000).meta({ description: 'a URL as /urls/list shows it' }) },
   returns: z.array(hourRecord),
   errors: ['Unknown_Url'],
-  example: { params: { url: EXAMPLE_URL }, answer: [{ time: '2026-01-05 09:00:00', ...EXAMPLE_COUNTS }] },
+  example: { url: 'https://www.example.com/offers' },
   async handle({ url }, { store, refuse, now }) {
     const key = urlKey(url);
     if (!(await store.urls.one({ id: urlId(store.account, key) }))) throw refuse('Unknown_Url');
@@ -93,18 +93,19 @@ const trackingDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
     created_at: time('when it was added'),
-    last_tested_at: timeOrNull('when its DNS last answered a test; null before the first'),
+    last_tested_at: timeOrNull('when its DNS last answered a check; null before the first'),
     cname: z
       .object({
         valid: z.boolean().meta({ description: 'whether the domain points here' }),
-        valid_after: timeOrNull('set if the record has become valid: when its TTL has passed'),
-        error: z.string().nullable().meta({ description: 'what is wrong; null if nothing is' }),
+        valid_after: timeOrNull('for a record that became valid: when its TTL has passed'),
+        error: z.string().nullable().meta({ description: 'the problem, or null' }),
       })
       .meta({ description: 'the CNAME record of the domain, or address records that are those of this service' }),
     valid_tracking: z.boolean().meta({
       description:
-        'whether tracked links may begin with the domain; false while the record is valid: a `valid_after` has not passed, ' +
-        'or the domain, or one above it, is not a verified sender domain of the account',
+        'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not ' +
+        'passed, ' +
+        'or neither the domain nor one above it is a verified sender domain of the account',
     }),
   })
   .meta({ title: 'tracking domain record' });
@@ -144,18 +145,6 @@ async function toDomainRecord(
   return record;
 }
 
-const EXAMPLE_DOMAIN: DomainRecord = {
-  domain: 'track.example.com',
-  created_at: '2026-01-05 11:00:00',
-  last_tested_at: null,
-  cname: { valid: false, valid_after: null, error: NOT_TESTED },
-  valid_tracking: false,
-};
-const TESTED = {
-  last_tested_at: '2026-01-05 12:00:00',
-  cname: { valid: false, valid_after: null, error: 'The domain track.example.com does not exist.' },
-};
-
 const trackingDomains = operation({
   path: '/urls/tracking-domains',
   access: 'settings',
@@ -163,7 +152,7 @@ const trackingDomains = operation({
   params: {},
   returns: z.array(trackingDomainRecord),
   errors: [],
-  example: { params: {}, answer: [EXAMPLE_DOMAIN] },
+  example: {},
   async handle(_, call) {
     return toDomainRecords(await call.store.trackingDomains.many({}, { sort: 'domain' }), call);
   },
@@ -174,12 +163,13 @@ const addTrackingDomain = operation({
   access: 'settings',
   summary: 'Adds a tracking domain to the account and tests its DNS.',
   notes:
-    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender domain ' +
+    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a ' +
+    'sender domain ' +
     '(/senders/verify-domain). A message names it in `tracking_domain`. Adding one again tests it again.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   errors: [],
-  example: { params: { domain: 'track.example.com' }, answer: { ...EXAMPLE_DOMAIN, ...TESTED } },
+  example: { domain: 'track.example.com' },
   async handle({ domain }, call) {
     if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);
     return toDomainRecord(await call.trackingDomains.add(domain), call);
@@ -200,12 +190,12 @@ const checkTrackingDomain = operation({
   access: 'settings',
   summary: 'Tests the DNS of a tracking domain.',
   notes:
-    'While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, ' +
+    'If the DNS of the domain does not answer, the last result is kept. Domains are tested again every day, ' +
     'and every hour while they are not valid.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain'],
-  example: { params: { domain: 'track.example.com' }, answer: { ...EXAMPLE_DOMAIN, ...TESTED } },
+  example: { domain: 'track.example.com' },
   async handle({ domain }, call) {
     return toDomainRecord(await call.trackingDomains.test(await findTrackingDomain(domain, call)), call);
   },
@@ -216,16 +206,17 @@ const deleteTrackingDomain = operation({
   access: 'settings',
   summary: 'Removes a tracking domain from the account.',
   notes:
-    'Links in mail sent with it keep working as long as the DNS of the domain points here. A domain that is in use is removed only with `confirm`.',
+    'Links in mail sent with it keep working as long as the DNS of the domain points here. A domain that is in ' +
+    'use is removed only with `confirm`.',
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({
-      description: 'removes it even if tracked links may begin with it (not part of the Mandrill API)',
+      description: 'removes it even if tracked links may use it (not part of the Mandrill API)',
     }),
   },
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain', 'Invalid_Verified_TrackingDomain'],
-  example: { params: { domain: 'track.example.com' }, answer: EXAMPLE_DOMAIN },
+  example: { domain: 'track.example.com' },
   async handle({ domain, confirm = false }, call) {
     const row = await findTrackingDomain(domain, call);
     const record = await toDomainRecord(row, call);
@@ -235,7 +226,7 @@ const deleteTrackingDomain = operation({
   },
 });
 
-/** Links of messages with their statistics, and the domains that tracked links begin with. */
+/** Links of messages with their statistics, and the domains of tracked links. */
 export const urlOperations = [
   list,
   search,

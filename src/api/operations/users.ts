@@ -16,8 +16,6 @@ import {
   hoursOf,
   LONGEST_WINDOW_DAYS,
   recentOf,
-  SOME_STATS,
-  SOME_WINDOWS,
   statsBlock,
   toStats,
   totalOf,
@@ -32,7 +30,7 @@ const ping = operation({
   params: {},
   returns: z.literal('PONG!'),
   errors: [],
-  example: { params: {}, answer: 'PONG!' },
+  example: {},
   handle: () => Promise.resolve('PONG!' as const),
 });
 
@@ -43,7 +41,7 @@ const ping2 = operation({
   params: {},
   returns: z.object({ PING: z.literal('PONG!') }),
   errors: [],
-  example: { params: {}, answer: { PING: 'PONG!' } },
+  example: {},
   handle: () => Promise.resolve({ PING: 'PONG!' as const }),
 });
 
@@ -63,21 +61,7 @@ const info = operation({
     stats: z.object({ ...windowFields, all_time: statsBlock }).meta({ description: 'a stats block for each window' }),
   }),
   errors: [],
-  example: {
-    params: {},
-    answer: {
-      username: 'main',
-      created_at: '2026-01-01 00:00:00',
-      public_id: 'ExampleAccountId000001',
-      reputation: 58,
-      hourly_quota: 350,
-      backlog: 0,
-      stats: {
-        ...SOME_WINDOWS,
-        all_time: SOME_STATS,
-      },
-    },
-  },
+  example: {},
   async handle(_, { account, store, queue, now }) {
     const [hours, recent, total] = await Promise.all([
       hoursOf(store, 'account', account.id, LONGEST_WINDOW_DAYS, now()),

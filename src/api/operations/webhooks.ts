@@ -17,13 +17,13 @@ const webhookRecord = z
   .object({
     id: z.int().meta({ description: 'unique identifier' }),
     url: z.string().meta({ description: 'URL that batches of events are posted to' }),
-    description: z.string().nullable().meta({ description: 'what it is for' }),
+    description: z.string().nullable().meta({ description: 'its purpose' }),
     auth_key: z.string().meta({ description: 'the key that signs its posts' }),
     events: z.array(z.enum(HOOK_EVENTS)).meta({ description: 'the events that are posted' }),
     created_at: time('when it was added'),
-    last_sent_at: timeOrNull('when it last accepted a batch; null before the first'),
-    batches_sent: z.int().meta({ description: 'batches that it accepted' }),
-    events_sent: z.int().meta({ description: 'events in them' }),
+    last_sent_at: timeOrNull('when it last accepted a batch; null if never'),
+    batches_sent: z.int().meta({ description: 'number of batches it accepted' }),
+    events_sent: z.int().meta({ description: 'number of events in these batches' }),
     last_error: z.string().nullable().meta({ description: 'the last error; null if there was none' }),
   })
   .meta({ title: 'webhook record' });
@@ -71,7 +71,7 @@ const batchRecord = z
   .object({
     ...shared,
     webhook: z.int().meta({ description: 'id of the webhook' }),
-    events: z.int().meta({ description: 'how many events it contains' }),
+    events: z.int().meta({ description: 'number of events in the batch' }),
   })
   .meta({ title: 'batch record' });
 
@@ -91,26 +91,12 @@ const AT_A_TIME = 20;
 const webhookId = z.int().meta({ description: 'id of the webhook' });
 const details = {
   description: optional(z.string().max(MAX_DESCRIPTION)).meta({
-    description: `what it is for, at most ${MAX_DESCRIPTION} characters`,
+    description: `its purpose, at most ${MAX_DESCRIPTION} characters`,
   }),
   events: optional(z.array(z.enum(HOOK_EVENTS)).max(100)).meta({
     description: `the events to post, of: ${HOOK_EVENTS.join(', ')}`,
   }),
 };
-
-const HOOK = {
-  id: 4,
-  url: 'https://app.example.com/hooks/events',
-  description: 'My Example Webhook',
-  auth_key: 'ExampleSigningKey000000000000001',
-  events: ['send', 'open', 'click'],
-  created_at: '2026-01-05 11:00:00',
-  last_sent_at: '2026-01-05 11:30:00',
-  batches_sent: 42,
-  events_sent: 1892,
-  last_error: null,
-};
-const FRESH = { last_sent_at: null, batches_sent: 0, events_sent: 0, last_error: null };
 
 /** Returns the webhook's row. Throws Unknown_Webhook, also for a webhook of another account. */
 async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
@@ -141,7 +127,7 @@ const list = listing({
   },
   returns: z.array(webhookRecord),
   errors: ['ServiceUnavailable'],
-  example: { params: {}, answer: [HOOK] },
+  example: {},
   pages({ after = 0 }, call) {
     const rows = pagesByKey(
       after,
@@ -172,25 +158,19 @@ const add = operation({
   access: 'secrets',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
   notes:
-    'Without `events`, or with an empty list, it gets every event except deferral, delivered and reply, which must be named. A reply is a message that came in for a route of the account and answers one that it sent: the event is about the message that was sent, and `reply` has id (`msg.id` of its payload), from_email, email (where it was sent to), subject and automated (why a program wrote it; null: none did). An answer is one event, however often and wherever it is posted; bounces and other mail with an empty reverse-path are none. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
+    'Without `events`, or with an empty list, it gets every event except deferral, delivered and reply, which ' +
+    'must be named. A reply is a message received by a route of the account that answers a message it sent. The ' +
+    'event is about the sent message, and `reply` has id (`msg.id` of its payload), from_email, email (its ' +
+    'recipient), subject and automated (why it is automated, or null). A reply is one event, even if it is ' +
+    'posted several times; bounces and other mail with an empty reverse-path are not replies. The key belongs ' +
+    'to the account and the URL: a route to the same URL signs with the same key.',
   params: { url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
   example: {
-    params: {
-      url: 'https://app.example.com/hooks/more',
-      description: 'Bounces',
-      events: ['hard_bounce', 'soft_bounce'],
-    },
-    answer: {
-      ...HOOK,
-      ...FRESH,
-      id: 8,
-      url: 'https://app.example.com/hooks/more',
-      description: 'Bounces',
-      events: ['hard_bounce', 'soft_bounce'],
-      created_at: '2026-01-05 12:00:00',
-    },
+    url: 'https://app.example.com/hooks/more',
+    description: 'Bounces',
+    events: ['hard_bounce', 'soft_bounce'],
   },
   async handle({ url, description = null, events = [] }, call) {
     await verifyUrl(url, call);
@@ -205,12 +185,12 @@ const add = operation({
 const info = operation({
   path: '/webhooks/info',
   access: 'secrets',
-  summary: 'Shows a webhook and what was sent to it.',
-  notes: 'A batch counts once, when it is answered with 2xx, however often it was posted.',
+  summary: 'Shows a webhook with its statistics.',
+  notes: 'A batch counts once, when it is answered with 2xx, even if it was posted several times.',
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: { params: { id: 4 }, answer: HOOK },
+  example: { id: 4 },
   async handle({ id }, call) {
     return toRecord(await findWebhook(id, call), call);
   },
@@ -221,15 +201,13 @@ const update = operation({
   access: 'secrets',
   summary: 'Changes a webhook; description and events remain unchanged if omitted.',
   notes:
-    'An empty list of events leaves them unchanged too: official clients send it when none are given. With a new URL, events still queued for this webhook are posted there too, and the key ' +
+    'An empty list of events also leaves them unchanged, because official clients send it when none are given. ' +
+    'With a new URL, queued events of this webhook are posted there too, and the key ' +
     'stays the same, unless another webhook or a route of the account already has a key for that URL.',
   params: { id: webhookId, url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: {
-    params: { id: 4, url: 'https://app.example.com/hooks/events', events: ['spam', 'unsub'] },
-    answer: { ...HOOK, events: ['spam', 'unsub'] },
-  },
+  example: { id: 4, url: 'https://app.example.com/hooks/events', events: ['spam', 'unsub'] },
   async handle({ id, url, description, events = [] }, call) {
     const before = await findWebhook(id, call);
     await verifyUrl(url, call);
@@ -253,7 +231,7 @@ const remove = operation({
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: { params: { id: 4 }, answer: HOOK },
+  example: { id: 4 },
   async handle({ id }, call) {
     const record = await toRecord(await findWebhook(id, call), call);
     const row = await call.store.webhooks.remove({ id: String(id) });
@@ -269,7 +247,6 @@ export const webhookOperations = [list, add, info, update, remove];
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;
-const URL = 'https://app.example.com/hooks/events';
 
 const test = operation({
   path: '/webhooks/test',
@@ -277,14 +254,15 @@ const test = operation({
   extension: true,
   summary: 'Posts an example of every event that the webhook receives, as a regular batch.',
   notes:
-    'The call returns once the batch is safely on disk; /webhooks/deliveries shows its outcome. It counts in batches_sent and events_sent.',
+    'The call returns once the batch is safely on disk; /webhooks/deliveries shows its outcome. It counts in ' +
+    'batches_sent and events_sent.',
   params: { id: webhookId },
   returns: z.object({
     id: z.string().meta({ description: 'id of the delivery; sent as the header webhook-id' }),
-    events: z.int().meta({ description: 'how many events it contains' }),
+    events: z.int().meta({ description: 'number of events in the batch' }),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: { params: { id: 4 }, answer: { id: '01kcexamplebatch0000000001-c5ww9J8SFY5a', events: 3 } },
+  example: { id: 4 },
   async handle({ id }, call) {
     const row = await findWebhook(id, call);
     const events = toExampleEvents(toWebhookRecord(row, '', []).events, call.now());
@@ -300,7 +278,10 @@ const key = operation({
   extension: true,
   summary: 'Shows the key that signs the posts of a webhook, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries expect; turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the ' +
+    'key for X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries ' +
+    'expect. Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, ' +
+    'posts carry the signatures of both keys (webhook-signature) for a day.',
   params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }) },
   returns: z.object({
     id: webhookId,
@@ -309,15 +290,7 @@ const key = operation({
     signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: {
-    params: { id: 4 },
-    answer: {
-      id: 4,
-      url: URL,
-      auth_key: 'ExampleSigningKey000000000000001',
-      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
-    },
-  },
+  example: { id: 4 },
   async handle({ id, rotate = false }, call) {
     const { url } = await findWebhook(id, call);
     const authKey = rotate ? await call.signingKeys.rotate(url) : await call.signingKeys.of(url);
@@ -332,7 +305,8 @@ const deliveries = operation({
   extension: true,
   summary: 'Lists the batches of a webhook with every attempt, newest first.',
   notes:
-    'Delivered batches are listed for delivery.keep_delivered_hours, dead ones for delivery.keep_dead_days. Events that are not in a batch yet are not listed. With several hosts, each knows only the batches that it created itself.',
+    'Delivered batches are listed for delivery.keep_delivered_hours, dead ones for delivery.keep_dead_days. ' +
+    'Events that are not in a batch yet are not listed. Each host lists only batches that it created.',
   params: {
     id: webhookId,
     delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
@@ -343,45 +317,7 @@ const deliveries = operation({
   },
   returns: z.array(batchRecord),
   errors: ['Unknown_Webhook'],
-  example: {
-    params: { id: 4 },
-    answer: [
-      {
-        id: '01kcexamplebatch0000000000-VzrLfS8YweWn',
-        url: URL,
-        state: 'delivered',
-        created_at: '2026-01-05 11:30:00',
-        next_attempt_at: null,
-        ended_at: '2026-01-05 11:30:01',
-        last_status: 200,
-        last_error: null,
-        attempts: [
-          {
-            time: '2026-01-05 11:30:01',
-            duration_ms: 12,
-            status: 200,
-            error: null,
-            answer: 'OK',
-            batch: null,
-            detail: {
-              address: '192.0.2.10:443',
-              tls: 'TLSv1.3',
-              reused: true,
-              dns_ms: 0.1,
-              connect_ms: null,
-              tls_ms: null,
-              first_byte_ms: 11.4,
-              request_headers: [],
-              response_headers: [],
-              headers_left_out: 0,
-            },
-          },
-        ],
-        webhook: 4,
-        events: 3,
-      },
-    ],
-  },
+  example: { id: 4 },
   async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
     const { id: webhook } = await findWebhook(id, call);
     const found = await call.webhooks.batches(

@@ -35,7 +35,8 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       notes: extension
         ? known.notes
         : 'While it is whitelisted, neither events nor calls add it to the rejection list. Adding it again succeeds and may change the comment. ' +
-          'Adding an address costs no reputation; deleting it again costs that of the event-made entries it had removed.',
+          'Adding an address costs no reputation; deleting it again costs the reputation of the event-made ' +
+          'entries that it removed.',
       params: {
         email: listAddress,
         comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }),
@@ -45,10 +46,7 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
         added: z.boolean().meta({ description: 'whether the address is on the whitelist now' }),
       }),
       errors: [],
-      example: {
-        params: { email: 'ann@example.com', comment: 'a colleague' },
-        answer: { email: 'ann@example.com', added: true },
-      },
+      example: { email: 'ann@example.com', comment: 'a colleague' },
       async handle({ email, comment = '' }, { lists }) {
         await lists.whitelist(email, comment === '' ? null : comment);
         return { email, added: true };
@@ -63,10 +61,7 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       params: { email: addressPrefix },
       returns: z.array(whitelistEntry),
       errors: [],
-      example: {
-        params: {},
-        answer: [{ email: 'friend@example.com', detail: 'a partner', created_at: '2026-01-05 11:00:00' }],
-      },
+      example: {},
       async handle({ email }, { store }) {
         const search = email === undefined || email === '' ? {} : { email: { startsWith: email } };
         return (await store.whitelists.many({ ...search, removed: false }, { sort: 'email', limit: MAX_LIST })).map(
@@ -82,7 +77,7 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       params: { email: listAddress },
       returns: z.object({ email, deleted: z.boolean().meta({ description: 'whether it was on the whitelist' }) }),
       errors: [],
-      example: { params: { email: 'friend@example.com' }, answer: { email: 'friend@example.com', deleted: true } },
+      example: { email: 'friend@example.com' },
       async handle({ email }, { lists, numbers }) {
         const removed = await lists.unwhitelist(email);
         // Else this would be the way to delete entries of the rejection list at no cost.

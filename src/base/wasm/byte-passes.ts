@@ -10,7 +10,7 @@ const PLUS: u32 = 43;
 const DOT: u32 = 46;
 const EQUALS: u32 = 61;
 
-/** From so many bytes of 64 on that need a cell, copying 64 behind each costs more than a branch. */
+/** If at least this many of 64 bytes need a cell, copying 64 after each costs more than a branch. */
 const DENSE: i32 = 7;
 /** The cell behind those of the 256 bytes: nothing, which a CR becomes that is to be left out. */
 const EMPTY: u32 = 256;
@@ -75,7 +75,7 @@ export function encode(
       special &= (u64(1) << u64(count)) - 1;
     }
     // Always more is copied than stands before the next byte that needs a cell, and what is too much is written over:
-    // branches that nobody can foretell cost more.
+    // branches that cannot be predicted cost more.
     copy64(from, value, form);
     const dense = i32(popcnt(special)) >= DENSE;
     let at: usize = 0;

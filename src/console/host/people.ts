@@ -142,7 +142,7 @@ const remove = hostOperation({
 const reset = hostOperation({
   path: '/host/reset-factor',
   access: 'people',
-  summary: 'Takes the second factor from a person whose authenticator app is lost.',
+  summary: "Removes a person's second factor, for example after a lost phone.",
   params: { name: text(255) },
   returns: z.object({ name: z.string() }),
   async handle({ name: given }, call) {

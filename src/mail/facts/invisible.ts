@@ -1,6 +1,6 @@
 import { namesOf } from '../../base/tables.ts';
 
-// Characters that a text has and a person does not see. What scripts and emoji need is not listed.
+// Invisible characters in texts, except those that scripts and emoji need.
 
 interface Kind {
   readonly about: string;
@@ -10,9 +10,9 @@ interface Kind {
 
 /** Kinds of invisible characters. */
 export const INVISIBLE = {
-  tag: { about: 'of the tag block, which repeats ASCII', ranges: [[0xe0000, 0xe007f]] },
+  tag: { about: 'the tag block, a copy of ASCII', ranges: [[0xe0000, 0xe007f]] },
   'variation-selector': {
-    about: 'selectors of variants that select nothing: each can stand for a byte',
+    about: 'variation selectors that select nothing, each of which can encode a byte',
     ranges: [
       [0x180b, 0x180d],
       [0x180f, 0x180f],
@@ -21,7 +21,7 @@ export const INVISIBLE = {
     ],
   },
   bidi: {
-    about: 'controls of the direction of writing',
+    about: 'controls of the writing direction',
     ranges: [
       [0x061c, 0x061c],
       [0x200e, 0x200f],
@@ -30,7 +30,7 @@ export const INVISIBLE = {
     ],
   },
   'zero-width': {
-    about: 'without width: joiners, spaces, byte order marks',
+    about: 'joiners, spaces and byte order marks without width',
     ranges: [
       [0x034f, 0x034f],
       [0x180e, 0x180e],
@@ -44,7 +44,7 @@ export const INVISIBLE = {
   },
   'soft-hyphen': { about: 'displayed only where a line breaks', ranges: [[0x00ad, 0x00ad]] },
   filler: {
-    about: 'letters without a form, such as U+3164',
+    about: 'blank letters, such as U+3164',
     ranges: [
       [0x115f, 0x1160],
       [0x17b4, 0x17b5],
@@ -53,7 +53,7 @@ export const INVISIBLE = {
     ],
   },
   blank: { about: 'the Braille pattern without dots, U+2800', ranges: [[0x2800, 0x2800]] },
-  operator: { about: 'invisible operators of mathematics', ranges: [[0x2061, 0x2064]] },
+  operator: { about: 'invisible mathematical operators', ranges: [[0x2061, 0x2064]] },
 } as const satisfies Readonly<Record<string, Kind>>;
 
 type InvisibleKind = keyof typeof INVISIBLE;

@@ -7,8 +7,8 @@ import type { PageLink } from './page.ts';
 /** What is said of links. */
 export const LINK_WHY = {
   'other-host': 'its text names another host',
-  userinfo: 'the name of a host stands before the @ of its address, where a user name belongs',
-  'mixed-script': 'a label of its host mixes letters of scripts that look alike',
+  userinfo: 'its address has a host name before the @, where a user name belongs',
+  'mixed-script': 'a label of its host mixes similar letters of several scripts',
 } as const satisfies Readonly<Record<string, string>>;
 
 type LinkWhy = keyof typeof LINK_WHY;

@@ -38,7 +38,7 @@ export interface StoreProtocol extends Protocol {
 type Read = readonly [n: number, name: 'read', args: readonly [statement: Statement]];
 type Write = readonly [n: number, name: 'write', args: readonly [statement: Statement, yields: boolean]];
 type Plan = readonly [n: number, name: 'plan', args: readonly [plan: TablePlan]];
-/** Cancels call `lost`, for which nobody waits any more, unless it has begun. */
+/** Cancels call `lost`, which has no waiter any more, unless it has begun. */
 type Forget = readonly [n: number, name: 'forget', args: readonly [lost: number]];
 type StoreReply = ThreadReply<StoreProtocol['kind']>;
 
@@ -69,7 +69,7 @@ const MOST_STATEMENTS = 500;
 /**
  * Deleting needs disk space too: SQLite first writes the changed pages to its log, and a log that is full can begin
  * again only when all of it is in the file. A file of this size is kept beside the database and deleted when the disk is
- * full: the file takes what it needs of its space, and the log the rest, at once, before somebody else does. The smaller
+ * full: the file takes what it needs of its space, and the log the rest, at once, before other programs do. The smaller
  * one is for small disks.
  */
 const RESERVE_BYTES = [16 * 1024 ** 2, 4 * 1024 ** 2];
@@ -80,7 +80,7 @@ const COMMIT_BYTES = 4 * 1024 ** 2;
 /** Freed pages kept for new rows, and how many of the others are returned per step, which takes some milliseconds. */
 const KEEP_PAGES = 256;
 const STEP_PAGES = 256;
-/** The log has little room on a full disk, and less if somebody else took the space of the reserve. */
+/** The log has little space on a full disk, and less if another program took the space of the reserve. */
 const FULL_DISK_PAGES = [16, 2];
 /** How long after a write freed pages are checked, and the pause between two steps. Milliseconds. */
 const TIDY_AFTER_MS = 1000;

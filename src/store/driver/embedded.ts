@@ -95,7 +95,7 @@ export async function openEmbedded(
   });
 }
 
-/** Nobody else may read the keys in it. */
+/** Only its owner may read the keys in it. */
 async function makeFile(file: string): Promise<void> {
   await mkdir(dirname(file), { recursive: true });
   makePrivate(file);

@@ -54,7 +54,7 @@ const HASH_LENGTH = 64;
 const NAME_LENGTH = 16;
 
 /**
- * The id of a key for people. It is made with the secret of the service: whoever sees it cannot test guesses of the key
+ * The id of a key for people. It is made with the secret of the service, so that nobody who sees it can test guesses of the key
  * against it, as he could with the hash.
  */
 export function keyName({ id }: Pick<KeyRow, 'id'>, secret: string): string {
@@ -211,7 +211,7 @@ export async function revokeKey(
   await forgetOldest(store, row.account);
 }
 
-/** Whoever makes keys and revokes them again and again fills no store. */
+/** Limits the rows of an account that creates and revokes keys again and again. */
 async function forgetOldest(store: Pick<Store, 'keys'>, account: string): Promise<void> {
   const revoked = (await store.keys.many({ account }, { sort: 'createdAt' })).filter(isMoved);
   for (const { id } of revoked.slice(0, -MOST_REVOKED)) await store.keys.remove({ id });

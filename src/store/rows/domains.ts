@@ -255,7 +255,7 @@ export interface InboundRouteRow extends OwnedRow {
   readonly raw?: boolean;
   /** How attachments reach the receiver (inbound/formats.ts); absent: auto. */
   readonly attachments?: string;
-  /** Files of at most so many bytes are no links; absent: none. */
+  /** Files up to this size in bytes are not posted as links; absent: all are. */
   readonly linkOver?: number;
   /** Whether posts say what a person sees of the message; absent: no. */
   readonly facts?: boolean;

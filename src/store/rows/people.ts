@@ -42,7 +42,7 @@ export const people = collection<PersonRow>()({
 
 /** A link that opens the console once. `id` is `tokenHash` of its token. */
 interface EnterLinkRow extends Row {
-  /** The person whom it lets in; null: whoever has it, as an operator. */
+  /** The person who may sign in with it; null: its holder, as an operator. */
   readonly person: string | null;
   readonly until: Date;
 }
@@ -118,7 +118,7 @@ export async function removePerson(store: Rows, id: string): Promise<void> {
 
 /** How long a link can be used. */
 export const LINK_MS = 3_600_000;
-/** Rows that have ended are removed when new ones are made, at most so many at a time. */
+/** Maximum ended rows that are removed when a new one is created. */
 const SWEEP = 100;
 
 /** Creates a link that opens the console once within an hour, for a person or (null) for an operator without a name. */
@@ -150,7 +150,7 @@ export async function findEnterLink(
  */
 const MOST_WRONG_CODES = 30;
 
-/** Whether there were so many wrong codes that somebody on the host has to unlock the person. */
+/** Whether the person is locked by wrong codes, until they are unlocked on the host. */
 export function isLocked({ wrongCodes }: { readonly wrongCodes?: number | null | undefined }): boolean {
   return (wrongCodes ?? 0) >= MOST_WRONG_CODES;
 }
@@ -169,7 +169,7 @@ export async function countCode({ people }: Pick<Store, 'people'>, id: string): 
   }
 }
 
-/** A code was right, or somebody on the host says that codes may be tried again. */
+/** A code was right, or the person was unlocked on the host. */
 export async function forgetWrongCodes({ people }: Pick<Store, 'people'>, id: string): Promise<void> {
   await people.change({ id }, { wrongCodes: 0 });
 }

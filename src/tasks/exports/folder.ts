@@ -135,7 +135,7 @@ export function expireExportsTask(
     }
   }
 
-  /** Removes the files that no complete or running job names: nobody will fetch them. */
+  /** Removes files without a complete or running job, which will not be fetched. */
   async function clean(): Promise<number> {
     let removed = 0;
     for (const name of await folder.names()) {

@@ -45,7 +45,7 @@ function schemaOf(operation: Operation): Schema {
 
 /** The parameters with `value` at that place; what is missing on the way there is made up. */
 export function paramsWith(operation: Operation, place: Place, value: unknown): Record<string, unknown> {
-  const base: Record<string, unknown> = structuredClone({ ...operation.example.params });
+  const base: Record<string, unknown> = structuredClone({ ...operation.example });
   return set(schemaOf(operation), base, place, place.steps, value);
 }
 

@@ -103,7 +103,7 @@ for (const driver of drivers) {
       expect((await world.call('/messages/send', message)).status).to.equal(200);
     });
 
-    it('hold its calls to so many a second, of which ten seconds may come at once, and say when to come again', async () => {
+    it("limit its calls per second, with bursts of ten seconds' worth, and say when to retry", async () => {
       await start({ callsPerSecond: 2 });
       const ping = async (key = KEY) => (await world.call('/users/ping', { key })).status;
       const first = await Promise.all(Array.from({ length: 25 }, () => ping()));

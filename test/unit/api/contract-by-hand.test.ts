@@ -29,7 +29,7 @@ describe('the declarations', () => {
     ).to.deep.equal([]);
   });
 
-  it('call an operation that is not documented an extension, and have no group that nobody knows of', () => {
+  it('mark undocumented operations as extensions, and have only known groups', () => {
     const documented = new Set(ENTRIES.map(({ path }) => path));
     const known = new Set([...TABLE.map(({ name }) => name), ...Object.keys(BEYOND)]);
     for (const { path, extension } of OPERATIONS) {
@@ -120,7 +120,7 @@ function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void 
 
   const emails = params.filter(({ rules }) => rules.some((rule) => 'format' in rule && rule.format === 'email'));
   if (emails.length > 0)
-    it('says what is wrong with an address in the words that clients know', async () => {
+    it('reports an invalid address in the words that clients know', async () => {
       for (const { name } of emails)
         expect((await answer({ [name]: 'nobody' })).body.message).to.equal(
           `Validation error: {"${name}":"Not a valid email address"}`,
@@ -175,7 +175,7 @@ function answers(entry: Entry, worldOf: () => ApiWorld): void {
     .map((parameter) => ({ name: parameter.name, values: triesOf(parameter).taken }))
     .filter(({ values }) => values.length > 0);
   if (edges.length > 0)
-    it('takes what is at the edge of a rule', async () => {
+    it('accepts values at the limits of a rule', async () => {
       for (const { name, values } of edges)
         for (const value of values) {
           const { body } = await stage.call(path, { ...(await given(stage)), [name]: value });
@@ -186,7 +186,7 @@ function answers(entry: Entry, worldOf: () => ApiWorld): void {
         }
     });
 
-  it('takes null for what is left out, and ignores what it does not know', async () => {
+  it('accepts null for omitted parameters, and ignores unknown ones', async () => {
     const first = await given(stage);
     const again = async () => (entry.reads ? first : given(stage));
     const plain = await stage.call(path, await again());

@@ -1,16 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { expect } from 'chai';
+import { exampleAnswer } from '../../../src/api/docs/reference.ts';
 import { ERRORS, type ErrorName } from '../../../src/api/errors.ts';
 import type { Operation } from '../../../src/api/operation.ts';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
-import { deliveryId } from '../../../src/base/ids.ts';
-import { sentId } from '../../../src/mail/return-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
-import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putAnswer, putDeadDelivery, startApi } from '../../support/api.ts';
-import { putHistory } from '../../support/history.ts';
-import { putMessages, putSubmitted, putWaiting } from '../../support/messages.ts';
-import { putPulled } from '../../support/pulled.ts';
-import { putBatch } from '../../support/webhooks.ts';
+import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, startApi } from '../../support/api.ts';
+import { startExample } from '../../support/example-world.ts';
+import { putSubmitted } from '../../support/messages.ts';
 
 // Made from the declarations: what holds for every operation, whoever adds the next one.
 
@@ -30,49 +27,49 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
   Unknown_InboundDomain: (operation) =>
     operation.path === '/inbound/test-route'
       ? { address: 'a@nowhere.example.com' }
-      : { ...operation.example.params, domain: 'nowhere.example.com' },
-  Unknown_Endpoint: (operation) => ({ ...operation.example.params, url: 'https://app.example.com/nowhere' }),
+      : { ...operation.example, domain: 'nowhere.example.com' },
+  Unknown_Endpoint: (operation) => ({ ...operation.example, url: 'https://app.example.com/nowhere' }),
   Unknown_Sender: () => ({ address: 'nobody@example.com' }),
   Invalid_Tag_Name: () => ({ tag: 'no-such-tag' }),
-  Unknown_IP: (operation) => ({ ...operation.example.params, ip: '198.51.100.99' }),
-  Unknown_Pool: (operation) => ({ ...operation.example.params, pool: 'No Such Pool', create_pool: false }),
+  Unknown_IP: (operation) => ({ ...operation.example, ip: '198.51.100.99' }),
+  Unknown_Pool: (operation) => ({ ...operation.example, pool: 'No Such Pool', create_pool: false }),
   PaymentRequired(operation, world) {
     world.ips.provisioning = 'off';
-    return operation.example.params;
+    return operation.example;
   },
   PoorReputation(operation, world) {
     world.ips.minReputation = 100;
-    return operation.example.params;
+    return operation.example;
   },
-  NoSendingHistory: (operation) => ({ ...operation.example.params, key: OTHER_KEY }),
+  NoSendingHistory: (operation) => ({ ...operation.example, key: OTHER_KEY }),
   Invalid_DeleteDefaultPool: () => ({ pool: 'Main Pool' }),
   Invalid_DeleteNonEmptyPool: () => ({ pool: 'Transactional' }),
-  Invalid_CustomDNS: (operation) => ({ ...operation.example.params, domain: 'nowhere.example.com' }),
+  Invalid_CustomDNS: (operation) => ({ ...operation.example, domain: 'nowhere.example.com' }),
   async Invalid_EmptyDefaultPool({ example }, world) {
     await world.call('/ips/delete', { ip: '192.0.2.2' });
-    return example.params;
+    return example;
   },
   // Once more what has just been done.
   async IP_ProvisionLimit({ path, example }, world) {
-    await world.call(path, example.params);
-    return example.params;
+    await world.call(path, example);
+    return example;
   },
   async Invalid_CustomDNSPending({ path, example }, world) {
-    await world.call(path, example.params);
-    return example.params;
+    await world.call(path, example);
+    return example;
   },
   Unknown_Export: () => ({ id: '2026-01-05 09:20:28.13843' }),
   async Unknown_Subaccount({ path, example }, world) {
     if (path === '/messages/send-raw')
-      return { ...example.params, raw_message: `X-MC-Subaccount: nobody\r\n${String(example.params['raw_message'])}` };
+      return { ...example, raw_message: `X-MC-Subaccount: nobody\r\n${String(example['raw_message'])}` };
     if (path === '/messages/resend') {
       const id = '5c1e0d0000000000000000000000000f';
       await putSubmitted(world, ACCOUNT, id, { outgoing: { subaccount: 'nobody' } });
       return { id };
     }
     if (path.startsWith('/messages/'))
-      return { ...example.params, message: { ...Object(example.params['message']), subaccount: 'nobody' } };
-    return { ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' };
+      return { ...example, message: { ...Object(example['message']), subaccount: 'nobody' } };
+    return { ...example, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' };
   },
   Unknown_Url: () => ({ url: 'https://www.example.com/nowhere' }),
   Unknown_Domain: () => ({ domain: 'nowhere.example.com' }),
@@ -84,34 +81,34 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
   },
   async Invalid_Verified_Domain({ example }, world) {
     await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
-    return example.params;
+    return example;
   },
   async Invalid_Verified_TrackingDomain({ example }, world) {
     await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
     await world.store.trackingDomains.change({ id: `${ACCOUNT} track.example.com` }, { valid: true });
-    return example.params;
+    return example;
   },
   Unknown_Key: () => ({ id: 'ffffffffffffffff' }),
-  async Endpoint_Held({ example: { params } }, world) {
-    const url = String(params['url']);
+  async Endpoint_Held({ example }, world) {
+    const url = String(example['url']);
     await world.dispatcher.hold({ account: ACCOUNT, url, kind: 'inbound' }, world.clock.now() + 3_600_000, 'operator');
-    return params;
+    return example;
   },
   async Invalid_OwnKey(_, world) {
     const { body: keys } = await world.call('/keys/list');
     return { id: keys.find(({ label }: { label: string }) => label === 'example').id };
   },
-  Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
+  Unknown_Message: ({ example }) => ({ ...example, id: '5c1e0d0000000000000000000000ffff' }),
   Unknown_Lease: () => ({ lease: '01kcnosuchmail0000000000000-xxxxxxxxxxxx.1' }),
   Unknown_Job: () => ({ id: '01kcnosuchjob0000000000000' }),
   Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
-  Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),
-  Unknown_InboundRoute: (operation) => ({ ...operation.example.params, id: '1.999' }),
-  Unknown_Template: (operation) => ({ ...operation.example.params, name: 'nowhere', template_name: 'nowhere' }),
+  Unknown_Webhook: (operation) => ({ ...operation.example, id: 999_999_999 }),
+  Unknown_InboundRoute: (operation) => ({ ...operation.example, id: '1.999' }),
+  Unknown_Template: (operation) => ({ ...operation.example, name: 'nowhere', template_name: 'nowhere' }),
   async Invalid_Template({ path, example }, world) {
-    if (path !== '/messages/send-template') return { ...example.params, name: 'Example Template' };
+    if (path !== '/messages/send-template') return { ...example, name: 'Example Template' };
     await world.call('/templates/add', { name: 'Only a draft', publish: false });
-    return { ...example.params, template_name: 'Only a draft' };
+    return { ...example, template_name: 'Only a draft' };
   },
 };
 
@@ -126,7 +123,7 @@ describe('every operation, called wrongly', () => {
   for (const operation of OPERATIONS) {
     describe(operation.path, () => {
       const call = (params: object) => world.call(operation.path, params);
-      const example = operation.example.params;
+      const example = operation.example;
 
       it('refuses a wrong key, a missing one and none at all before it looks at anything else', async () => {
         const wrong = {
@@ -202,9 +199,6 @@ describe('every operation, called wrongly', () => {
   }
 });
 
-/** Operations that ask the history. */
-const REMEMBERING = /^\/(actions|jobs|inbound\/(search|causes|info|refusals|conversation))/;
-
 describe('every operation', () => {
   let world: ApiWorld;
   afterEach(() => world.stop());
@@ -212,39 +206,26 @@ describe('every operation', () => {
   for (const operation of OPERATIONS) {
     describe(operation.path, () => {
       beforeEach(async () => {
-        world = await startApi({ journal: REMEMBERING.test(operation.path) });
+        world = await startExample(operation);
       });
-      if (/^\/(inbound|webhooks|endpoints)\//.test(operation.path))
-        beforeEach(() => Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT)]));
-      if (operation.path === '/inbound/conversation')
-        beforeEach(async () => {
-          await putMessages(world, ACCOUNT);
-          await putAnswer(world, sentId(deliveryId('01kcexamplesent00000009001', '', 'reader@example.com')));
-        });
-      if (REMEMBERING.test(operation.path)) beforeEach(() => putHistory(world));
-      // What waits to be sent counts as backlog elsewhere.
-      if (operation.path.startsWith('/messages/')) beforeEach(() => putMessages(world, ACCOUNT));
-      if (/^\/messages\/(retry|stop)$/.test(operation.path)) beforeEach(() => putWaiting(world, ACCOUNT));
-      if (/^\/inbound\/(pull|ack|nack)$/.test(operation.path)) beforeEach(() => putPulled(world, ACCOUNT));
-      if (/^\/inbound\/(ack|nack)$/.test(operation.path)) beforeEach(() => world.call('/inbound/pull'));
       const call = (params: object) => world.call(operation.path, params);
-      const example = operation.example.params;
+      const example = operation.example;
 
-      it('answers its example, in the shape that it declares', async () => {
+      it('answers its example as recorded (npm run docs), in the shape that it declares', async () => {
         const { status, body } = await call(example);
-        expect({ status, body }).to.deep.equal({ status: 200, body: operation.example.answer });
+        expect({ status, body }).to.deep.equal({ status: 200, body: exampleAnswer(operation) });
         const read = operation.returns.safeParse(body);
         expect(read.success && isDeepStrictEqual(read.data, body), 'fields that are not declared').to.equal(true);
       });
 
-      it('takes null for what is left out, and ignores what it does not know', async () => {
+      it('accepts null for omitted parameters, and ignores unknown ones', async () => {
         const nulls = Object.fromEntries(
           optional(operation)
             .filter((name) => !(name in example))
             .map((name) => [name, null]),
         );
         const { status, body } = await call({ ...nulls, ...example, unheard_of: { $gt: 1 } });
-        expect({ status, body }).to.deep.equal({ status: 200, body: operation.example.answer });
+        expect({ status, body }).to.deep.equal({ status: 200, body: exampleAnswer(operation) });
       });
 
       // ServiceUnavailable is reached below, for all.
@@ -272,7 +253,7 @@ describe('every operation, while the store is away', () => {
     });
     away = true;
     for (const operation of OPERATIONS) {
-      const { status, body } = await world.call(operation.path, operation.example.params);
+      const { status, body } = await world.call(operation.path, operation.example);
       expect({ status, body }).to.deep.equal({
         status: 503,
         body: { status: 'error', code: -2, name: 'ServiceUnavailable', message: 'Service Temporarily Unavailable' },

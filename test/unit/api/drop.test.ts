@@ -11,7 +11,7 @@ const NOON = Date.UTC(2026, 0, 5, 12);
 /** More than one call drops. */
 const MANY = 1205;
 
-describe('drops of what a search finds', function () {
+describe('drops of search results', function () {
   this.timeout(60_000);
   let world: ApiWorld;
   let made = 0;
@@ -46,7 +46,7 @@ describe('drops of what a search finds', function () {
     ]);
   };
 
-  it('count first, then drop what was given up and nothing else, and note who did it', async () => {
+  it('count first, then drop only dead letters, and record the actor', async () => {
     await putMail(3, 'dead');
     await putMail(1, 'dead', { url: URL_B });
     for (const state of ['waiting', 'held', 'delivered'] as const) await putMail(1, state);
@@ -70,7 +70,7 @@ describe('drops of what a search finds', function () {
     expect(await states()).to.include({ waiting: 1, dropped: 0 });
   });
 
-  it('end what waits or is held by id, and leave what was delivered', async () => {
+  it('drop waiting and held deliveries by id, and keep delivered ones', async () => {
     const [waiting] = await putMail(1, 'waiting');
     const [held] = await putMail(1, 'held');
     const [delivered] = await putMail(1, 'delivered');
@@ -111,7 +111,7 @@ describe('drops of what a search finds', function () {
     expect(await actions()).to.deep.equal([]);
   });
 
-  it('drop no more than that if more come while they are dropped', async () => {
+  it('drop no more than `at_most` if more arrive meanwhile', async () => {
     await putMail(3, 'dead');
     const { count } = world.spool;
     Object.assign(world.spool, {
@@ -152,7 +152,7 @@ describe('drops of what a search finds', function () {
     expect(await states()).to.include({ dead: 1, dropped: 0 });
   });
 
-  it('end nothing of another account, and say no more than of what does not exist', async () => {
+  it('drop nothing of another account, and answer as for unknown ids', async () => {
     const [id] = await putMail(2, 'dead');
     await putMail(1, 'held');
     const asOther = async (params: object) => (await world.call('/inbound/drop', { key: OTHER_KEY, ...params })).body;

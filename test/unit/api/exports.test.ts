@@ -43,7 +43,7 @@ describe('the operations of exports', () => {
     });
   }
 
-  it('keep who is to be told, and refuse who cannot be', async () => {
+  it('keep the address to notify, and refuse invalid ones', async () => {
     const { body } = await world.call('/exports/whitelist', { notify_email: 'ops+exports@example.com' });
     expect((await rowOf(body.id))?.notifyEmail).to.equal('ops+exports@example.com');
     for (const wrong of [
@@ -224,7 +224,7 @@ describe('GET /exports/<token>', () => {
     await until('the files are closed', async () => (await open()) <= before + 1);
   });
 
-  it('answers 404 for whatever is no token, and never looks for a file of that name', async () => {
+  it('answers 404 for everything but a token, and never looks for a file of that name', async () => {
     for (const token of [
       'AnotherExportToken0002',
       'x',

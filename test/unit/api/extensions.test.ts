@@ -59,7 +59,7 @@ describe('beyond the documented interface', () => {
     expect(body.payload[0].msg.email).to.equal('mailbox-9@INBOUND.example.com');
   });
 
-  it('test-route says so when nothing matches, and what is missing when it cannot know', async () => {
+  it('test-route reports when nothing matches, and which facts are missing if it depends on them', async () => {
     const { body } = await world.call('/inbound/test-route', { address: 'nobody@inbound.example.com' });
     expect(body).to.deep.equal({
       email: 'nobody@inbound.example.com',
@@ -137,7 +137,7 @@ describe('beyond the documented interface', () => {
       (await world.call('/inbound/deliveries', params)).body.map((one: { id: string }) => one.id);
     const replayed = async (params: object) => (await world.call('/inbound/replay', params)).body.replayed;
 
-    it('lists the newest first, with what is asked for', async () => {
+    it('lists the newest first, filtered as requested', async () => {
       expect(await ids({})).to.deep.equal([dead, waiting, delivered]);
       expect(await ids({ limit: 1 })).to.deep.equal([dead]);
       expect(await ids({ state: 'waiting' })).to.deep.equal([waiting]);
@@ -206,7 +206,7 @@ describe('beyond the documented interface', () => {
       ]);
     });
 
-    it('replays by time what was given up, and more only when told', async () => {
+    it('replays dead letters by time, and other states only on request', async () => {
       expect(await replayed({ from: '2026-01-05 00:00:00' })).to.equal(1);
       expect(await replayed({ from: '2026-01-05 00:00:00', state: 'delivered' })).to.equal(1);
     });

@@ -137,7 +137,7 @@ for (const [kind, operations] of KINDS)
             const forms = [text, [text]];
             for (const value of SMALL ? [forms[n % 2]] : forms) {
               const { status, body, headers } = await world.call(operation.path, {
-                ...operation.example.params,
+                ...operation.example,
                 [name]: value,
               });
               expect(status, `${name} ${JSON.stringify(value).slice(0, 60)}`).to.be.oneOf([200, 400, 404, 422]);

@@ -8,7 +8,7 @@ import { putBatch } from '../../support/webhooks.ts';
 
 const FROM = 'From: a@example.com';
 
-describe('what is in an inbound message', function () {
+describe('the content of an inbound message', function () {
   this.timeout(20_000);
   let world: ApiWorld;
   beforeEach(async () => {

@@ -248,7 +248,7 @@ describe('the Inbound group', () => {
     await answers('domains', {}, 200, [DOMAIN, record('new.example.com', NOW, true)]);
   });
 
-  it('holds at once what was changed: routing knows a new domain, a new route, a changed one and a deleted one', async () => {
+  it('applies changes at once: routing knows a new domain, and a new, changed or deleted route', async () => {
     const lookup = (mailbox: string, domain = 'new.example.com') => world.routing.lookup(mailbox, domain);
     expect(lookup('a').kind).to.equal('not-ours');
     await world.call('/inbound/add-domain', { domain: 'new.example.com' });

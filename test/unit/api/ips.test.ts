@@ -106,7 +106,7 @@ for (const driver of drivers) {
         expect(await ok('/ips/info', { ip: '203.0.113.7' })).to.include({ ip: '203.0.113.7' });
       });
 
-      it('is refused to who has never sent, has a poor reputation, names an unknown pool, or would have to pay', async () => {
+      it('is refused to accounts that never sent, have a poor reputation, name an unknown pool, or would have to pay', async () => {
         expect(await failure('/ips/provision', { key: OTHER_KEY })).to.deep.equal([
           400,
           'NoSendingHistory',
@@ -133,7 +133,7 @@ for (const driver of drivers) {
     });
 
     describe('warmup', () => {
-      it('lasts 30 days, goes on when it is begun again, and can be cancelled and begun anew', async () => {
+      it('lasts 30 days, continues when it is started again, and can be cancelled and restarted', async () => {
         const warming = { warming_up: true, start_at: '2026-01-05 12:00:00', end_at: '2026-02-04 12:00:00' };
         expect((await ok('/ips/start-warmup', { ip: '192.0.2.1' })).warmup).to.deep.equal(warming);
         await world.clock.advance(DAY_MS);
@@ -220,7 +220,7 @@ for (const driver of drivers) {
         expect((await ok('/ips/set-pool', { ip: '192.0.2.2', pool: 'Old Pool' })).pool).to.equal('Old Pool');
       });
 
-      it('are made by set-pool only when it is told to', async () => {
+      it('are created by set-pool only on request', async () => {
         for (const createPool of [false, null, undefined])
           expect(
             await failure('/ips/set-pool', { ip: '192.0.2.1', pool: 'New', create_pool: createPool }),
@@ -320,7 +320,7 @@ for (const driver of drivers) {
     });
 
     describe('giving back', () => {
-      it('takes the address out of the account at once and for good, and knows it no more', async () => {
+      it('removes the address from the account at once and for good', async () => {
         expect(await ok('/ips/delete', { ip: '192.0.2.2' })).to.deep.equal({ ip: '192.0.2.2', deleted: true });
         for (const path of ['/ips/info', '/ips/start-warmup', '/ips/cancel-warmup']) {
           expect(await failure(path, { ip: '192.0.2.2' })).to.deep.equal([

@@ -78,7 +78,7 @@ for (const driver of drivers) {
       expect(await ping(KEY)).to.equal(200);
     });
 
-    it('are a hundred at most, whoever asks at the same time', async () => {
+    it('are a hundred at most, also with concurrent calls', async () => {
       await start();
       const answers = await Promise.all(Array.from({ length: 110 }, () => world.call('/keys/add')));
       expect(answers.filter(({ status }) => status === 200)).to.have.length(98);

@@ -54,7 +54,7 @@ describe('one client of the API', () => {
       return sockets.every((socket) => socket.destroyed || socket.writableLength === 0);
     });
 
-  it('that declares large bodies and sends nothing takes room from nobody', async () => {
+  it('that declares large bodies and sends nothing uses no memory of others', async () => {
     world = await startApi();
     for (let n = 0; n < 40; n++) open(SEND_RAW, { 'Content-Length': LARGEST });
     for (let n = 0; n < 40; n++) open(SEND_RAW, { 'Content-Encoding': 'gzip', 'Transfer-Encoding': 'chunked' });
@@ -138,7 +138,7 @@ describe('one client of the API', () => {
     await until('refusals', () => clients.filter((client) => statusOf(client) === 429).length === 2);
   });
 
-  it('whose body falls below the floor of speed is told 408, whatever it has sent before', async () => {
+  it('whose body falls below the minimum rate gets 408, even after a fast start', async () => {
     world = await startApi({ settings: { minBodyRate: 500 } });
     const clients = [
       open(SEND_RAW, { 'Content-Length': LARGEST }),

@@ -197,7 +197,7 @@ describe('messages/send', () => {
     for (const { _id: id } of body) expect(id).to.match(/^[0-9a-f]{32}$/);
   });
 
-  it('gives bcc_address a copy with the variables of the one recipient, and tells nobody', async () => {
+  it('sends bcc_address a copy with the variables of the only recipient, without reporting it', async () => {
     const { body } = await send({
       bcc_address: 'boss@example.com',
       merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'name', content: 'Ann' }] }],
@@ -306,7 +306,7 @@ describe('messages/send', () => {
     });
   });
 
-  it('refuses what is no template in handlebars, and names the field', async () => {
+  it('refuses an invalid handlebars template, and names the field', async () => {
     const language = { merge_language: 'handlebars', merge: true };
     expect(await fault({ ...language, html: 'a\n{{#if x}}' })).to.equal(
       '.html: line 2: the block {{#if}} is not closed',
@@ -489,7 +489,7 @@ describe('messages/send', () => {
       expect((await taken()).draft).to.include({ text: 'my text', html: '<p mc:edit="editable">editable content</p>' });
     });
 
-    it('says what is not there or was never published', async () => {
+    it('reports templates that do not exist or were never published', async () => {
       expect((await sendTemplate({ template_name: 'nowhere' })).body).to.include({ name: 'Unknown_Template', code: 5 });
       await world.call('/templates/add', { name: 'Draft', code: 'x', publish: false });
       expect((await sendTemplate({ template_name: 'Draft' })).body).to.include({ name: 'Invalid_Template', code: 6 });

@@ -21,7 +21,7 @@ const example = operation({
   },
   returns: z.unknown(),
   errors: ['Unknown_Webhook'],
-  example: { params: {}, answer: {} },
+  example: {},
   async handle(given, { refuse }) {
     if (given.name === 'gone') throw refuse('Unknown_Webhook', 15);
     // @ts-expect-error: an error that is not declared does not compile
@@ -58,7 +58,7 @@ describe('an operation', () => {
     );
   });
 
-  it('names what is missing before what is wrong', async () => {
+  it('names missing parameters before invalid ones', async () => {
     expect(await run({ kind: 'c' })).to.include({ code: -1, message: 'You must specify a name value' });
   });
 

@@ -137,7 +137,7 @@ describe('the rejection list, over the API', () => {
       });
     });
 
-    it('refuses what is no address', async () => {
+    it('refuses invalid addresses', async () => {
       for (const email of [
         'nobody',
         'a b@example.com',

@@ -36,7 +36,7 @@ async function putDead(
   return all;
 }
 
-describe('replays of what a search finds', function () {
+describe('replays of search results', function () {
   this.timeout(60_000);
   let world: ApiWorld;
   beforeEach(async () => {
@@ -46,7 +46,7 @@ describe('replays of what a search finds', function () {
   const replay = async (params: object) => (await world.call('/inbound/replay', params)).body;
   const states = async () => await world.spool.count({ account: ACCOUNT });
 
-  it('replay what is still there, and count what the queue has forgotten', async () => {
+  it('replay the messages that are still kept, and count those that were deleted', async () => {
     const [first = ''] = await putDead(world, 3);
     await putDead(world, 2, { status: 404 });
     await putDead(world, 2, { account: OTHER_ACCOUNT });

@@ -11,7 +11,7 @@ const NOON = Date.UTC(2026, 0, 5, 12);
 /** More than one call retries. */
 const MANY = 1205;
 
-describe('retries of what a search finds', function () {
+describe('retries of search results', function () {
   this.timeout(60_000);
   let world: ApiWorld;
   let made = 0;
@@ -79,7 +79,7 @@ describe('retries of what a search finds', function () {
     expect(await dueNow()).to.have.length(0);
   });
 
-  it('leave out what its consumer pulls, whose lease would end', async () => {
+  it('leave out pulled mail, whose lease would end', async () => {
     await putMail(2, 'waiting', { url: 'pull:mine' });
     await putMail(1, 'waiting');
     expect(await retry({ query: '*', dry_run: true })).to.include({ matched: 1 });

@@ -175,7 +175,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('keep what is known while the DNS does not answer', async () => {
+    it('keep the last result while the DNS does not answer', async () => {
       const good = zone;
       zone = { 'shop.example': { fails: 'timeout' }, [KEY_NAME]: { fails: 'servfail' } };
       const mute = {

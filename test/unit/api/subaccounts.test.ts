@@ -271,7 +271,7 @@ describe('subaccounts, over the API', () => {
   });
 
   describe('/subaccounts/update', () => {
-    it('changes what is given and nothing else', async () => {
+    it('changes only the given fields', async () => {
       await ok('update', { id: 'cust-123', notes: 'paid' });
       expect(await ok('info', { id: 'cust-123' })).to.include({
         name: 'ABC Widgets, Inc.',

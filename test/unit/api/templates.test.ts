@@ -103,7 +103,7 @@ for (const driver of drivers) {
       }
     });
 
-    it('refuse a name whose slug is taken, and one that nobody can type', async () => {
+    it('refuse a name whose slug is taken, and unprintable names', async () => {
       const taken = {
         status: 'error',
         code: 6,
@@ -148,7 +148,7 @@ for (const driver of drivers) {
       );
     });
 
-    it('change what is given and keep the rest', async () => {
+    it('change only the given fields', async () => {
       await ok('add', { name: 'Letter', ...OLD, labels: ['a'] });
       later();
       const nothing = {

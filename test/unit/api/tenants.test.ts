@@ -385,7 +385,7 @@ describe('another account, with every documented operation', () => {
 
   for (const { path, given, names: named, makes, shared } of ENTRIES)
     if (named) {
-      it(`gets the same from ${path} for what the first has as for what nobody has`, async () => {
+      it(`gets the same answer from ${path} for another account's objects as for unknown ones`, async () => {
         const [first, other] = [await createStage(world), await createStage(world)];
         const [theirs, gone] = [await given(first), await absent(first, named, given)];
         if (makes) await first.ok(path, theirs);

@@ -79,7 +79,7 @@ describe('the page behind a verification link', () => {
     expect(await verifiedAt()).to.equal(null);
   });
 
-  it('says nothing about what is no link', async () => {
+  it('reveals nothing for invalid links', async () => {
     for (const token of [
       'BAAAAAAAAAAAAAAAAAAAAA',
       'AAAA',

@@ -105,7 +105,7 @@ describe('webhooks', () => {
     expect((await ok('/inbound/route-key', { id: '1.1' })).auth_key, 'of a route likewise').to.equal(ofRoute);
   });
 
-  it('are gone with what waits for them and what was counted', async () => {
+  it('are deleted with their waiting events and counters', async () => {
     const before = await ok('/webhooks/info', { id: 4 });
     const { id: delivery } = await ok('/webhooks/test', { id: 4 });
     expect(await ok('/webhooks/delete', { id: 4 })).to.deep.equal(before);

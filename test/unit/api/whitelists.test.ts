@@ -87,7 +87,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       });
     });
 
-    it('refuses what is no address', async () => {
+    it('refuses invalid addresses', async () => {
       for (const operation of ['add', 'delete']) {
         for (const email of ['nobody', 'a b@example.com', 'a@example.com\r\nb', '@example.com', 'a@']) {
           expect(await refused(operation, { email })).to.deep.equal({

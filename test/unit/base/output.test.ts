@@ -18,7 +18,7 @@ function outputThat(...does: readonly (number | string)[]) {
 }
 
 describe('the output of the log', () => {
-  it('goes on in pieces when the reader takes less', () => {
+  it('continues in pieces when the reader is slow', () => {
     const { write, taken } = outputThat(5, 7);
     write(line(1));
     expect(taken()).to.equal(line(1));
@@ -39,7 +39,7 @@ describe('the output of the log', () => {
     });
   }
 
-  it('waits a second for a reader that stands still, and then no more until it reads', () => {
+  it('waits a second for a blocked reader, and then only until it reads again', () => {
     const still = Array.from({ length: 102 }, () => 'EAGAIN');
     const { write, taken, left } = outputThat(...still);
     write(line(1));

@@ -75,7 +75,7 @@ describe('running time over a restart', () => {
     return { from, kept };
   }
 
-  it('goes on after a short stop, and leaves a long one out', async () => {
+  it('continues after a short stop, and leaves out a long one', async () => {
     const { from, kept } = await firstLife();
     expect(createRunningTime(createTestClock(kept.seen + MINUTE), kept).age(from)).to.equal(HOUR + MINUTE);
     const clock = createTestClock(kept.seen + 5 * HOUR);

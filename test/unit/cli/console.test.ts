@@ -82,8 +82,8 @@ describe('postern console, postern person', () => {
       'person add bob --account nobody': /no such account/,
       'person add eve': /exists already/,
       'person invite': /missing argument/,
-      'person invite nobody': /there is no nobody/,
-      'person remove nobody': /there is no nobody/,
+      'person invite nobody': /no such person: nobody/,
+      'person remove nobody': /no such person: nobody/,
       'console end': /--all/,
       'console end x --all': /--all/,
     };
@@ -99,7 +99,7 @@ describe('postern console, postern person', () => {
     const sessions = (await postern(['console', 'sessions', '--json'], env)).records();
     expect(sessions.length).to.be.at.least(2);
     expect(sessions[0]).to.include({ name: 'operator', by: 'link', address: '127.0.0.1' });
-    expect((await postern(['console', 'sessions'], env)).out).to.contain('last call');
+    expect((await postern(['console', 'sessions'], env)).out).to.contain('last seen');
     await postern(['console', 'end', sessions[0].id], env);
     expect((await postern(['console', 'sessions', '--json'], env)).records()).to.have.length(sessions.length - 1);
     expect((await postern(['console', 'end', 'no-such-id'], env)).code).to.equal(1);

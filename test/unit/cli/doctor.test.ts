@@ -168,7 +168,7 @@ describe('postern doctor', () => {
     expect(existsSync(join(dir, 'new'))).to.equal(false);
   });
 
-  it('goes on without the store when it is away, and says so once', async () => {
+  it('continues without the store if it is unavailable, and reports it once', async () => {
     zone = await startZone({ 'gone.example': { A: ['127.0.0.1'] } });
     const ran = await postern(['doctor', '--json'], {
       POSTERN_DATA_DIR: dir,
@@ -283,7 +283,7 @@ describe('postern doctor', () => {
       },
     };
 
-    it('give up after a minute, and what they found by then and the other checks are told', async () => {
+    it('stop after a minute, and their findings so far and the other checks are reported', async () => {
       const clock = createTestClock(NOW);
       const slow: Check = {
         name: 'slow',
@@ -304,7 +304,7 @@ describe('postern doctor', () => {
       ]);
     });
 
-    it('and throw are a fault, and the rest goes on', async () => {
+    it('that throw are a fault, and the rest continues', async () => {
       const broken: Check = {
         name: 'broken',
         // biome-ignore lint/correctness/useYield: it fails before it finds anything
@@ -416,7 +416,7 @@ describe('postern doctor', () => {
       }
     });
 
-    it('is a fault when another server answers, whatever it says, and when the web server reaches nobody', async () => {
+    it('is a fault if another server answers, or if the web server does not reach the daemon', async () => {
       const receiver = await startReceiver();
       try {
         for (const [how, words] of [
@@ -461,11 +461,11 @@ describe('postern doctor', () => {
       }
     });
 
-    it('leads here, and says what is left when others cannot come that way', async () => {
+    it('reaches this daemon, with a warning if others cannot use that address', async () => {
       daemon = await startDaemon({}, { dir });
       expect(await found(daemon.base)).to.include({
         verdict: 'warning',
-        seen: `http://${NAME}:${port(daemon.base)} leads here, but by an address that others cannot reach (127.0.0.1)`,
+        seen: `http://${NAME}:${port(daemon.base)} reaches this daemon, but by an address that others cannot reach (127.0.0.1)`,
       });
     });
   });
@@ -596,7 +596,7 @@ describe('postern doctor', () => {
 
     it('is fine when nothing waits', async () => {
       expect(await look(waiting, { queue: queueOf({}) })).to.deep.equal([
-        { check: 'queue', verdict: 'ok', seen: 'nothing waits' },
+        { check: 'queue', verdict: 'ok', seen: 'no waiting deliveries' },
       ]);
     });
 
@@ -638,7 +638,7 @@ describe('postern doctor', () => {
         [
           'queue',
           'ok',
-          '18 deliveries wait, the oldest for 5 h; 9 for endpoints that are down; 3 for endpoints that their accounts paused; 2 held by routes (postern queue list --state held)',
+          '18 deliveries wait, the oldest for 5 h; 9 for endpoints that are down; 3 for paused endpoints; 2 held by routes (postern queue list --state held)',
         ],
       ]);
     });
@@ -676,7 +676,7 @@ describe('postern doctor', () => {
       withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, use);
     const at = new Date(NOW);
 
-    it('have an MX that names us, or are told what to publish', () =>
+    it('have an MX that names us, or get advice what to publish', () =>
       withRows(async (store) => {
         for (const domain of ['good.example', 'other.example', 'silent.example'])
           await store.inboundDomains.insert({
@@ -705,7 +705,7 @@ describe('postern doctor', () => {
         expect(found.find(({ check }) => check === 'MX other.example')?.seen).to.contain('mx.old.example');
       }));
 
-    it('of the operator are told that an account has: as a fault where there are other accounts', () =>
+    it('of the operator are reported if an account has them, as a fault if there are other accounts', () =>
       withRows(async (store) => {
         const add = (id: string, account: string) =>
           store.inboundDomains.insert({ id, account, domain: id, createdAt: at, validMx: true, testedAt: at });
@@ -781,13 +781,13 @@ describe('postern doctor', () => {
         expect(await signing()).to.deep.equal({
           check: 'signing shop.example',
           verdict: 'warning',
-          seen: 'no account has verified it: mail From it leaves unsigned',
+          seen: 'no account has verified it: mail From it is unsigned',
           advice:
-            'If it is yours, run postern sender add shop.example; else its owner verifies it with /senders/verify-domain.',
+            'If it is yours, run postern sender add shop.example; otherwise its owner must verify it with /senders/verify-domain.',
         });
         expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'example.com' })).to.include({
           verdict: 'warning',
-          seen: 'no account has verified it: mail From it leaves signed by example.com only',
+          seen: 'no account has verified it: mail From it is signed only by example.com',
         });
         expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'shop.example' })).to.include({ verdict: 'ok' });
         await store.senderDomains.change({ id: row.id }, { verifiedAt: new Date(NOW) });
@@ -864,7 +864,7 @@ describe('postern doctor', () => {
       expect(rsa?.seen).to.match(/^RSA, 2048 bits; with an ECDSA certificate .*--key-type ecdsa/);
     });
 
-    it('is told of before it ends, and when it has ended, has not begun or has another name', async () => {
+    it('is reported before it expires, and if it has expired, is not valid yet or has another name', async () => {
       const env = files(MX_CERT, MX_KEY);
       const end = Date.UTC(2126, 9, 28);
       const verdict = async (at: number) => (await look(certificate, { env, at }))[0]?.verdict;

@@ -217,7 +217,7 @@ describe('postern import mandrill', () => {
     expect(await target.api('/subaccounts/list')).to.deep.equal([]);
   });
 
-  it('goes on past what the target refuses, names it, and ends with 1', async () => {
+  it('continues after items that the target refuses, names them, and exits 1', async () => {
     await fill();
     await receiver.stop();
     receiver = await startReceiver();

@@ -42,7 +42,7 @@ describe('postern ip', () => {
     expect((await ip('remove', '2001:0DB8::1')).code).to.equal(0);
   });
 
-  it('answers 64 to what is no address, can send no mail, or has a domain that is none', async () => {
+  it('exits 64 for invalid addresses, addresses that cannot send, and invalid domains', async () => {
     for (const word of [
       'x',
       '192.0.2',

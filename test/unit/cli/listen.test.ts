@@ -75,10 +75,10 @@ describe('postern listen', function () {
       expect(post?.headers[name], name).to.be.a('string');
     expect(await listening.stop()).to.equal(0);
     expect(listening.said.out).to.match(new RegExp(String.raw`^${TIME}  box@in\.test  "Hello"  200  \d+ ms\n$`));
-    expect(listening.said.err).to.contain('Mail for pull: is posted to');
+    expect(listening.said.err).to.contain('Forwarding mail for pull: to');
   });
 
-  it('gives back what is not answered with 2xx, and what nobody answers', async () => {
+  it('returns messages without a 2xx answer, or without an answer', async () => {
     app.answer({ status: 500, body: 'no such table' });
     const listening = begin('--jsonl');
     await send('Hello');
@@ -93,7 +93,7 @@ describe('postern listen', function () {
     });
   });
 
-  it('goes on when the server was away', async () => {
+  it('continues after the server was unavailable', async () => {
     const { dir, base } = running;
     const listening = begin();
     await until('the greeting', () => listening.said.err.includes('Ctrl-C'));
@@ -108,7 +108,7 @@ describe('postern listen', function () {
     expect(await listening.stop()).to.equal(0);
   });
 
-  it('finishes what is under way when it is stopped, and gives the rest back at once', async () => {
+  it('finishes the current message when it is stopped, and returns the rest at once', async () => {
     let answer = () => {};
     const asked = new Promise<void>((resolve) => {
       answer = resolve;
@@ -127,19 +127,17 @@ describe('postern listen', function () {
     expect(await running.api('/inbound/pull')).to.have.length(2);
   });
 
-  it('watches a live route with --tap, says so in each line, and takes nothing', async () => {
+  it('copies the mail of a live route with --tap, marks each line, and consumes nothing', async () => {
     const live = await startReceiver();
     await running.api('/inbound/update-route', { id: route.id, url: live.url });
     const listening = begin('--route', route.id, '--tap');
-    await until('the greeting', () => listening.said.err.includes('as well'));
+    await until('the greeting', () => listening.said.err.includes('Copying'));
     await send('Hello');
     await until('both posts', () => posts().length === 1 && postsOf(live.requests).length === 1);
     expect(posts()[0]?.body.toString()).to.equal(postsOf(live.requests)[0]?.body.toString());
     expect(await listening.stop()).to.equal(0);
     expect(listening.said.out).to.match(
-      new RegExp(
-        String.raw`^${TIME}  box@in\.test  "Hello"  200  \d+ ms  \(tapped: it also goes where it always goes\)\n$`,
-      ),
+      new RegExp(String.raw`^${TIME}  box@in\.test  "Hello"  200  \d+ ms  \(copy; delivered normally\)\n$`),
     );
     await live.stop();
   });

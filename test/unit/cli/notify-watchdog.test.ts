@@ -83,7 +83,7 @@ describe('the watchdog', () => {
     dog.stop();
   });
 
-  it('gives none when a check fails, says why, and goes on when it passes again', async () => {
+  it('sends none when a check fails, logs why, and continues when it passes again', async () => {
     let broken = true;
     const dog = watching(async () => {
       if (broken) throw new Error('the spool does not sync');

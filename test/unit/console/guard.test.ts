@@ -44,7 +44,7 @@ describe('the guard of the console', () => {
     'Postern-Console': '1',
   });
 
-  it('lets nobody in without a session, on loopback neither', async () => {
+  it('requires a session, also on loopback', async () => {
     for (const [method, path] of ASKED) {
       const { status, body } = await send(world.port, method, path, ours(), '{}');
       // The one that begins a session wants a name.

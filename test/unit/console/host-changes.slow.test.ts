@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { type HostWorld, startHost } from '../../support/host-world.ts';
 import { until } from '../../support/until.ts';
 
-describe('what operators do to a host', () => {
+describe('changes of a host by operators', () => {
   let world: HostWorld;
   beforeEach(async () => {
     world = await startHost();
@@ -99,7 +99,7 @@ describe('what operators do to a host', () => {
     expect(await actions()).to.deep.equal([['operator', 'second', 'retried', 2, `url:${world.hooks.second.url}`]]);
   });
 
-  it('pauses endpoints and goes on, without touching others', async () => {
+  it('pauses and resumes endpoints, without touching others', async () => {
     const query = `account:${world.main}`;
     expect(await world.host('pause', { query, dry_run: true })).to.deep.equal({ matched: 1, changed: 0, waiting: 3 });
     expect(await world.host('pause', { query })).to.deep.equal({ matched: 1, changed: 1, waiting: 3 });
@@ -140,7 +140,7 @@ describe('what operators do to a host', () => {
     expect(lanes.map(({ paused_until: until }: any) => until !== null)).to.deep.equal([true, true]);
   });
 
-  it('keeps an endpoint paused whatever its account does, and says so to the account', async () => {
+  it('keeps an endpoint paused despite its account, and tells the account', async () => {
     const { url } = world.hooks.main;
     await world.api('/endpoints/pause', { url });
     expect(await world.api('/endpoints/info', { url })).to.include({ paused: true, paused_by: 'account' });

@@ -58,7 +58,7 @@ describe('an examination of the host at the console', function () {
     expect(last.started_at <= last.ended_at).to.equal(true);
   });
 
-  it('is one for all who ask, and shows what was found so far, check by check', async () => {
+  it('is shared by all callers, and shows the findings so far, check by check', async () => {
     zone.behave('drop');
     const { id } = await begin(last.id);
     const other = await world.enter();

@@ -8,7 +8,7 @@ import { until } from '../../support/until.ts';
 
 const DAY_MS = 86_400_000;
 
-describe('what operators do about people', () => {
+describe('changes of people by operators', () => {
   let world: HostWorld;
   beforeEach(async () => {
     world = await startHost();
@@ -75,7 +75,7 @@ describe('what operators do about people', () => {
     expect(await actions(1)).to.deep.equal([['operator', null, 'person added', 'ops (operator)']]);
   });
 
-  it('says beside each field why nobody can be invited so, and invites nobody', async () => {
+  it('shows the error beside each field, and invites nobody', async () => {
     await world.host('add-person', { name: 'ann', role: 'owner', account: world.main });
     for (const [params, field, words] of [
       [{ name: 'ANN', role: 'owner', account: world.main }, 'name', 'ann exists already'],
@@ -152,7 +152,7 @@ describe('what operators do about people', () => {
     ]);
   });
 
-  it('lets whoever came by a link of the command line remove the last operator too', async () => {
+  it('lets the holder of a command-line link remove the last operator too', async () => {
     await addTestPerson(world.store, 'operator', 'operator');
     expect(await world.host('remove-person', { name: 'operator' })).to.deep.equal({ name: 'operator' });
     expect(await whoIs(world.browser)).to.deep.equal(['operator', 'operator', null]);

@@ -6,7 +6,7 @@ import { type HostWorld, startHost } from '../../support/host-world.ts';
 import { startKeepingNameServer } from '../../support/keeping-name-server.ts';
 import { until } from '../../support/until.ts';
 
-describe('what operators ask of a host', () => {
+describe('queries about a host by operators', () => {
   let world: HostWorld;
   before(async () => {
     world = await startHost({ POSTERN_MAIL__RELAY: 'smtp://user:secret@relay.test:25' });
@@ -15,7 +15,7 @@ describe('what operators ask of a host', () => {
   });
   after(() => world.stop());
 
-  it('is asked by operators only: others learn no more than that they may not', async () => {
+  it('is for operators only: others learn only that they are not allowed', async () => {
     for (const role of ['owner', 'helper', 'reader'] as const) {
       await addTestPerson(world.store, role, role, world.main);
       const browser = await world.enter();
@@ -111,7 +111,7 @@ describe('what operators ask of a host', () => {
     for (const { password } of await world.store.people.many({})) expect(shown).to.not.contain(password ?? '-');
   });
 
-  it('lists what was done in all accounts, and to whom', async () => {
+  it('lists the actions in all accounts', async () => {
     const at = Date.now();
     for (const [account, what] of [
       [world.main, 'replayed'],

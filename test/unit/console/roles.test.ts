@@ -240,7 +240,7 @@ describe('the roles of the console', () => {
     );
   });
 
-  it('let each ask what it may and nothing else: every path and operation, with a session of each role', async () => {
+  it('allow each role exactly its paths and operations', async () => {
     for (const role of ROLES) {
       const browser = world.browser();
       await browser.enter(role);

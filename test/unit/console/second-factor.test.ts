@@ -217,7 +217,7 @@ describe('the second factor', () => {
     expect((await world.browser().press(link, {}, { code: codeOf(secret, 1) })).status).to.equal(410);
   });
 
-  it('is turned off by its owner, who has just proved who they are', async () => {
+  it('is turned off by its owner after a fresh sign-in', async () => {
     await turnOn();
     expect((await ann.write('/console/factor/off')).status).to.equal(204);
     expect((await enter(world.browser())).status).to.equal(200);
@@ -244,7 +244,7 @@ describe('the second factor', () => {
   });
 });
 
-describe('proving again who one is', () => {
+describe('a fresh sign-in', () => {
   let world: World;
   beforeEach(async () => {
     world = await startConsole();

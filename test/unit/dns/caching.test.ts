@@ -162,7 +162,7 @@ describe('the resolver over time', () => {
       expect(zone.questions).to.have.length(1);
     });
 
-    it('is a time, over which nobody waits', async () => {
+    it('is a time that nobody waits longer than', async () => {
       zone.behave('drop');
       const budget = createDnsBudget(10, 500, clock);
       const answer = resolverFor().resolve('host.example', 'A', budget);
@@ -172,7 +172,7 @@ describe('the resolver over time', () => {
       expect(budget.left()).to.equal(0);
     });
 
-    it('is not kept as the answer: who has time still gets one', async () => {
+    it('is not cached as the answer: callers with more time still get one', async () => {
       // Late enough for a busy machine to ask for it and to let the budget pass.
       zone.behave({ lateMs: 500 });
       const resolver = resolverFor();

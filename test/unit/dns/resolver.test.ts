@@ -112,7 +112,7 @@ describe('the resolver', () => {
       expect(zone.questions.map((question) => question.name)).to.deep.equal(['host.example', 'xn--bcher-kva.example']);
     });
 
-    it('asks nobody for what cannot be a name', async () => {
+    it('sends no query for an invalid name', async () => {
       const resolver = resolverFor([zone.server]);
       for (const name of [
         '',
@@ -150,7 +150,7 @@ describe('the resolver', () => {
       ]);
     });
 
-    it('gives up on aliases in a circle, within an answer and across', async () => {
+    it('fails on circular aliases, within an answer and across answers', async () => {
       expect(await resolverFor([zone.server]).resolve('round.example', 'A')).to.have.property('kind', 'failure');
       zone.behave('links');
       expect(await resolverFor([zone.server]).resolve('round.example', 'A')).to.deep.equal({
@@ -166,7 +166,7 @@ describe('the resolver', () => {
   });
 
   describe('hostile and broken servers', () => {
-    it('gives up a silent server at the deadline, after four tries', async () => {
+    it('fails at the deadline with a silent server, after four tries', async () => {
       zone.behave('drop');
       const answer = resolverFor([zone.server]).resolve('host.example', 'A');
       for (let tries = 1; tries <= 4; tries++) {
@@ -344,7 +344,7 @@ describe('the resolver', () => {
       expect(other.questions).to.have.length(2);
     });
 
-    it('says unreachable when nobody is there', async () => {
+    it('reports unreachable without a server', async () => {
       const resolver = resolverFor([await deadServer()]);
       const answer = resolver.resolve('host.example', 'A');
       let done = false;
@@ -397,7 +397,7 @@ describe('the resolver', () => {
       expect(ids.size).to.be.above(35);
     });
 
-    it('waits less while nobody answers at all, and says so once', async () => {
+    it('waits less while no server answers, and logs it once', async () => {
       zone.behave('drop');
       const resolver = resolverFor([zone.server]);
       const silent = async (name: string, ms: number) => {

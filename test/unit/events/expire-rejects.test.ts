@@ -67,7 +67,7 @@ for (const driver of drivers) {
       expect(await expired()).to.have.length(25);
     });
 
-    it('leaves alone what was renewed since it looked', async () => {
+    it('does not change entries that were renewed meanwhile', async () => {
       await put('ann', -1);
       const later = new Date(clock.now() + 1000);
       const renewing = {
@@ -97,7 +97,7 @@ for (const driver of drivers) {
       expect(await task.run()).to.deep.equal({ expired: 1 });
     });
 
-    it('ends between two steps when it is told to', async () => {
+    it('stops between two steps on request', async () => {
       await put('ann', -1);
       expect(
         await expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run(AbortSignal.abort()),

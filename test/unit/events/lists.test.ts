@@ -100,7 +100,7 @@ for (const driver of drivers) {
       ]);
     });
 
-    it('write an entry by hand as Mandrill does: no end, nobody, no subaccount', async () => {
+    it('write a manual entry as Mandrill does: no expiry, no sender, no subaccount', async () => {
       await lists.reject(entry());
       expect(bodies()[0]).to.deep.include({
         reject: {
@@ -207,7 +207,7 @@ for (const driver of drivers) {
       expect(await lists.reject(entry())).to.equal('added');
     });
 
-    it('say of what is no address that it is not there', async () => {
+    it('treat an invalid address as unknown', async () => {
       for (const email of ['', 'nobody', 'a@b\r\nc', '\u0000@example.com']) {
         expect(await lists.reject(entry({ email }))).to.equal('kept');
         expect(await lists.unreject(ME, email, '')).to.equal(undefined);

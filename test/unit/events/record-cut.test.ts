@@ -170,7 +170,7 @@ for (const driver of drivers)
       });
     }
 
-    it('is finished by nobody but its recorder while it is young', async () => {
+    it('is finished only by its recorder while it is recent', async () => {
       await clear();
       const clock = createTestClock(Date.UTC(2026, 0, 5, 11, 30));
       const { recorder } = createRecording(store, clock);

@@ -122,7 +122,7 @@ const ROWS: readonly {
   },
 ];
 
-describe('what webhooks are told of an event', () => {
+describe('the payload of an event', () => {
   let store: Store;
   let world: ReturnType<typeof createRecording>;
   beforeEach(async () => {

@@ -506,7 +506,7 @@ describe('what the verdicts were taken from', () => {
       );
   });
 
-  it('does not believe what was changed after the seal, or sealed again by a stranger', async () => {
+  it('does not trust messages that were changed after the seal, or sealed again by a stranger', async () => {
     const sealed = await sealAs(forwarded, OTHER, SAW_PASS);
     expect((await evidenceOf(sealed.replace('Hello Bob', 'Hello Rob'), ['other.example'])).arc).to.deep.equal({
       sealers: [],

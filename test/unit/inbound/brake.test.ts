@@ -47,7 +47,7 @@ const routed = (recipient: string, match: Partial<Match> = {}): RoutedRecipient 
 });
 
 describe('the brake on loops', () => {
-  it('marks what is more than the allowed number of answers in the window', async () => {
+  it('marks answers beyond the allowed number in the window', async () => {
     const { after, marks } = openBrake();
     expect(await after(3)).to.equal(false);
     expect(await marks()).to.equal(true);

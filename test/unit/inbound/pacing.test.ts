@@ -33,7 +33,7 @@ function open(settings = SETTINGS) {
 }
 
 describe('the replies to accepted messages', () => {
-  it('leave at once while no more wait for us than may', async () => {
+  it('leave at once while fewer deliveries wait for us than allowed', async () => {
     const world = open();
     expect(await world.delay(0)).to.equal(0);
     expect(await world.delay(1000)).to.equal(0);
@@ -61,7 +61,7 @@ describe('the replies to accepted messages', () => {
     expect(await world.delay(1_000_000)).to.be.at.most(100);
   });
 
-  it('are told of in one line when they begin to wait, and in one when none has waited for a minute', async () => {
+  it('are logged once when they begin to wait, and once when none has waited for a minute', async () => {
     const world = open();
     for (let n = 0; n < 30; n++) await world.delay(9000);
     expect(world.log.of('accept.slowed').map(({ fields }) => fields)).to.deep.equal([{ behind: 9000, delay_ms: 2000 }]);

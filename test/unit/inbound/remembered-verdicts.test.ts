@@ -52,7 +52,7 @@ function openWorld() {
 }
 
 describe('a verdict that was taken before', () => {
-  it('is the same again, and asks nobody, for any mailbox of the domain', async () => {
+  it('is reused without a query for any mailbox of the domain', async () => {
     const { verdicts, asked } = openWorld();
     const first = await verdicts();
     expect(first).to.deep.include({

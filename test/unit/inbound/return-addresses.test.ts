@@ -43,7 +43,7 @@ describe('addresses that mail comes back to', () => {
     match: { kind: 'return', task: 'read', account, routeId: '', pattern: '', url: 'return:' },
   });
 
-  it('belong to the account that their token names; those for complaints to nobody', async () => {
+  it('belong to the account in their token; addresses for complaints to none', async () => {
     const look = await start();
     expect(look(bounceOf(1))).to.deep.equal(ofAccount('one'));
     expect(look(unsubAddress(SECRET, 1, MESSAGE, 'BOUNCES.postern.test').toUpperCase())).to.deep.equal(

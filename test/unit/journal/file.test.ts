@@ -41,7 +41,7 @@ describe('the file of the history', () => {
     ],
     ['damaged', damage],
     [
-      'that of another version',
+      'of another version',
       (file: string) => {
         const db = new DatabaseSync(file);
         db.exec('PRAGMA user_version = 99');
@@ -134,7 +134,7 @@ describe('the file of the history', () => {
     });
   }
 
-  it('keeps nothing and nobody waiting while another process holds it, counts what is lost, and goes on', async () => {
+  it('delays nothing while another process holds it, counts lost entries, and continues', async () => {
     const queue = await freshSpool();
     const one = await startJournal({}, { clock: queue.clock });
     const watched = one.watch(queue.spool);
@@ -239,7 +239,7 @@ describe('the file of the history', () => {
     holder.close();
   });
 
-  it('is not written when the disk is full, counts that, keeps answering, and goes on when there is room', async function () {
+  it('is not written when the disk is full, counts that, keeps answering, and continues when there is space', async function () {
     const disk = await smallDisk(8);
     if (disk === undefined) return this.skip();
     const one = await startJournal({ file: join(disk, 'journal.db') });

@@ -113,7 +113,7 @@ describe('the limits of the history', () => {
     expect(refusals.rows.map(({ sender }) => sender)).to.not.include('0@sender.example');
   });
 
-  it('deletes a file that it put aside when what is in it was to be forgotten', async () => {
+  it('deletes a file that it set aside when its content has expired', async () => {
     const one = await startJournal();
     const aside = `${one.file}.damaged`;
     writeFileSync(aside, 'old');

@@ -24,7 +24,7 @@ const HEADER =
 const NAMED = { from: 'Jörg <joerg@shop.example>', subject: 'Grüße aus Köln', headerId: '<7@shop>' };
 const inline = (text: string): Body => ({ kind: 'memory', bytes: new Uint8Array(Buffer.from(text)) });
 
-describe('mail that nobody could parse yet', () => {
+describe('mail that is not parsed yet', () => {
   it('has a subject, an author and an id as soon as it is accepted', async () => {
     const { journal, watched, clock } = await watching();
     await put(watched.spool, clock, { body: inline(`${HEADER}\r\nHello.\r\n`) });
@@ -90,7 +90,7 @@ describe('mail that nobody could parse yet', () => {
     expect((await journal.mail()).map(({ subject }) => subject)).to.deep.equal(['Found by parsing', NAMED.subject]);
   });
 
-  it('has an empty subject if it has none, so that nobody looks for it again', async () => {
+  it('has an empty subject if it has none, so that it is not looked up again', async () => {
     const { journal, watched, clock } = await watching();
     await put(watched.spool, clock, { body: inline('nothing of this is a header\r\n') });
     expect((await journal.mail())[0]).to.deep.include({ from: null, subject: '', headerId: null });
@@ -140,7 +140,7 @@ describe('mail that nobody could parse yet', () => {
 });
 
 describe('the transaction of a mail', () => {
-  it('is told from others of its session: what they were refused is one number', async () => {
+  it('is separate from others of its session: their refusals are one number', async () => {
     const { journal, watched, clock } = await watching();
     const { message: sent, delivery } = await put(watched.spool, clock, { account: 'acme' });
     const { history } = journal.journal;

@@ -212,7 +212,7 @@ describe('the series of a host', () => {
     });
   });
 
-  it('of a month are read in steps that keep nobody waiting', async () => {
+  it('of a month are read in steps that delay nothing', async () => {
     const { journal, clock, written } = await start();
     const all = Object.fromEntries(SERIES_NAMES.map((name, i) => [name, 1000 + i]));
     for (let n = 1; n <= 32 * 24 * 60; n++) {

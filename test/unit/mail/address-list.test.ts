@@ -237,7 +237,7 @@ describe('the author of a message', () => {
     expect(author('From: ann@bücher.example')).to.deep.include({ certain: true, domains: ['xn--bcher-kva.example'] });
   });
 
-  it('is the first who is named, and not certain, when there may be others', () => {
+  it('is the first named author, and uncertain, if there may be others', () => {
     for (const lines of [
       ['From: ann@example.net, bob@other.test'],
       ['From: ann@example.net', 'From: bob@other.test'],
@@ -252,7 +252,7 @@ describe('the author of a message', () => {
       });
   });
 
-  it('is the sender of the envelope when nobody is named, and never certain', () => {
+  it('is the envelope sender, and uncertain, if no author is named', () => {
     for (const lines of [
       [],
       ['From:'],

@@ -186,7 +186,7 @@ describe('the merge language handlebars', () => {
     ).to.equal('b');
   });
 
-  it('lets nobody unsubscribe where there is no real sending', () => {
+  it('has no unsubscribe link outside real sending', () => {
     expect(toEnd(createFiller('handlebars', [], { now }).filling('a{{unsub "http://x"}}b{{unsub}}', 'text'))).to.equal(
       'ab',
     );

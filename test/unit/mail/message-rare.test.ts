@@ -26,7 +26,7 @@ const UUENCODED = [
   'end',
 ];
 
-describe('what is rare in mail', () => {
+describe('rare forms of mail', () => {
   for (const name of ['x-uuencode', 'X-UUEncode', 'uuencode', 'x-uue']) {
     it(`a file in ${name} is decoded`, async () => {
       const { files } = await parse(

@@ -64,7 +64,7 @@ describe('what is put on the spool', () => {
     expect(new Set(all.map(({ messageId }) => messageId))).to.deep.equal(new Set([message.id]));
   });
 
-  it('is told to whoever listens, after it was accepted', async () => {
+  it('is reported to listeners after it was accepted', async () => {
     const { spool, clock } = await freshSpool();
     const told: string[] = [];
     spool.onChange((fresh) => {
@@ -115,7 +115,7 @@ describe('what is put on the spool', () => {
     expect((await spool.list({ recipient }, 10)).map(({ id }) => id)).to.deep.equal([delivery.id]);
   });
 
-  it('has bytes of its own for everybody who asks, whoever of them frees his', async () => {
+  it('has separate bytes for each caller, which each may free', async () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
     const { message, deliveries } = await put(spool, clock, {

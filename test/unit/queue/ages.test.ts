@@ -8,7 +8,7 @@ const MINUTE = 60_000;
 const HERE = { account: 'acme', url: 'https://hooks.example.com/in' };
 const OTHER = { account: 'other', url: 'https://hooks.example.com/in' };
 
-describe('what waits, by age', () => {
+describe('waiting deliveries, by age', () => {
   const clock = createTestClock();
   const now = clock.now();
   let spool: TestSpool;

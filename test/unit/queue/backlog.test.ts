@@ -9,7 +9,7 @@ const URL_B = 'https://b.example/hook';
 /** Attempts for one endpoint that are prepared at one time. */
 const PREPARED = 32;
 
-describe('what waits for us', () => {
+describe('deliveries that wait for Postern itself', () => {
   let bench: Bench;
   let backlog: Backlog;
   const place = (url: string) => {

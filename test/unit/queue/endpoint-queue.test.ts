@@ -18,7 +18,7 @@ const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({
 });
 
 describe('the queue of an endpoint', () => {
-  it('gives out with one that was taken what goes along with it: of what is due, and nothing later', () => {
+  it('returns companions of a taken delivery only if they are due', () => {
     const queue = createEndpointQueue();
     const [first, second, third, later] = [waiting(), waiting(), waiting(), waiting(50)];
     for (const one of [first, second, third, later]) queue.addFresh(one, 10);
@@ -51,7 +51,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.wantsLoad(13)).to.equal(true);
   });
 
-  it('takes the same delivery once, however often it is told of it', () => {
+  it('takes the same delivery once, even if it is reported several times', () => {
     const queue = createEndpointQueue();
     const one = waiting();
     queue.addFresh(one, 0);
@@ -87,7 +87,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.nextDue()).to.equal(50);
   });
 
-  it('throws away what it read when it was told to forget meanwhile', () => {
+  it('discards rows that it read if it was reset meanwhile', () => {
     const queue = createEndpointQueue();
     queue.forget(0);
     queue.beginLoad();
@@ -132,7 +132,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.outsideAt()).to.equal(1000 + HELD);
   });
 
-  it('takes out what is over and keeps the order of the rest', () => {
+  it('removes ended deliveries and keeps the order of the rest', () => {
     const queue = createEndpointQueue();
     const all = [1, 2, 3, 4].map((budgetFrom) => waiting(0, { budgetFrom }));
     for (const one of all) queue.addFresh(one, 0);

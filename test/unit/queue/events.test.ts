@@ -251,7 +251,7 @@ describe('events on the spool', function () {
     });
   });
 
-  it('are given up when they have waited too long to become a batch', async () => {
+  it('are dropped when they have waited too long for a batch', async () => {
     await publish(3);
     world.clock.jump(HOUR);
     await publish(2, 10);
@@ -272,7 +272,7 @@ describe('events on the spool', function () {
     expect(await pending()).to.deep.equal([['4', 1]]);
   });
 
-  it('are told from mail by those who select deliveries', async () => {
+  it('are separate from mail in selections of deliveries', async () => {
     const { delivery: mail } = await put(world.spool, world.clock);
     await publish(1);
     await publish(1, 1, hook('8'));

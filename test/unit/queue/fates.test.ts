@@ -6,7 +6,7 @@ const dropped = { fate: { state: 'dropped', note: 'discarded by route 1.2' } } a
 const FOREVER = { deliveredBytes: Number.MAX_SAFE_INTEGER };
 
 describe('mail that its route does not post', () => {
-  it('is on the queue with the reason, over a restart, and nobody is told to carry it', async () => {
+  it('is in the queue with the reason, over a restart, and is not dispatched', async () => {
     const opened = await freshSpool();
     const { clock } = opened;
     const heard: string[] = [];

@@ -106,7 +106,7 @@ describe('the history of an endpoint', () => {
   }).timeout(30_000);
 });
 
-describe('what waits for an endpoint', () => {
+describe('deliveries that wait for an endpoint', () => {
   it('becomes due at once, each delivery once, and none of another account', async () => {
     const clock = createTestClock();
     const spool = await borrowSpool({ clock, log: createTestLog() });

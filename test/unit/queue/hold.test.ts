@@ -142,7 +142,7 @@ describe('an endpoint that its account holds', () => {
     await next.stop();
   });
 
-  it('is held for seven days at most, whoever asks and whatever the clock said then', async () => {
+  it('is paused for seven days at most, for any caller and any earlier clock', async () => {
     await open();
     await hold(400 * DAY);
     expect(view()?.hold?.until).to.equal(bench.clock.now() + 7 * DAY);

@@ -16,7 +16,7 @@ describe('the kinds of deliveries', () => {
     expect(new Set(codes).size).to.equal(codes.length);
   });
 
-  it('are never mixed up: what a newer version left for a road that is not here is given up, and waits for a replay', async () => {
+  it('are never mixed up: a delivery of an unknown kind from a newer version becomes a dead letter', async () => {
     const opened = await freshSpool();
     const ours = await put(opened.spool, opened.clock);
     const theirs = await put(opened.spool, opened.clock);

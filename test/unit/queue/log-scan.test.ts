@@ -91,7 +91,7 @@ describe('looking for damage in a write-ahead log', () => {
     expect(await found(Buffer.concat([whole, rest(9), rest(3), rest(15)]))).to.equal(undefined);
   });
 
-  it('is done before SQLite forgets it: the queue goes on with what can be read, the log is kept aside, and a person is told', async () => {
+  it('is done before SQLite truncates it: the queue continues with readable data, the log is kept, and the damage is reported', async () => {
     const { dir, spool, clock } = await freshSpool();
     const mails = [];
     for (let n = 0; n < 20; n++) mails.push(await put(spool, clock));

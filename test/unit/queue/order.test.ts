@@ -182,7 +182,7 @@ describe('deliveries of a sequence', () => {
     expect(passed).to.deep.equal(numbered('ada', 3));
   });
 
-  it('go on at once when the first one is dropped, given up or lost', async () => {
+  it('continue at once when the first one is dropped, dead or lost', async () => {
     await open({ retryHours: 1 });
     endpoint((name) => answered(name === 'ada-1' || name === 'bob-1' ? 500 : 200));
     await put(...numbered('ada', 2), ...numbered('bob', 2));

@@ -45,7 +45,7 @@ describe('mail that a consumer pulls', () => {
     expect(bench.dispatcher.idle()).to.equal(true);
   });
 
-  it('is given up when its time is over, and can be replayed', async () => {
+  it('expires when its time is over, and can be replayed', async () => {
     await open({ retryHours: 72 });
     await put(250);
     await bench.clock.advance(71 * HOUR);
@@ -59,7 +59,7 @@ describe('mail that a consumer pulls', () => {
     expect(await counts()).to.include({ waiting: 251, dead: 0 });
   });
 
-  it('is not given up while a consumer holds it, but when its lease is over', async () => {
+  it('does not expire during a lease, but after it', async () => {
     await open({ retryHours: 72 });
     const [id = ''] = await put(1);
     await bench.clock.advance(72 * HOUR - MINUTE);

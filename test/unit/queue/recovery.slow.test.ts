@@ -48,7 +48,7 @@ describe('opening the spool', () => {
     });
   });
 
-  it('gives up the deliveries of a message whose large body is missing, cut or changed, and goes on with the others', async () => {
+  it('fails the deliveries of a message whose large body is missing, cut or changed, and continues with the others', async () => {
     const { dir, spool, clock, reopen, log } = await freshSpool();
     const [gone, cut, changed, whole] = [
       await putLarge(spool, clock, 'gone'),
@@ -312,7 +312,7 @@ describe('a damaged queue file', () => {
     expect(log.of('spool.fault')).to.have.length(1);
   });
 
-  it('that cannot be opened at all is kept aside with its large bodies, loudly, and mail goes on', async () => {
+  it('that cannot be opened is kept with its large bodies, with an error in the log, and mail continues', async () => {
     const opened = await freshSpool();
     await putLarge(opened.spool, opened.clock, 'large');
     await opened.spool.close();

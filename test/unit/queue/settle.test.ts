@@ -57,7 +57,7 @@ describe('settling an attempt', () => {
     expect(after(answered(500), { attempts: 9, jitter: 0.9999 }).wait).to.be.within(29.9 * MINUTE, 30 * MINUTE);
   });
 
-  it('gives up when the time is over, and keeps the last answer', () => {
+  it('fails when the time is over, and keeps the last answer', () => {
     const { outcome, settlement } = after(answered(500), { age: LIMIT, attempts: 300 });
     expect(outcome).to.equal('failed');
     expect(settlement.state).to.equal('dead');
@@ -118,7 +118,7 @@ describe('settling an attempt', () => {
       expect(readRetryAfter(null, NOW)).to.equal(undefined);
     });
 
-    it('tells the endpoint how long it wants to be left alone', () => {
+    it('respects the time that the endpoint asks for', () => {
       expect(after(answered(503, '600')).lesson).to.deep.include({
         kind: 'failed',
         leaveAlone: 10 * MINUTE,

@@ -22,7 +22,7 @@ async function both(html: string, changes: ReturnType<typeof asked>): Promise<re
   ];
 }
 
-describe('what few messages ask for', () => {
+describe('rare options of messages', () => {
   it('is nothing when nothing is asked', async () => {
     const html = '<style>p{a:b}</style><p><a href="https://shop.example/?a=1">x</a></p>';
     for (const seen of await both(html, asked({}))) expect(textOf(seen.mail.html)).to.equal(html);

@@ -350,7 +350,7 @@ describe('addresses in headers that the API gives', () => {
   });
 });
 
-describe('the header of whatever leaves', () => {
+describe('the header of outgoing mail', () => {
   const facts = { charset: () => '', utf8: false };
 
   it('is ASCII in short lines, or refused, whatever it was', () => {

@@ -143,7 +143,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('are tried for a day with growing gaps, and then given up with the reason', async () => {
+    it('are retried for a day with growing gaps, and then fail with the reason', async () => {
       const { notices, mailer, log } = open();
       mailer.outcome = later;
       await notices.enqueue(NOTICE);
@@ -168,7 +168,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('are given up at once when they are refused for good', async () => {
+    it('fail at once after a permanent refusal', async () => {
       const { notices, mailer } = open();
       mailer.outcome = async () => ({ kind: 'failed', reason: '550 nobody here' });
       await notices.enqueue(NOTICE);
@@ -177,7 +177,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('that are given up are told to whom our mail is from, without their text; what cannot be told either bounces no more', async () => {
+    it('that fail are reported to mail.from, once and without their text', async () => {
       const { notices, mailer } = open();
       mailer.outcome = async () => ({ kind: 'failed', reason: '550 nobody here' });
       await notices.enqueue(NOTICE);

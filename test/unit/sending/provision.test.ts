@@ -118,7 +118,7 @@ for (const driver of drivers) {
       expect(await one.run()).to.deep.equal({ given: 1, returned: 0, waiting: 0 });
     });
 
-    it('takes back what was given up, lets it rest for 30 days, and gives it to the next one clean', async () => {
+    it('takes back returned addresses, keeps them for 30 days, and assigns them without their history', async () => {
       await putIp(store, 'a', '192.0.2.1', {
         domain: 'mail.a.example',
         homeDomain: 'out.example.net',

@@ -10,6 +10,6 @@ describe('the advice about refusals', () => {
 
   it('says so of a reason that another version had', () => {
     for (const reason of ['tooOld', 'toString', ''])
-      expect(adviceOf(reason), reason).to.equal('This version does not know the reason; the reply says what is known.');
+      expect(adviceOf(reason), reason).to.equal('This version does not know the reason; see the reply.');
   });
 });

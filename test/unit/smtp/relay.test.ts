@@ -214,7 +214,7 @@ const NO_RECIPIENTS: Readonly<Record<string, string>> = {
   'RCPT TO:<"a\r\nRCPT TO:<b@c.test>': '501 5.1.3',
 };
 
-describe('who is not known sends nothing', () => {
+describe('clients without a login', () => {
   let submission: StartedSubmission;
   let inbound: Started;
   before(async () => {

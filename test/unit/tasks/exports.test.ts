@@ -116,7 +116,7 @@ for (const driver of drivers)
         expect((await world.job(honest)).holder, 'a neighbour whose clock is a little ahead').to.equal('another life');
       });
 
-      it('that was begun five times without an end is given up', async () => {
+      it('fails after five starts without an end', async () => {
         const id = await world.start({
           state: 'working',
           holder: 'a dead life',

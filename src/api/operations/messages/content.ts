@@ -16,7 +16,6 @@ import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
 /** Content is parsed and merged in the process that also serves SMTP. */
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
-const ID = '5c1e0d0000000000000000000000000a';
 
 const contentRecord = z
   .object({
@@ -39,27 +38,14 @@ const content = operation({
   access: 'content',
   summary: 'Shows the content of a message.',
   notes:
-    'Content is kept while the message is queued and for a while after delivery (24 hours by default), on the host that accepted it; after that the answer is Unknown_Message, as it is for a message sent with view_content_link false. ' +
+    'Content is kept while the message is queued and for some time after delivery (24 hours by default), on the ' +
+    'host that accepted it. After that, and for messages sent with view_content_link false, the answer is ' +
+    'Unknown_Message. ' +
     `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: ID },
-    answer: {
-      ts: 1_767_605_400,
-      _id: ID,
-      from_email: 'news@example.com',
-      from_name: 'Example Name',
-      subject: 'example subject',
-      to: { email: 'reader@example.com', name: 'Reader' },
-      tags: ['password-resets'],
-      headers: { 'Reply-To': 'replies@example.com' },
-      text: null,
-      html: '<p>Hello you</p>',
-      attachments: [],
-    },
-  },
+  example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
     const kept = row.delivery ? await call.messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;

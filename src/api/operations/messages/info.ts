@@ -27,7 +27,7 @@ const fields = {
   opens: z.int(),
   opens_detail: z
     .array(z.object(visit))
-    .meta({ description: 'the latest opens; only /messages/info knows who opened' }),
+    .meta({ description: 'the latest opens; address and user agent only in /messages/info' }),
   clicks: z.int(),
   clicks_detail: z.array(z.object({ ...visit, url: z.string() })).meta({ description: 'the latest clicks' }),
   state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
@@ -46,9 +46,10 @@ const connectionRecord = z.object({
   tls: maybe.meta({ description: 'TLS version; null without TLS' }),
   reused: z.boolean().meta({ description: 'whether the connection was open from an earlier message' }),
   duration_ms: z.number(),
-  error: maybe.meta({ description: 'why it ended, if not by a reply to the message' }),
+  error: maybe.meta({ description: 'why it ended without a reply to the message, or null' }),
   dialog: z.array(z.string()).meta({
-    description: 'the SMTP dialog: `> ` and what was sent, `< ` and what the server replied; the message as its size',
+    description:
+      'the SMTP dialog: lines with `> ` were sent, lines with `< ` are replies; the message is shown by its size',
   }),
 });
 
@@ -56,32 +57,34 @@ const mailAttemptRecord = z.object({
   time: time('when it began'),
   duration_ms: z.number(),
   status: z.int().nullable().meta({ description: 'SMTP reply code; null without a reply' }),
-  error: maybe.meta({ description: 'why there was no reply; null if there was one' }),
+  error: maybe.meta({ description: 'why there was no reply, or null' }),
   answer: str('the reply'),
   connections: z.array(connectionRecord).meta({
-    description: `the connections of the attempt, in order; empty if none is kept: those of the last eight attempts are, in ${DETAIL_BYTES} bytes each`,
+    description:
+      `the connections of the attempt, in order; kept for the last eight attempts, up to ${DETAIL_BYTES} bytes ` +
+      'each',
   }),
-  connections_left_out: z.int().meta({ description: 'earlier connections for which there was no room' }),
+  connections_left_out: z.int().meta({ description: 'number of earlier connections left out' }),
 });
 
 const sentDelivery = z.object({
   state: z
     .enum(DELIVERY_STATES)
-    .meta({ description: 'dead: given up; dropped: ended by a person; held is for inbound mail only' }),
-  next_attempt_at: timeOrNull('when it is attempted next', 'null if it is not waiting'),
+    .meta({ description: 'dead: retries have ended; dropped: dropped by a person; held: inbound mail only' }),
+  next_attempt_at: timeOrNull('time of the next attempt', 'null unless it is waiting'),
   attempts: z.array(mailAttemptRecord).meta({ description: 'every attempt, oldest first' }),
 });
 
-/** The latest answers to a message, in its record. */
+/** The latest replies to a message, in its record. */
 const MAX_REPLIES = 50;
 
 const replyRecord = z.object({
   ts: z.int().meta({ description: 'when it was accepted, in seconds since 1970' }),
-  id: maybe.meta({ description: 'id of the message that came in: `msg.id` of its payload' }),
+  id: maybe.meta({ description: 'id of the received message: `msg.id` in its payload' }),
   from_email: maybe.meta({ description: 'its author' }),
-  email: maybe.meta({ description: 'the address that it was sent to' }),
+  email: maybe.meta({ description: 'its recipient' }),
   subject: maybe,
-  automated: maybe.meta({ description: 'why it is automated, as `msg.automated.why` of its payload; null: it is not' }),
+  automated: maybe.meta({ description: 'why it is automated, as `msg.automated.why` in its payload, or null' }),
 });
 
 const infoRecord = z
@@ -99,13 +102,15 @@ const infoRecord = z
         }),
       )
       .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
-    thread: str('id of its conversation, as `msg.thread` of the mail that answers it (not part of the Mandrill API)'),
+    thread: str('id of its conversation, the same as `msg.thread` of its replies (not part of the Mandrill API)'),
     replies: z.array(replyRecord).meta({
-      description: `the messages that answered it, oldest first: the latest ${MAX_REPLIES} that came to routes of the account (not part of the Mandrill API)`,
+      description:
+        `replies to it that routes of the account received, oldest first: the latest ${MAX_REPLIES} (not part of ` +
+        'the Mandrill API)',
     }),
     delivery: sentDelivery.nullable().meta({
       description:
-        'its delivery; null if it is not on the queue of this host, or not any more (not part of the Mandrill API)',
+        'its delivery; null if it is not, or no longer, in the queue of this host (not part of the Mandrill API)',
     }),
   })
   .meta({ title: 'message detail' });
@@ -241,8 +246,6 @@ export const messageId = text(255).meta({ description: 'id of the message: `_id`
 /** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;
 
-const ID = '5c1e0d0000000000000000000000000a';
-
 /** Throws Unknown_Message, also for a message of another account. */
 export async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
   const row = await store.messages.one({ id });
@@ -257,71 +260,7 @@ const info = operation({
   params: { id: messageId },
   returns: infoRecord,
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: ID },
-    answer: {
-      ts: 1_767_605_400,
-      _id: ID,
-      sender: 'news@example.com',
-      template: null,
-      subject: 'example subject',
-      email: 'reader@example.com',
-      tags: ['password-resets'],
-      opens: 1,
-      opens_detail: [{ ts: 1_767_605_500, ip: '192.0.2.44', location: null, ua: 'Example Mail/1.0' }],
-      clicks: 1,
-      clicks_detail: [
-        {
-          ts: 1_767_605_510,
-          ip: '192.0.2.44',
-          location: null,
-          ua: 'Example Browser/1.0',
-          url: 'https://www.example.com/',
-        },
-      ],
-      state: 'sent',
-      metadata: { website: 'www.example.com' },
-      subaccount: null,
-      diag: null,
-      bounce_description: null,
-      smtp_events: [
-        {
-          ts: 1_767_605_402,
-          type: 'sent',
-          diag: '250 2.0.0 Ok: queued',
-          source_ip: '192.0.2.1',
-          destination_ip: '198.51.100.7',
-          destination: 'mx.example.com',
-        },
-      ],
-      thread: 'VVPhbh2UHa-KpC72dJfdfX',
-      replies: [
-        {
-          ts: 1_767_612_600,
-          id: '01kcexamplemessage00000000',
-          from_email: 'reader@example.com',
-          email: 'support@inbound.example.com',
-          subject: 'Re: example subject',
-          automated: null,
-        },
-      ],
-      delivery: {
-        state: 'delivered',
-        next_attempt_at: null,
-        attempts: [
-          {
-            time: '2026-01-05 09:30:00',
-            duration_ms: 12,
-            status: 200,
-            error: null,
-            answer: 'ok',
-            connections: [],
-            connections_left_out: 0,
-          },
-        ],
-      },
-    },
-  },
+  example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
     const [events, replies, kept] = await Promise.all([
@@ -333,5 +272,5 @@ const info = operation({
   },
 });
 
-/** What became of one sent message. */
+/** The outcome of one sent message. */
 export const messagesInfo = [info];

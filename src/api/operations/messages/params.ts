@@ -111,18 +111,22 @@ const messageFields = {
   }),
   inline_css: flag.meta({
     description:
-      'inlines the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, or too expensive to process, is left unchanged',
+      'inlines the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, or too ' +
+      'expensive to process, is left unchanged',
   }),
   url_strip_qs: flag.meta({
     description: 'clicks are reported without the query of their URL; links lead to the full URL',
   }),
   view_content_link: flag.meta({
     description:
-      'false: /messages/content does not show the message, and it is deleted within minutes after its delivery has ended for all recipients',
+      'false: /messages/content does not show the message, and it is deleted within minutes after its delivery ' +
+      'has ended for all recipients',
   }),
   bcc_address: optional(z.string().max(1000)),
   tracking_domain: domain.meta({
-    description: `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ours`,
+    description:
+      `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ` +
+      'ours',
   }),
   signing_domain: domain.meta({
     description: "domain that signs (DKIM) instead of the sender's, if it is one of the account's with valid_signing",
@@ -147,7 +151,8 @@ const messageFields = {
       .transform((names) => names.filter((name) => name !== undefined)),
   ).meta({
     description:
-      'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, unless they already have them',
+      'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, unless ' +
+      'they already have them',
   }),
   // Clients document a list as well; the first text that is not empty counts.
   google_analytics_campaign: optional(
@@ -166,8 +171,10 @@ const messageFields = {
 export const messageParam = z.object(messageFields).meta({
   title: 'message to send',
   description:
-    'the message: html, text, subject, from_email, from_name, to (email, name, type: to, cc or bcc), headers, important, track_opens, track_clicks, auto_text, ' +
-    'preserve_recipients, bcc_address, signing_domain, merge, merge_language, global_merge_vars (name, content), merge_vars (rcpt, vars), tags, subaccount, metadata, ' +
+    'the message: html, text, subject, from_email, from_name, to (email, name, type: to, cc or bcc), headers, ' +
+    'important, track_opens, track_clicks, auto_text, ' +
+    'preserve_recipients, bcc_address, signing_domain, merge, merge_language, global_merge_vars (name, ' +
+    'content), merge_vars (rcpt, vars), tags, subaccount, metadata, ' +
     'recipient_metadata (rcpt, values), attachments and images (type, name, content in base64)',
 });
 
@@ -195,18 +202,25 @@ export const sentRecord = z
       description:
         'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` if it is not an address',
     }),
-    queued_reason: z.string().nullable().meta({
-      description:
-        'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, because every message goes through the queue',
-    }),
+    queued_reason: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, because every ' +
+          'message goes through the queue',
+      }),
     _id: z.string().meta({ description: 'the id of the message to this recipient' }),
-    signed_by: z.string().nullable().meta({
-      description:
-        'the domain that signs it (DKIM), as things are now; null if it leaves unsigned, or not at all (not part of the Mandrill API)',
-    }),
+    signed_by: z
+      .string()
+      .nullable()
+      .meta({
+        description:
+          'the domain that currently signs it (DKIM); null if it is sent unsigned, or not sent (not part of the ' +
+          'Mandrill API)',
+      }),
     warning: z.string().nullable().meta({
-      description:
-        'why the domain of its sender does not sign it, and what to do; null if it does (not part of the Mandrill API)',
+      description: "why the sender's domain does not sign it and what to do, or null (not part of the Mandrill API)",
     }),
   })
   .meta({ title: 'sent message' });

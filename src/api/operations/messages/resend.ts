@@ -7,31 +7,20 @@ import { findMessage, messageId } from './info.ts';
 import { sentRecord } from './params.ts';
 import { submit } from './send.ts';
 
-const SENT = '5c1e0d0000000000000000000000000a';
-
 const resend = operation({
   path: '/messages/resend',
   access: 'settings',
   extension: true,
   summary: 'Sends a message again to its recipient, as a new message with the same content and options.',
   notes:
-    'It passes the same checks as /messages/send: the rejection list, the domain of the sender, the subaccount, quotas. It is composed anew, so merge tags with the date have the date of today; a MIME document keeps its Date and Message-ID, by which some mailboxes drop it as a duplicate. ' +
-    'Content is kept as /messages/content says; after that the answer is Unknown_Message.',
+    'The checks of /messages/send apply again: the rejection list, the domain of the sender, the subaccount, ' +
+    'quotas. The message is composed again, so date merge tags have the current date; a MIME document keeps its ' +
+    'Date and Message-ID, so some mailboxes drop it as a duplicate. ' +
+    'Once the content is deleted (/messages/content), the answer is Unknown_Message.',
   params: { id: messageId },
   returns: sentRecord,
   errors: ['Unknown_Message', 'Unknown_Subaccount', 'ServiceUnavailable'],
-  example: {
-    params: { id: SENT },
-    answer: {
-      email: 'reader@example.com',
-      status: 'queued',
-      reject_reason: null,
-      queued_reason: 'sending-backlog',
-      _id: '83eebe65b521f0ca9f85caf81d98d15b',
-      signed_by: 'example.com',
-      warning: null,
-    },
-  },
+  example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
     const note = await call.actions.begin();

@@ -11,7 +11,7 @@ const scheduledRecord = z
   .object({
     _id: z.string().meta({ description: 'the id of the message' }),
     created_at: time('when it was submitted'),
-    send_at: time('when it is to be sent'),
+    send_at: time('when it will be sent'),
     from_email: z.string(),
     to: z.string(),
     subject: z.string(),
@@ -40,15 +40,6 @@ const messageId = text(255).meta({
   description: 'id of the message, as returned by sending or by /messages/list-scheduled',
 });
 
-const EXAMPLE = {
-  _id: '5c1e0d0000000000000000000000000b',
-  created_at: '2026-01-05 11:00:00',
-  send_at: '2026-01-06 09:00:00',
-  from_email: 'news@example.com',
-  to: 'later@example.com',
-  subject: 'example subject',
-};
-
 /** Returns the row of a scheduled message, which may have left already. Throws Unknown_Message. */
 async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
   const row = await store.scheduled.one({ id });
@@ -64,7 +55,7 @@ const list = listing({
   params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
   returns: z.array(scheduledRecord),
   errors: [],
-  example: { params: { to: 'later@example.com' }, answer: [EXAMPLE] },
+  example: { to: 'later@example.com' },
   pages({ to }, { store, now }) {
     const only = to === undefined || to.trim() === '' ? {} : { email: keyOf(to) };
     const waiting = { ...only, state: { in: [null, 'moved'] } };
@@ -83,11 +74,12 @@ const cancel = operation({
   access: 'settings',
   summary: 'Cancels a scheduled message and returns it.',
   notes:
-    'It is not sent, whichever host has it and even if that host is down. If it is already being sent, the answer is Unknown_Message with a text that says so.',
+    'It is not sent, even if it is queued on another host or that host is down. If it is already being sent, ' +
+    'the answer is Unknown_Message with a text that says so.',
   params: { id: messageId },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
-  example: { params: { id: EXAMPLE._id }, answer: EXAMPLE },
+  example: { id: '5c1e0d0000000000000000000000000b' },
   async handle({ id }, call) {
     const row = await findScheduled(id, call);
     if ((await call.messages.cancel(row)) === 'late') throw call.refuse('Unknown_Message', id, 'late');
@@ -100,14 +92,12 @@ const reschedule = operation({
   access: 'settings',
   summary: 'Reschedules a message.',
   notes:
-    'With a time in the past it is sent immediately, or within a minute if another host has it. If it is already being sent, the answer is that of /messages/cancel-scheduled.',
+    'With a time in the past, it is sent immediately, or within a minute if it is queued on another host. If it ' +
+    'is already being sent, the answer is that of /messages/cancel-scheduled.',
   params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
-  example: {
-    params: { id: EXAMPLE._id, send_at: '2026-01-07 09:00:00' },
-    answer: { ...EXAMPLE, send_at: '2026-01-07 09:00:00' },
-  },
+  example: { id: '5c1e0d0000000000000000000000000b', send_at: '2026-01-07 09:00:00' },
   async handle({ id, send_at: sendAt }, call) {
     const row = await findScheduled(id, call);
     if (row.state === 'cancelled') throw call.refuse('Unknown_Message', id);

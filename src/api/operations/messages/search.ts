@@ -10,7 +10,7 @@ import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { AccountStore } from '../../../store/store.ts';
 import { type Call, operation } from '../../operation.ts';
 import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../fields.ts';
-import { NO_STATS, tagHourlyEntry, toStats } from '../stats.ts';
+import { tagHourlyEntry, toStats } from '../stats.ts';
 import { messageRecord, toMessageRecord } from './info.ts';
 
 const DAY_MS = 86_400_000;
@@ -26,7 +26,9 @@ const PAGE = 200;
 const filterParams = {
   query: optional(z.string().max(4000)).meta({
     description:
-      'words that must all be in recipient, sender, subject or tags, ignoring case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages if omitted or *',
+      'words that must all be in recipient, sender, subject or tags, ignoring case; also email:, sender:, ' +
+      'subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages if ' +
+      'omitted or *',
   }),
   date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago if omitted' }),
   date_to: optionalEndTime.meta({
@@ -112,25 +114,6 @@ async function* pagesBackwards(
   }
 }
 
-const FOUND = {
-  ts: 1_767_605_400,
-  _id: '5c1e0d0000000000000000000000000a',
-  sender: 'news@example.com',
-  template: null,
-  subject: 'example subject',
-  email: 'reader@example.com',
-  tags: ['password-resets'],
-  opens: 1,
-  opens_detail: [{ ts: 1_767_605_500, ip: null, location: null, ua: null }],
-  clicks: 1,
-  clicks_detail: [{ ts: 1_767_605_510, ip: null, location: null, ua: null, url: 'https://www.example.com/' }],
-  state: 'sent',
-  metadata: { website: 'www.example.com' },
-  subaccount: null,
-  diag: null,
-  bounce_description: null,
-};
-
 const search = operation({
   path: '/messages/search',
   access: 'mail',
@@ -146,13 +129,10 @@ const search = operation({
   returns: z.array(messageRecord),
   errors: [],
   example: {
-    params: {
-      query: 'subject:example state:sent',
-      tags: ['password-resets'],
-      senders: ['news@example.com'],
-      limit: 100,
-    },
-    answer: [FOUND],
+    query: 'subject:example state:sent',
+    tags: ['password-resets'],
+    senders: ['news@example.com'],
+    limit: 100,
   },
   async handle({ limit = DEFAULT_LIMIT, ...filter }, call) {
     const found = [];
@@ -172,12 +152,7 @@ const searchTimeSeries = operation({
   params: filterParams,
   returns: z.array(tagHourlyEntry),
   errors: [],
-  example: {
-    params: { query: 'tag:password-resets' },
-    answer: [
-      { time: '2026-01-05 09:00:00', ...NO_STATS, sent: 1, opens: 1, unique_opens: 1, clicks: 1, unique_clicks: 1 },
-    ],
-  },
+  example: { query: 'tag:password-resets' },
   async handle(filter, call) {
     const hours = new Map<number, Counts>();
     for await (const row of matching(filter, call)) {

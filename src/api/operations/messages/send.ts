@@ -29,11 +29,16 @@ type Sent = z.input<typeof sentRecord>;
 type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
 
 const NOTES =
-  `Every recipient (up to ${MAX_RECIPIENTS}) gets a separate message with its own id. The call returns once the message is safe on disk. ` +
-  'Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all others are `queued`, or `scheduled` if `send_at` is in the future. ' +
-  'Merge tags are replaced if `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. ' +
-  'A text that is not a template of that language is a ValidationError; if the message turns out too large or too expensive when it is composed, its recipient is rejected as `invalid`. ' +
-  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ignored: the message is sent with ours. ' +
+  `Every recipient (up to ${MAX_RECIPIENTS}) gets a separate message with its own id. The call returns once the ` +
+  'message is safe on disk. ' +
+  'Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all others are `queued`, ' +
+  'or `scheduled` if `send_at` is in the future. ' +
+  'Merge tags are replaced if `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language ' +
+  'handlebars, whose variables may be lists and structs. ' +
+  'A text that is not a template of that language is a ValidationError; if the message turns out too large or ' +
+  'too expensive when it is composed, its recipient is rejected as `invalid`. ' +
+  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ' +
+  'ignored: the message is sent with ours. ' +
   'A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
 
 /** Submits a message and returns a record for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
@@ -112,29 +117,7 @@ const send = operation({
   params: { message: messageParam, ...sendingParams },
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
-  example: {
-    params: { message: MESSAGE },
-    answer: [
-      {
-        email: 'recipient.email@example.com',
-        status: 'queued',
-        reject_reason: null,
-        queued_reason: 'sending-backlog',
-        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
-        signed_by: 'example.com',
-        warning: null,
-      },
-      {
-        email: 'gone@example.com',
-        status: 'rejected',
-        reject_reason: 'hard-bounce',
-        queued_reason: null,
-        _id: 'a56e631363ed591797dbb1461d73f13e',
-        signed_by: null,
-        warning: null,
-      },
-    ],
-  },
+  example: { message: MESSAGE },
   handle: ({ message, ip_pool: pool, send_at: sendAt }, call) =>
     sendDraft({ message, template: null, pool, sendAt }, call),
 });
@@ -144,7 +127,9 @@ const sendTemplate = operation({
   access: 'settings',
   summary: 'Sends a message from a template.',
   notes:
-    'The published content of the template is used. template_content goes into the elements marked by mc:edit; content for an element that can have none, such as <img>, is ignored; fields of the message take precedence over those of the template, except its HTML. ' +
+    'The published content of the template is used. template_content goes into the elements marked by mc:edit; ' +
+    'content for an element that can have none, such as <img>, is ignored; fields of the message take ' +
+    'precedence over those of the template, except its HTML. ' +
     `Merge tags are replaced for each recipient afterwards, in the contents too. ${NOTES}`,
   large: true,
   anyText: ['template_name'],
@@ -157,25 +142,12 @@ const sendTemplate = operation({
   returns: z.array(sentRecord),
   errors: ['Unknown_Template', 'Invalid_Template', 'Unknown_Subaccount', 'ServiceUnavailable'],
   example: {
-    params: {
-      template_name: 'Example Template',
-      template_content: [{ name: 'editable', content: 'Hello *|NAME|*' }],
-      message: {
-        to: [{ email: 'recipient.email@example.com' }],
-        global_merge_vars: [{ name: 'name', content: 'you' }],
-      },
+    template_name: 'Example Template',
+    template_content: [{ name: 'editable', content: 'Hello *|NAME|*' }],
+    message: {
+      to: [{ email: 'recipient.email@example.com' }],
+      global_merge_vars: [{ name: 'name', content: 'you' }],
     },
-    answer: [
-      {
-        email: 'recipient.email@example.com',
-        status: 'queued',
-        reject_reason: null,
-        queued_reason: 'sending-backlog',
-        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
-        signed_by: 'example.com',
-        warning: null,
-      },
-    ],
   },
   async handle({ template_name: name, template_content: regions, message, ip_pool: pool, send_at: sendAt }, call) {
     const { slug, published } = await findTemplate(name, call);

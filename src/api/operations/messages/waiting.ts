@@ -3,13 +3,11 @@ import type { AccountParts } from '../../account.ts';
 import { type Call, operation } from '../../operation.ts';
 import { findMessage, messageId } from './info.ts';
 
-const ID = '5c1e0d0000000000000000000000000c';
-
 interface Change<N extends `/messages/${string}`> {
   readonly path: N;
   readonly summary: string;
   readonly notes: string;
-  /** As the list of actions says it. */
+  /** The name of the action in the list of actions. */
   readonly noted: string;
   /** Changes a delivery; false if it does not wait on this host. */
   change(messages: AccountParts['messages'], delivery: string): Promise<boolean>;
@@ -22,11 +20,11 @@ function changing<N extends `/messages/${string}`>({ path, summary, notes, noted
     access: 'settings',
     extension: true,
     summary,
-    notes: `${notes} A message that does not wait on this host is Unknown_Message.`,
+    notes: `${notes} If the message is not waiting on this host, the answer is Unknown_Message.`,
     params: { id: messageId },
     returns: z.object({ _id: z.string() }),
     errors: ['Unknown_Message'],
-    example: { params: { id: ID }, answer: { _id: ID } },
+    example: { id: '5c1e0d0000000000000000000000000c' },
     async handle({ id }, call) {
       const { delivery } = await findUnscheduled(id, call);
       const note = await call.actions.begin();
@@ -48,7 +46,7 @@ async function findUnscheduled(id: string, call: Call<'Unknown_Message'>) {
 const retry = changing({
   path: '/messages/retry',
   summary: 'Attempts a waiting message now.',
-  notes: 'A pause and a quota still hold it. If its destination is down, this attempt is the probe.',
+  notes: 'Pauses and quotas still apply. If its destination is down, this attempt is the probe.',
   noted: 'retried',
   change: (messages, delivery) => messages.retry(delivery),
 });
@@ -56,7 +54,7 @@ const retry = changing({
 const stop = changing({
   path: '/messages/stop',
   summary: 'Stops further attempts at a waiting message.',
-  notes: 'An attempt that is being made is completed. The message gets no event, and its state stays as it was.',
+  notes: 'An attempt in progress is completed. The message gets no event, and its state does not change.',
   noted: 'dropped',
   change: (messages, delivery) => messages.stop(delivery),
 });
