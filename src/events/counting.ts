@@ -21,7 +21,6 @@ import {
 } from '../store/rows/counters.ts';
 import type { EventMarks, MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import { textOf } from './apply.ts';
 
 /** Counts events. */
 interface Counting {
@@ -318,4 +317,9 @@ function idIn<R extends Row>(ids: readonly string[]): Filter<R> {
 function sameVersion<R extends Row & EventMarks>(row: R): Filter<R> {
   const filter: Filter<Row & EventMarks> = { id: row.id, version: row.version ?? null };
   return filter as Filter<R>;
+}
+
+/** A detail as text. */
+export function textOf(value: string | number | null | undefined): string | null {
+  return value === undefined || value === null ? null : String(value);
 }

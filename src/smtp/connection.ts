@@ -31,6 +31,10 @@ import type { Answer } from './verbs.ts';
  * With `override` and the library's types, the compiler reports a member that an update renames; its version is pinned.
  */
 
+/** How long a stop waits for messages in DATA, and then for clients to close. Milliseconds. */
+export const GRACE_MS = 10_000;
+export const FAREWELL_MS = 1000;
+
 /** The listening sockets of a listener. */
 interface Servers {
   /** Opens all of them, or none. */

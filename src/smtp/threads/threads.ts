@@ -6,18 +6,9 @@ import { frozen } from '../../base/frozen.ts';
 import type { Counter } from '../../base/metrics.ts';
 import { answerOver } from '../../base/port.ts';
 import { startThread, type Thread, type ThreadEnd } from '../../base/worker.ts';
-import { checkTls } from '../connection.ts';
+import { checkTls, FAREWELL_MS, GRACE_MS } from '../connection.ts';
 import type { LocalDesk } from '../desk.ts';
-import {
-  FAREWELL_MS,
-  GRACE_MS,
-  type ListenEntry,
-  type Listener,
-  type ListenerDeps,
-  type ListenerSettings,
-  type Place,
-  type TlsSettings,
-} from '../listener.ts';
+import type { ListenEntry, Listener, ListenerDeps, ListenerSettings, Place, TlsSettings } from '../listener.ts';
 import type { Meters } from '../session-log.ts';
 import { createAnswers, NOTICES_BYTES, writeNotices } from './asking.ts';
 import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';
