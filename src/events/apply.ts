@@ -6,7 +6,7 @@ import type { MessageEventKind, MessageEventRow, SentMessageRow, SentState } fro
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { UnsentEvent } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import { createCounting, createOnce, createUrlCounting } from './counting.ts';
+import { createCounting, createOnce, createUrlCounting, textOf } from './counting.ts';
 
 import type { Lists } from './lists.ts';
 
@@ -190,9 +190,4 @@ function laterState(present: SentState, next: SentState | undefined): SentState 
 
 function latest<T>(details: readonly T[]): readonly T[] {
   return details.slice(-MOST_DETAILS);
-}
-
-/** A detail as text. */
-export function textOf(value: string | number | null | undefined): string | null {
-  return value === undefined || value === null ? null : String(value);
 }

@@ -3,7 +3,7 @@ import { correspondentsOf } from '../mail/author.ts';
 import { readsAsBounce } from '../mail/automated.ts';
 import { decodePayloads } from '../mail/charset.ts';
 import { decodeWords, firstValue, type HeaderField } from '../mail/headers.ts';
-import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
+import { type ReturnedMessage, readBlocks, readText, valueOf } from './returned-message.ts';
 
 /** One recipient's status in a delivery status notification (RFC 3464). */
 export interface RecipientStatus {

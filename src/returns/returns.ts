@@ -1,9 +1,8 @@
-import { createHash, hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { type Bytes, readStart, sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { createMemory } from '../base/memory.ts';
 import type { Lists } from '../events/lists.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
@@ -12,9 +11,11 @@ import { firstValue, parseHeaders } from '../mail/headers.ts';
 import { findReturnAddress, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
 import type { Delivery, Message } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
-import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
+import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import { headerText, type Judgement, judge } from './bounce-message.ts';
+import { type Judgement, judge } from './bounce-message.ts';
+import { type AccountOf, createAccountOf, returnEventId } from './feedback.ts';
+import { headerText } from './returned-message.ts';
 import { createUnsubscribe, createUnsubscribeLinks, type Unsubscribe, type UnsubscribeLinks } from './unsubscribe.ts';
 import { createVisitQueue, createVisits, type VisitQueue, type Visits } from './visits.ts';
 
@@ -168,32 +169,4 @@ export function createFeedback({ store, tokenSecret, recorder, lists, clock, log
     }),
     visitQueue,
   });
-}
-
-/** The id of an event caused from outside: the same message, kind and occasion give the same event. */
-export function returnEventId(
-  message: string,
-  kind: MessageEventKind,
-  ...occasion: readonly (string | number)[]
-): string {
-  return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
-}
-
-/**
- * Looks up the account behind a number in a token; undefined if there is none. Numbers are never reassigned, so they
- * can be cached.
- */
-export type AccountOf = (number: number) => Promise<string | undefined>;
-
-/** Cached accounts that get returned mail. */
-const MOST_ACCOUNTS = 50_000;
-
-/** Creates a caching lookup. */
-export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
-  const known = createMemory<string>({ most: MOST_ACCOUNTS });
-  return async (number) => {
-    const account = known.get(`${number}`) ?? (await store.accounts.one({ number }))?.id;
-    if (account !== undefined) known.set(`${number}`, account);
-    return account;
-  };
 }

@@ -5,7 +5,7 @@ import type { Recorder } from '../events/record.ts';
 import { readToken } from '../mail/return-address.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import { type AccountOf, returnEventId } from './returns.ts';
+import { type AccountOf, returnEventId } from './feedback.ts';
 
 /** A recipient's request to unsubscribe. */
 interface UnsubscribeWish {

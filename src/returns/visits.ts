@@ -5,7 +5,7 @@ import type { MessageEvent, Recorder } from '../events/record.ts';
 import { withoutQuery } from '../mail/links.ts';
 import { readToken } from '../mail/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import { type AccountOf, returnEventId } from './returns.ts';
+import { type AccountOf, returnEventId } from './feedback.ts';
 
 /** The client that opened or clicked. */
 export interface TrackedClient {

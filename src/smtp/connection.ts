@@ -31,6 +31,10 @@ import type { CommandAnswer } from './verbs.ts';
  * With `override` and the library's types, the compiler reports a member that an update renames; its version is pinned.
  */
 
+/** How long a stop waits for messages in DATA, and then for clients to close. Milliseconds. */
+export const GRACE_MS = 10_000;
+export const FAREWELL_MS = 1000;
+
 /** Creates the connection of an admitted socket; `leave` is called when the connection is closed. */
 type Connect = (session: Session, leave: () => void) => Connection;
 

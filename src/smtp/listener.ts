@@ -11,7 +11,7 @@ import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { type Admission, createAdmission } from './admission.ts';
-import { type Connection, createServers } from './connection.ts';
+import { type Connection, createServers, FAREWELL_MS, GRACE_MS } from './connection.ts';
 import { createDesk } from './desk.ts';
 import { createSmtpDoor } from './door.ts';
 import { createInboundSide } from './inbound.ts';
@@ -115,8 +115,6 @@ interface SessionThreads {
 }
 
 const SWEEP_MS = 1000;
-export const GRACE_MS = 10_000;
-export const FAREWELL_MS = 1000;
 
 /** Creates the listener for inbound mail, with its sessions on threads or on this one. */
 export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {

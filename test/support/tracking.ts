@@ -1,7 +1,7 @@
 import type { Outbox } from '../../src/events/apply.ts';
 import type { Lists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import { createAccountOf } from '../../src/returns/returns.ts';
+import { createAccountOf } from '../../src/returns/feedback.ts';
 import { createUnsubscribe, createUnsubscribeLinks } from '../../src/returns/unsubscribe.ts';
 import { createVisitQueue, createVisits } from '../../src/returns/visits.ts';
 

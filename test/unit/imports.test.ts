@@ -76,6 +76,25 @@ function allLoadedBy(file: string, known = new Set<string>()): ReadonlySet<strin
   for (const one of loadedBy(file)) if (!known.has(one)) allLoadedBy(one, known.add(one));
   return known;
 }
+/** The first circle of files that load each other; empty if there is none. */
+function circleOfLoads(): readonly string[] {
+  const done = new Set<string>();
+  function from(file: string, path: readonly string[]): readonly string[] {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return [];
+    for (const one of loadedBy(file)) {
+      const circle = from(one, [...path, file]);
+      if (circle.length > 0) return circle;
+    }
+    done.add(file);
+    return [];
+  }
+  for (const file of files) {
+    const circle = from(file, []);
+    if (circle.length > 0) return circle;
+  }
+  return [];
+}
 const ROADS = 6;
 const roads = new Set(globSync('src/*/road.ts').map((path) => path.split('/')[1]));
 const layerOf = (file: string) => {
@@ -122,6 +141,10 @@ describe('the house', () => {
       expect([...allLoadedBy(program)], program).to.not.include(large);
     }
     expect([...allLoadedBy('main.ts')]).to.include.members(['cli/queue.ts', 'queue/spool.ts', 'settings.ts']);
+  });
+
+  it('has no files that load each other', () => {
+    expect(circleOfLoads()).to.deep.equal([]);
   });
 
   it('touches the process in programs and cli/ only', () => {

@@ -6,18 +6,9 @@ import { frozen } from '../../base/frozen.ts';
 import type { Counter } from '../../base/metrics.ts';
 import { answerOver } from '../../base/port.ts';
 import { startThread, type Thread, type ThreadEnd } from '../../base/worker.ts';
-import { checkTls } from '../connection.ts';
+import { checkTls, FAREWELL_MS, GRACE_MS } from '../connection.ts';
 import type { LocalDesk } from '../desk.ts';
-import {
-  FAREWELL_MS,
-  GRACE_MS,
-  type ListenAddress,
-  type ListenEntry,
-  type Listener,
-  type ListenerDeps,
-  type ListenerSettings,
-  type TlsSettings,
-} from '../listener.ts';
+import type { ListenAddress, ListenEntry, Listener, ListenerDeps, ListenerSettings, TlsSettings } from '../listener.ts';
 import type { SessionMeters } from '../session-log.ts';
 import { createDeskAnswers, NOTICES_BYTES, writeNotices } from './asking.ts';
 import type { PlainFault, SmtpThread, ThreadCalls } from './thread.ts';

@@ -1,0 +1,34 @@
+import { hash } from 'node:crypto';
+import { createMemory } from '../base/memory.ts';
+import type { MessageEventKind } from '../store/rows/messages.ts';
+import type { Store } from '../store/store.ts';
+
+// What all feedback has in common, whether it is returned mail or a visit to a link: its event, and its account.
+
+/** The id of an event caused from outside: the same message, kind and occasion give the same event. */
+export function returnEventId(
+  message: string,
+  kind: MessageEventKind,
+  ...occasion: readonly (string | number)[]
+): string {
+  return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
+}
+
+/**
+ * Looks up the account behind a number in a token; undefined if there is none. Numbers are never reassigned, so they
+ * can be cached.
+ */
+export type AccountOf = (number: number) => Promise<string | undefined>;
+
+/** Cached accounts that get returned mail. */
+const MOST_ACCOUNTS = 50_000;
+
+/** Creates a caching lookup. */
+export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
+  const known = createMemory<string>({ most: MOST_ACCOUNTS });
+  return async (number) => {
+    const account = known.get(`${number}`) ?? (await store.accounts.one({ number }))?.id;
+    if (account !== undefined) known.set(`${number}`, account);
+    return account;
+  };
+}
