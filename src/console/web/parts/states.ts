@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
-import type { Endpoint, Mail, MailState, MailStory } from '../records.ts';
+import type { Endpoint, EndpointDetail, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
@@ -125,3 +125,11 @@ export function endpointSentence(endpoint: Endpoint): string {
   if (isPulled(endpoint.url)) return 'A consumer pulls its mail with /inbound/pull';
   return endpoint.last_at === null ? 'No POST since Postern started' : 'The last POST succeeded';
 }
+
+/** What a delivery in preparation waits for. */
+export const WAITS_FOR: Readonly<Record<EndpointDetail['making'][number]['waits_for'], string>> = {
+  preparing: 'Preparing',
+  verdicts: 'Checking SPF, DKIM and DMARC',
+  parsing: 'Parsing',
+  place: 'Waiting for a free connection to the endpoint',
+};
