@@ -39,7 +39,10 @@ interface Exports {
   contentLength(from: number, length: number): number;
 }
 
-/** The parts that we use of a global that Node's types lack. */
+/**
+ * The parts that we use of a global that Node's types lack. It is taken by its name, because the page of the console, whose check
+ * reads this file as well, has a browser's types for it.
+ */
 interface Wasm {
   readonly Module: new (bytes: Uint8Array) => object;
   /** In pages of 64 KiB. */

@@ -72,7 +72,7 @@ if (program !== undefined)
         expect(await page.browser.evaluate(`${titled(title)}.innerText`)).to.match(
           /Received: [\d.,]+ per minute\. 0 refusals in the last hour\./,
         );
-        await page.shows('3 POSTs in the last hour, 100 % successful.');
+        await page.shows('3 POSTs in the last hour, 100% successful.');
         await page.shows('Nothing waits');
       });
 

@@ -1,5 +1,6 @@
 import { computed, effect, signal } from '@preact/signals';
 import { ask, chosenAccount, Failed, faultsOf, signedOut } from './call.ts';
+import type { Role } from './records.ts';
 import { place } from './router.ts';
 
 // Who looks at the page.
@@ -12,7 +13,7 @@ export interface Account {
 /** The answer of /console/me. */
 export interface Person {
   readonly name: string;
-  readonly role: 'operator' | 'owner' | 'helper' | 'reader';
+  readonly role: Role;
   readonly account: Account | null;
   readonly accounts: readonly Account[];
   /** False: an operator who came in by a link of the command line. */

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
-import type { Endpoint, Mail, MailState, MailStory } from '../records.ts';
+import type { Endpoint, EndpointDetail, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 import { State, type Tone } from './elements.ts';
 import type { IconName } from './icons.ts';
@@ -12,8 +12,8 @@ interface StateOfMail {
   readonly icon: IconName;
   readonly word: string;
   readonly tone: Tone;
-  /** What may be done with all of them: `retry` while they wait by themselves, `replay` when nothing more happens by itself. */
-  readonly next?: 'retry' | 'replay';
+  /** Nothing more happens to it by itself, so that it can be replayed. */
+  readonly ended?: true;
   /** Reached nobody, and still can: it can be dropped. */
   readonly open?: true;
   /** Not a state that people search for. */
@@ -21,31 +21,29 @@ interface StateOfMail {
 }
 
 const STATES = {
-  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait', next: 'retry', open: true },
-  delivered: { icon: 'check', word: 'Delivered', tone: 'good', next: 'replay' },
-  dead: { icon: 'cross', word: 'Failed', tone: 'bad', next: 'replay', open: true },
-  held: { icon: 'pause', word: 'Held', tone: 'wait', next: 'replay', open: true },
-  dropped: { icon: 'refused', word: 'Dropped', tone: 'off', next: 'replay' },
+  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait', open: true },
+  delivered: { icon: 'check', word: 'Delivered', tone: 'good', ended: true },
+  dead: { icon: 'cross', word: 'Failed', tone: 'bad', ended: true, open: true },
+  held: { icon: 'pause', word: 'Held', tone: 'wait', ended: true, open: true },
+  dropped: { icon: 'refused', word: 'Dropped', tone: 'off', ended: true },
   unknown: { icon: 'question', word: 'Unknown', tone: 'off', rare: true },
 } as const satisfies Readonly<Record<MailState, StateOfMail>>;
 
 type With<P> = { [K in MailState]: (typeof STATES)[K] extends P ? K : never }[MailState];
 export type OpenState = With<{ readonly open: true }>;
-export type EndedState = With<{ readonly next: 'replay' }>;
+export type EndedState = With<{ readonly ended: true }>;
 
-const stateOf = (state: string | undefined): StateOfMail | undefined =>
-  Object.entries<StateOfMail>(STATES).find(([name]) => name === state)?.[1];
+const isState = (name: string | undefined): name is MailState => name !== undefined && Object.hasOwn(STATES, name);
+const stateOf = (name: string | undefined): StateOfMail | undefined => (isState(name) ? STATES[name] : undefined);
 
 export function stateWord(state: MailState): string {
   return STATES[state].word;
 }
 
-const isState = (name: string): name is MailState => Object.hasOwn(STATES, name);
-
 /** The states in the order in which filters show them. */
-export const SEARCHED_STATES: readonly MailState[] = Object.keys(STATES).filter(
-  (name): name is MailState => isState(name) && stateOf(name)?.rare !== true,
-);
+export const SEARCHED_STATES = Object.keys(STATES)
+  .filter(isState)
+  .filter((name) => stateOf(name)?.rare !== true);
 
 /** Whether the mail has reached nobody and still can. */
 export function isOpen(state: string | undefined): state is OpenState {
@@ -54,7 +52,7 @@ export function isOpen(state: string | undefined): state is OpenState {
 
 /** Whether nothing more happens to it by itself, so that it can be replayed. */
 export function hasEnded(state: string | undefined): state is EndedState {
-  return stateOf(state)?.next === 'replay';
+  return stateOf(state)?.ended === true;
 }
 
 export function MailStateMark({ state }: { readonly state: MailState }): ComponentChildren {
@@ -125,3 +123,11 @@ export function endpointSentence(endpoint: Endpoint): string {
   if (isPulled(endpoint.url)) return 'A consumer pulls its mail with /inbound/pull';
   return endpoint.last_at === null ? 'No POST since Postern started' : 'The last POST succeeded';
 }
+
+/** What a delivery in preparation waits for. */
+export const WAITS_FOR: Readonly<Record<EndpointDetail['making'][number]['waits_for'], string>> = {
+  preparing: 'Preparing',
+  verdicts: 'Checking SPF, DKIM and DMARC',
+  parsing: 'Parsing',
+  place: 'Waiting for a free connection to the endpoint',
+};

@@ -7,7 +7,7 @@ import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elemen
 import { ReplayDialog } from '../parts/replay.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
-import { canTry, EndpointStateMark, endpointSentence } from '../parts/states.ts';
+import { canTry, EndpointStateMark, endpointSentence, WAITS_FOR } from '../parts/states.ts';
 import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
@@ -131,7 +131,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
 function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): string {
   if (attempts === 0) return 'No POSTs';
   const share = Math.floor((ok / attempts) * 1000) / 10;
-  return `${count(attempts, 'POST')}, ${share} % successful; median ${p50 ?? 0} ms, p95 ${p95 ?? 0} ms`;
+  return `${count(attempts, 'POST')}, ${share}% successful; median ${p50 ?? 0} ms, p95 ${p95 ?? 0} ms`;
 }
 
 type StripPost = EndpointDetail['strip'][number];
@@ -224,19 +224,12 @@ function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): Component
   ]);
 }
 
-const WAITS: Readonly<Record<string, string>> = {
-  preparing: 'Preparing',
-  verdicts: 'Checking SPF, DKIM and DMARC',
-  parsing: 'Parsing',
-  place: 'Waiting for a free connection to the endpoint',
-};
-
 function MakingList({ making }: { readonly making: EndpointDetail['making'] }): ComponentChildren {
   return h('ul.rows', [
     making.map(({ id, since, waits_for: waitsFor, question }) =>
       h('li', { key: id }, [
         h('p', [
-          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, [WAITS[waitsFor] ?? waitsFor]),
+          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, [WAITS_FOR[waitsFor]]),
           question !== null && [', looking up ', h('code', plain(question))],
           ', started ',
           h(Time, { at: since }),

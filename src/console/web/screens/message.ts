@@ -191,7 +191,7 @@ function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
   });
 }
 
-const MARKS: Readonly<Record<string, { readonly icon: IconName; readonly tone: string }>> = {
+const MARKS: Readonly<Partial<Record<TimelineEntry['kind'], { readonly icon: IconName; readonly tone: string }>>> = {
   refused: { icon: 'refused', tone: 'bad' },
   delivered: { icon: 'check', tone: 'good' },
   given_up: { icon: 'cross', tone: 'bad' },

@@ -47,7 +47,7 @@ function Answers({ data }: Of): ComponentChildren {
   return h(Plot, {
     title: 'Webhook responses per minute',
     sentence:
-      all === 0 ? 'No POSTs in the last hour.' : `${count(all, 'POST')} in the last hour, ${share} % successful.`,
+      all === 0 ? 'No POSTs in the last hour.' : `${count(all, 'POST')} in the last hour, ${share}% successful.`,
     times: data.times,
     curves: [
       { label: '2xx', unit: '', tone: 'good', values: good },

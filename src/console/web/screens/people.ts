@@ -149,19 +149,19 @@ function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPers
   ]);
 }
 
-const ROLES: readonly (readonly [Role, string])[] = [
-  ['owner', 'Owner: full access to one account, including message content'],
-  ['helper', 'Helper: finds and replays messages; no content, no settings'],
-  ['reader', 'Reader: numbers and states only'],
-  ['operator', 'Operator: all accounts and this host'],
-];
+const ROLES: Readonly<Record<Role, string>> = {
+  owner: 'Owner: full access to one account, including message content',
+  helper: 'Helper: finds and replays messages; no content, no settings',
+  reader: 'Reader: numbers and states only',
+  operator: 'Operator: all accounts and this host',
+};
 
 function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }): ComponentChildren {
   return h(Dialog, { title: 'Invite a person', onClose }, [
     h(Form, {
       fields: [
         { name: 'name', label: 'Name', help: 'Used to sign in. Letters, digits and . _ @ + -' },
-        { name: 'role', label: 'Role', value: 'owner', options: ROLES },
+        { name: 'role', label: 'Role', value: 'owner', options: Object.entries(ROLES) },
         {
           name: 'account',
           label: 'Account',

@@ -4,6 +4,7 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import { Button, Choice, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
+import { WAITS_FOR } from '../parts/states.ts';
 import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
 import type { Waiting, WaitingQueue } from '../records.ts';
@@ -73,20 +74,13 @@ function Content({
         h('ul.rows', [
           making.by.map(({ waits_for: waitsFor, count: many, oldest_at: oldest }) =>
             h('li', { key: waitsFor }, [
-              h('p', [`${number(many)}: ${WAITS[waitsFor]}, oldest started `, h(Time, { at: oldest })]),
+              h('p', [`${number(many)}: ${WAITS_FOR[waitsFor]}, oldest started `, h(Time, { at: oldest })]),
             ]),
           ),
         ]),
       ]),
   ]);
 }
-
-const WAITS: Readonly<Record<WaitingQueue['making']['by'][number]['waits_for'], string>> = {
-  preparing: 'Preparing',
-  verdicts: 'Checking SPF, DKIM and DMARC',
-  parsing: 'Parsing',
-  place: 'Waiting for a free connection to the endpoint',
-};
 
 /** What waits by age in minutes, as `qshape` prints it. */
 function Ages({
