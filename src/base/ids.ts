@@ -80,3 +80,8 @@ export function sharedPostId(deliveryIds: readonly string[]): string {
 export function tokenHash(token: string): string {
   return hash('sha256', token);
 }
+
+/** The id of an event caused from outside: the same message, kind and occasion give the same event. */
+export function returnEventId(message: string, kind: string, ...occasion: readonly (string | number)[]): string {
+  return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
+}

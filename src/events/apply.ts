@@ -2,7 +2,13 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { RejectReason } from '../mail/suppression.ts';
 import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
-import type { MessageEventKind, MessageEventRow, SentMessageRow, SentState } from '../store/rows/messages.ts';
+import {
+  type MessageEventKind,
+  type MessageEventRow,
+  type SentMessageRow,
+  type SentState,
+  textOf,
+} from '../store/rows/messages.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { UnsentEvent } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
@@ -190,9 +196,4 @@ function laterState(present: SentState, next: SentState | undefined): SentState 
 
 function latest<T>(details: readonly T[]): readonly T[] {
   return details.slice(-MOST_DETAILS);
-}
-
-/** A detail as text. */
-export function textOf(value: string | number | null | undefined): string | null {
-  return value === undefined || value === null ? null : String(value);
 }

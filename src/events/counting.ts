@@ -17,9 +17,14 @@ import {
   urlId,
   urlKey,
 } from '../store/rows/counters.ts';
-import type { EventMarks, MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
+import {
+  type EventMarks,
+  type MessageEventKind,
+  type MessageEventRow,
+  type SentMessageRow,
+  textOf,
+} from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import { textOf } from './apply.ts';
 
 const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
   send: 'sent',

@@ -1,7 +1,8 @@
-import { createHash, hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { returnEventId } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createMemory } from '../base/memory.ts';
 import type { Lists } from '../events/lists.ts';
@@ -12,7 +13,7 @@ import { firstValue, parseHeaders } from '../mail/headers.ts';
 import { findReturnAddress, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
 import type { Body, Delivery, Message } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
-import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
+import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import { headerText, type Judgement, judge } from './bounce-message.ts';
 import { createUnsubscribe, createUnsubscribeLinks, type Unsubscribe, type UnsubscribeLinks } from './unsubscribe.ts';
@@ -185,15 +186,6 @@ export function createFeedback({ store, tokenSecret, recorder, lists, clock, log
     }),
     visitQueue,
   });
-}
-
-/** The id of an event caused from outside: the same message, kind and occasion give the same event. */
-export function returnEventId(
-  message: string,
-  kind: MessageEventKind,
-  ...occasion: readonly (string | number)[]
-): string {
-  return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
 }
 
 /**

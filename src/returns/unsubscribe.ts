@@ -1,11 +1,12 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { returnEventId } from '../base/ids.ts';
 import type { Lists } from '../events/lists.ts';
 import type { Recorder } from '../events/record.ts';
 import { readToken } from '../mail/return-address.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import { type AccountOf, returnEventId } from './returns.ts';
+import type { AccountOf } from './returns.ts';
 
 /** A recipient's request to unsubscribe. */
 interface UnsubscribeWish {

@@ -1,11 +1,12 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { returnEventId } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { withoutQuery } from '../mail/links.ts';
 import { readToken } from '../mail/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import { type AccountOf, returnEventId } from './returns.ts';
+import type { AccountOf } from './returns.ts';
 
 /** The client that opened or clicked. */
 export interface TrackedClient {
