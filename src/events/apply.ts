@@ -2,11 +2,17 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { RejectReason } from '../mail/suppression.ts';
 import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
-import type { MessageEventKind, MessageEventRow, SentMessageRow, SentState } from '../store/rows/messages.ts';
+import {
+  type MessageEventKind,
+  type MessageEventRow,
+  type SentMessageRow,
+  type SentState,
+  textOf,
+} from '../store/rows/messages.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { UnsentEvent } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import { createCounting, createOnce, createUrlCounting, textOf } from './counting.ts';
+import { createCounting, createOnce, createUrlCounting } from './counting.ts';
 
 import type { Lists } from './lists.ts';
 

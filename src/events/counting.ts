@@ -17,7 +17,13 @@ import {
   urlId,
   urlKey,
 } from '../store/rows/counters.ts';
-import type { EventMarks, MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
+import {
+  type EventMarks,
+  type MessageEventKind,
+  type MessageEventRow,
+  type SentMessageRow,
+  textOf,
+} from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
 const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
@@ -296,9 +302,4 @@ function toPatch<R extends Row & EventMarks>(
   const patch = due.reduce<Patch<R>>((sum, change) => ({ ...sum, ...change.toPatch({ ...base, ...sum }) }), {});
   const marks = [...(base.marks ?? []).filter((event) => !applied.has(event)), ...due.map(({ event }) => event)];
   return { ...patch, version: (base.version ?? 0) + 1, marks };
-}
-
-/** A detail as text. */
-export function textOf(value: string | number | null | undefined): string | null {
-  return value === undefined || value === null ? null : String(value);
 }

@@ -1,9 +1,8 @@
 import { hash } from 'node:crypto';
 import { toTimestamp } from '../base/clock.ts';
 import { parseUserAgent } from '../mail/user-agent.ts';
-import type { MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
+import { type MessageEventKind, type MessageEventRow, type SentMessageRow, textOf } from '../store/rows/messages.ts';
 import type { HookEvent } from '../store/rows/webhooks.ts';
-import { textOf } from './counting.ts';
 import { toSyncReject } from './lists.ts';
 
 /** The state in webhook payloads: Mandrill's examples keep `sent` whatever happens to a delivered message. */

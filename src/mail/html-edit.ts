@@ -131,3 +131,21 @@ export function createOutput(source: string, maxLength: number) {
     },
   };
 }
+
+/** Elements with an empty line above and below. */
+export const PARAGRAPHS = new Set([
+  'p',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'blockquote',
+  'pre',
+  'ul',
+  'ol',
+  'dl',
+  'hr',
+  'table',
+]);

@@ -1,7 +1,6 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
-import { PARAGRAPHS } from '../facts/visible-text.ts';
-import { readTokens } from '../html-edit.ts';
+import { PARAGRAPHS, readTokens } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
 /** Elements whose text is not shown. */

@@ -1,26 +1,9 @@
+import { PARAGRAPHS } from '../html-edit.ts';
 import { wholeCharacters } from '../reply-text.ts';
 import type { Box } from './box.ts';
 import type { OpenElement } from './tree.ts';
 
 // Text as it is displayed: white space as a browser shows it, blocks on lines of their own, a tab between cells.
-
-/** They have an empty line above and below. */
-export const PARAGRAPHS = new Set([
-  'p',
-  'h1',
-  'h2',
-  'h3',
-  'h4',
-  'h5',
-  'h6',
-  'blockquote',
-  'pre',
-  'ul',
-  'ol',
-  'dl',
-  'hr',
-  'table',
-]);
 
 /** Collects at most so many characters. */
 export function createVisibleText(most: number) {

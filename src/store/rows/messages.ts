@@ -193,3 +193,8 @@ export const tagRemovals = collection<TagRemovalRow>()({
   dates: ['before'],
   upkeep: true,
 });
+
+/** A detail as text. */
+export function textOf(value: string | number | null | undefined): string | null {
+  return value === undefined || value === null ? null : String(value);
+}
