@@ -91,7 +91,7 @@ export async function accountFor(
   const found = await accounts.many(id === '' ? {} : { id }, { limit: 2 });
   if (found.length === 1 && found[0]) return found[0];
   if (found.length === 0) throw unknownAccount(id);
-  throw new Denial('ValidationError', 'Choose an account: Postern-Account is missing');
+  throw new Denial('ValidationError', 'Choose an account: the Postern-Account header is missing');
 }
 
 function unknownAccount(id: string): Denial {

@@ -163,7 +163,7 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & Lent & { rea
   async function test(ctx: Context, visitor: Visitor, origin: Origin) {
     await params(ctx, clientAddress(ctx.req));
     if (!isLoopbackName(new URL(origin.url).hostname))
-      throw new Denial('Not_Allowed', 'A test message can only be sent from this machine, or over SSH.');
+      throw new Denial('Not_Allowed', 'Test messages can be sent only from this machine, or over SSH.');
     return sendTestMessage(await accountFor(ctx.get('postern-account'), visitor, store), origin.url, {
       ...deps,
       operate: (path, account, params) => deps.operate(path, account, params, visitor.name),
@@ -174,7 +174,7 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & Lent & { rea
   const open: Readonly<Record<OpenPath, (asked: Asked) => Promise<unknown>>> = {
     async 'GET /assets/*file'({ ctx }) {
       if (await assets.file(ctx, ctx.path.slice('/console/assets/'.length))) return;
-      throw new Denial('Unknown_Path', 'There is no such file. Load the page again.');
+      throw new Denial('Unknown_Path', 'File not found. Reload the page.');
     },
     'GET /enter{/:token}': async ({ ctx }) => doors.showLink(ctx),
     async 'POST /enter{/:token}'({ ctx, origin, given, address }) {
@@ -330,7 +330,7 @@ interface AskedInSession extends Asked {
 }
 
 function nothing(): Denial {
-  return new Denial('Unknown_Path', 'Nothing is done at this path.');
+  return new Denial('Unknown_Path', 'Not found.');
 }
 
 function json(ctx: Context, value: unknown): void {

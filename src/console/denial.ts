@@ -35,7 +35,7 @@ export class Denial extends Error {
 
 /** Too much at a time, of whatever. */
 export function busy(): Denial {
-  return new Denial('Too_Many_Tries', 'Too much at a time. Try again in a moment.', 1);
+  return new Denial('Too_Many_Tries', 'Too many requests. Try again in a moment.', 1);
 }
 
 /** In the form of the API's errors. */

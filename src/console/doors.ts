@@ -61,8 +61,8 @@ interface DoorDeps {
   readonly log: Log;
 }
 
-const WRONG_LOGIN = 'The name or the password is wrong.';
-const WRONG_CODE = 'This code is wrong or was used already. Enter the next one that the app shows.';
+const WRONG_LOGIN = 'Wrong name or password.';
+const WRONG_CODE = 'Wrong or used code. Enter the next code that the app shows.';
 
 export function createDoors({ store, sessions, notes, hostname, clock, ids, log }: DoorDeps): Doors {
   const passwords = createPasswords();
@@ -84,7 +84,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
     }
     if (used === 'wrong') throw new Denial('Wrong_Code', WRONG_CODE);
     const command = `postern person unlock ${person.name}`;
-    throw new Denial('Locked', `Too many wrong codes: nobody can sign in as ${person.name}. On the host: ${command}`);
+    throw new Denial('Locked', `Too many wrong codes: ${person.name} is locked. Unlock on the host: ${command}`);
   }
 
   /** The person with this name, if password and code are right. Throws `Denial`. */
@@ -115,13 +115,12 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
     if (person && person.password !== null)
       throw new Denial('Confirm_Password', 'Enter your password again to do this.');
     const command = person ? `postern person invite ${person.name}` : 'postern console link';
-    throw new Denial('Confirm_Password', `To do this, come in by a new link (on the host: ${command}).`);
+    throw new Denial('Confirm_Password', `To do this, sign in with a new link (on the host: ${command}).`);
   }
 
   /** Adds an operator with the name and password that were chosen, whom the session is of from now on. */
   async function becomePerson(visitor: Visitor, params: Params): Promise<void> {
-    if (!maySetPassword(visitor))
-      throw new Denial('Not_Allowed', 'Only people have passwords: postern person add NAME');
+    if (!maySetPassword(visitor)) throw new Denial('Not_Allowed', 'Passwords are for people: postern person add NAME');
     const name = personName(textOf(params, 'name'));
     if (name === undefined) throw new Denial('ValidationError', NAME_RULE);
     const password = textOf(params, 'password');
@@ -129,7 +128,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
     if (fault !== undefined) throw new Denial('ValidationError', fault);
     const hash = await passwords.hash(password);
     const added = await addPerson(store, { name, role: 'operator', account: null }, { clock, ids });
-    if (added === 'taken') throw new Denial('ValidationError', `There is a person named ${name}. Choose another name`);
+    if (added === 'taken') throw new Denial('ValidationError', `The name ${name} is taken. Choose another one.`);
     await store.people.change({ id: added.id }, { password: hash });
     await store.consoleSessions.change({ id: visitor.session.id }, { person: added.id });
     noteAction({ notes, now: () => clock.now(), by: name }, 'person added', 1, `${name} (operator)`);
@@ -223,8 +222,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
       const person = withPassword(visitor);
       mustBeFresh(visitor);
       const codes = await factor.turnOn(person, textOf(params, 'code'));
-      if (!codes)
-        throw new Denial('Wrong_Code', 'This code is wrong. Compare the clock of the device with the right time.');
+      if (!codes) throw new Denial('Wrong_Code', 'Wrong code. Check the clock of the device.');
       await endOthers(visitor);
       noteFactor(person, 'second factor turned on');
       return codes;
@@ -246,7 +244,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
         const keys = [`password ${networkOf(address)}`, `name ${person.name}`];
         await throttle.admit(keys);
         const right = await passwords.matches(current, person.password);
-        if (!right) throw new Denial('Wrong_Login', 'The current password is wrong.');
+        if (!right) throw new Denial('Wrong_Login', 'Wrong current password.');
         throttle.forgive(keys);
       }
       const fault = passwordFault(password, person.name);
@@ -260,14 +258,14 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
 
 /** The page after the button of a link, for a person with a second factor. */
 const CODE_PAGE =
-  '<form method="post"><p><label>The code of your authenticator app, or a recovery code<br>' +
+  '<form method="post"><p><label>Code of your authenticator app, or a recovery code<br>' +
   '<input name="code" autocomplete="one-time-code" autocapitalize="none" required autofocus></label></p>' +
   '<button>Open the console</button></form>';
 const WRONG_CODE_PAGE = `<p>${WRONG_CODE}</p>${CODE_PAGE}`;
 
 const NO_WAY = 'This link does not open the console';
 const SPENT =
-  '<p>It has been used, or is older than an hour.</p><p class="soft">A new one, in a shell on the host:</p><pre>postern console link</pre>' +
+  '<p>It was used already, or is older than an hour.</p><p class="soft">Create a new one in a shell on the host:</p><pre>postern console link</pre>' +
   '<p class="soft">or, for a person:</p><pre>postern person invite NAME</pre>';
 
 function answerLinkPage(ctx: Context, status: number, title: string, main: string): void {

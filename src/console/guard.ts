@@ -23,10 +23,7 @@ export function originOf(req: IncomingMessage, consoleUrl: string): Origin {
   }
   if (isDirect(req) && isOurLoopback(host, req.socket.localPort)) return { url: `http://${host}`, secure: false };
   const where = consoleUrl === '' ? 'http:// and a loopback address with the port of http.listen' : consoleUrl;
-  throw new Denial(
-    'Wrong_Host',
-    `The console is not at this host name, but at ${where} (console.url in the settings).`,
-  );
+  throw new Denial('Wrong_Host', `The console is at another host name: ${where} (console.url in the settings).`);
 }
 
 /** Whether a request names the host of `origin`. */
@@ -58,7 +55,7 @@ export function mustBeOurPage({ headers }: IncomingMessage, { url }: Origin): vo
   const site = headers['sec-fetch-site'];
   const foreign = headers.origin !== undefined && headers.origin !== url;
   if (foreign || (site === undefined ? headers.origin === undefined : site !== 'same-origin')) {
-    throw new Denial('Cross_Site', `Only the page at ${url}/console/ may ask this.`);
+    throw new Denial('Cross_Site', `Requests are accepted only from the page at ${url}/console/.`);
   }
 }
 

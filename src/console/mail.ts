@@ -120,7 +120,7 @@ export function createMailFrames(
   async function withMail<T>({ account, way, id }: Grant, use: (mail: QueuedMail, parts: MailParts) => Promise<T>) {
     const row = await store.accounts.one({ id: account });
     if (!row) throw forgotten();
-    if (way === 'out') throw new Denial('Unknown_Path', 'Mail out can only be looked at.');
+    if (way === 'out') throw new Denial('Unknown_Path', 'Sent mail can only be viewed.');
     const parts = partsOf(row);
     return parts.inTurn('content', async () => {
       const mail = await parts.queue.message(id);
@@ -152,7 +152,7 @@ export function createMailFrames(
       grant.way === 'out'
         ? await sentPage(grant)
         : await withMail(grant, (mail, { views }) => views.shown(mail, 'page'));
-    if (shown.kind !== 'page') throw new Denial('Unknown_Path', 'This mail has no HTML that can be shown.');
+    if (shown.kind !== 'page') throw new Denial('Unknown_Path', 'This message has no HTML.');
     return shown;
   }
 
@@ -178,7 +178,7 @@ export function createMailFrames(
     },
     async html(ctx, visitor, sealed) {
       const grant = granted(ctx, visitor, sealed);
-      if (mailOrigin !== '') throw new Denial('Unknown_Path', `HTML of mail is shown at ${mailOrigin} only.`);
+      if (mailOrigin !== '') throw new Denial('Unknown_Path', `HTML of mail is shown only at ${mailOrigin}.`);
       await answerHtml(ctx, grant);
     },
     async links(ctx, visitor, sealed) {
@@ -240,17 +240,17 @@ function download(ctx: Context, name: string): void {
 }
 
 function noPart(): Denial {
-  return new Denial('Unknown_Path', 'This mail has no such part.');
+  return new Denial('Unknown_Path', 'This message has no such part.');
 }
 
 function ended(): Denial {
-  return new Denial('Link_Spent', 'This link is good for five minutes, while you are signed in. Open the mail again.');
+  return new Denial('Link_Spent', 'This link has expired. Open the message again.');
 }
 
 function mayNotRead(): Denial {
-  return new Denial('Not_Allowed', 'You may not read the content of mail here.');
+  return new Denial('Not_Allowed', 'Your role cannot read the content of mail.');
 }
 
 function forgotten(): Denial {
-  return new Denial('Unknown_Path', 'There is no such mail on this host, or its content is forgotten.');
+  return new Denial('Unknown_Path', 'Not found on this host, or its content has expired.');
 }

@@ -64,7 +64,7 @@ export interface Permissions {
   needsProof(kind: Kind): boolean;
 }
 
-const NOT_OPERATORS = 'Operators may not read mail here (console.operator_reads_mail in the settings).';
+const NOT_OPERATORS = 'Operators cannot read mail on this host (console.operator_reads_mail in the settings).';
 
 export function createPermissions(settings: { readonly operatorReadsMail: boolean }): Permissions {
   const may = (role: Role, kind: Kind) =>
@@ -74,7 +74,7 @@ export function createPermissions(settings: { readonly operatorReadsMail: boolea
     must(role, kind) {
       if (may(role, kind)) return;
       const ofOperator = role === 'operator' && kind === 'content';
-      throw new Denial('Not_Allowed', ofOperator ? NOT_OPERATORS : `The role ${role} does not include this.`);
+      throw new Denial('Not_Allowed', ofOperator ? NOT_OPERATORS : `The ${role} role does not allow this.`);
     },
     isLook: (kind) => kind === 'content',
     needsProof: (kind) => NEEDS_PROOF.includes(kind),

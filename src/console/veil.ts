@@ -49,7 +49,7 @@ function createVeil(seal: Seal, seesMail: boolean): Veil {
 
   function cover(answer: Answer, operation: Operation): Answer {
     // Only what shows content is answered as text.
-    if ('text' in answer) throw new Denial('Not_Allowed', 'Your role does not include this.');
+    if ('text' in answer) throw new Denial('Not_Allowed', 'Your role does not allow this.');
     const covered = (record: unknown) => hide(ofNumbers(record, operation));
     if ('record' in answer) return { record: covered(answer.record) };
     return { pages: mapPages(answer.pages, (page) => page.map(covered)) };

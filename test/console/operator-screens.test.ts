@@ -172,7 +172,7 @@ if (program !== undefined)
         await until('the screen', async () => (await place()) === '/console/host');
         await page.shows('in.postern.test');
         const text = await page.text();
-        expect(text).to.match(/Taking mail\. 2 endpoints are down/);
+        expect(text).to.match(/Accepting mail\. 2 endpoints are down/);
         expect(text).to.match(/Started\s+(now|\d+ (s|min) ago)/);
         expect(text).to.match(/NEEDS ATTENTION|Needs attention/);
       });

@@ -33,7 +33,7 @@ if (program !== undefined)
     it('says how a first mail gets here while there is none', async () => {
       await page.open('/');
       await page.shows('No messages yet');
-      await page.shows('Taking mail. Nothing waits.');
+      await page.shows('All systems normal. The queue is empty.');
     });
 
     it('sends a test message at the press of a button, and shows it on its way', async () => {
@@ -287,7 +287,7 @@ if (program !== undefined)
       await browser.press('Tab');
       await browser.type('not the password');
       await browser.press('Enter');
-      await page.shows('The name or the password is wrong.');
+      await page.shows('Wrong name or password.');
       expect(await page.faults()).to.deep.equal([]);
       await page.enter();
     });

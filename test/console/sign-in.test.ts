@@ -83,7 +83,7 @@ if (program !== undefined)
       await isFitForAll('the key');
       await page.fill('Code', '000000');
       await page.press('Turn on');
-      await page.shows('This code is wrong.');
+      await page.shows('Wrong code.');
       await page.fill('Code', codeOf(secret));
       await page.press('Turn on');
       await page.shows('Save these recovery codes');
@@ -106,7 +106,7 @@ if (program !== undefined)
       await isFitForAll('the field for the code');
       await page.browser.type('000000');
       await page.press('Sign in');
-      await page.shows('This code is wrong or was used already.');
+      await page.shows('Wrong or used code.');
       await page.fill('Code', codeOf(secret, 1));
       await page.press('Sign in');
       await page.shows('Overview');
@@ -125,7 +125,7 @@ if (program !== undefined)
       await page.fill('Password', 'wrong password');
       await page.fill('Code', recovery[0] ?? '');
       await page.press('Confirm');
-      await page.shows('The name or the password is wrong.');
+      await page.shows('Wrong name or password.');
       await page.fill('Password', PASSWORD);
       await page.press('Confirm');
       await page.shows('not shown again');

@@ -26,7 +26,7 @@ const MOST_NEEDS = 50;
 const overview = hostOperation({
   path: '/host/overview',
   access: 'host',
-  summary: 'Says in a sentence whether all is well, and what needs the operator.',
+  summary: 'Returns the state of the host in a sentence, and what needs attention.',
   params: {},
   returns: z.object({
     hostname: z.string(),
@@ -65,7 +65,7 @@ const overview = hostOperation({
       version: settings.version,
       started_at: toTime(startedAt),
       state: needs[0]?.level ?? ('ok' as const),
-      text: [ok ? 'Taking mail.' : 'Not taking mail.', sentenceOf(down, waiting, oldest)].join(' '),
+      text: `${ok && needs.length === 0 ? 'All systems normal' : ok ? 'Accepting mail' : 'Not accepting mail'}. ${sentenceOf(down, waiting, oldest)}`,
       takes_mail: ok,
       waiting,
       oldest_at: toTimeOrNull(oldestAt),
@@ -104,12 +104,12 @@ function sentenceOf(down: readonly LaneView[], waiting: number, oldestS: number)
       ? `1 endpoint is down${since}; ${deliveries(theirs, 'waits', 'wait')} for it.`
       : `${down.length} endpoints are down, the first${since}; ${deliveries(theirs, 'waits', 'wait')} for them.`;
   }
-  if (waiting === 0) return 'Nothing waits.';
+  if (waiting === 0) return 'The queue is empty.';
   return `${deliveries(waiting, 'waits', 'wait')}, the oldest for ${toSpan(oldestS)}.`;
 }
 
 const deliveries = (count: number, one: string, many: string): string =>
-  count === 0 ? `nothing ${one}` : count === 1 ? `1 delivery ${one}` : `${count} deliveries ${many}`;
+  count === 0 ? `no deliveries ${many}` : count === 1 ? `1 delivery ${one}` : `${count} deliveries ${many}`;
 
 function toSpan(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;
@@ -132,7 +132,7 @@ function needsOfChecks(checks: Readonly<Record<string, string>>): Need[] {
     if (!known || words === 'ok') return [];
     const { what, level, name } = known;
     const text =
-      what === 'store' ? 'The store is away. Mail is still taken for routes that are known.' : `${name}: ${words}.`;
+      what === 'store' ? 'The store is unavailable. Mail for known routes is still accepted.' : `${name}: ${words}.`;
     return [{ what, level, text, account: null, url: null, since: null }];
   });
 }

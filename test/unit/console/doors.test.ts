@@ -95,7 +95,7 @@ describe('the doors of the console', () => {
       expect(replies.map(({ status, text }) => `${status} ${text}`)).to.deep.equal(
         replies.map(
           () =>
-            `401 ${JSON.stringify({ status: 'error', code: 401, name: 'Wrong_Login', message: 'The name or the password is wrong.' })}`,
+            `401 ${JSON.stringify({ status: 'error', code: 401, name: 'Wrong_Login', message: 'Wrong name or password.' })}`,
         ),
       );
       expect(world.log.of('console.refused')).to.have.length(2);

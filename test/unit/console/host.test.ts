@@ -153,7 +153,7 @@ describe('queries about a host by operators', () => {
   it('says in a sentence whether all is well, and what needs the operator', async () => {
     const all = await world.host('overview');
     expect(all).to.include({ hostname: 'in.postern.test', takes_mail: true, waiting: 5, endpoints_down: 0 });
-    expect(all.text).to.match(/^Taking mail\. 5 deliveries wait, the oldest for \d+ s\.$/);
+    expect(all.text).to.match(/^All systems normal\. 5 deliveries wait, the oldest for \d+ s\.$/);
     expect([all.state, all.needs]).to.deep.equal(['ok', []]);
   });
 
@@ -200,7 +200,7 @@ describe('an endpoint that is down', () => {
     });
     expect([state, down]).to.deep.equal(['warning', 1]);
     expect(text).to.match(
-      /^Taking mail\. 1 endpoint is down since \d{4}-\d\d-\d\d \d\d:\d\d; \d+ deliveries wait for it\.$/,
+      /^Accepting mail\. 1 endpoint is down since \d{4}-\d\d-\d\d \d\d:\d\d; \d+ deliveries wait for it\.$/,
     );
     expect(needs[0]).to.deep.include({ what: 'endpoint', level: 'warning', url: world.hooks.main.url });
     expect(needs[0].account).to.deep.equal({ id: world.main, name: 'main' });

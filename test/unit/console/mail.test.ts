@@ -94,7 +94,7 @@ describe('the content of a mail in the console', function () {
     const url = await open(browser);
     for (const path of ['part/0', 'part/3', 'part/99999']) {
       const { status, body } = await browser.read(`${url}/${path}`);
-      expect([status, body.message], path).to.deep.equal([404, 'This mail has no such part.']);
+      expect([status, body.message], path).to.deep.equal([404, 'This message has no such part.']);
     }
     const { delivery } = await put(world.spool, world.clock, {
       account: ACCOUNT,
@@ -102,7 +102,7 @@ describe('the content of a mail in the console', function () {
     });
     id = delivery.id;
     const { status, body } = await browser.read(`${await open(browser)}/html`);
-    expect([status, body.message]).to.deep.equal([404, 'This mail has no HTML that can be shown.']);
+    expect([status, body.message]).to.deep.equal([404, 'This message has no HTML.']);
   });
 
   it('is shown for five minutes, and to the session that opened it', async () => {
@@ -136,7 +136,7 @@ describe('the content of a mail in the console', function () {
     expect(text).to.not.contain('script');
     expect((await browser.read(`${opened.url}/links`)).body).to.include({ left_out: 1 });
     for (const path of ['raw', 'part/1'])
-      expect((await browser.read(`${opened.url}/${path}`)).body.message).to.equal('Mail out can only be looked at.');
+      expect((await browser.read(`${opened.url}/${path}`)).body.message).to.equal('Sent mail can only be viewed.');
     const answers = [
       await browser.write('/console/mail', { sent: id }),
       await browser.write('/console/mail', { id: sent }),
@@ -330,10 +330,7 @@ describe('the content of a mail in the console', function () {
     ];
     replies.push(await browser.write('/console/mail', {}), await browser.write('/console/mail', { id: 7 }));
     for (const { status, body } of replies) {
-      expect([status, body.message]).to.deep.equal([
-        404,
-        'There is no such mail on this host, or its content is forgotten.',
-      ]);
+      expect([status, body.message]).to.deep.equal([404, 'Not found on this host, or its content has expired.']);
     }
   });
 });

@@ -308,7 +308,7 @@ describe('the roles of the console', () => {
     const without = await browsers['operator']?.write('/console/call/inbound/domains');
     expect([without?.status, without?.body.message]).to.deep.equal([
       422,
-      'Choose an account: Postern-Account is missing',
+      'Choose an account: the Postern-Account header is missing',
     ]);
   });
 
