@@ -244,7 +244,7 @@ describe('the content of a mail in the console', function () {
     it('is not shown at the origin of the console, which has its links and its bytes', async () => {
       const { browser, url } = await opened();
       const { status, body } = await browser.read(`${url}/html`);
-      expect([status, body.message]).to.deep.equal([404, `HTML of mail is shown at ${MAIL} only.`]);
+      expect([status, body.message]).to.deep.equal([404, `HTML of mail is shown only at ${MAIL}.`]);
       expect((await browser.read(`${url}/links`)).body.links).to.have.length(1);
       expect((await browser.read(`${url}/raw`)).text).to.equal(MAIL_BYTES.toString());
     });
