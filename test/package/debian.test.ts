@@ -47,7 +47,7 @@ async function missing(): Promise<string | undefined> {
 }
 
 describe('the Debian package', function () {
-  this.timeout(480_000);
+  this.timeout(900_000);
   const dir = mkdtempSync(join(tmpdir(), 'postern-package-'));
   const root = join(dir, 'root');
   const built = { first: '', again: '', next: '' };

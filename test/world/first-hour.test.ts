@@ -23,13 +23,15 @@ const SETTINGS = '/etc/postern/postern.yaml';
 const DOCTOR_MS = 120_000;
 
 describe('the first hour of a mail host, as docs/operations.md has it', function () {
-  this.timeout(300_000);
+  this.timeout(600_000);
   let world: World | undefined;
   let host: Host;
   let tally: Tally;
   let key = '';
 
   before('makes the others and a clean Debian', async function () {
+    // Packages are fetched, unpacked and packed, with other suites beside it.
+    this.timeout(900_000);
     const why = await whyNoWorld();
     if (why !== undefined) {
       console.log(`    left out: ${why}`);
