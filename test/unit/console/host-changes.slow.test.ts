@@ -48,8 +48,8 @@ describe('changes of a host by operators', () => {
   it('changes everything only if it is asked to with a star, and says what is wrong with a query', async () => {
     for (const [query, words] of [
       ['  ', 'Enter a filter'],
-      ['bob', 'Word 1: use a field'],
-      ['account:x frob:y', 'Word 2: there is no frob:'],
+      ['bob', 'Word 1: plain words are not supported here; use '],
+      ['account:x frob:y', String.raw`Word 2: unknown filter \"frob:\"`],
       ['kind:letters', 'takes inbound'],
       ['state:delivered', 'takes waiting, dead'],
       ['account:x account:y', 'can be given once'],
