@@ -73,7 +73,7 @@ if (program !== undefined)
           /Received: [\d.,]+ per minute\. 0 refusals in the last hour\./,
         );
         await page.shows('3 POSTs in the last hour, 100% successful.');
-        await page.shows('Nothing waits');
+        await page.shows('The queue is empty');
       });
 
       it('draws the curve where figures are, and nothing of it where there are none', async () => {
