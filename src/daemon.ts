@@ -226,7 +226,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     resolver: fresh,
     nameServers,
     instance: ids.key(),
-    beside:
+    attached:
       openConsole &&
       createConsole(openConsole, {
         ...shared,

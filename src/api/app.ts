@@ -34,14 +34,14 @@ interface AppDeps {
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
   /** What has operations of its own: its answers come before the pages. */
-  readonly beside: Beside | undefined;
+  readonly attached: AttachedMiddleware | undefined;
   readonly metrics: Metrics;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /** Answers some paths before the API does, and runs operations without a key: a session says who calls. */
-interface Beside {
+interface AttachedMiddleware {
   readonly middleware: (calls: SessionCalls) => RouterMiddleware;
   /** Paths of operations of its own, which are counted with the others. */
   readonly operations: readonly Pick<Operation, 'path'>[];
@@ -74,7 +74,7 @@ const CORS = {
 
 export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDeps): Koa {
   const { operations, log } = deps;
-  const meters = createCallMeters([...operations, ...(deps.beside?.operations ?? [])], deps.metrics);
+  const meters = createCallMeters([...operations, ...(deps.attached?.operations ?? [])], deps.metrics);
   const caller = createCaller(settings, meters, deps);
   const call = callByKey(settings, caller.answer, deps);
   const router = new Router();
@@ -94,7 +94,7 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
       json(ctx, toEnvelope(refused));
     }
   });
-  if (deps.beside) app.use(deps.beside.middleware(caller));
+  if (deps.attached) app.use(deps.attached.middleware(caller));
   app.use(deps.pages);
   app.use(async (ctx, next) => {
     ctx.set(CORS);

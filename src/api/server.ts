@@ -37,19 +37,19 @@ export interface ApiDeps
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
   /** The console, or undefined. */
-  readonly beside: Beside | undefined;
+  readonly attached: AttachedApp | undefined;
   readonly metrics: Metrics & Exposition;
 }
 
-/** Answers paths of its own at the same server, and runs operations without a key: the console. */
-export interface Beside {
+/** An app at the same server with paths of its own, which runs operations without a key: the console. */
+export interface AttachedApp {
   /** Operations that only it runs, counted with the others. */
   readonly operations: readonly Pick<Operation, 'path'>[];
-  open(lent: Lent): { readonly middleware: RouterMiddleware; stop(): void };
+  open(services: ApiServices): { readonly middleware: RouterMiddleware; stop(): void };
 }
 
-/** What the API lends to what is beside it. */
-export interface Lent extends SessionCalls {
+/** The services of the API for an attached app. */
+export interface ApiServices extends SessionCalls {
   /** Runs an operation for an account by its path, without a call; `person` is who does it. Throws `Refusal`. */
   readonly operate: (path: string, account: AccountRow, params: object, person?: string) => Promise<unknown>;
   /** The parts of an account. */
@@ -105,12 +105,12 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     return records;
   }
 
-  let stopBeside = () => {};
-  const openBeside = ({ operations, open }: Beside) => ({
+  let stopAttached = () => {};
+  const openAttached = ({ operations, open }: AttachedApp) => ({
     operations,
     middleware(calls: SessionCalls) {
       const opened = open({ ...calls, operate: run, partsOf: (account) => partsOf(account), jobs, clientAddress });
-      stopBeside = opened.stop;
+      stopAttached = opened.stop;
       return opened.middleware;
     },
   });
@@ -121,12 +121,12 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     parser,
     clientAddress,
     partsOf,
-    beside: deps.beside && openBeside(deps.beside),
+    attached: deps.attached && openAttached(deps.attached),
     pages: createPages(settings, {
       ...deps,
       operations: OPERATIONS,
       clientAddress,
-      hasConsole: deps.beside !== undefined,
+      hasConsole: deps.attached !== undefined,
     }),
   });
   const koa = app.callback();
@@ -150,7 +150,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
       deps.log.info('api.listening', { ...addressOf(server) });
     },
     async stop() {
-      stopBeside();
+      stopAttached();
       door.close();
       // First, so that jobs end while calls do; and again for one that such a call has started.
       void jobs.stop();

@@ -4,7 +4,7 @@ import type { Context } from 'koa';
 import type { RefusalTexts } from '../api/account.ts';
 import { toMailRecord, toRefusalRecord } from '../api/operations/history.ts';
 import { OPERATIONS } from '../api/operations/index.ts';
-import type { Beside, Lent } from '../api/server.ts';
+import type { ApiServices, AttachedApp } from '../api/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLoopbackName } from '../base/networks.ts';
 import type { Feed } from '../journal/feed.ts';
@@ -45,12 +45,12 @@ export interface ConsoleDeps extends Omit<HostDeps, 'jobs'> {
 }
 
 /** The console at /console: its page, the ways in, the operations by session, and the live feed. */
-export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Beside {
+export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): AttachedApp {
   return frozen({
     operations: HOST_OPERATIONS,
-    open(lent) {
-      const hostParts = createHostParts(settings, { ...deps, ...lent });
-      const { router, mail, live } = createPaths(settings, { ...deps, ...lent, hostParts });
+    open(services) {
+      const hostParts = createHostParts(settings, { ...deps, ...services });
+      const { router, mail, live } = createPaths(settings, { ...deps, ...services, hostParts });
       return frozen({
         middleware: atItsHosts(settings, router, mail),
         stop() {
@@ -96,7 +96,7 @@ const POLICY = {
 };
 
 /** What is answered below /console, path by path (roles.ts). */
-function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & Lent & { readonly hostParts: HostParts }) {
+function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices & { readonly hostParts: HostParts }) {
   const { store, clientAddress, params } = deps;
   const assets = createAssets(settings.mailOrigin);
   const sessions = createSessions(settings, deps);

@@ -44,7 +44,10 @@ export interface MailFrames {
     origin: Origin,
     params: Params,
   ): Promise<{ readonly url: string; readonly frame: string }>;
-  /** Answer what is below `url`; `grant` is its last part. `html` only if it has no other origin; `raw` and `part` only of mail that came in. */
+  /**
+   * Answer the paths below `url`, whose last part is `grant`: `html` if it has no other origin, `raw` and `part` of received
+   * mail only.
+   */
   html(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
   links(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
   raw(ctx: Context, visitor: Visitor, grant: string): Promise<void>;

@@ -8,8 +8,8 @@ import type { ListenerDeps, ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 
 /**
- * What sessions for inbound mail need from the rest of the daemon. On the main thread the answers are immediate
- * (`createDesk`); on other threads the same interface sends requests over a port (threads/asking.ts).
+ * What sessions for inbound mail need from the rest of the daemon. On the main thread (`createDesk`) an address with
+ * a known route is answered at once; on other threads the same interface sends requests over a port (threads/asking.ts).
  */
 export interface Desk {
   readonly admission: Admission;
@@ -87,7 +87,7 @@ export function createDesk(
   });
 }
 
-/** Whether a change that this host has not seen yet may lead to another answer: to a refusal, or to an unknown reply address. */
+/** Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is unknown. */
 function mayBeNew(found: Lookup, mailbox: string): boolean {
   if (found.kind !== 'matched') return found.kind !== 'unknown';
   return (

@@ -206,7 +206,7 @@ export async function startApi(
     log,
     ...options.deps,
   };
-  const beside =
+  const attached =
     options.console &&
     createConsole(options.console, {
       ...shared,
@@ -248,7 +248,7 @@ export async function startApi(
     },
     {
       ...shared,
-      beside,
+      attached,
       keyUses,
       meter,
       ...messages,

@@ -19,7 +19,7 @@ export async function servePlanted({ store, clock, log }: ApiWorld, operations: 
       parser,
       clientAddress: () => '127.0.0.1',
       partsOf: () => Object(undefined),
-      beside: undefined,
+      attached: undefined,
       pages: async (ctx, next) => {
         await next();
         if (ctx.status === 200) ctx.set('X-Injected', '1');

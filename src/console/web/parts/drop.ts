@@ -7,11 +7,11 @@ import { Many } from './many.ts';
 import type { OpenState } from './states.ts';
 import { count } from './text.ts';
 
-/** Which mail: by id, or all that a search finds. */
-type Wish = { readonly ids: readonly string[] } | { readonly query: string; readonly state: OpenState };
+/** The messages to drop: by id, or all results of a search. */
+type DropTarget = { readonly ids: readonly string[] } | { readonly query: string; readonly state: OpenState };
 
 /** Drops. The number has to be typed if it is not one message that the visitor looks at. */
-export function DropDialog({ wish, onClose }: { readonly wish: Wish; onClose(): void }): ComponentChildren {
+export function DropDialog({ wish, onClose }: { readonly wish: DropTarget; onClose(): void }): ComponentChildren {
   const isQuery = 'query' in wish;
   const params = { ...wish, ...(isQuery && { query: wish.query || '*' }) };
   return h(Dialog, { title: 'Drop', onClose }, [
