@@ -31,7 +31,7 @@ async function open(driver = drivers[0]): Promise<ApiWorld> {
   return world;
 }
 
-describe('every parameter of every operation, attacked', () => {
+describe('hostile values in every parameter of every operation', () => {
   const total = { asked: 0, handled: 0, places: 0, deepest: 0 };
   const findings: Finding[] = [];
   const payloads = SMALL ? { others: FEW_OPERATORS, texts: FEW_TEXTS } : { others: OPERATORS, texts: TEXTS };
@@ -44,7 +44,7 @@ describe('every parameter of every operation, attacked', () => {
   after(() => shared?.stop());
 
   for (const each of OPERATIONS) {
-    it(`${each.path}: no fault of ours, nothing undeclared, nothing of another kind taken`, async () => {
+    it(`${each.path}: causes no internal error, no undeclared error and accepts no value of the wrong type`, async () => {
       const world = shared ?? (await open());
       const probed = await probe(each, { base: world.base, key: KEY }, payloads);
       const faults = world.log.of('api.fault').map(({ fields }) => String(fields.error));
@@ -73,7 +73,7 @@ describe('every parameter of every operation, attacked', () => {
     });
   });
 
-  it('has at least 12 operators for each, and goes as deep as the declarations', () => {
+  it('tries at least 12 operators for each, at every declared depth', () => {
     for (const operators of [OPERATORS, FEW_OPERATORS]) expect(operators.length).to.be.at.least(12);
     expect(
       placesOf(OPERATIONS.find(({ path }) => path === '/messages/send') ?? PLANTED).map(({ name }) => name),
@@ -89,7 +89,7 @@ describe('every parameter of every operation, attacked', () => {
 
   // A second store takes minutes.
   for (const driver of SMALL ? [] : drivers.slice(1)) {
-    it(`goes the same way with the store in ${driver.name}`, async () => {
+    it(`behaves the same with the ${driver.name} store`, async () => {
       const world = await open(driver);
       const probed: Probed[] = [];
       for (const each of OPERATIONS) probed.push(await probe(each, { base: world.base, key: KEY }, STORED));
@@ -108,7 +108,7 @@ describe('every parameter of every operation, attacked', () => {
     });
   }
 
-  it('is seen when it does harm (control)', async () => {
+  it('detects an injection that succeeds (control)', async () => {
     const world = await open();
     const planted = await servePlanted(world, [PLANTED]);
     const { findings: seen } = await probe(
@@ -134,8 +134,8 @@ describe('every parameter of every operation, attacked', () => {
   });
 });
 
-describe('nesting', () => {
-  it('is refused wherever it stands, from one level to 200,000', async () => {
+describe('nested values', () => {
+  it('are rejected at any position, from one level to 200,000', async () => {
     const world = await open();
     let asked = 0;
     const before = prototypes();

@@ -81,7 +81,7 @@ describe('guessing keys', () => {
   };
   afterEach(() => world.stop());
 
-  it('gets no verdict after some tries from one address, until a minute later', async () => {
+  it('is blocked for a minute after several tries from one address', async () => {
     await open();
     const seen = await guess(world, guesses(count));
     figures(19, {
@@ -95,7 +95,7 @@ describe('guessing keys', () => {
     expect(await guess(world, guesses(50))).to.deep.equal({ refused: LIMIT, limited: 50 - LIMIT, found: false });
   });
 
-  it('is not helped by forwarding headers from an untrusted address', async () => {
+  it('is not bypassed by forwarding headers from an untrusted address', async () => {
     await open();
     const names = [
       'x-forwarded-for',
@@ -139,7 +139,7 @@ describe('guessing keys', () => {
     'a zone behind it': (n) => `2001:db8:1:2::1%zone${n}`,
   };
   for (const [name, header] of Object.entries(TRICKS)) {
-    it(`is not helped behind a trusted proxy by ${name}`, async () => {
+    it(`is not bypassed behind a trusted proxy by ${name}`, async () => {
       await open(['127.0.0.1']);
       const seen = await guess(world, guesses(40), (n) => ({ 'x-forwarded-for': header(n) }));
       expect(seen).to.deep.equal({ refused: LIMIT, limited: 40 - LIMIT, found: false });
@@ -163,7 +163,7 @@ describe('guessing keys', () => {
     asker.stop();
   });
 
-  it('is not stopped without the limit, or if every proxy is trusted (control)', async () => {
+  it('succeeds without the limit, or if every proxy is trusted (control)', async () => {
     await open([], 1_000_000);
     expect(await guess(world, guesses(50))).to.deep.equal({ refused: 50, limited: 0, found: false });
     await world.stop();
@@ -222,7 +222,7 @@ describe('a wrong key', () => {
   const areas = ({ unknown = [], ...others }: Record<string, number[]>) =>
     Object.fromEntries(Object.entries(others).map(([name, took]) => [name, separability(took, unknown)]));
 
-  it('is answered the same, whatever is wrong with it', async () => {
+  it('gets the same answer, whatever is wrong with it', async () => {
     const world = await open(false);
     const asker = createAsker(world.port);
     const wrong: readonly unknown[] = [
@@ -265,7 +265,7 @@ describe('a wrong key', () => {
     expect(JSON.stringify(world.log.lines)).to.not.include(KEY).and.not.include(REVOKED);
   });
 
-  it('takes as long, whatever is wrong with it', async () => {
+  it('takes the same time, whatever is wrong with it', async () => {
     const world = await open(false);
     const seen = areas(await measure(world));
     await world.stop();
@@ -279,7 +279,7 @@ describe('a wrong key', () => {
     for (const [name, area] of Object.entries(seen)) expect(area, name).to.be.within(0.5 - bound, 0.5 + bound);
   });
 
-  it('is told apart where the store is asked more about some (control)', async () => {
+  it('is distinguishable by time when the store does more work for some keys (control)', async () => {
     const world = await open(true);
     const seen = areas(await measure(world));
     await world.stop();

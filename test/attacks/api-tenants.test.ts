@@ -174,7 +174,7 @@ async function compare(
   return { asked: calls.length, differences };
 }
 
-describe('a stranger, with every operation and every name', () => {
+describe('one account calling every operation with the names of another', () => {
   let worlds: { full: ApiWorld; empty: ApiWorld };
   const total = { asked: 0, differences: 0, swapped: 0 };
   before(async () => {
@@ -199,7 +199,7 @@ describe('a stranger, with every operation and every name', () => {
     });
   }
 
-  it('gets nowhere with a thing of the other among things of its own, parameter by parameter', async () => {
+  it('gets no access by mixing names of the other account with its own, parameter by parameter', async () => {
     const world = await startStages();
     for (const { path, given, names = [], shared } of ENTRIES.filter((one) => (one.names?.length ?? 0) > 0)) {
       const [first, second] = [await createStage(world), await createStage(world)];
@@ -225,7 +225,7 @@ describe('a stranger, with every operation and every name', () => {
     expect(total.swapped).to.be.above(20);
   });
 
-  it('is seen when an operation forgets whose rows they are (control)', async () => {
+  it('is detected when an operation does not check the account of a row (control)', async () => {
     const [full, empty] = [
       await servePlanted(worlds.full, [leaking(worlds.full)]),
       await servePlanted(worlds.empty, [leaking(worlds.empty)]),

@@ -28,7 +28,7 @@ const headersOf = (name: string) => (name.startsWith('form') ? FORM : {});
 const inTurn = <T>(all: readonly T[], turn: number, count: number): readonly T[] =>
   SMALL ? Array.from({ length: count }, (_, n) => all[(turn * count + n) % all.length] as T) : all;
 
-describe('bodies that are made to stop us', () => {
+describe('request bodies made to block the daemon', () => {
   let victim: Victim;
   afterEach(() => victim.stop());
 
@@ -212,7 +212,7 @@ describe('bodies that are made to stop us', () => {
     await tally.end();
   });
 
-  it('would hold it up without the count of values (control)', async () => {
+  it('would block the daemon without the limit on values (control)', async () => {
     victim = await start([
       { file: 'api/body-check.ts', from: 'values > maxValues', to: 'false' },
       { file: 'api/body-parser.ts', from: '= 256 * 1024;', to: '= 1e12;' },

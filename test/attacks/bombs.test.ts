@@ -36,7 +36,7 @@ function wired(make: () => Buffer): Buffer {
   return bytes.subarray(-2).toString() === '\r\n' ? bytes : Buffer.concat([bytes, Buffer.from('\r\n')]);
 }
 
-describe(`${ALL.length} messages that are made to stop us`, () => {
+describe(`${ALL.length} messages made to block the daemon`, () => {
   let victim: Victim;
   let zone: Zone;
   let sent = 0;
@@ -71,7 +71,7 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     return { msg, ms: Math.max(0, post.at - began) };
   }
 
-  it(`are delivered within ${WITHIN_MS / 1000} s each, raw where they exceed a cap, without delaying other mail`, async () => {
+  it(`are delivered within ${WITHIN_MS / 1000} s each, raw if they exceed a limit, without delaying other mail`, async () => {
     await start();
     const probe = startProbe(victim.postern.smtp);
     const seen: { name: string; ms: number; neighbour: number; raw: boolean; why: string }[] = [];
@@ -135,7 +135,7 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     }
   });
 
-  it('come in every other format too, as receivers can read it', async () => {
+  it('are delivered in every other format too, readable by receivers', async () => {
     await start();
     for (const format of OTHERS) {
       const url = victim.hook.url.replace(/hook$/, format);
@@ -167,7 +167,7 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     expect(victim.faults()).to.deep.equal([]);
   });
 
-  it('would be parsed without the caps, and would be felt by others if they stopped the loop (control)', async () => {
+  it('would be parsed without the limits, and would delay others if parsing blocked the event loop (control)', async () => {
     const caps = [
       'headerBytes: 256 * 1024',
       'headerFields: 1000',

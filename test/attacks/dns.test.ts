@@ -69,7 +69,7 @@ describe('a name server that lies', () => {
     return eventsOf(post)[0].msg.spf;
   }
 
-  it(`is not believed, whichever of ${Object.keys(LIES).length} lies it tells, and mail arrives with the verdict in words`, async () => {
+  it(`is not believed for any of ${Object.keys(LIES).length} false answers; mail is delivered with a verdict and its reason`, async () => {
     const seen = await Promise.all(
       Array.from({ length: rounds }, (_, round) =>
         Object.entries(LIES).map(async ([name, [result]]) => {
@@ -93,18 +93,18 @@ describe('a name server that lies', () => {
     expect(postern.log.lines.filter(({ event }) => /fault$/.test(event) && event !== 'dns.fault')).to.deep.equal([]);
   });
 
-  it("has not poisoned anybody else's name", async () => {
+  it('does not poison the cache for other names', async () => {
     expect((await verdictOn('victim.test')).result).to.equal('fail');
     expect((await verdictOn('other.test')).result).to.equal('fail');
   });
 
-  it('would be believed if it were asked for what it says (control)', async () => {
+  it('would be believed if its answers were used directly (control)', async () => {
     expect(await verdictOn('forged.test')).to.deep.equal({ result: 'pass', detail: DETAILS['pass'] });
   });
 });
 
-describe('a name server that is silent', () => {
-  it('delays no 250: mail is safe before anybody has answered, and says temperror later', async () => {
+describe('a name server that does not answer', () => {
+  it('does not delay the 250; mail is stored first and gets temperror later', async () => {
     let silent = true;
     const liar = await startLiar((query) => (silent ? [] : [{ bytes: packet(query, { flags: 0x8182 }) }]));
     const hook = await startReceiver();
@@ -142,7 +142,7 @@ describe('a name server that is silent', () => {
     );
   });
 
-  it('is seen to delay a server that asks before it answers (control)', async () => {
+  it('delays a server that queries DNS before it replies (control)', async () => {
     const liar = await startLiar((query) => [{ bytes: packet(query, { flags: 0x8182 }), after: 300 }]);
     const clock = systemClock;
     const resolver = createResolver(
@@ -162,7 +162,7 @@ describe('a name server that is silent', () => {
   });
 });
 
-describe('a name that changes its mind (rebinding, TTL 0)', () => {
+describe('a name whose address changes (rebinding, TTL 0)', () => {
   let canaries: Canaries;
   let zone: Zone;
   before(async () => {
@@ -235,7 +235,7 @@ describe('a name that changes its mind (rebinding, TTL 0)', () => {
     };
   }
 
-  it('never leads a post inward', async () => {
+  it('never causes a post to a private address', async () => {
     const { adds, refused, inward, deliveries } = await rebind(OPEN_ADDRESS, 3);
     figures(17, {
       'rebinding: questions by webhookexists': adds,
@@ -249,7 +249,7 @@ describe('a name that changes its mind (rebinding, TTL 0)', () => {
     expect({ hits: canaries.hits(), inward }).to.deep.equal({ hits: [], inward: 0 });
   });
 
-  it('leads them there where loopback is open (control)', async () => {
+  it('causes one where loopback is allowed (control)', async () => {
     const { inward } = await rebind('127.0.0.0/8,::1', 1);
     expect(inward).to.be.above(0);
     expect(canaries.hits().length).to.be.above(0);

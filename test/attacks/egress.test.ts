@@ -23,7 +23,7 @@ import { startZone, type Zone } from '../support/zone.ts';
 const WAIT_MS = 60_000;
 const isCanary = ({ address }: Attempt) => CANARY_ADDRESSES.some((canary) => canary === address);
 
-describe('what others name is reached only where it may be', () => {
+describe('private destinations named by accounts and senders', () => {
   let canaries: Canaries;
   let zone: Zone;
   let postern: TestDaemon;
@@ -74,12 +74,12 @@ describe('what others name is reached only where it may be', () => {
     );
   const untouched = () => expect({ hits: canaries.hits(), begun: begun() }).to.deep.equal({ hits: [], begun: [] });
 
-  it('is tried in at least 200 forms', () => {
+  it('are tried in at least 200 forms', () => {
     const urls = forbiddenUrls(canaries.port);
     expect(new Set(urls).size).to.equal(urls.length).and.to.be.at.least(200);
   });
 
-  it('no webhook and no route is added that leads inward, itself or by a redirect', async () => {
+  it('are rejected for webhooks and routes, directly or by a redirect', async () => {
     const urls = [...forbiddenUrls(canaries.port), ...redirects(canaries.port)];
     await each(urls, async (url) => {
       for (const [path, params] of [
@@ -96,7 +96,7 @@ describe('what others name is reached only where it may be', () => {
     untouched();
   });
 
-  it('no mail and no batch is posted inward, though the row of the route or the webhook says so', async () => {
+  it('get no mail or batch posted, even if the stored route or webhook names them', async () => {
     const urls = [...forbiddenUrls(canaries.port), ...redirects(canaries.port)];
     const recipients = urls.map((_, n) => `f${n}@in.test`);
     expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: recipients }, message('inward'))).to.match(
@@ -116,7 +116,7 @@ describe('what others name is reached only where it may be', () => {
     untouched();
   });
 
-  it('no mail goes inward, by MX, by address, by odd exchange or by what a policy says', async () => {
+  it('get no outgoing mail by MX, address, odd exchange or MTA-STS policy', async () => {
     const kinds = ['mx', 'direct', 'policy'].flatMap((kind) =>
       Object.keys(CLASSES).map((name) => `someone@${name}.${kind}.test`),
     );
@@ -144,7 +144,7 @@ describe('what others name is reached only where it may be', () => {
     untouched();
   });
 
-  it('no mail is taken for an address instead of a domain', async () => {
+  it('get no mail by an address literal in place of a domain', async () => {
     const to = [
       'a@[127.0.0.1]',
       'a@[IPv6:::1]',
@@ -169,7 +169,7 @@ describe('what others name is reached only where it may be', () => {
     untouched();
   });
 
-  it('and is reached where the operator opened it (control)', async () => {
+  it('are reached where the operator allows them (control)', async () => {
     const seen = { open: canaries.opened.length, hits: canaries.hits().length };
     // The redirects were looked at, and the one open address was connected to.
     expect(seen.open).to.be.above(0);

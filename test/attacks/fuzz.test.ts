@@ -26,7 +26,7 @@ async function unfinished({ api }: Victim): Promise<unknown[]> {
   return states.flat();
 }
 
-describe(`bytes of chance (seed ${SEED})`, () => {
+describe(`random bytes (seed ${SEED})`, () => {
   const running: { stop(): Promise<void> }[] = [];
   const keep = <T extends { stop(): Promise<void> }>(part: T): T => {
     running.push(part);
@@ -111,7 +111,7 @@ describe(`bytes of chance (seed ${SEED})`, () => {
     };
   }
 
-  it(`in ${MESSAGES} messages are refused where they must be, and else come out as they went in`, async () => {
+  it(`in ${MESSAGES} messages: invalid ones are rejected, all others are delivered unchanged`, async () => {
     const world = await start();
     const { sent, came, seconds } = await mail(world, MESSAGES);
     figures(14, {
@@ -130,7 +130,7 @@ describe(`bytes of chance (seed ${SEED})`, () => {
     expect(world.victim.faults()).to.deep.equal([]);
   });
 
-  it(`in ${FORMATTED} messages come in every other format, as receivers can read it`, async () => {
+  it(`in ${FORMATTED} messages: every other format is readable by receivers`, async () => {
     const world = await start();
     const { url } = await world.sink.report();
     for (const format of OTHERS)
@@ -149,7 +149,7 @@ describe(`bytes of chance (seed ${SEED})`, () => {
     expect(world.victim.faults()).to.deep.equal([]);
   });
 
-  it(`in ${DIALOGS} dialogs get replies that say nothing of us, and break nothing`, async () => {
+  it(`in ${DIALOGS} dialogs: replies reveal no internals, and the daemon keeps working`, async () => {
     const { victim, sink } = await start();
     const { lines, sessions, failures, seconds } = await dialogs(victim, DIALOGS);
     figures(14, { sessions, 'command lines': lines, seconds, 'RSS MB': await victim.rss() });
@@ -162,7 +162,7 @@ describe(`bytes of chance (seed ${SEED})`, () => {
     await until('a post', async () => (await sink.report()).others > 0);
   });
 
-  it('would be found, and kept in a file, where they came out otherwise, or a reply or the log spoke of our insides (control)', async () => {
+  it('detects and saves input that is changed, or that makes a reply or the log reveal internals (control)', async () => {
     const world = await start([
       {
         file: 'smtp/reception.ts',

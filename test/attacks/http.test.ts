@@ -80,7 +80,7 @@ const SMUGGLED: Readonly<Record<string, string>> = {
   'an Expect that is unknown': `${PING}Expect: 200-ok\r\nContent-Length: ${HIDDEN.length}\r\n\r\n${HIDDEN}`,
   'the preface of HTTP/2': `PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${HIDDEN}`,
 };
-describe('HTTP, attacked', () => {
+describe('hostile HTTP', () => {
   let world: ApiWorld;
   const total = { requests: 0, fivehundreds: 0 };
   before(async () => {
@@ -127,7 +127,7 @@ describe('HTTP, attacked', () => {
 
   const hiddenCalls = () => world.log.of('api.call').filter(({ fields }) => fields.operation === '/tags/list').length;
 
-  it(`runs no request that is hidden in another (${Object.keys(SMUGGLED).length} shapes)`, async () => {
+  it(`runs no request that is smuggled in another (${Object.keys(SMUGGLED).length} shapes)`, async () => {
     const run: string[] = [];
     for (const [name, bytes] of Object.entries(SMUGGLED)) {
       const before = hiddenCalls();
@@ -139,7 +139,7 @@ describe('HTTP, attacked', () => {
     expect(run).to.deep.equal([]);
   });
 
-  it('is seen to run them behind a parser that is lenient (control)', async () => {
+  it('detects smuggled requests behind a lenient parser (control)', async () => {
     const { port, stop } = await serve(world, { insecureHTTPParser: true });
     const before = hiddenCalls();
     for (const bytes of Object.values(SMUGGLED)) await exchange(bytes, port);
@@ -148,7 +148,7 @@ describe('HTTP, attacked', () => {
     expect(hiddenCalls()).to.be.above(before);
   });
 
-  it('refuses 100,000 header lines, one of a megabyte, and an endless request line, and keeps serving', async () => {
+  it('rejects 100,000 header lines, a header line of a megabyte and an endless request line, and keeps serving', async () => {
     const many = `${PING}${'a: b\r\n'.repeat(100_000)}\r\n`;
     for (const bytes of [
       many,
@@ -163,7 +163,7 @@ describe('HTTP, attacked', () => {
     expect((await world.call('/users/ping')).status).to.equal(200);
   });
 
-  it('takes 30 MB for no operation, with a length or without', async () => {
+  it('rejects 30 MB for every operation, with or without a length', async () => {
     for (const each of OPERATIONS.filter(({ large }, n) => large || n % size(1, 15) === 0)) {
       const head = `POST /api/1.0${each.path}.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n`;
       const chunk = Buffer.concat([Buffer.from('100000\r\n'), Buffer.alloc(0x100000, 0x20), Buffer.from('\r\n')]);
@@ -180,7 +180,7 @@ describe('HTTP, attacked', () => {
     }
   });
 
-  it('waits for no body longer than its time, whatever drips in', async () => {
+  it('closes a connection whose body is not complete in time, even if bytes keep coming', async () => {
     for (const { path, large } of [
       OPERATIONS.find((each) => !each.large),
       OPERATIONS.find((each) => each.large),
@@ -203,7 +203,7 @@ describe('HTTP, attacked', () => {
     }
   });
 
-  it('waits for no header longer than some seconds', async () => {
+  it('closes a connection whose header is not complete within seconds', async () => {
     const socket = connect(world.port, '127.0.0.1');
     const began = performance.now();
     socket.on('error', () => {});
@@ -216,7 +216,7 @@ describe('HTTP, attacked', () => {
     expect(performance.now() - began).to.be.below(25_000);
   });
 
-  it('unpacks no bomb', async () => {
+  it('does not expand a compression bomb', async () => {
     const zeros = Buffer.alloc(size(100_000_000, 30_000_000));
     const bombs: readonly [string, Buffer][] = [
       ['gzip', gzipSync(zeros)],
@@ -249,7 +249,7 @@ describe('HTTP, attacked', () => {
     });
   });
 
-  it('understands no charset but its own, and no body by another name', async () => {
+  it('accepts only its own charsets and content types', async () => {
     const utf16 = Buffer.from(`\ufeff${BODY}`, 'utf16le');
     const types = [
       'application/json; charset=utf-16',
@@ -288,7 +288,7 @@ describe('HTTP, attacked', () => {
       }
   });
 
-  it('knows POST and OPTIONS for operations, and answers every other method and target without a 5xx', async () => {
+  it('accepts POST and OPTIONS for operations, and answers every other method and target without a 5xx', async () => {
     const methods = [
       'GET',
       'HEAD',
@@ -374,7 +374,7 @@ describe('HTTP, attacked', () => {
     }
   });
 
-  it('lets no host name, origin or forwarded header into a link or an answer', async () => {
+  it('uses no host name, origin or forwarded header in a link or an answer', async () => {
     for (const header of [
       'Host: evil.example',
       'X-Forwarded-Host: evil.example',
@@ -403,7 +403,7 @@ describe('HTTP, attacked', () => {
     }
   });
 
-  it('gives away no file but the archive that a token names', async () => {
+  it('serves no file except the archive that a token names', async () => {
     await mkdir(world.exportsDir, { recursive: true });
     await Promise.all([
       writeFile(join(world.exportsDir, 'secret.txt'), 'SECRET'),
@@ -459,7 +459,7 @@ describe('HTTP, attacked', () => {
     figures(19, { 'names of files tried': tokens.length * 3 });
   });
 
-  it('gives away that one (control)', async () => {
+  it('serves the archive that a token names (control)', async () => {
     expect(await exchange(`GET /exports/${TOKEN} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`))
       .to.match(/^HTTP\/1\.1 200 /)
       .and.include('THE ARCHIVE');

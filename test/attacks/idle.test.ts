@@ -63,7 +63,7 @@ describe(`${IDLE} idle sessions`, () => {
   const openOf = async (crowds: readonly Helper<CrowdReport>[]) =>
     (await Promise.all(crowds.map((crowd) => crowd.report()))).reduce((sum, { open }) => sum + open, 0);
 
-  it('cost little memory, do not delay others, and are replaced by new connections when the limit is reached', async () => {
+  it('use little memory, do not delay others, and are replaced by new connections when the limit is reached', async () => {
     const { victim, crowds, before, open, rss, p99 } = await fill(PLACES);
     expect(open, 'sessions that are held').to.equal(IDLE);
     expect(await sendMail(victim.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, message('good'))).to.match(
@@ -90,7 +90,7 @@ describe(`${IDLE} idle sessions`, () => {
     expect(victim.faults()).to.deep.equal([]);
   });
 
-  it('would take more memory, keep others waiting and have more sessions than places without what protects us (control)', async () => {
+  it('would use more memory, delay others and exceed the limit without the protection (control)', async () => {
     const weight = 1024 * size(40, 200);
     const { victim, crowds, rss, p99 } = await fill(100_000, [
       {

@@ -66,7 +66,7 @@ const FEW = [...LINES.slice(0, 6), '=1+1', '\t=1', '<script>alert(1)</script>', 
 const PAYLOADS = SMALL ? FEW : ALL;
 const [SUBJECT, BODY] = ['SUBJECT-THAT-NOBODY-LOGS', 'BODY-THAT-NOBODY-LOGS'];
 
-describe('text of others in our output', () => {
+describe('hostile text in output', () => {
   let [daemon, sink, hook]: [Daemon?, MailSink?, Receiver?] = [];
   let caller: ReturnType<typeof createCaller>;
   let base = '';
@@ -123,7 +123,7 @@ describe('text of others in our output', () => {
   const queued = (body: unknown): number =>
     Array.isArray(body) ? body.filter(({ status }: { status: string }) => status === 'queued').length : 0;
 
-  it('ends no line of a mail header early: every text of every sending operation', async () => {
+  it('ends no header line of a mail early, in any text of any sending operation', async () => {
     let [asked, refused, expected] = [0, 0, 0];
     const before = sunk().length;
     for (const each of OPERATIONS.filter(({ path }) => path === '/messages/send')) {
@@ -213,7 +213,7 @@ describe('text of others in our output', () => {
     expect(mails.length).to.be.above(100);
   });
 
-  it('is no formula in any export where they are escaped, but for addresses', async () => {
+  it('is never a formula in an export that escapes them, except for addresses', async () => {
     let [added, cells] = [0, 0];
     await inTurns(
       ALL.map((payload, n) => ({ payload, n })),
@@ -259,7 +259,7 @@ describe('text of others in our output', () => {
     expect(tables['rejects']).to.be.at.least(ALL.length - 2);
   });
 
-  it('adds no header to a post, and gets no URL with a line end', async () => {
+  it('adds no header to a post, and is rejected in a URL with a line end', async () => {
     const known = new Set<string>();
     const hook_ = hook ?? (await startReceiver());
     await sendMail(
@@ -297,7 +297,7 @@ describe('text of others in our output', () => {
     expect(posts.length).to.be.above(ALL.length);
   });
 
-  it('adds no tag to a page, and no header to an answer', async () => {
+  it('adds no tag to a page and no header to an answer', async () => {
     const world = await startApi();
     const pages: string[] = [];
     let asked = 0;
@@ -352,7 +352,7 @@ describe('text of others in our output', () => {
     figures(19, { 'pages looked at': asked + pages.length, 'tags injected': new Set(pages).size - 2 });
   });
 
-  it('ends no line of the log, and neither keys nor subjects nor bodies are in it', async () => {
+  it('ends no log line; keys, subjects and bodies are not logged', async () => {
     await fetch(`${base}/api/1.0/users/${encodeURIComponent('\u202eping\r\n')}.json`, {
       method: 'POST',
       body: JSON.stringify({ key: KEY }),
@@ -363,7 +363,7 @@ describe('text of others in our output', () => {
     expect(faults.slice(0, 5)).to.deep.equal([]);
   });
 
-  it('is visible without the protection (control)', () => {
+  it('is detected without the protection (control)', () => {
     const mail = (subject: string) =>
       `From: a@b.test\r\nTo: c@d.test\r\nSubject: ${subject}\r\nDate: x\r\nMessage-ID: <a@b>\r\n\r\ntext\r\n`;
     expect(faultsOfMail(mail('plain'))).to.deep.equal([]);

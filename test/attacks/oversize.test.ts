@@ -17,7 +17,7 @@ const MEMORY_MB = size(40, 60);
 const OPENING = ['EHLO big.test', 'MAIL FROM:<big@sender.test>', 'RCPT TO:<x@in.test>', 'DATA'];
 const LINES = `${'x'.repeat(76)}\r\n`;
 
-describe('messages and lines that are far too long', () => {
+describe('oversize messages and lines', () => {
   let victim: Victim | undefined;
   afterEach(async () => {
     await victim?.stop();
@@ -65,7 +65,7 @@ describe('messages and lines that are far too long', () => {
   const long = (of: Victim, opening: readonly string[]) => () =>
     flood(of.postern.smtp, { opening, filling: 'x', total: LINE, closing: '\r\n.\r\n' });
 
-  it('are refused at MAIL when they say so, and are read and dropped when they do not', async () => {
+  it('are refused at MAIL if they declare their size, otherwise read and dropped', async () => {
     const postern = await warm();
     const session = await openSession(postern.postern.smtp);
     await session.say('EHLO big.test');
@@ -102,7 +102,7 @@ describe('messages and lines that are far too long', () => {
     expect(postern.faults()).to.deep.equal([]);
   });
 
-  it('would fill disk and memory if nothing held them back (control)', async () => {
+  it('would fill disk and memory without the limits (control)', async () => {
     const unlimited = {
       file: 'smtp/reception.ts',
       from: 'if (size > settings.maxMessageBytes) return refuse(REFUSALS.tooBig);',

@@ -82,7 +82,7 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
     return { p99: percentile(took, 0.99), most: percentile(took, 1) };
   }
 
-  it('keep no call waiting, small or large, and are ended by the floor of speed', async () => {
+  it('do not delay other calls, small or large, and are closed for low speed', async () => {
     victim = await startVictim({
       patches: [SHORT_WINDOW],
       env: { POSTERN_HTTP__MAX_CONNECTIONS_PER_ADDRESS: String(PER_ADDRESS) },
@@ -104,7 +104,7 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
     expect(victim.faults()).to.deep.equal([]);
   });
 
-  it('that do send them, from one address, leave room for the large call of another, and small calls of any', async () => {
+  it('leave room for a large call from another address, and for small calls from any, even if they send their bodies', async () => {
     victim = await startVictim();
     const crowd = await attack(12, Buffer.alloc(DECLARED - 1000, 'x'), 21);
     await until(
@@ -121,7 +121,7 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
     expect(most).to.be.below(SLOWEST_MS);
   });
 
-  it('get no more connections than one address may have, and others can connect', async () => {
+  it('get no more connections than the limit per address, and others can connect', async () => {
     victim = await startVictim({ env: { POSTERN_HTTP__MAX_CONNECTIONS_PER_ADDRESS: '20' } });
     const crowd = await attack(PER_ADDRESS, Buffer.from('{'), 22);
     await until('those over the cap', () => crowd.open() === 20);
@@ -129,7 +129,7 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
     expect((await callsOf()).most).to.be.below(SLOWEST_MS);
   });
 
-  it('stop large calls where room is counted by what they declare (control)', async () => {
+  it('block large calls if capacity is reserved by declared size (control)', async () => {
     victim = await startVictim({ patches: [BY_DECLARATION, NO_SHARE] });
     await attack(8, Buffer.from('{'), 23);
     expect(await victim.api('/inbound/send-raw', MESSAGE).catch(String)).to.contain('answered 503');

@@ -152,7 +152,7 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
     return all;
   }
 
-  it('are ended by deadlines that no byte moves, and take little from the others', async () => {
+  it('are ended by deadlines that no byte extends, and do not slow down others', async () => {
     const { victim, good: first } = await start({
       POSTERN_SMTP__COMMAND_TIMEOUT_S: String(COMMAND),
       POSTERN_SMTP__SESSION_TIMEOUT_S: String(SESSION),
@@ -205,7 +205,7 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
     expect(victim.faults()).to.deep.equal([]);
   });
 
-  it('would stay, and take what they want, without deadlines and where a byte costs much (control)', async () => {
+  it('would stay and slow down others without deadlines and with costly reads (control)', async () => {
     const costly = {
       file: 'smtp/deadlines.ts',
       from: 'quietSince = now;\n      const end',

@@ -69,7 +69,7 @@ function attempts(endings: readonly string[]): Attempt[] {
   });
 }
 
-describe('ends of DATA that are none, cut at every byte', () => {
+describe('false ends of DATA, split at every byte', () => {
   let victim: Victim;
   let sink: MailSink;
   let number = 0;
@@ -131,7 +131,7 @@ describe('ends of DATA that are none, cut at every byte', () => {
       .filter(({ replies }) => replies.join() !== expected.join())
       .map(({ ending, cut, replies }) => `${JSON.stringify(ending)} at ${cut}: ${replies.join()}`);
 
-  it('never make two messages of one, on either listener, and end the connection', async () => {
+  it('never turn one message into two, on either listener, and end the connection', async () => {
     await start();
     let [tried, contents] = [0, 0];
     for (const login of [false, true]) {

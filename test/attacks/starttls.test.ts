@@ -95,7 +95,7 @@ const holes = (outcomes: readonly Outcome[], fresh: readonly string[]) =>
     )
     .slice(0, 10);
 
-describe('plaintext behind STARTTLS, in the same packet and cut at every byte', () => {
+describe('plaintext behind STARTTLS, in the same packet and split at every byte', () => {
   let victim: Victim;
   before(async () => {
     victim = await startVictim({
@@ -113,7 +113,7 @@ describe('plaintext behind STARTTLS, in the same packet and cut at every byte', 
     ['smtp', ['503', '503', '503', '250', '250']],
     ['submission', ['503', '503', '503', '250', '530']],
   ] as const) {
-    it(`is never obeyed, and nothing said before it is remembered (${name})`, async () => {
+    it(`is never executed, and no earlier command is remembered (${name})`, async () => {
       const at = name === 'smtp' ? victim.postern.smtp : victim.postern.submission[0];
       if (!at) throw new Error('no such listener');
       const outcomes = await all(at);
@@ -132,7 +132,7 @@ describe('plaintext behind STARTTLS, in the same packet and cut at every byte', 
     });
   }
 
-  it('is seen by these checks where a server obeys it (control)', async () => {
+  it('is detected where a server executes it (control)', async () => {
     const leaky = await startLeaky();
     try {
       const outcomes = await all(
