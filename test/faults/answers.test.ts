@@ -120,7 +120,7 @@ function show(what: string, { heldMs, spoilt, growth, sockets, left }: Seen): vo
   );
 }
 
-describe('endpoints that drip, or whose answers never end', function () {
+describe('endpoints with slow or endless answers', function () {
   this.timeout(1_800_000);
   const run = createRuns({
     asItIs: () => suffer(2 * DEADLINE + LATE, AS_IT_IS),
@@ -129,7 +129,7 @@ describe('endpoints that drip, or whose answers never end', function () {
       suffer(DEADLINE, { imports: [new URL('../support/faults/trust-answers.ts', import.meta.url)] }, 100 * 2 ** 20),
   });
 
-  it('are cut at the deadline, cost no memory and leave no socket, and lose no mail', async () => {
+  it('are closed at the deadline without memory growth, leaked sockets or lost mail', async () => {
     const seen = await run('asItIs');
     show('answers', seen);
     expect(seen.heldMs).to.be.within(DEADLINE * 0.9, DEADLINE + LATE);
@@ -138,13 +138,13 @@ describe('endpoints that drip, or whose answers never end', function () {
     expect(seen).to.include({ sockets: 0, left: 0 });
   });
 
-  it('hold their connections when there is no deadline (control)', async () => {
+  it('keep their connections without a deadline (control)', async () => {
     const seen = await run('patient');
     show('answers, control without a deadline', seen);
     expect(seen.heldMs).to.be.above(DEADLINE + LATE);
   });
 
-  it('fill the memory when answers are read to their end (control)', async () => {
+  it('fill the memory if answers are read to their end (control)', async () => {
     const seen = await run('trusting');
     show('answers, control that reads all', seen);
     expect(seen.growth).to.be.above(MOST_GROWTH);

@@ -233,7 +233,7 @@ describe('a wall clock that jumps', function () {
     expect(all.map(faultsOf)).to.deep.equal(TURNS.map(() => []));
   });
 
-  it('makes no attempt a second late because of a leap second, and one when intervals are measured by it (control)', async () => {
+  it('makes no attempt a second late because of a leap second; a clock-based timer does (control)', async () => {
     const [gap, control] = await Promise.all([gapOverLeapSecond(), gapOverLeapSecond({ intervalsByWall: true })]);
     console.log(
       `      clock over a leap second, without jitter: ${gap.toFixed(0)} ms between two attempts, control ${control.toFixed(0)} ms`,
@@ -243,19 +243,19 @@ describe('a wall clock that jumps', function () {
     expect(control - gap, 'the second').to.be.above(500);
   });
 
-  it('makes them early when it is set ahead and intervals are measured by it (control)', async () => {
+  it('makes attempts early if intervals follow the clock and it is set ahead (control)', async () => {
     const faults = await controls('ahead');
     console.log(`      clock ahead, control: ${faults.map(([first]) => first ?? 'nothing').join('; ')}`);
     expect(faults.flat().some((fault) => fault.startsWith('attempt 4 came early'))).to.equal(true);
   });
 
-  it('makes them late when it is set back and intervals are measured by it (control)', async () => {
+  it('makes attempts late if intervals follow the clock and it is set back (control)', async () => {
     const faults = await controls('back');
     console.log(`      clock, control: ${faults.map(([first]) => first ?? 'nothing').join('; ')}`);
     expect(faults.map((found) => found.length > 0)).to.deep.equal([true, true]);
   });
 
-  it('ahead by three days and back ends nothing that is kept for two: what waits, dead letters, delivered mail, rejects, archives', async () => {
+  it('ahead by three days and back expires nothing kept for two days: waiting mail, dead letters, delivered mail, rejects, archives', async () => {
     const { before, after, world, close } = await throughThreeDays();
     try {
       console.log(`      clock three days ahead and back: before ${figures(before)}; after ${figures(after)}`);
@@ -270,14 +270,14 @@ describe('a wall clock that jumps', function () {
     }
   });
 
-  it('ends all of it when the jump cannot be told from time that passed (control)', async () => {
+  it('expires all of it if the jump is taken for elapsed time (control)', async () => {
     const { after, close } = await throughThreeDays({ intervalsByWall: true });
     await close();
     console.log(`      clock three days ahead and back, control: after ${figures(after)}`);
     expect(after).to.include({ waiting: 0, delivered: 0, rejects: 0, archive: 410 });
   });
 
-  it('40 days ahead at a start expires nothing, and is reported', async () => {
+  it('by 40 days at a start expires nothing, and is reported', async () => {
     const { before, after, told } = await starts('corrected');
     console.log(
       `      clock 40 days ahead at a start, and set right: before ${figures(before)}; after ${figures(after)}`,
@@ -287,7 +287,7 @@ describe('a wall clock that jumps', function () {
     expect(told).to.deep.equal([40]);
   });
 
-  it('40 days ahead for more than an hour is believed, but mail that waits is tried for its time all the same (control)', async () => {
+  it('by 40 days for more than an hour is accepted, but waiting mail is still retried for its full time (control)', async () => {
     const { after } = await starts('kept');
     console.log(`      clock 40 days ahead at a start, and kept: after ${figures(after)}`);
     expect(after).to.include({ waiting: 5, dead: 0, delivered: 0, rejects: 0, archive: 410 });

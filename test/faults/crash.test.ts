@@ -115,7 +115,7 @@ async function crash(world: World, point: Point, next: Life): Promise<Verdict> {
 /** After a control nothing more is waited for than what comes soon. */
 const LOST_IS_LOST: Life = {};
 
-describe('a crash at every step from DATA to the end of a delivery', function () {
+describe('a crash at every step from DATA to delivery', function () {
   this.timeout(600_000);
   const untraceable = noAttaching();
   const points = POINTS.filter(({ call }) => !call || untraceable === undefined);
@@ -129,14 +129,14 @@ describe('a crash at every step from DATA to the end of a delivery', function ()
   after(() => world.close());
 
   points.forEach((point, n) => {
-    it(`loses nothing, and delivers at most twice: ${point.what}`, async () => {
+    it(`loses nothing and delivers at most twice: ${point.what}`, async () => {
       const verdict = await crash(world, point, lifeOf(points[n + 1], join(world.dir, 'armed')));
       expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
       expect(verdict.mostOfOne).to.be.at.most(2);
     });
   });
 
-  it('ends with everything delivered', async () => {
+  it('delivers everything in the end', async () => {
     const { ledger, sink, edge } = world;
     const verdict = await judgeWhenQuiet(edge.dir, ledger, sink);
     tell('crash at every step', verdict, { points: points.length });
@@ -144,7 +144,7 @@ describe('a crash at every step from DATA to the end of a delivery', function ()
   });
 });
 
-describe('a crash at a step, with the 250 given before the commit', function () {
+describe('a crash between an early 250 and the commit', function () {
   this.timeout(120_000);
   it('loses mail (control)', async () => {
     const world = await openWorld();

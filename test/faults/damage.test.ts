@@ -128,7 +128,7 @@ async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Pro
   }
 }
 
-describe('data that a disk changed', function () {
+describe('data damaged on the disk', function () {
   this.timeout(300_000);
 
   for (const one of DAMAGES) {
@@ -145,7 +145,7 @@ describe('data that a disk changed', function () {
     });
   }
 
-  it('is said when it is a bit in the middle of the log, which SQLite takes for its end; what it can read is delivered', async () => {
+  it('is reported if a bit flips in the middle of the log, which SQLite takes for its end; readable mail is delivered', async () => {
     const what = 'a changed bit in the middle of the log';
     const { verdict, missing } = await damage({ what, ended: 'killed', hit: flipInLog, costs: 0 });
     tell(what, verdict);
@@ -156,7 +156,7 @@ describe('data that a disk changed', function () {
     expect(missing).to.be.above(1);
   });
 
-  it('is delivered as if it were right when nothing is held against its checksum (control)', async () => {
+  it('is delivered unnoticed without the checksum (control)', async () => {
     const { verdict, givenUp } = await damage({ what: 'control', ended: 'stopped', hit: flipInFile, costs: 0 }, [
       WITHOUT_CHECKSUMS,
     ]);

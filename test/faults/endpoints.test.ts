@@ -169,7 +169,7 @@ describe(`one bad endpoint among ${ENDPOINTS}`, function () {
   });
 
   for (const [n, badness] of BADNESS.entries()) {
-    it(`that ${badness} does not slow down the others, and gets no more posts at once than an endpoint may`, async () => {
+    it(`that ${badness} does not slow down the others, and gets no more posts at once than allowed`, async () => {
       const { allGood, bad } = await run('all');
       const seen = bad[n];
       if (!allGood || !seen) throw new Error('nothing was measured');

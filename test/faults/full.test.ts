@@ -139,7 +139,7 @@ describe(`a disk that fills up under load, ${ROUNDS} times`, function () {
 
   const WHOLE = { lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 };
 
-  it('is noticed before it is full: 452 4.3.1 at MAIL, nothing lost, and mail is taken again when there is room', async () => {
+  it('is noticed before it is full: 452 4.3.1 at MAIL, nothing is lost, and mail is accepted again once there is space', async () => {
     const { verdict, refused, again, lowest } = await squeeze(ROUNDS, LEFT, { env: WATCHED });
     tell('disk full', verdict, {
       refused: refused.length,
@@ -156,7 +156,7 @@ describe(`a disk that fills up under load, ${ROUNDS} times`, function () {
     expect([...kinds]).to.deep.equal(['MAIL 452 4.3.1']);
   });
 
-  it('costs nothing that was acknowledged even when the last byte is taken at once', async () => {
+  it('loses no acknowledged mail even when the disk fills at once', async () => {
     const { verdict, refused } = await squeeze(ROUNDS, 0, { env: WATCHED });
     tell('disk full to the last byte', verdict, { refused: refused.length });
     expect(verdict).to.deep.include(WHOLE);

@@ -94,7 +94,7 @@ function show(what: string, { verdict, ...rest }: Seen): void {
   tell(what, verdict, { ...figures, 'unknown to the history': unknown, 'lost and counted': lost });
 }
 
-describe(`the file of the history fails under load, ${MESSAGES} messages before, during and after`, function () {
+describe(`failures of the history file under load, ${MESSAGES} messages before, during and after`, function () {
   this.timeout(600_000);
 
   for (const [what, said, hit] of [
@@ -117,7 +117,7 @@ describe(`the file of the history fails under load, ${MESSAGES} messages before,
       },
     ],
   ] as const) {
-    it(`costs no mail when it is ${what}, and what the queue still has is known again`, async () => {
+    it(`lose no mail when it is ${what}, and queued mail is entered again`, async () => {
       const world = await openWorld();
       try {
         const seen = await through(world, { hit });
@@ -133,7 +133,7 @@ describe(`the file of the history fails under load, ${MESSAGES} messages before,
     });
   }
 
-  it('loses no mail when its thread dies: unwritten entries are counted, and another thread continues', async () => {
+  it('lose no mail when its thread dies: unwritten entries are counted, and another thread continues', async () => {
     const world = await openWorld();
     try {
       const hit = (file: string) => writeFileSync(file.replace(/db$/, 'die'), '');
@@ -149,7 +149,7 @@ describe(`the file of the history fails under load, ${MESSAGES} messages before,
     }
   });
 
-  it('costs no mail when its disk is full: what cannot be written is counted, until there is room', async function () {
+  it('lose no mail when its disk is full: unwritten entries are counted until there is space', async function () {
     const reason = noDisk('tmpfs');
     if (reason !== undefined) {
       console.log(`    no disk is filled: ${reason}`);
@@ -181,7 +181,7 @@ describe(`the file of the history fails under load, ${MESSAGES} messages before,
     }
   });
 
-  it('stays lost if its existence is not checked (control)', async () => {
+  it('are permanent if the existence of the file is not checked (control)', async () => {
     const world = await openWorld();
     try {
       const seen = await through(world, { hit: (file) => rmSync(file), imports: [OVERLOOKED] }, 10_000);

@@ -90,17 +90,17 @@ const late = (passed: Passed): number =>
     0,
   );
 
-describe(`kill -9 under mail that is in order, ${KILLS} times`, function () {
+describe(`kill -9 under ordered mail, ${KILLS} times`, function () {
   this.timeout(900_000);
 
-  it('posts no message of a sender before an earlier one, though it may post one again', async () => {
+  it('posts no message of a sender before an earlier one, but may repeat one', async () => {
     const { acknowledged, passed, kills } = await storm('sender');
     console.log(`      in order: acknowledged ${acknowledged}, kills ${kills}, late ${late(passed)}`);
     expect(acknowledged).to.equal(SENDERS * EACH);
     expect(late(passed)).to.equal(0);
   });
 
-  it('posts some before an earlier one without an order (control)', async () => {
+  it('posts some out of order without ordering (control)', async () => {
     const { acknowledged, passed, kills } = await storm('none');
     console.log(`      in order, control: acknowledged ${acknowledged}, kills ${kills}, late ${late(passed)}`);
     expect(late(passed)).to.be.above(0);

@@ -110,7 +110,7 @@ function expectTargets({ verdict, probes, toFirst, toEmpty }: Outage): void {
 describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it`, function () {
   this.timeout(1_800_000);
 
-  it('gets few posts meanwhile, and everything soon after its return', async () => {
+  it('gets few posts meanwhile, and all messages soon after its return', async () => {
     const outage = await hour(recover, MESSAGES);
     tell('an hour of 500s (fast clock)', outage.verdict, figures(outage));
     expect(outage.verdict.acknowledged).to.be.at.least(MESSAGES);
@@ -131,7 +131,7 @@ describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it
   });
 
   if (REAL_SECONDS > 0)
-    it(`does so by the clock of the machine too, ${REAL_SECONDS} s long`, async () => {
+    it(`behaves the same in real time, for ${REAL_SECONDS} s`, async () => {
       const world = await openWorld();
       try {
         await world.edge.start();

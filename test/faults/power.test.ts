@@ -69,7 +69,7 @@ for (const kind of KINDS) {
       }
     });
 
-    it('loses nothing that was acknowledged', async () => {
+    it('loses no acknowledged mail', async () => {
       const verdict = await cuts(kind, CUTS);
       tell(`power cut, ${kind}`, verdict, { cuts: CUTS });
       expect(verdict.acknowledged).to.be.at.least(CUTS * BETWEEN);
@@ -77,7 +77,7 @@ for (const kind of KINDS) {
       expect(verdict.duplicates).to.be.at.most(CUTS * IN_FLIGHT);
     });
 
-    it('loses mail when nothing waits for the disk (control)', async () => {
+    it('loses mail if writes are not synced (control)', async () => {
       const verdict = await cuts(kind, CONTROL_CUTS, { imports: [WITHOUT_SYNC] });
       tell(`power cut, ${kind}, control`, verdict, { cuts: CONTROL_CUTS });
       expect(verdict.lost).to.not.deep.equal([]);

@@ -124,7 +124,7 @@ async function storm(how: Storm): Promise<Verdict> {
 describe(`${CONSUMERS} pulling consumers, killed ${KILLS} times in ${MESSAGES} messages`, function () {
   this.timeout(1_800_000);
 
-  it('lose nothing that was acknowledged by the daemon, which is killed too, and repeat only what they held', async () => {
+  it('lose no mail that the daemon, which is killed too, has acknowledged; only leased mail is redelivered', async () => {
     const verdict = await storm({
       messages: MESSAGES,
       kills: KILLS,
@@ -138,7 +138,7 @@ describe(`${CONSUMERS} pulling consumers, killed ${KILLS} times in ${MESSAGES} m
     expect(verdict.duplicates).to.be.at.most(HELD * (KILLS + CONSUMERS * DAEMON_KILLS));
   });
 
-  it('lose mail when they acknowledge before they are done with it (control)', async () => {
+  it('lose mail when they acknowledge before they have processed it (control)', async () => {
     // Most of a consumer's time is work, so that most kills fall into it.
     const verdict = await storm({ messages: 300, kills: 8, daemonKills: 0, order: 'before', workMs: 400 });
     tell('pull storm, control', verdict);

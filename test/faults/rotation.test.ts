@@ -149,7 +149,7 @@ describe(`new certificates and ${RESTARTS} restarts under ${RATE} messages a sec
     if (!canSupervise()) this.skip();
   });
 
-  it('refuse no connection and lose no mail, when the manager holds the socket', async () => {
+  it('refuse no connection and lose no mail if the service manager holds the socket', async () => {
     const seen = await rotate(RESTARTS, startSupervisor);
     show('rotation', seen, RESTARTS);
     expect(seen.codes).to.deep.equal(Array.from({ length: RESTARTS }, () => 0));
@@ -158,7 +158,7 @@ describe(`new certificates and ${RESTARTS} restarts under ${RATE} messages a sec
     expect(seen.verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
   });
 
-  it('refuse connections when every daemon opens the port itself (control)', async () => {
+  it('refuse connections if every daemon opens the port itself (control)', async () => {
     const seen = await rotate(2, withoutManager);
     show('rotation, control', seen, 2);
     expect(seen.calls.refused).to.be.above(0);

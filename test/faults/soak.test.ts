@@ -108,7 +108,7 @@ const leftBehind = (first: Sample, now: Sample) =>
     now[name] - first[name] > MOST_LEFT[name] ? [`${name}: ${first[name]} before, ${now[name]} now`] : [],
   );
 
-describe(`${Math.round(SOAK_MS / 1000)} s of mail in both directions, calls, bounces and an endpoint that stumbles`, function () {
+describe(`${Math.round(SOAK_MS / 1000)} s of mail in both directions, calls, bounces and an unreliable endpoint`, function () {
   this.timeout(SOAK_MS * 2 + 600_000);
   let server: MailServer;
   let world: World;
@@ -121,7 +121,7 @@ describe(`${Math.round(SOAK_MS / 1000)} s of mail in both directions, calls, bou
   });
   afterEach(() => world.close());
 
-  it('lose nothing and leave nothing behind: memory, sockets, files and threads are what they were', async () => {
+  it('lose nothing and leak nothing: memory, sockets, files and threads return to their start values', async () => {
     const { first, samples, calls } = await soak(world, SOAK_MS);
     const verdict = await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink);
     let left: readonly string[] = [];
@@ -150,7 +150,7 @@ describe(`${Math.round(SOAK_MS / 1000)} s of mail in both directions, calls, bou
     }
   });
 
-  it('are seen to leave something behind where it is kept (control)', async () => {
+  it('detect a leak (control)', async () => {
     const { samples } = await soak(world, Math.min(SOAK_MS, 15_000), [
       new URL('../support/faults/remember-writes.ts', import.meta.url),
     ]);

@@ -170,7 +170,7 @@ function expectTargets({ verdict, rate, accepted, seconds, refused, late, calls,
   expect(emptyMs).to.be.below(MOST_TO_EMPTY_MS);
 }
 
-describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second`, function () {
+describe(`a store that is unavailable for ${AWAY_MS} ms under ${RATE} messages a second`, function () {
   this.timeout(1_800_000);
   const kind = mongoKind();
   let server: MongoServer | undefined;
@@ -188,7 +188,7 @@ describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second
     control: onFile({ imports: [new URL('../support/faults/forget-routes.ts', import.meta.url)] }),
   });
 
-  it('embedded, its file locked by another process: mail is accepted and delivered, calls get a temporary error', async function () {
+  it('embedded, file locked by another process: mail is accepted and delivered, calls get a temporary error', async function () {
     const seen = await run('locked');
     if (!seen) return this.skip();
     show('embedded store locked', seen);
@@ -196,7 +196,7 @@ describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second
   });
 
   for (const wire of ['refuses', 'hangs'] as const) {
-    it(`MongoDB that ${wire}: mail is accepted and delivered, calls get a temporary error, and nothing is refused for good`, async function () {
+    it(`MongoDB that ${wire}: mail is accepted and delivered, calls get a temporary error, nothing is refused permanently`, async function () {
       const seen = await run(wire);
       if (!seen) return this.skip();
       show(`MongoDB ${wire}`, seen);
@@ -204,7 +204,7 @@ describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second
     });
   }
 
-  it('stops the mail when routes are known only while the store answers (control)', async function () {
+  it('stops the mail if routes are not cached (control)', async function () {
     const seen = await run('control');
     if (!seen) return this.skip();
     show('embedded store locked, control', seen);

@@ -60,7 +60,7 @@ function show(what: string, seen: Seen): void {
   );
 }
 
-describe(`kill -9 in the middle of ${MESSAGES} mails being handed over with a login, ${KILLS} times`, function () {
+describe(`kill -9 during submission of ${MESSAGES} mails, ${KILLS} times`, function () {
   this.timeout(600_000);
   let sink: MailSink;
   beforeEach(async () => {

@@ -54,7 +54,7 @@ async function grow({ ask }: Tenant): Promise<{ readonly names: string[]; readon
   return { names, refused };
 }
 
-describe(`${TENANTS} tenants that write templates as fast as they can on a disk of ${DISK} MB`, function () {
+describe(`${TENANTS} tenants that write templates at full speed on a disk of ${DISK} MB`, function () {
   this.timeout(900_000);
   let disk: Disk;
   let world: World;
@@ -84,7 +84,7 @@ describe(`${TENANTS} tenants that write templates as fast as they can on a disk 
     await disk.remove();
   });
 
-  it('are refused one after the other, while the mail of another is taken; and all of it can be deleted', async () => {
+  it('are refused one by one while mail of another is accepted; everything can be deleted', async () => {
     const { edge, ledger, sink } = world;
     await edge.start();
     const load = world.load({ connections: 5, perSecond: 40 });
@@ -128,7 +128,7 @@ describe(`${TENANTS} tenants that write templates as fast as they can on a disk 
     expect(new Set(gone)).to.deep.equal(new Set([200]));
   });
 
-  it('use up the space that mail needs if it is not reserved (control)', async () => {
+  it('use up the space for mail if it is not reserved (control)', async () => {
     const { edge } = world;
     await edge.start({ imports: [OVERLOOK_ROOM] });
     const lowest = watchLowest();
