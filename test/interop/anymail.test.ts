@@ -87,7 +87,7 @@ describe('django-anymail as the consumer of our posts', () => {
     return message;
   }
 
-  it('takes a plain message: envelope, addresses, subject, text', async () => {
+  it('accepts a plain message: envelope, addresses, subject, text', async () => {
     const got = await send({
       subject: 'Grüße aus Köln',
       cc: 'copy@sender.test',
@@ -110,7 +110,7 @@ describe('django-anymail as the consumer of our posts', () => {
     expect(Math.abs(Number(got.ts) - Date.now() / 1000)).to.be.lessThan(3600);
   });
 
-  it('gets the parsed fields that consumers read beside the raw message', async () => {
+  it('gets the parsed fields besides the raw message', async () => {
     const { raw, spam_score: score } = await send({ subject: 'Fields', text: 'plain', html: '<p>rich</p>' });
     expect(raw).to.deep.include({
       email: 'support@in.example.org',
@@ -137,13 +137,13 @@ describe('django-anymail as the consumer of our posts', () => {
     expect(raw['spf']).to.deep.include({ result: 'fail' });
   });
 
-  it('takes a message in both text and HTML', async () => {
+  it('accepts a message in both text and HTML', async () => {
     const got = await send({ text: 'für alle', html: '<p>für <b>alle</b> – 漢字</p>' });
     expect(got.text?.trimEnd()).to.equal('für alle');
     expect(got.html?.trimEnd()).to.equal('<p>für <b>alle</b> – 漢字</p>');
   });
 
-  it('takes attachments with names that are not ASCII, byte for byte', async () => {
+  it('accepts attachments with non-ASCII names, byte for byte', async () => {
     const bytes = Buffer.from(Array.from({ length: 70_000 }, (_, i) => (i * 7919) % 256));
     const got = await send({
       text: 'see attached',
@@ -161,7 +161,7 @@ describe('django-anymail as the consumer of our posts', () => {
     expect(got.raw['attachments']).to.have.all.keys('Übersicht – März.pdf', '日本語の説明.txt');
   });
 
-  it('takes an image that stands in the HTML', async () => {
+  it('accepts an inline image of the HTML', async () => {
     const got = await send({
       html: '<img src="cid:dot@sender.test">',
       attachments: [
@@ -181,13 +181,13 @@ describe('django-anymail as the consumer of our posts', () => {
     });
   });
 
-  it('takes a message of several megabytes', async () => {
+  it('accepts a message of several megabytes', async () => {
     const bytes = Buffer.alloc(5 * 1024 * 1024, 'postern ');
     const got = await send({ text: 'large', attachments: [{ filename: 'large.bin', content: bytes }] });
     expect(Buffer.from(got.attachments[0]?.base64 ?? '', 'base64').equals(bytes)).to.equal(true);
   });
 
-  it('takes a message that swaks sent', async function () {
+  it('accepts a message sent by swaks', async function () {
     if (spawnSync('swaks', ['--version']).error) {
       console.log('      (skipped: swaks is not installed)');
       this.skip();
@@ -227,7 +227,7 @@ describe('django-anymail as the consumer of our posts', () => {
     expect(got.text?.trimEnd()).to.equal('sent by swaks');
   });
 
-  it('refuses posts while it holds another key; the delivery waits, and is taken once it holds the right one', async () => {
+  it('rejects posts while it holds another key; the delivery waits and is accepted with the right key', async () => {
     await restartConsumer('a-key-that-is-not-ours');
     await submit({ subject: 'Patience', text: 'not lost' });
     await until('a refusal', () => consumer.refusals.length > 0, PATIENT_MS);
@@ -244,7 +244,7 @@ describe('django-anymail as the consumer of our posts', () => {
     expect((await arrival(0)).subject).to.equal('Patience');
   });
 
-  it('takes several messages from one post', async () => {
+  it('accepts several messages from one post', async () => {
     const subjects = Array.from({ length: 8 }, (_, i) => `Together ${i}`);
     const before = consumer.messages.length;
     await postern.api('/inbound/update-route', { id: route, batch_events: 3 });
@@ -271,7 +271,7 @@ describe('django-anymail as the consumer of our posts', () => {
     expect([...posts.values()].map((shared) => shared.length)).to.include(3);
   });
 
-  it('takes posts with a rotated key, whether or not it was told of the rotation', async () => {
+  it('accepts posts with a rotated key, before and after it has the new key', async () => {
     const fresh = await routeKey({ rotate: true });
     const before = consumer.messages.length;
     // Attempts alternate between the new key and the old one, so the untold consumer takes the second.

@@ -41,7 +41,7 @@ function oursOf(said: Judgement): 'hard' | 'soft' | 'not recognised' {
 const ruleOf = (said: Judgement) => ('bounce' in said ? said.bounce.rule : 'why' in said ? said.why : said.kind);
 
 describe('real bounces of Sisimai', () => {
-  it('are recognised, and judged as its set judges them', function () {
+  it('are recognised and classified as in its set', function () {
     if (!existsSync(join(DIR, MESSAGES))) {
       process.stdout.write(
         'real bounces are not judged: BOUNCES=DIR names a checkout of github.com/sisimai/p5-sisimai\n',

@@ -28,7 +28,7 @@ if (program !== undefined)
       await world?.stop();
     });
 
-    it('has a heading for every documented operation, and a link to it that leads there', async () => {
+    it('has a heading for every documented operation, and a working link to it', async () => {
       const headings: string[] = await browser.evaluate(
         `[...document.querySelectorAll('h3')].filter((one) => one.checkVisibility()).map((one) => one.firstChild.textContent)`,
       );
@@ -43,7 +43,7 @@ if (program !== undefined)
       expect(await browser.evaluate(`document.querySelectorAll('nav a[href^="#"]').length`)).to.equal(headings.length);
     });
 
-    it('puts the operations of a group together under its name', async () => {
+    it('groups operations under the name of their group', async () => {
       const groups: string[] = await browser.evaluate(
         `[...document.querySelectorAll('main h2')].map((one) => one.textContent.trim())`,
       );
@@ -51,7 +51,7 @@ if (program !== undefined)
       expect(new Set(groups).size, 'each once').to.equal(groups.length);
     });
 
-    it('shows in a table, for each operation, every documented parameter and whether it is required', async () => {
+    it('lists every documented parameter of each operation in a table, with whether it is required', async () => {
       const shown: Record<string, [string, boolean][]> =
         await browser.evaluate(`Object.fromEntries([...document.querySelectorAll('section')].map((section) => [
       section.querySelector('h3').firstChild.textContent,
@@ -63,7 +63,7 @@ if (program !== undefined)
       }
     });
 
-    it('shows an example of every call and its answer, and the errors', async () => {
+    it('shows an example of every call and answer, and the errors', async () => {
       const without: string[] = await browser.evaluate(
         `[...document.querySelectorAll('section')].filter((one) => one.querySelectorAll('pre').length < 2 || !/curl/.test(one.textContent)).map((one) => one.id)`,
       );
@@ -73,7 +73,7 @@ if (program !== undefined)
         for (const name of Object.keys(errors)) expect(text, path).to.contain(name);
     });
 
-    it('filters the operations by what a person types, and goes to the field with /', async () => {
+    it('filters the operations by typed text, and focuses the field with /', async () => {
       await browser.open(`${world.base}/docs`, 1280, 900);
       const visible = `[...document.querySelectorAll('section h3')].filter((one) => one.checkVisibility()).map((one) => one.firstChild.textContent)`;
       const type = (text: string) =>
@@ -120,7 +120,7 @@ if (program !== undefined)
     for (const path of ['/', '/docs'])
       for (const scheme of ['light', 'dark'] as const)
         for (const width of [1440, 390]) {
-          it(`${path} gives axe nothing to object to, in ${scheme} colours at ${width} px`, async () => {
+          it(`${path} has no accessibility violations (axe), in ${scheme} colours at ${width} px`, async () => {
             await browser.prefer(scheme);
             await browser.open(world.base + path, width, 900);
             await browser.evaluate(`${AXE};0`);

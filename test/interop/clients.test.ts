@@ -99,7 +99,7 @@ describe('clients of other languages', function () {
   });
 
   for (const { name, ready, subjects } of LANGUAGES) {
-    it(`work with what they send by default: ${name}`, async function () {
+    it(`work with their default requests: ${name}`, async function () {
       const [program, ...args] = await ready(await tempDir()).catch((error: unknown) => {
         console.log(`      (skipped: ${String(error).split('\n', 1)[0]})`);
         return this.skip();
@@ -117,7 +117,7 @@ describe('clients of other languages', function () {
     });
   }
 
-  it('work with what they send by default: jQuery on a page of another host, as a form and as JSON', async function () {
+  it('work with their default requests: jQuery on a page of another host, as a form and as JSON', async function () {
     const program = chromium();
     if (program === undefined) {
       console.log('      (skipped: no chromium on the PATH)');

@@ -92,7 +92,7 @@ function compare(leaves: readonly Leaf[], { text = '', html = '', attachments, i
 }
 
 describe('a corpus of real messages', () => {
-  it('is accepted, posted once, and read as Python reads it', async function () {
+  it('is accepted, posted once, and parsed as by Python', async function () {
     if (!existsSync(DIR)) {
       process.stdout.write('no real messages are tried: CORPUS=DIR names a folder of .eml files and mailboxes\n');
       return this.skip();

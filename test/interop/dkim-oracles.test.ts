@@ -169,7 +169,7 @@ const VERIFIERS: Readonly<Record<string, Verifier>> = {
   opendkim: { missing: fails('/usr/sbin/opendkim', '-V'), verify: opendkim, otherwise: OPENDKIM },
 };
 
-describe('odd signatures', function () {
+describe('unusual signatures', function () {
   this.timeout(300_000);
   const random = randomFrom(6376);
   const messages = [
@@ -178,7 +178,7 @@ describe('odd signatures', function () {
   ];
 
   for (const [name, { missing, verify, otherwise }] of Object.entries(VERIFIERS)) {
-    it(`come out of ${name} as RFC 6376 has them, of ${messages.length}, but where it says why not`, async function () {
+    it(`get the result of RFC 6376 from ${name}, of ${messages.length}, except where a reason is given`, async function () {
       if (missing()) {
         console.log(`    (skipped: ${name} is not installed)`);
         this.skip();

@@ -64,7 +64,7 @@ const FORGED = [
 ];
 const withField = (raw: Buffer, name: string) => Buffer.concat([Buffer.from(`${name}: forged\r\n`), raw]);
 
-describe('python3-dkim as the one that checks our signatures', () => {
+describe('python3-dkim verifying our signatures', () => {
   before(function () {
     if (spawnSync(PYTHON, ['-c', 'import dkim']).status === 0) return;
     console.log('    (skipped: python3-dkim is not installed)');
@@ -72,7 +72,7 @@ describe('python3-dkim as the one that checks our signatures', () => {
   });
 
   for (const [name, compose] of Object.entries(messages)) {
-    it(`finds ${name} valid, and not any more when a letter of it changes`, async () => {
+    it(`passes ${name}, and fails after a change of one letter`, async () => {
       const { raw } = await compose();
       const verdict = verify(raw);
       expect(verdict).to.match(/^valid /);
@@ -93,14 +93,14 @@ describe('python3-dkim as the one that checks our signatures', () => {
   }
 
   for (const name of FORGED) {
-    it(`finds a message with another ${name} in front invalid`, async () => {
+    it(`fails a message with another ${name} in front`, async () => {
       const { raw } = await sendDocument([...HEAD, 'Cc: c@example.net', '', 'text'], { dkim: KEY });
       expect(verify(withField(raw, name))).to.match(/^invalid/);
     });
   }
 });
 
-describe('opendkim as the one that checks our signatures', () => {
+describe('opendkim verifying our signatures', () => {
   let dir: string;
   before(async function () {
     if (spawnSync('opendkim', ['-V']).status !== 0) {
@@ -131,7 +131,7 @@ describe('opendkim as the one that checks our signatures', () => {
   }
 
   for (const [name, compose] of Object.entries(messages)) {
-    it(`finds ${name} valid, and not any more when a letter of it changes`, async () => {
+    it(`passes ${name}, and fails after a change of one letter`, async () => {
       const { raw } = await compose();
       expect(await judge(raw)).to.equal('dkim=pass');
       expect(await judge(Buffer.from(raw.toString('latin1').replace(/^Subject: /m, 'Subject: x'), 'latin1'))).to.equal(
@@ -141,7 +141,7 @@ describe('opendkim as the one that checks our signatures', () => {
   }
 
   for (const name of FORGED) {
-    it(`finds a message with another ${name} in front invalid`, async () => {
+    it(`fails a message with another ${name} in front`, async () => {
       const { raw } = await sendDocument([...HEAD, 'Cc: c@example.net', '', 'text'], { dkim: KEY });
       expect(await judge(withField(raw, name))).to.match(/^dkim=(?:fail|permerror)$/);
     });

@@ -157,7 +157,7 @@ const HOSTILE = multipart(
 );
 const FORMATS: readonly FormatName[] = ['mailgun', 'mailgun-mime', 'sendgrid', 'sendgrid-raw'];
 
-describe('forms with names that a hostile sender chose', function () {
+describe('form posts with hostile names', function () {
   this.timeout(120_000);
   let renderer: OpenRenderer;
   const posts = new Map<FormatName, Post>();
@@ -183,7 +183,7 @@ describe('forms with names that a hostile sender chose', function () {
 
   for (const [name, reader] of Object.entries(READERS))
     for (const format of FORMATS)
-      it(`${name} parser reads ${format} as we meant it`, async function () {
+      it(`${name} parser reads ${format} as intended`, async function () {
         if (!reader.isHere()) {
           console.log(`left out: ${name} parser is not installed`);
           return this.skip();

@@ -67,7 +67,7 @@ describe('django-anymail as the consumer of other formats', function () {
 
   for (const { format, esp } of FORMATS) {
     describe(format, () => {
-      it('is a message with its envelope, addresses, subject, text and HTML', async () => {
+      it('gives a message with its envelope, addresses, subject, text and HTML', async () => {
         const got = await send(format, {
           subject: 'Grüße aus Köln',
           cc: 'copy@sender.test',
@@ -87,7 +87,7 @@ describe('django-anymail as the consumer of other formats', function () {
         expect([got.text?.trimEnd(), got.html?.trimEnd()]).to.deep.equal(['für alle', '<p>für <b>alle</b> – 漢字</p>']);
       });
 
-      it('has files byte for byte, and images of the HTML by their Content-ID', async () => {
+      it('gives files byte for byte, and inline images by their Content-ID', async () => {
         const got = await send(format, {
           subject: 'Files',
           html: '<img src="cid:dot@sender.test">',
@@ -110,7 +110,7 @@ describe('django-anymail as the consumer of other formats', function () {
         });
       });
 
-      it('says the same of text in ISO 8859-1 that was sent in 8 bits', async () => {
+      it('decodes 8-bit text in ISO 8859-1 the same way', async () => {
         const head = `From: Zo\u00eb <zoe@sender.test>\r\nTo: ${format}@in.example.org\r\nSubject: Eight bits\r\nMIME-Version: 1.0\r\n`;
         const raw = Buffer.concat([
           Buffer.from(head.replace('\u00eb', 'e')),
@@ -121,7 +121,7 @@ describe('django-anymail as the consumer of other formats', function () {
         expect(got.text?.trimEnd()).to.equal('Grüße, 10 £');
       });
 
-      it('takes three megabytes', async () => {
+      it('accepts three megabytes', async () => {
         const content = Buffer.alloc(3 * 1024 * 1024, 'postern ');
         const got = await send(format, {
           subject: 'Large',
@@ -134,7 +134,7 @@ describe('django-anymail as the consumer of other formats', function () {
   }
 
   describe('control', () => {
-    it('refuses a post without the password', async () => {
+    it('rejects a post without the password', async () => {
       const { url } = consumer;
       const answer = await fetch(url.replace('mandrill', 'postmark/inbound'), { method: 'POST', body: '{}' });
       expect(answer.status).to.equal(400);

@@ -39,16 +39,16 @@ const asText = (raw: Buffer) =>
       .toString()
       .replaceAll('\r\n', '\n'),
   );
-describe("Python's email package as the one that reads raw_msg", () => {
+describe("Python's email package reading raw_msg", () => {
   for (const [name, raw] of Object.entries(EIGHT_BIT)) {
-    it(`finds in it what it finds in the original: ${name}`, () => {
+    it(`finds the same as in the original: ${name}`, () => {
       const [text, original] = askPython(asText(raw), withHeader(raw));
       expect(text?.leaves).to.deep.equal(original?.leaves);
       expect(JSON.stringify(text)).not.to.include('\ufffd');
     });
   }
 
-  it('finds the header fields, which it cannot read in the original', () => {
+  it('finds the header fields that it cannot read in the original', () => {
     const [read] = askPython(asText(EIGHT_BIT['a latin1 body'] ?? Buffer.alloc(0)));
     expect([read?.subject, read?.from]).to.deep.equal(['Grüße aus Köln', 'Jürgen <j@example.com>']);
   });
@@ -60,7 +60,7 @@ const OTHERWISE: Readonly<Record<string, string>> = {
   'base64 that begins anew after padding': 'it stops there; mailparser and we go on while it is base64',
 };
 
-describe("Python's email package and ours", () => {
+describe("Python's email package and our parser", () => {
   /** The decoded bytes of each part, in hexadecimal; null for a message in the message. */
   const partsOf = (raw: Buffer) => {
     const { root } = scanMessage(raw);
@@ -70,14 +70,14 @@ describe("Python's email package and ours", () => {
     );
   };
 
-  it('find the same parts in messages as software in the field writes them', () => {
+  it('find the same parts in messages written by common software', () => {
     const samples = Object.entries(CORPUS);
     const read = askPython(...samples.map(([, { bytes }]) => bytes));
     const differ = samples.filter(([, { bytes }], i) => !isDeepStrictEqual(partsOf(bytes), read[i]?.parts));
     expect(differ.map(([name]) => name)).to.have.members(Object.keys(OTHERWISE));
   });
 
-  it('find the same parts, of the same bytes, in messages of random structure', () => {
+  it('find the same parts with the same bytes in messages of random structure', () => {
     const messages = Array.from({ length: 200 }, (_, seed) =>
       randomMessage(randomFrom(seed + 1000), { isSound: true }),
     );

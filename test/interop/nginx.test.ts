@@ -80,7 +80,7 @@ else
       );
     }
 
-    it('opens the console by the link that is printed, with the address of the browser', async () => {
+    it('opens the console by the printed link, with the address of the browser', async () => {
       const link = new URL((await running.daemon.enterLink()) ?? '');
       expect(link.origin).to.equal(SETTINGS.public_url);
       const pressed = await ask('POST', link.pathname);
@@ -91,7 +91,7 @@ else
       expect(running.log.of('console.entered').at(-1)?.fields['address']).to.equal('127.0.0.1');
     });
 
-    it('passes what happens on at once', async () => {
+    it('passes live events on at once', async () => {
       const live = await ask('GET', '/console/live?topics=mail,refused');
       expect([live.statusCode, live.headers['content-type']]).to.deep.equal([200, 'text/event-stream; charset=utf-8']);
       let seen = '';
@@ -105,7 +105,7 @@ else
       live.destroy();
     });
 
-    it('leads the host of mail to mail and to nothing else, and unknown names to no console', async () => {
+    it('serves only mail links on the host of mail, and no console on unknown names', async () => {
       for (const path of ['/console/', '/', '/api/1.0/users/ping.json'])
         expect((await ask('GET', path, MAIL)).statusCode, path).to.equal(421);
       expect((await ask('GET', '/console/', 'https://track.customer.example')).statusCode).to.equal(421);

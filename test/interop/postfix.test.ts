@@ -90,7 +90,7 @@ describe("Debian's postfix as the next hop", function () {
 
   const numbers = () => world.postern.api('/senders/info', { address: SENDER });
 
-  it(`takes ${MAILS} mails, and each arrives once behind it, with a signature that holds`, async () => {
+  it(`accepts ${MAILS} mails; each arrives once behind it with a valid signature`, async () => {
     const { sink, postern, zone, postfix, send } = world;
     const records = await verifySender('sender.test', { postern, zone, sink });
     const wanted = Array.from({ length: MAILS }, (_, n) => `jo${n}@to.test`);
@@ -125,7 +125,7 @@ describe("Debian's postfix as the next hop", function () {
     expect((await postfix.log()).match(/ status=sent /g)).to.have.length(MAILS);
   });
 
-  it('refuses a recipient for a reason of its own, and the message has bounced softly with its words', async () => {
+  it('refuses a recipient for its own reason; the message is a soft bounce with its text', async () => {
     const id = await world.send('unwanted@to.test');
     const found = await until('the bounce', async () => {
       const message = await world.postern.api('/messages/info', { id });
@@ -137,7 +137,7 @@ describe("Debian's postfix as the next hop", function () {
     });
   });
 
-  it('reports in a mail of its own whom the server behind it refused, and the message that was sent has bounced', async () => {
+  it('reports a recipient refused by the next server in a bounce message; the sent message is bounced', async () => {
     const { postern, send } = world;
     const before = await numbers();
     const id = await send('gone@to.test');

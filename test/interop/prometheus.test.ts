@@ -130,7 +130,7 @@ describe("Debian's prometheus", function () {
     await receiver?.stop();
   });
 
-  it('finds nothing wrong with what /metrics says', async () => {
+  it('accepts the output of /metrics', async () => {
     // The names of prom-client's own figures are as everybody knows them, and not all to its taste.
     expect(
       promtool(
@@ -143,12 +143,12 @@ describe("Debian's prometheus", function () {
     ).to.equal('');
   });
 
-  it('finds nothing wrong with the rules and the example of a configuration', () => {
+  it('accepts the rules and the example configuration', () => {
     expect(promtool(['check', 'rules', ALERTS])).to.contain(`${ALERT_NAMES.length} rules found`);
     promtool(['check', 'config', path('config/prometheus.example.yml')]);
   });
 
-  it('lets every alert fire when it should, and keep quiet when it should not', () => {
+  it('fires every alert when it should, and only then', () => {
     const cases = readFileSync(path('test/support/interop/prometheus-alerts.test.yml'), 'utf8');
     expect(ALERT_NAMES).to.have.length.above(10);
     for (const name of ALERT_NAMES)
@@ -156,7 +156,7 @@ describe("Debian's prometheus", function () {
     promtool(['test', 'rules', 'prometheus-alerts.test.yml']);
   });
 
-  it('gets every metric that the dashboard and the alerts ask for', async () => {
+  it('gets every metric that the dashboard and the alerts use', async () => {
     const { names, text } = await scrape(postern.base);
     const histograms = [...text.matchAll(/^# TYPE (\S+) histogram$/gm)].flatMap(([, name]) => [
       `${name}_bucket`,
@@ -172,7 +172,7 @@ describe("Debian's prometheus", function () {
     expect([...asked].filter((name) => !names.includes(name) && !histograms.includes(name))).to.deep.equal([]);
   });
 
-  it('scrapes the daemon, answers every panel, and evaluates the alerts', async () => {
+  it('scrapes the daemon, fills every panel, and evaluates the alerts', async () => {
     const prometheus = await startPrometheus(new URL(postern.base).host);
     try {
       await until('a scrape', async () => (await prometheus.query('up{job="postern"}'))[0]?.value[1] === '1', 30_000);

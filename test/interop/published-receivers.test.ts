@@ -35,7 +35,7 @@ const NODE_KEYS = [
 const DOMAIN = 'in.example.org';
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 
-describe('receivers that the services publish', function () {
+describe('receivers published by the services', function () {
   this.timeout(180_000);
   let zone: Zone;
   let postern: TestDaemon;
@@ -105,7 +105,7 @@ describe('receivers that the services publish', function () {
       return message;
     }
 
-    it("mailgun-go finds our signature good, and another key's bad; it reads the form", async () => {
+    it('mailgun-go accepts our signature, rejects one by another key, and reads the form', async () => {
       const message = await got('go-mailgun');
       expect(message).to.deep.include({
         verified: true,
@@ -121,7 +121,7 @@ describe('receivers that the services publish', function () {
       expect((await got('go-mailgun')).verified, 'control').to.equal(false);
     });
 
-    it('sendgrid-go reads the form, and believes the sender only where SPF and DKIM passed', async () => {
+    it('sendgrid-go reads the form, and trusts the sender only if SPF and DKIM passed', async () => {
       const message = await got('go-sendgrid');
       expect(message).to.deep.include({
         verified: true,
@@ -135,7 +135,7 @@ describe('receivers that the services publish', function () {
       expect((await got('go-sendgrid', true)).verified, 'forged').to.equal(false);
     });
 
-    it('sendgrid-go finds every field of the posts that it was written for', async () => {
+    it('sendgrid-go finds every field of the posts it was written for', async () => {
       const ours = (await got('go-sendgrid')).fields;
       const before = receivers.messages.length;
       await fetch(receivers.urlOf('sendgrid'), {
@@ -164,7 +164,7 @@ describe('receivers that the services publish', function () {
       return until('the post', () => postsOf(hook.requests)[before]);
     }
 
-    it('@sendgrid/inbound-mail-parser finds every key that it knows, and the file', async () => {
+    it('@sendgrid/inbound-mail-parser finds every key it knows, and the file', async () => {
       const { body, headers } = await posted('sendgrid');
       const type = String(headers['content-type']);
       const form = await new Response(Uint8Array.from(body), { headers: { 'content-type': type } }).formData();

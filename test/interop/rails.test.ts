@@ -126,7 +126,7 @@ describe('Action Mailbox of Rails as the consumer', function () {
       }
       const send = async (message: SendMailOptions) => (await arrivals(1, () => submit(message)))[0];
 
-      it('has a plain message, with its recipient of the envelope', async () => {
+      it('gets a plain message with its envelope recipient', async () => {
         const got = await send({ subject: 'Grüße aus Köln', cc: 'copy@sender.test', text: 'Schöne Grüße\n' });
         expect(got).to.deep.include({
           subject: 'Grüße aus Köln',
@@ -139,7 +139,7 @@ describe('Action Mailbox of Rails as the consumer', function () {
         if (ingress !== 'mandrill') expect(got?.original_to).to.include(`${ingress}@${DOMAIN}`);
       });
 
-      it('has text in ISO 8859-1 that was sent in 8 bits', async () => {
+      it('decodes 8-bit text in ISO 8859-1', async () => {
         const head = `From: zoe@sender.test\r\nTo: ${ingress}@${DOMAIN}\r\nSubject: Eight\r\nMIME-Version: 1.0\r\n`;
         const type = 'Content-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: 8bit\r\n\r\n';
         const got = await send({
@@ -148,7 +148,7 @@ describe('Action Mailbox of Rails as the consumer', function () {
         expect(got?.text?.trimEnd()).to.equal('Grüße, 10 £');
       });
 
-      it('has each of two recipients, one of them in Bcc', async function () {
+      it('gets each of two recipients, one of them in Bcc', async function () {
         // Rails takes the second for a copy: nothing in Mandrill's raw_msg tells them apart.
         if (ingress === 'mandrill') return this.skip();
         const to = [`${ingress}@${DOMAIN}`, `${ingress}-hidden@${DOMAIN}`];
@@ -158,14 +158,14 @@ describe('Action Mailbox of Rails as the consumer', function () {
       });
 
       for (const size of TAKEN[format])
-        it(`has a file of ${size / MEGABYTE} MB, byte for byte`, async () => {
+        it(`gets a file of ${size / MEGABYTE} MB, byte for byte`, async () => {
           const content = bytes(size);
           const got = await send({ subject: 'Large', text: 'x', attachments: [{ filename: 'large.bin', content }] });
           expect(got?.attachments).to.deep.equal([['large.bin', sha256(content)]]);
         });
 
       for (const size of REFUSED[format] ?? [])
-        it(`control: does not take a file of ${size / MEGABYTE} MB, because of Rack's limits`, async () => {
+        it(`control: rejects a file of ${size / MEGABYTE} MB because of limits in Rack`, async () => {
           const before = rails.messages.length;
           const content = bytes(size);
           await submit({ subject: 'Lost', text: 'x', attachments: [{ filename: 'large.bin', content }] });

@@ -17,7 +17,7 @@ const verify = (message: Uint8Array): string => {
   return spawnSync(PYTHON, [PROGRAM], { input, encoding: 'utf8', timeout: 30_000 }).stdout.trim();
 };
 
-describe('a raw message whose signature the consumer verifies again', () => {
+describe('the signature of a raw message, verified again by the consumer', () => {
   let renderer: OpenRenderer;
   before(async function () {
     if (spawnSync(PYTHON, ['-c', 'import dkim']).status !== 0) {
@@ -28,7 +28,7 @@ describe('a raw message whose signature the consumer verifies again', () => {
   });
   after(() => renderer?.stop());
 
-  it('is valid although forged fields were taken off, in front of the signature and behind it', async () => {
+  it('is valid although forged fields before and after it were removed', async () => {
     const forged = 'Return-Path: <ceo@victim.example>\r\nAuthentication-Results: mx2.example.net; dmarc=pass\r\n';
     const message = `${forged}From: ann@example.com\r\nTo: b@example.net\r\nSubject: x\r\n${forged}\r\nHello\r\n`;
     const signed = forged + signMessage(message, KEY);

@@ -73,7 +73,7 @@ const WAYS: Readonly<
   },
 };
 
-describe('receivers that the console shows', function () {
+describe('receiver code shown in the console', function () {
   this.timeout(60_000);
   let postern: TestDaemon;
   before(async () => {
@@ -124,7 +124,7 @@ describe('receivers that the console shows', function () {
       });
       after(end);
 
-      it('takes what Postern posts, and refuses what is signed with another key', async () => {
+      it('accepts posts of Postern, and rejects a signature by another key', async () => {
         const route = await postern.api('/inbound/add-route', { domain: 'in.test', pattern: id, url: url() });
         const message = `From: ann@sender.test\r\nSubject: For ${id}, t\u00fcchtig\r\n\r\nHello\r\n`;
         await sendMail(postern.smtp, { from: 'ann@sender.test', to: `${id}@in.test` }, message);

@@ -22,7 +22,7 @@ function run(command: string, args: readonly string[], packages: string, input =
   return stdout;
 }
 
-describe('reply parsers that others wrote', function () {
+describe('third-party reply parsers', function () {
   this.timeout(300_000);
   let packages = '';
 
@@ -43,7 +43,7 @@ describe('reply parsers that others wrote', function () {
     }
   });
 
-  it('agree on top-posted replies of all programs and languages that they know', () => {
+  it('agree with ours on top-posted replies of all programs and languages they know', () => {
     const texts = Object.values(QUOTING).map((above) => `${OWN}\n${above.join('\n')}\n\n> Does it work?\n> Bob\n`);
     const answers: Record<string, string[]> = JSON.parse(run('python3', [SCRIPT], packages, JSON.stringify(texts)));
     for (const text of texts) expect(words(splitReply(text).reply)).to.equal(words(OWN));
@@ -53,7 +53,7 @@ describe('reply parsers that others wrote', function () {
     }
   });
 
-  it('of which talon has tests, whose replies are found except where they are unclear', () => {
+  it('find the same replies in the tests of talon, except where they are ambiguous', () => {
     const cases: { name: string; text: string; reply: string }[] = JSON.parse(
       run('python3', [SCRIPT, '--cases', join(packages, 'talon-1.4.4')], packages),
     );

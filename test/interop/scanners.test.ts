@@ -162,7 +162,7 @@ const MESSAGES = 60;
 const CLIENTS = 4;
 
 for (const [name, { programs, finds, start: startScanner }] of Object.entries(SCANNERS)) {
-  describe(`mail that ${name} of Debian looks at`, function () {
+  describe(`mail scanned by ${name} of Debian`, function () {
     this.timeout(180_000);
     let world: World;
     let scanner: RealScanner;
@@ -233,7 +233,7 @@ for (const [name, { programs, finds, start: startScanner }] of Object.entries(SC
         });
     });
 
-    it(`waits while it is killed under load: of ${MESSAGES} messages none is lost, and none that is bad passes`, async () => {
+    it(`waits when the scanner is killed under load: of ${MESSAGES} messages none is lost, and no bad one passes`, async () => {
       let sent = 0;
       let killed: Promise<void> | undefined;
       const client = async () => {

@@ -21,7 +21,7 @@ async function swaks(...args: readonly string[]): Promise<{ readonly code: numbe
   return { code: Number(code), said };
 }
 
-describe('swaks as a program that hands mail over', function () {
+describe('swaks submitting mail', function () {
   this.timeout(60_000);
   let sink: MailSink;
   let postern: TestDaemon;
@@ -49,7 +49,7 @@ describe('swaks as a program that hands mail over', function () {
     ['TLS from the start', 1, '--tls-on-connect'],
   ] as const) {
     for (const mechanism of ['PLAIN', 'LOGIN']) {
-      it(`logs in by ${mechanism} over ${name}, and its mail goes out`, async () => {
+      it(`logs in by ${mechanism} over ${name}, and its mail is sent`, async () => {
         const to = `${mechanism}-${at}@to.test`.toLowerCase();
         const { code, said } = await swaks('--server', place(at), tls, ...login(mechanism, KEY), ...letter(to));
         expect(code, said).to.equal(0);
@@ -58,7 +58,7 @@ describe('swaks as a program that hands mail over', function () {
         expect(raw).to.not.include('X-MC-Tags');
       });
     }
-    it(`is refused with a wrong key over ${name}`, async () => {
+    it(`is rejected with a wrong key over ${name}`, async () => {
       const { code, said } = await swaks(
         '--server',
         place(at),

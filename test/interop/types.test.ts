@@ -39,7 +39,7 @@ const MESSAGES: Readonly<Record<string, SendMailOptions>> = {
   'from nobody': { raw: 'From: undisclosed\r\nTo:\r\nSubject:\r\n\r\n\r\n' },
 };
 
-describe('the types that services publish for receivers', function () {
+describe('the types published by services for receivers', function () {
   this.timeout(120_000);
   let zone: Zone;
   let postern: TestDaemon;
@@ -56,7 +56,7 @@ describe('the types that services publish for receivers', function () {
   });
 
   for (const format of ['postmark', 'cloudmailin'] as const)
-    it(`of ${format} fit every post: with files in it or behind links, of a full message and of an empty one`, async () => {
+    it(`of ${format} match every post: files inline or as links, a full message and an empty one`, async () => {
       for (const attachments of ['inline', 'link', 'none'])
         await postern.api('/inbound/add-route', {
           ...{ domain: 'in.test', pattern: `${format}-${attachments}`, url: hook.url, format, attachments },

@@ -58,7 +58,7 @@ describe('the visible text of a page', () => {
   after('ends it', () => browser?.close());
 
   for (const [name, html] of Object.entries(DISPLAYED)) {
-    it(`is what Chromium displays: ${name}`, async () => {
+    it(`is the text that Chromium displays: ${name}`, async () => {
       await browser.open(`data:text/html;charset=utf-8,${encodeURIComponent(html)}`, 1024, 2000);
       const seen = wordsOf(await browser.evaluate(SEEN));
       expect(seen).to.not.include('lost');
