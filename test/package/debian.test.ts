@@ -136,11 +136,11 @@ describe('the Debian package', function () {
   ];
   const bring = (file: string, name: string) => copyFileSync(file, at(`root/${name}`));
 
-  it('is the same, byte for byte, when it is built again in another folder and time zone', async () => {
+  it('is reproducible: byte for byte the same when built again in another folder and time zone', async () => {
     expect(readFileSync(built.again).equals(readFileSync(built.first))).to.equal(true);
   });
 
-  it('holds production packages and one runtime alone, and nothing that others than root could write', async () => {
+  it('holds only production packages and one runtime, and no file that others than root can write', async () => {
     const list = await must('dpkg-deb', ['-c', built.first]);
     expect(list)
       .to.contain('./usr/lib/postern/node_modules/smtp-server/')
@@ -150,12 +150,12 @@ describe('the Debian package', function () {
     expect(list.split('\n').filter((line) => line !== '' && !line.includes(' root/root '))).to.deep.equal([]);
   });
 
-  it('has no error that lintian finds', async function () {
+  it('passes lintian without errors', async function () {
     if (lintian === undefined) return this.skip();
     expect((await lintian).split('\n').filter((line) => line.startsWith('E:'))).to.deep.equal([]);
   });
 
-  it('installs in a clean Debian with what it depends on, starts nothing, and says what comes next', async () => {
+  it('installs in a clean Debian with its dependencies, starts nothing, and prints the next steps', async () => {
     bring(built.first, 'postern.deb');
     const { code, out, err } = await inRoot(root, ...apt('install', '/root/postern.deb'));
     expect(code, out + err).to.equal(0);
@@ -164,7 +164,7 @@ describe('the Debian package', function () {
     expect(existsSync(at('etc/systemd/system/sockets.target.wants/postern-smtp.socket'))).to.equal(false);
   });
 
-  it('gives the service a user without a shell, and files that nobody else can read', async () => {
+  it('gives the service a user without a shell, and files that no other user can read', async () => {
     expect((await inRoot(root, 'getent', 'passwd', 'postern')).out).to.match(
       /^postern:[^:]*:\d+:\d+:[^:]*:\/var\/lib\/postern:\/usr\/sbin\/nologin\n$/,
     );
@@ -186,7 +186,7 @@ describe('the Debian package', function () {
     expect(modeOf('usr/bin/postern')).to.equal('755');
   });
 
-  it('brings manual pages that groff reads without a word', async function () {
+  it('has manual pages without groff warnings', async function () {
     if (!(await has('groff'))) return this.skip();
     for (const page of ['man1/postern.1', 'man5/postern.yaml.5', 'man8/postern.8']) {
       const { code, out, err } = await run('sh', [
@@ -202,7 +202,7 @@ describe('the Debian package', function () {
       expect(await must('man', ['-M', at('usr/share/man'), '-w', '8', 'postern'])).to.contain('postern.8.gz');
   });
 
-  it('brings jails that fail2ban understands, both off', async function () {
+  it('has jails that fail2ban accepts, both disabled', async function () {
     if (!(await has('fail2ban-client'))) return this.skip();
     const jail = readFileSync(at('etc/fail2ban/jail.d/postern.conf'), 'utf8');
     expect(jail.match(/^enabled +=.*$/gm)).to.deep.equal(['enabled  = false', 'enabled  = false']);
@@ -216,7 +216,7 @@ describe('the Debian package', function () {
     for (const name of ['postern', 'postern-harvest']) expect(out).to.contain(`['add', '${name}', 'systemd']`);
   });
 
-  it('brings completions for three shells, as the command prints them', async () => {
+  it('has completions for three shells, as the command prints them', async () => {
     for (const [shell, file] of [
       ['bash', 'bash-completion/completions/postern'],
       ['zsh', 'zsh/vendor-completions/_postern'],
@@ -228,7 +228,7 @@ describe('the Debian package', function () {
     }
   });
 
-  it('brings units that hold, and settings whose names the operator has to set', async () => {
+  it('has valid units, and settings in which the operator sets the host names', async () => {
     const units = [
       'postern.service',
       'postern-smtp.socket',
@@ -245,7 +245,7 @@ describe('the Debian package', function () {
     ]);
   });
 
-  describe('on a host that runs', () => {
+  describe('on a running host', () => {
     before('boots it', async function () {
       const brought = await inRoot(root, ...apt('install', ...TOOLS));
       if (brought.code !== 0) throw new Error(brought.err);
@@ -319,13 +319,13 @@ describe('the Debian package', function () {
       return out;
     }
 
-    it('does not start with the names of the example, and says which they are', async () => {
+    it('does not start with the example names, and reports them', async () => {
       const { code } = await follow('Install', 'sudo postern config check');
       expect(code).to.equal(78);
       expect((await here().run('systemctl', 'is-active', 'postern')).out.trim()).to.equal('inactive');
     });
 
-    it('is not started again by systemd while its settings are wrong', async () => {
+    it('is not restarted by systemd while its settings are wrong', async () => {
       expect((await here().run('systemctl', 'start', 'postern')).code).not.to.equal(0);
       const shown = await here().must(
         'systemctl',
@@ -345,7 +345,7 @@ describe('the Debian package', function () {
       await here().must('systemctl', 'reset-failed', 'postern');
     });
 
-    it('starts by the steps of the manual once it was configured', async () => {
+    it('starts by the steps of the manual once it is configured', async () => {
       writeFileSync(at('etc/postern/postern.yaml'), SETTINGS);
       for (const part of ['cert', 'key'])
         copyFileSync(join(import.meta.dirname, `../fixtures/tls/first.${part}.pem`), at(`etc/postern/tls/${part}.pem`));
@@ -361,7 +361,7 @@ describe('the Debian package', function () {
       await until('the settings to be read again', async () => (await journal()).includes('daemon.reloaded'));
     });
 
-    it('runs in the sandbox of its unit: another user, no privilege to be had, a filter of system calls, a system it cannot write', async () => {
+    it('runs in the sandbox of its unit: another user, no new privileges, a system call filter, a read-only system', async () => {
       const pid = await mainPid();
       const status = await here().must('cat', `/proc/${pid}/status`);
       const uid = (await here().must('id', '-u', 'postern')).trim();
@@ -380,7 +380,7 @@ describe('the Debian package', function () {
         .and.to.match(/^\d+ \d+ \S+ \S+ \/var\/lib\/postern rw[, ]/m);
     });
 
-    it('takes a mail on port 25 and posts it', async () => {
+    it('accepts a mail on port 25 and posts it', async () => {
       expect(await api('/inbound/add-domain', { key, domain: DOMAIN })).to.have.property('status', 200);
       expect(await api('/inbound/add-route', { key, domain: DOMAIN, pattern: '*', url: here().hook })).to.have.property(
         'status',
@@ -390,7 +390,7 @@ describe('the Debian package', function () {
       await arrives('The first');
     });
 
-    it('does not go by the defaults when an ordinary user runs the command: it says that the settings may not be read, and ends', async () => {
+    it('does not fall back to the defaults if an ordinary user may not read the settings: prints the reason and exits', async () => {
       const ran = await here().run(
         'setpriv',
         '--reuid=65534',
@@ -407,8 +407,8 @@ describe('the Debian package', function () {
       ).to.match(/^postern \d/);
     });
 
-    describe('does what the blocks of docs/operations.md say, as they stand there', () => {
-      it('each block for a shell is run by a case of these, or named with the reason why not', () => {
+    describe('runs the code blocks of docs/operations.md as they stand', () => {
+      it('each shell block is run by one of these tests, or listed with the reason why not', () => {
         const run = [
           'sudo postern config check',
           'sudo systemctl enable postern-submission',
@@ -428,7 +428,7 @@ describe('the Debian package', function () {
         expect(unknown).to.deep.equal([]);
       });
 
-      it('turns submission on while the service runs, by both ports, and mail is handed over', async () => {
+      it('enables submission on both ports while the service runs', async () => {
         await here().must('sh', '-c', 'echo "127.0.0.1 mx.example.com" >>/etc/hosts');
         await followed('SMTP submission', 'sudo systemctl enable postern-submission');
         for (const socket of ['postern-submission.socket', 'postern-submissions.socket'])
@@ -444,7 +444,7 @@ describe('the Debian package', function () {
         expect(await mail('With submission on')).to.match(/^250 /);
       });
 
-      it('brings a renewed certificate to the service by the deploy hook', async () => {
+      it('deploys a renewed certificate to the service by the hook', async () => {
         const [hook, live] = ['/etc/letsencrypt/renewal-hooks/deploy/postern', '/etc/letsencrypt/live/mx.example.com'];
         await here().must('mkdir', '-p', '/etc/letsencrypt/renewal-hooks/deploy', live);
         writeFileSync(at(hook), stepAt(STEPS, 'TLS', '#!/bin/sh'), { mode: 0o755 });
@@ -478,14 +478,14 @@ describe('the Debian package', function () {
         );
       });
 
-      it('turns new sessions away while a host is drained, and takes them again', async () => {
+      it('rejects new sessions while a host is drained, and accepts them again', async () => {
         await followed('Signals, stopping and draining', 'nft add table');
         expect((await talk(['QUIT']))[0]).to.equal('closed');
         await here().must('nft', 'delete', 'table', 'inet', 'drain');
         expect((await talk(['QUIT']))[0]).to.match(/^220 /);
       });
 
-      it('shows the queue, a delivery and its attempts, tries again and replays', async () => {
+      it('shows the queue, a delivery and its attempts, retries and replays', async () => {
         await queued('Looked at');
         const [{ id }] = z
           .tuple([z.looseObject({ id: z.string() })], z.unknown())
@@ -508,7 +508,7 @@ describe('the Debian package', function () {
         );
       });
 
-      it('reads its log out of the journal', async () => {
+      it('reads its log from the journal', async () => {
         expect(await followed('The log', 'journalctl')).to.match(/^ +\d+ smtp\.session$/m);
       });
 
@@ -521,7 +521,7 @@ describe('the Debian package', function () {
       });
     });
 
-    it('is looked at by its doctor on the port that the socket unit opened, as a host on the internet', async () => {
+    it('passes its doctor on the port of the socket unit, as a host on the internet', async () => {
       const found = z
         .array(z.object({ check: z.string(), verdict: z.string(), seen: z.string() }))
         .parse(JSON.parse((await here().run('postern', 'doctor', '--json')).out));
@@ -529,7 +529,7 @@ describe('the Debian package', function () {
       expect(found.filter(({ seen }) => seen.includes('loopback'))).to.deep.equal([]);
     });
 
-    describe("fail2ban's filter", () => {
+    describe('the fail2ban filters', () => {
       const FORGED = '198.51.100.9';
       const stolen = ({ event, ...fields }: Readonly<Record<string, unknown>>) =>
         JSON.stringify({ event, level: 'info', time: '2026-01-05T12:00:00.000Z', client: FORGED, ...fields });
@@ -596,16 +596,16 @@ describe('the Debian package', function () {
         writeFileSync(log, await journal());
       });
 
-      it('finds the addresses that wrong keys came from, by SMTP and over HTTP, and no other', async () => {
+      it('match addresses that tried wrong keys over SMTP and HTTP, and no other', async () => {
         expect(readFileSync(log, 'utf8')).to.contain(FORGED);
         expect((await banned('keys', log)).sort()).to.deep.equal(['127.0.0.1', '127.9.8.7']);
       });
 
-      it('finds the address that harvested, and no other', async () => {
+      it('match the address that harvested, and no other', async () => {
         expect(await banned('harvest', log)).to.deep.equal(['127.5.5.5']);
       });
 
-      it('finds the same in the journal itself', async function () {
+      it('match the same in the journal itself', async function () {
         if ((await run('/usr/bin/python3', ['-c', 'import systemd.journal'])).code !== 0) return this.skip();
         const source = `systemd-journal[journalpath="${at(`var/log/journal/${readFileSync(at('etc/machine-id'), 'utf8').trim()}`)}"]`;
         expect((await banned('keys', source)).sort()).to.deep.equal(['127.0.0.1', '127.9.8.7']);
@@ -613,8 +613,8 @@ describe('the Debian package', function () {
     });
 
     // mocha runs the tests of a block before the blocks in it.
-    describe('over its life', () => {
-      it('is upgraded while mail waits: nothing is lost, no client refused, the settings stay, the new one runs', async () => {
+    describe('over its lifetime', () => {
+      it('is upgraded while mail waits: no mail lost, no client refused, settings kept, the new version runs', async () => {
         await queued('Over the upgrade');
         const before = await mainPid();
         bring(built.next, 'next.deb');
@@ -644,7 +644,7 @@ describe('the Debian package', function () {
           expect(await received(subject), subject).not.to.deep.equal([]);
       });
 
-      it('is removed, and its settings and its mail stay', async () => {
+      it('is removed, with its settings and mail kept', async () => {
         await queued('Over the removal');
         await here().must(...apt('remove', 'postern'));
         expect(existsSync(at('usr/lib/postern'))).to.equal(false);
@@ -663,7 +663,7 @@ describe('the Debian package', function () {
         await until('the mail that waited', async () => (await received('Over the removal')).length > 1, 20_000);
       });
 
-      it('comes back from its backup on a host where its user has another number, and delivers what waited', async () => {
+      it('is restored from a backup on a host where its user has another UID, and delivers the waiting mail', async () => {
         await queued('Over the restore');
         await here().must('systemctl', 'stop', 'postern-smtp.socket', 'postern-submission.socket', 'postern');
         await here().must('tar', '-C', '/', '-cpf', '/root/backup.tar', 'etc/postern', 'var/lib/postern');
@@ -681,7 +681,7 @@ describe('the Debian package', function () {
         expect(await mail('After the restore')).to.match(/^250 /);
       });
 
-      it('is purged whole: settings, data, user and links of the units', async () => {
+      it('is purged completely: settings, data, user and links of the units', async () => {
         await here().must(...apt('purge', 'postern'));
         for (const gone of [
           'etc/postern',

@@ -38,7 +38,7 @@ function inventory(dir: string): string[] {
     });
 }
 
-describe('the Node that the scripts run on', () => {
+describe('the Node that the scripts use', () => {
   const ARCH = process.arch === 'arm64' ? 'arm64' : 'x64';
 
   /** A tree as npm 9 and 10 leave it: the runtime without its link in .bin; or, without `runtime`, no Node at all. */
@@ -61,23 +61,23 @@ describe('the Node that the scripts run on', () => {
   const ask = (dir: string, script: string, PATH: string) =>
     spawnSync(join(dir, 'scripts', script), ['--version'], { encoding: 'utf8', env: { PATH } });
 
-  it('is the one that npm installed, though npm 9 and 10 make no link to it', async () => {
+  it('is the one that npm installed, though npm 9 and 10 do not link it', async () => {
     const dir = await tree(true);
     expect(ask(dir, 'node', await hostWith(18)).stdout).to.equal(`${process.version}\n`);
   });
 
-  it('is linked after the installation, for the programs of packages', async () => {
+  it('is linked after the installation, for commands of packages', async () => {
     const dir = await tree(true);
     expect(ask(dir, 'link-runtime.sh', await hostWith(18)).status).to.equal(0);
     expect(readlinkSync(join(dir, 'node_modules/.bin/node'))).to.equal(`../node-linux-${ARCH}/bin/node`);
   });
 
-  it('is the host’s where npm installed none, if that is new enough', async () => {
+  it('is that of the host where npm installed none, if it is new enough', async () => {
     expect(ask(await tree(false), 'node', await hostWith(24))).to.include({ status: 0, stdout: '24\n' });
   });
 
   for (const script of ['node', 'link-runtime.sh'])
-    it(`ends ${script} with one sentence where there is none but an old one`, async () => {
+    it(`stops ${script} with one sentence if it is missing or too old`, async () => {
       const { status, stdout, stderr } = ask(await tree(false), script, await hostWith(18));
       expect({ status, stdout }).to.deep.equal({ status: 69, stdout: '' });
       expect(stderr).to.match(/^postern: needs Node 24 or later\. .*\n$/);
@@ -119,14 +119,14 @@ describe('scripts/install.sh', function () {
     expect(modeOf(at('var/lib/postern'))).to.equal('750');
   });
 
-  it('leaves nothing that others than root could write', () => {
+  it('leaves nothing writable by others than root', () => {
     const loose = readdirSync(at('usr'), { recursive: true, encoding: 'utf8' }).filter(
       (name) => !lstatSync(at('usr', name)).isSymbolicLink() && (statSync(at('usr', name)).mode & 0o022) !== 0,
     );
     expect(loose).to.deep.equal([]);
   });
 
-  it('installs the pinned runtime, without what only development needs', () => {
+  it('installs the pinned runtime without development packages', () => {
     const modules = at('usr/lib/postern/node_modules');
     expect(execFileSync(at('usr/lib/postern/scripts/node'), ['--version'], { encoding: 'utf8' })).to.match(/^v24\./);
     expect(existsSync(join(modules, 'smtp-server'))).to.equal(true);
@@ -135,7 +135,7 @@ describe('scripts/install.sh', function () {
     expect(existsSync(at('usr/lib/postern/test'))).to.equal(false);
   });
 
-  it('leaves a command that runs, from any folder and through a link', () => {
+  it('installs a command that runs from any folder and through a link', () => {
     symlinkSync(at('usr/bin/postern'), at('link'));
     for (const command of [at('usr/bin/postern'), at('link')]) {
       const { status, stdout, stderr } = spawnSync(command, ['--help'], {
@@ -150,7 +150,7 @@ describe('scripts/install.sh', function () {
     unlinkSync(at('link'));
   });
 
-  it('installs settings that the command accepts once the names of the host are set', () => {
+  it('installs settings that the command accepts once the host names are set', () => {
     const names = { POSTERN_HOSTNAME: 'mx.postern.test', POSTERN_PUBLIC_URL: 'https://api.postern.test' };
     const env = { PATH: '/usr/bin:/bin', POSTERN_CONFIG: at('etc/postern/postern.yaml'), ...names };
     const { status, stderr } = spawnSync(at('usr/bin/postern'), ['config', 'check'], { encoding: 'utf8', env });
@@ -200,7 +200,7 @@ describe('scripts/install.sh', function () {
     ['--frobnicate'],
     ['stray'],
   ]) {
-    it(`refuses ${JSON.stringify(args)} with the usage and exit code 64`, () => {
+    it(`rejects ${JSON.stringify(args)} with the usage and exit code 64`, () => {
       for (const script of ['install.sh', 'uninstall.sh']) {
         const { status, stderr } = run(script, ...args, '--dry-run');
         expect(status).to.equal(64);
@@ -209,7 +209,7 @@ describe('scripts/install.sh', function () {
     });
   }
 
-  it('is undone by uninstall.sh, but for settings and data', () => {
+  it('is undone by uninstall.sh, except for settings and data', () => {
     const said = run('uninstall.sh', '--root', root);
     expect(said.stderr).to.equal('');
     expect(said.status).to.equal(0);
@@ -226,7 +226,7 @@ describe('scripts/install.sh', function () {
     expect(run('uninstall.sh', '--root', root).stdout).to.contain('nothing was installed');
   });
 
-  it('is undone whole by uninstall.sh --purge', () => {
+  it('is undone completely by uninstall.sh --purge', () => {
     expect(run('uninstall.sh', '--root', root, '--purge', '--dry-run').status).to.equal(0);
     expect(existsSync(at('var/lib/postern'))).to.equal(true);
     expect(run('uninstall.sh', '--root', root, '--purge').status).to.equal(0);
@@ -236,7 +236,7 @@ describe('scripts/install.sh', function () {
 });
 
 describe('scripts/uninstall.sh', () => {
-  it('removes nothing where the folder is not an installation of Postern', async () => {
+  it('removes nothing if the folder is not an installation of Postern', async () => {
     const root = await diskDir();
     mkdirSync(join(root, 'usr/lib/postern'), { recursive: true });
     mkdirSync(join(root, 'var/lib/postern'), { recursive: true });

@@ -28,25 +28,25 @@ describe('the systemd units', () => {
     this.skip();
   });
 
-  it('are understood by systemd, and shut the service in', async () => {
+  it('are valid, and sandbox the service', async () => {
     const { status, stdout, stderr } = await checkWith((text) => text);
     expect(stderr).to.equal('');
     expect(stdout).to.match(/exposure is 1\.\d /);
     expect(status).to.equal(0);
   });
 
-  it('do not pass the check with a directive that systemd does not know', async () => {
+  it('fail the check with a directive unknown to systemd', async () => {
     const { status, stderr } = await checkWith((text) => text.replace('UMask=', 'UMaks='));
     expect(stderr).to.contain('UMaks');
     expect(status).to.equal(1);
   });
 
-  it('do not pass the check with a socket that nobody can open', async () => {
+  it('fail the check with a socket that cannot be opened', async () => {
     const { status } = await checkWith((text) => text.replace('ListenStream=25', 'ListenStream=twenty-five'));
     expect(status).to.equal(1);
   });
 
-  it('do not pass the check when the service is opened', async () => {
+  it('fail the check when the sandbox is weakened', async () => {
     const { status, stderr } = await checkWith((text) =>
       text.replace('ProtectSystem=strict\n', '').replace('PrivateUsers=yes\n', ''),
     );
@@ -63,22 +63,22 @@ describe('the service unit', () => {
       .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
   );
 
-  it('gives a stop more time than the drain takes', () => {
+  it('has a longer stop timeout than the drain', () => {
     // src/cli/serve.ts ends a drain after 60 s.
     expect(Number(settings.get('TimeoutStopSec'))).to.be.greaterThan(60);
   });
 
-  it('lets V8 make code, and does not start again on wrong settings', () => {
+  it('lets V8 write executable memory, and does not restart on wrong settings', () => {
     expect(settings.has('MemoryDenyWriteExecute')).to.equal(false);
     expect(settings.get('RestartPreventExitStatus')).to.equal('78');
   });
 
-  it('listens to notifications of a child, which is what carries them', () => {
+  it('accepts notifications of a child process, which sends them', () => {
     expect(settings.get('Type')).to.equal('notify');
     expect(settings.get('NotifyAccess')).to.equal('all');
   });
 
-  it('takes the socket by the name that the daemon looks for', () => {
+  it('names the socket as the daemon expects it', () => {
     expect(readFileSync(join(UNITS, 'postern-smtp.socket'), 'utf8')).to.match(/^FileDescriptorName=smtp$/m);
     expect(settings.get('Sockets')).to.equal('postern-smtp.socket');
     // Off by default: named in Sockets= they would be opened with the service.
