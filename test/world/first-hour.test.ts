@@ -22,7 +22,7 @@ const SETTINGS = '/etc/postern/postern.yaml';
 /** Each look starts a process, which takes a while on a busy machine. */
 const DOCTOR_MS = 120_000;
 
-describe('the first hour of a mail host, as docs/operations.md has it', function () {
+describe('the first hour of a mail host, by docs/operations.md', function () {
   this.timeout(600_000);
   let world: World | undefined;
   let host: Host;
@@ -110,7 +110,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     expect(key).to.match(/^\S{22,}$/);
   });
 
-  it('has its names', async () => {
+  it('has its names in DNS', async () => {
     const records = recordsIn('MX and DNS')
       .map(([name, record]) => [name === v4('host') || name === v6('host') ? reverseName(name) : name, record] as const)
       .filter(([name]) => !name.startsWith('_postern-challenge'));
@@ -155,7 +155,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     expect(JSON.parse(answer)).to.include({ status: 'ok' });
   });
 
-  it('takes a mail over TLS, and posts it with the verdicts that it deserves', async () => {
+  it('accepts a mail over TLS, and posts it with the right verdicts', async () => {
     const [add = '', , route = ''] = ['domain add', 'domain check', 'route add'].map(
       (words) => commandsIn('MX and DNS', `postern ${words}`)[0],
     );
@@ -173,7 +173,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     tally.reached('a mail in, over TLS');
   });
 
-  it('posts a mail in the name of somebody else as what it is', async () => {
+  it('posts a forged mail with failing verdicts', async () => {
     await here().mail.forge(`support-2@${INBOUND}`, 'The forged one');
     const msg = await posted('The forged one');
     expect(msg.spf.result).to.equal('fail');
@@ -224,7 +224,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     const bad = async () => (await host.doctor()).found.filter(isBad);
     const told = (found: readonly Finding[]) => found.map(({ check, verdict, seen }) => `${verdict} ${check}: ${seen}`);
 
-    it('is green, without claiming what it cannot see', async () => {
+    it('passes, without claims on what it cannot check', async () => {
       const { code, found } = await host.doctor();
       expect(told(found.filter(isBad))).to.deep.equal([]);
       expect(code).to.equal(0);
@@ -236,7 +236,7 @@ describe('the first hour of a mail host, as docs/operations.md has it', function
     });
 
     for (const { name, does, undo, finds } of BREAKS)
-      it(`finds ${name}, and that it is mended`, async () => {
+      it(`finds ${name}, and that it is fixed`, async () => {
         const at = { host, world: here() };
         let undone: readonly string[] = [];
         try {
