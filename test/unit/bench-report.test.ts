@@ -33,7 +33,7 @@ const bars = (svg: string) =>
     .filter((height) => height !== 13);
 
 describe('the report of the benchmark', () => {
-  it('takes the middle of the rounds, shows how far they lie apart, and compares Postern with the others', () => {
+  it('takes the median of the rounds, shows their spread, and compares Postern with the others', () => {
     const table = toTable(
       { cell: CELL, outcomes: [outcome('postern', 10, 3000, 2900), outcome('other', 1450, 1, 9000)] },
       3,
@@ -44,7 +44,7 @@ describe('the report of the benchmark', () => {
     expect(median([])).to.be.NaN;
   });
 
-  it('says why a contestant has no figures, or fewer, and leaves the ratio out where Postern has none', () => {
+  it('says why a contestant has no or fewer figures, and omits the ratio where Postern has none', () => {
     const outcomes = [
       { name: 'postern', rounds: [], fault: 'Error: it fell over' },
       { ...outcome('other', 50), fault: 'Error: 3 were lost' },
@@ -54,7 +54,7 @@ describe('the report of the benchmark', () => {
       .and.match(/^\| other \| 50\.0 \| {2}\|.*\| 1 of 2: Error: 3 were lost \|$/m);
   });
 
-  it('compares under the same conditions only', () => {
+  it('compares only under the same conditions', () => {
     const outcomes = [
       { ...outcome('postern', 900), variant: 'RSA' },
       { ...outcome('postern', 1200), variant: 'ECDSA' },
@@ -63,7 +63,7 @@ describe('the report of the benchmark', () => {
     expect(toTable({ cell: CELL, outcomes }, 1)).to.match(/^\| other, ECDSA \| 300 \| 4\.00 \|/m);
   });
 
-  it('begins with the main cells: rates beside those that are closest, latency where the rate is fixed', () => {
+  it('begins with the main cells: rates beside the closest ones, latency at a fixed rate', () => {
     const summary = toSummary(
       [
         { cell: CELL, outcomes: [outcome('postern', 3000), outcome('by hand, durable', 1000), outcome('haraka', 1)] },
@@ -78,7 +78,7 @@ describe('the report of the benchmark', () => {
       .and.not.contain('detail');
   });
 
-  it('names the contestants that could not be had, with the reason', () => {
+  it('names unavailable contestants, with the reason', () => {
     expect(toPeers([], [{ name: 'haraka', why: 'npm could not install it' }])).to.contain(
       'Without haraka: npm could not install it.',
     );
@@ -94,7 +94,7 @@ describe('the plot of the benchmark', () => {
     },
   ];
 
-  it("draws shares of Postern's rate, writes the ratio on them, and leaves a gap for who has none", () => {
+  it('draws shares of the rate of Postern with ratios, and a gap for a missing contestant', () => {
     const svg = toPlot(['postern', 'slow', 'broken'], all);
     const [postern = 0, slow = 0, ...more] = bars(svg);
     expect(slow / postern).to.be.closeTo(0.25, 0.01);
@@ -102,7 +102,7 @@ describe('the plot of the benchmark', () => {
     expect(more, 'the second panel').to.have.length(4);
   });
 
-  it('cuts off a giant, so that the others keep their height', () => {
+  it('clips an outlier, so that the others stay readable', () => {
     const [small = 0, giant = 0] = bars(
       toSvg(
         ['a', 'b'],
@@ -127,7 +127,7 @@ describe('the plot of the benchmark', () => {
     expect(giant / small).to.be.closeTo(2.5, 0.01);
   });
 
-  it('keeps names from being read as markup', () => {
+  it('escapes names', () => {
     expect(toSvg(['<a&b>'], []))
       .to.contain('&lt;a&amp;b&gt;')
       .and.not.contain('<a&b>');

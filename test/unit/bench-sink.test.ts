@@ -24,7 +24,7 @@ describe('the sink of the benchmark', () => {
   });
   afterEach(() => sink.stop());
 
-  it('counts and times what comes to the endpoints that answer first, and nothing else', async () => {
+  it('counts and times requests to endpoints that answer first, and nothing else', async () => {
     const [first = '', slow = '', last = ''] = sink.urls;
     for (const [n, url] of [first, slow, last, first].entries()) await post(url, `a=1&b=${markOf(n)}`);
     expect((await sink.seen()).count).to.equal(3);
@@ -32,7 +32,7 @@ describe('the sink of the benchmark', () => {
     expect((await sink.arrivals()).map(([number]) => number)).to.have.members([0, 2, 3]);
   });
 
-  it('finds a mark wherever the body is cut', async () => {
+  it('finds a mark wherever the body is split', async () => {
     const body = `a=${'x'.repeat(20)}${markOf(7)}&b=1`;
     for (let at = 1; at < body.length; at++) {
       const fresh = body.replace(markOf(7), markOf(at));

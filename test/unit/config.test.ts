@@ -30,11 +30,11 @@ describe('the settings', () => {
     expect(settings.webhooks.allow_private).to.equal(null);
   });
 
-  it('allow the thousand pools that the contract lists', () => {
+  it('allow the thousand pools of the contract', () => {
     expect(loadSettings(undefined, {}).settings.accounts.max_pools).to.equal(1000);
   });
 
-  it('come from the file over the defaults, and from the environment over both', async () => {
+  it('are read from the file over the defaults, and from the environment over both', async () => {
     const path = await file('hostname: mx.example.com\nsmtp:\n  listen: ["0.0.0.0:25"]\n  max_sessions: 7\n');
     const { settings, shown } = loadSettings(path, {
       POSTERN_SMTP__LISTEN: '127.0.0.1:26, [::1]:26',
@@ -55,7 +55,7 @@ describe('the settings', () => {
     ]);
   });
 
-  it('takes an empty environment variable of a list as the empty list', () => {
+  it('read an empty environment variable of a list as the empty list', () => {
     expect(
       loadSettings(undefined, { POSTERN_WEBHOOKS__ALLOW_PRIVATE: '' }).settings.webhooks.allow_private,
     ).to.deep.equal([]);
@@ -64,7 +64,7 @@ describe('the settings', () => {
     ).to.deep.equal(['10.0.0.0/8', '::1']);
   });
 
-  it('names every fault with its path and where it came from', async () => {
+  it('report every error with its path and origin', async () => {
     const path = await file('smtp:\n  listen: [nowhere]\n  max_recipients: 3\nhtp:\n  x: 1\nlog:\n  level: loud\n');
     const found = faults(() =>
       loadSettings(path, {
@@ -90,14 +90,14 @@ describe('the settings', () => {
     expect(found.find((fault) => fault.startsWith('dns.servers'))).to.contain('POSTERN_DNS__SERVERS');
   });
 
-  it('takes name servers with and without a port', () => {
+  it('accept name servers with and without a port', () => {
     const servers = ['192.0.2.53', '192.0.2.53:5353', '2001:db8::53', '[2001:db8::53]:5353'];
     expect(loadSettings(undefined, { POSTERN_DNS__SERVERS: servers.join(',') }).settings.dns.servers).to.deep.equal(
       servers,
     );
   });
 
-  it('says what a scanner may be', () => {
+  it('list the valid forms of a scanner', () => {
     const wrong = {
       POSTERN_SCAN__CLAMD: ['clamd', 'scan.clamd: must be host:port, as 127.0.0.1:3310, or the path'],
       POSTERN_SCAN__SPAMD: ['127.0.0.1:70000', 'scan.spamd: must be host:port'],
@@ -120,13 +120,13 @@ describe('the settings', () => {
     expect(settings.scan.spam_at).to.equal(7.5);
   });
 
-  it('offers the setting that was meant', () => {
+  it('suggest the setting that was meant', () => {
     expect(faults(() => loadSettings(undefined, { POSTERN_SMTP_LISTEN: '127.0.0.1:25' }))[0]).to.contain(
       'did you mean smtp.listen?',
     );
   });
 
-  it('refuses an invalid section, a file that is not YAML, and a missing file', async () => {
+  it('reject an invalid section, a file that is not YAML, and a missing file', async () => {
     expect(faults(() => loadSettings(undefined, {}))).to.deep.equal([]);
     const scalar = await file('smtp: 5\n');
     expect(faults(() => loadSettings(scalar, {}))[0]).to.contain(
@@ -140,18 +140,18 @@ describe('the settings', () => {
     expect(faults(() => loadSettings('/nowhere/postern.yaml', {}))[0]).to.contain('ENOENT');
   });
 
-  it('lets an empty section of a file stand for the defaults', async () => {
+  it('use the defaults for an empty section', async () => {
     const path = await file('smtp:\nhostname: mx.example.com\n');
     expect(loadSettings(path, {}).settings.smtp.max_recipients).to.equal(1000);
   });
 
-  it('is not fooled by names of object internals', async () => {
+  it('handle names of object internals safely', async () => {
     const path = await file('__proto__:\n  x: 1\nconstructor: 1\n');
     expect(faults(() => loadSettings(path, {})).join(' ')).to.contain('constructor: unknown setting');
     expect(Object.hasOwn(Object.prototype, 'x')).to.equal(false);
   });
 
-  it('refuses a postmaster whose mail would come back here', () => {
+  it('reject a postmaster address whose mail would return here', () => {
     const env = { POSTERN_HOSTNAME: 'mx.example.com', POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' };
     for (const address of ['ops@mx.example.com', 'ops@MX2.example.com', 'ops@bounces.mx.example.com']) {
       expect(() => loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: address }), address).to.throw(
@@ -166,7 +166,7 @@ describe('the settings', () => {
     ).to.equal('ops@example.com');
   });
 
-  it('take cron expressions for the times of tasks, and say what is wrong with one', () => {
+  it('accept cron expressions for tasks, and explain invalid ones', () => {
     const fault = (expression: string) => faults(() => loadSettings(undefined, { POSTERN_TASKS__PURGE: expression }));
     const wrong = (what: string) => [
       `tasks.purge: must be a cron expression, as */5 * * * * (${what}) (in POSTERN_TASKS__PURGE)`,
@@ -178,7 +178,7 @@ describe('the settings', () => {
       expect(fault(bad)).to.deep.equal(wrong('five fields, or six that begin with seconds'));
   });
 
-  it('requires a separate host for mail, which serves nothing else', () => {
+  it('require a separate host for mail, which serves nothing else', () => {
     const CONSOLE = 'https://console.example.com';
     const fault = (mailOrigin: string, env: Record<string, string> = { POSTERN_CONSOLE__URL: CONSOLE }) => {
       const given = { POSTERN_CONSOLE__MAIL_ORIGIN: mailOrigin, ...env };
@@ -219,13 +219,13 @@ describe('the settings', () => {
     );
   });
 
-  it('wants cert and key together', () => {
+  it('require cert and key together', () => {
     expect(faults(() => loadSettings(undefined, { POSTERN_SMTP__TLS__CERT: '/a.pem' }))).to.deep.equal([
       'smtp.tls: needs both cert and key, or neither',
     ]);
   });
 
-  it('does not show secrets', () => {
+  it('hide secrets', () => {
     const { shown } = loadSettings(undefined, {
       POSTERN_BOOTSTRAP__API_KEY: 'abcdefghijklmnop',
       POSTERN_STORE__URL: 'mongodb://user:pass@db/postern',
@@ -233,7 +233,7 @@ describe('the settings', () => {
     expect(JSON.stringify(shown)).not.to.match(/abcdefghijklmnop|pass@/);
   });
 
-  it('has a comment in front of every setting of the defaults', () => {
+  it('have a comment on every default', () => {
     const lines = readFileSync(DEFAULTS_FILE, 'utf8').split('\n');
     const bare = lines.filter(
       (line, i) =>
@@ -242,7 +242,7 @@ describe('the settings', () => {
     expect(bare).to.deep.equal([]);
   });
 
-  it('has a manual that says what the defaults file says (npm run docs writes it)', () => {
+  it('have a manual that matches the defaults file (npm run docs writes it)', () => {
     const manual = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
     expect(
       manual === configurationDoc(readFileSync(DEFAULTS_FILE, 'utf8')),

@@ -5,7 +5,7 @@ import { expect } from 'chai';
 const pages = [...globSync('docs/**/*.md'), ...globSync('src/**/README.md'), ...globSync('*.md')];
 
 describe('the docs', () => {
-  it('name no file that is not there', () => {
+  it('name only files that exist', () => {
     const wrong = pages.flatMap((page) =>
       [...readFileSync(page, 'utf8').matchAll(/`([\w-]+(?:\/[\w.*-]+)*\.(?:ts|sh|yaml|md|service|socket))`/g)].flatMap(
         (found) => {
@@ -21,7 +21,7 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('name no test, and no other file of test/, that is not there', () => {
+  it('name only tests, and other files of test/, that exist', () => {
     const named = /(?<![\w./*-])(?:(?:\.\.\/)*test\/(?:[\w-]+\/)*[\w.-]+\.ts|(?:[\w-]+\/)*[\w-][\w.-]*\.test\.ts)\b/g;
     const wrong = pages.flatMap((page) =>
       [...readFileSync(page, 'utf8').matchAll(named)]
@@ -31,7 +31,7 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('name no folder of the repository that is not there', () => {
+  it('name only folders of the repository that exist', () => {
     const wrong = pages.flatMap((page) =>
       [...readFileSync(page, 'utf8').matchAll(/`((?:test|docs|config|scripts|bench|src)\/[\w./-]*\/)`/g)].flatMap(
         ([, name = '']) => (existsSync(name) ? [] : [`${page}: ${name}`]),
@@ -40,7 +40,7 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('have a README for each folder of src/, of at most a page, that says where to begin reading', () => {
+  it('have a README for each folder of src/, of at most a page, that says where to start reading', () => {
     const wrong = globSync('src/*/').filter((folder) => {
       const readme = join(folder, 'README.md');
       const text = existsSync(readme) ? readFileSync(readme, 'utf8') : '';
@@ -49,7 +49,7 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('link to nothing that is not there', () => {
+  it('have no dead links', () => {
     const wrong = pages.flatMap((page) =>
       [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#]+)/g)]
         .map((found) => join(dirname(page), found[1] ?? ''))
@@ -59,7 +59,7 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('say how to call a library for Standard Webhooks wherever they tell people to use one: it takes a body for JSON', () => {
+  it('say how to call a Standard Webhooks library wherever they recommend one: it takes a body for JSON', () => {
     const silent = pages.filter((page) => {
       const text = readFileSync(page, 'utf8');
       return (
@@ -71,7 +71,7 @@ describe('the docs', () => {
     expect(silent).to.deep.equal([]);
   });
 
-  it('read the journal in a way that lines without JSON do not end, such as those of systemd', () => {
+  it('read the journal so that lines without JSON, such as those of systemd, do no harm', () => {
     const reading = [...pages, 'config/grafana-dashboard.json'].flatMap((page) =>
       [...readFileSync(page, 'utf8').matchAll(/\bjq [^|`]*/g)].map(([command]) => command),
     );

@@ -102,8 +102,8 @@ const layerOf = (file: string) => {
   return LAYERS[folder] ?? (roads.has(folder) ? ROADS : Number.NaN);
 };
 
-describe('the house', () => {
-  it('imports from the own folder and from lower layers only', () => {
+describe('the sources', () => {
+  it('import only from the own folder and from lower layers', () => {
     const wrong = files.flatMap((file) =>
       importsOf(file)
         .filter((name) => name.startsWith('.'))
@@ -116,7 +116,7 @@ describe('the house', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('keeps each package behind its door', () => {
+  it('import each package in one place', () => {
     const wrong = files.flatMap((file) =>
       importsOf(file).flatMap((name) => {
         const fence = Object.entries(FENCES).find(
@@ -128,7 +128,7 @@ describe('the house', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('loads what is large only where it is used: the daemon, the doctor, the driver of MongoDB, what checks signatures, the composer of mail', () => {
+  it('load large modules only where they are used: the daemon, the doctor, the MongoDB driver, DKIM verification, the mail composer', () => {
     for (const [program, large] of [
       ['main.ts', 'daemon.ts'],
       ['main.ts', 'examination/examine.ts'],
@@ -143,11 +143,11 @@ describe('the house', () => {
     expect([...allLoadedBy('main.ts')]).to.include.members(['cli/queue.ts', 'queue/spool.ts', 'settings.ts']);
   });
 
-  it('has no files that load each other', () => {
+  it('have no circular imports', () => {
     expect(circleOfLoads()).to.deep.equal([]);
   });
 
-  it('touches the process in programs and cli/ only', () => {
+  it('use the process only in programs and cli/', () => {
     const programs = ['main.ts', 'smtp/threads/hand-back-socket.ts'];
     const wrong = files.filter(
       (file) =>
@@ -160,7 +160,7 @@ describe('the house', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('keeps the page of the console to itself, except for types of the server', () => {
+  it('do not import the page of the console, except for types of the server', () => {
     const page = 'console/web/';
     const wrong = files.flatMap((file) =>
       [...(file.startsWith(page) ? withoutTypes(file) : importsOf(file))]
@@ -172,7 +172,7 @@ describe('the house', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('has no way to write HTML as text into the page of the console', () => {
+  it('have no way to write HTML as text into the page of the console', () => {
     const wrong = files.filter(
       (file) =>
         file.startsWith('console/web/') &&
@@ -183,14 +183,14 @@ describe('the house', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('lets no operation raise an error that it does not declare', () => {
+  it('declare every error that an operation raises', () => {
     const wrong = files.filter(
       (file) => file.startsWith('api/operations/') && importsOf(file).some((name) => name.endsWith('/errors.ts')),
     );
     expect(wrong).to.deep.equal([]);
   });
 
-  it('has no file above 450 lines', () => {
+  it('have no file above 450 lines', () => {
     const long = files.filter((file) => readFileSync(join('src', file), 'utf8').split('\n').length > 450);
     expect(long).to.deep.equal([]);
   });
