@@ -49,7 +49,7 @@ if (program !== undefined)
     const api = (path: string, params?: object) => page.running.api(path, params);
 
     describe('domains and routes', () => {
-      it('adds a domain, and says what is wrong with its MX record and what should stand there', async () => {
+      it('adds a domain, and shows an error in its MX record with the expected value', async () => {
         await page.open('/domains');
         await page.press('Add a domain\u2026');
         await page.fill('Domain', 'wrong.test');
@@ -63,14 +63,14 @@ if (program !== undefined)
         );
       });
 
-      it('is among what needs somebody while its DNS is wrong', async () => {
+      it('lists the domain under "needs attention" while its DNS is wrong', async () => {
         await page.open('/');
         await page.shows('Needs attention');
         await page.press('The MX records of wrong.test name mail.old.test');
         await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
       });
 
-      it('says what each name server has, since when it is so, and when it is looked up next', async () => {
+      it('shows the answer of each name server, since when, and the next check', async () => {
         await page.open('/domain/wrong.test');
         const lists = () =>
           page.browser.evaluate(
@@ -83,7 +83,7 @@ if (program !== undefined)
         expect(await page.text()).to.match(/Unchanged for (a moment|\d+ s)\. Next check in 59 min\./);
       });
 
-      it('sees at once that the record was mended, on every name server', async () => {
+      it('shows at once that the record is correct on every name server', async () => {
         zone.set({ ...NAMES, 'wrong.test': { ...NAMES['wrong.test'], ...NAMES['good.test'] } });
         await page.open('/domain/wrong.test');
         ns2.set({ 'wrong.test': NAMES['good.test'] });
@@ -131,7 +131,7 @@ if (program !== undefined)
         await page.shows('"email": "support-9@wrong.test"');
       });
 
-      it('tests the address again when a route has changed, and says that no route is left when all are removed', async () => {
+      it('tests the address again after a route changes, and reports that no route is left', async () => {
         await page.open('/domain/wrong.test?test=support-9%40wrong.test');
         await page.press('Edit\u2026');
         await page.fill('Mailbox', 'support-9');
@@ -150,7 +150,7 @@ if (program !== undefined)
         await page.shows('This domain has no routes.');
       });
 
-      it('gives a route the form of another service, and shows what is posted then', async () => {
+      it('sets the payload format of a route, and shows an example', async () => {
         await page.open('/domain/wrong.test');
         await page.press('Add a route\u2026');
         await page.fill('Mailbox', 'form');
@@ -169,7 +169,7 @@ if (program !== undefined)
         await api('/inbound/delete-route', { id });
       });
 
-      it('gives a route conditions, which stay when something else is changed, and says when they decide', async () => {
+      it('sets conditions of a route, keeps them on other changes, and shows when they apply', async () => {
         await page.open('/domain/wrong.test');
         await page.press('Add a route\u2026');
         await page.fill('Mailbox', 'strict');
@@ -197,7 +197,7 @@ if (program !== undefined)
         await api('/inbound/delete-route', { id });
       });
 
-      it('says why a URL cannot be a route', async () => {
+      it('explains why a URL cannot be a route', async () => {
         await page.open('/domain/wrong.test');
         await page.press('Add a route\u2026');
         await page.fill('Mailbox', '*');
@@ -207,7 +207,7 @@ if (program !== undefined)
         await page.browser.press('Escape');
       });
 
-      it('removes a domain after a confirmation that lists what is lost', async () => {
+      it('removes a domain after a confirmation that lists what is deleted', async () => {
         await page.open('/domain/wrong.test');
         await page.press('Remove domain\u2026');
         await page.shows('Mail to it will be refused.');
@@ -217,7 +217,7 @@ if (program !== undefined)
         await until('the list without it', async () => !(await page.text()).includes('wrong.test'));
       });
 
-      it('leads from a refusal to the routes that the address could have matched', async () => {
+      it('links a refusal to the routes that could have matched the address', async () => {
         const session = await openSession(page.running.smtp);
         for (const line of ['EHLO client.test', 'MAIL FROM:<ann@sender.test>', 'RCPT TO:<nobody@in.test>'])
           await session.say(line);
@@ -231,7 +231,7 @@ if (program !== undefined)
         await page.shows('The pattern does not match the mailbox.');
       });
 
-      it('makes a route for an address that was refused', async () => {
+      it('creates a route for a refused address', async () => {
         await page.open('/refused');
         await until('the counts, which move the list', () =>
           page.browser.evaluate(`document.querySelector('.reasons') !== null`),
@@ -266,7 +266,7 @@ if (program !== undefined)
         page.hook.answer({ status: 200 });
       });
 
-      it('says that the operator has paused an endpoint, and lets an operator end that', async () => {
+      it('shows that the operator has paused an endpoint, and lets an operator resume it', async () => {
         const url = page.hook.url;
         await page.mail('Subject: known\r\n\r\nHello');
         await until('a POST', async () => (await api('/endpoints/info', { url })).last_at !== null);
@@ -301,7 +301,7 @@ if (program !== undefined)
         await until('the entry', async () => /Manual[^]*ann@to\.test[^]*no expiry/.test(await page.text()));
       });
 
-      it('shows why an address got there, with the message that caused it, and what it costs to take it off', async () => {
+      it('shows why an address is suppressed, the message that caused it, and the cost of removing it', async () => {
         relay.refuse({ code: 550, text: '5.1.1 No such user <b>here</b>' });
         const id = await send('gone@to.test');
         await until('the entry', async () => (await api('/rejects/list', { email: 'gone' })).length === 1);
@@ -339,7 +339,7 @@ if (program !== undefined)
         await page.browser.press('Escape');
       });
 
-      it('finds an address by its beginning with the search above, and only those of a reason', async () => {
+      it('filters addresses by prefix in the search, and by reason', async () => {
         await page.open('/lists');
         await page.browser.press('/');
         await page.browser.type('bob');
@@ -362,7 +362,7 @@ if (program !== undefined)
     });
 
     describe('mail out', () => {
-      it('says how to send a first message while there is none', async () => {
+      it('explains how to send a first message while there is none', async () => {
         const other = await startConsolePage(program);
         try {
           await other.open('/sent');
@@ -373,7 +373,7 @@ if (program !== undefined)
         }
       });
 
-      it('shows the whole SMTP dialog of a message that was put off', async () => {
+      it('shows the full SMTP dialog of a deferred message', async () => {
         relay.refuse({ code: 451, text: '4.7.1 Greylisted <i>try again</i>' });
         const id = await send('grey@to.test', 'Your order');
         await until('the attempt', async () => (await api('/messages/info', { id })).delivery.attempts.length === 1);
@@ -395,7 +395,7 @@ if (program !== undefined)
         relay.refuse(undefined);
       });
 
-      it('tries a message again now, and stops trying another', async () => {
+      it('retries a message now, and cancels another', async () => {
         relay.refuse({ code: 451, text: '4.7.1 Try again later' });
         const [first, second] = [await send('again@to.test', 'Again'), await send('enough@to.test', 'Enough')];
         const story = (id: string) => api('/messages/info', { id });
@@ -453,7 +453,7 @@ if (program !== undefined)
         expect(await page.faults()).to.deep.equal([]);
       });
 
-      it('says where a message went and when, and what came back', async () => {
+      it('shows where and when a message was sent, and the replies', async () => {
         const id = await send('jo@to.test', 'Taken at once');
         await until('it is sent', async () => (await api('/messages/info', { id })).state === 'sent');
         relay.refuse({ code: 550, text: '5.1.1 No such user' });
@@ -492,14 +492,14 @@ if (program !== undefined)
         await until('nothing is scheduled', async () => (await api('/messages/list-scheduled')).length === 0);
       });
 
-      it('knows no message that is not there', async () => {
+      it('shows that a message does not exist', async () => {
         await page.open('/sent/0123456789abcdef0123456789abcdef');
         await page.shows('Not found or expired');
       });
     });
 
     describe('keys and actions', () => {
-      it('makes a key, shows it once with a call that works, and revokes it', async () => {
+      it('creates a key, shows it once with a working call, and revokes it', async () => {
         await page.open('/keys');
         await page.press('Create key\u2026');
         await page.fill('Label', 'billing');
@@ -529,7 +529,7 @@ if (program !== undefined)
         await until('the key is refused', async () => (await ping()) !== 200);
       });
 
-      it('shows who did that', async () => {
+      it('shows who created and revoked a key', async () => {
         await page.open('/actions');
         await until('the notes', async () => {
           await page.open('/actions');
@@ -537,7 +537,7 @@ if (program !== undefined)
         });
       });
 
-      it('offers a helper only what a helper may do', async () => {
+      it('offers a helper only permitted actions', async () => {
         const added = await postern(['person', 'add', 'hal', '--role', 'helper', '--json'], {
           POSTERN_DATA_DIR: page.running.dir,
           POSTERN_HTTP__LISTEN: new URL(page.running.base).host,
@@ -558,7 +558,7 @@ if (program !== undefined)
       });
     });
 
-    describe('all of them', () => {
+    describe('all account screens', () => {
       it('are under "More" on a telephone, by keyboard too', async () => {
         await page.open('/', PHONE);
         await page.press('More');
@@ -581,12 +581,12 @@ if (program !== undefined)
         'a domain': '/domain/in.test?test=nobody%40in.test',
       })) {
         for (const [scheme, size] of LOOKS)
-          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+          it(`${name} has no accessibility violations (axe), in ${scheme} colours at ${size[0]} px`, async () => {
             await page.browser.prefer(scheme);
             await page.open(await pathOf(path), size);
             expect(await page.faults()).to.deep.equal([]);
           });
-        it(`${name} never scrolls sideways, at 320 px either`, async () => {
+        it(`${name} never scrolls sideways, even at 320 px`, async () => {
           await page.open(await pathOf(path), [320, 700]);
           expect(await page.fits()).to.equal(true);
         });

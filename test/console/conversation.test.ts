@@ -29,7 +29,7 @@ if (program !== undefined)
     after(() => page?.stop());
 
     for (const size of [DESK, PHONE])
-      it(`is on the page of each of its messages, with links to the others, at ${size[0]} px`, async () => {
+      it(`is listed on the page of each of its messages with links to the others, at ${size[0]} px`, async () => {
         await page.open('/mail?q=subject%3A"Re%3A"', size);
         await page.press('Re: Your order');
         await page.shows('Conversation');
@@ -42,7 +42,7 @@ if (program !== undefined)
         expect(await page.fits()).to.equal(true);
       });
 
-    it('is not named on the page of a message that has none', async () => {
+    it('is not shown on the page of a message without one', async () => {
       const found = await until('it is in the history', async () => {
         const { mails } = await page.running.api('/inbound/search', { query: 'subject:Alone' });
         return mails[0];

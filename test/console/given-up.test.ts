@@ -60,7 +60,7 @@ async function giveUp(
 }
 
 if (program !== undefined) {
-  describe('dead letters, in a browser', function () {
+  describe('failed deliveries, in a browser', function () {
     this.timeout(180_000);
     let hook: Receiver;
     let other: Receiver;
@@ -88,7 +88,7 @@ if (program !== undefined) {
 
     const count = async (state: string) => (await running.api('/inbound/causes', { query: `state:${state}` })).count;
 
-    it('is counted by endpoint and answer, and each cause is a filter', async () => {
+    it('are counted by endpoint and answer; each cause is a filter', async () => {
       await page.open('/given-up');
       await page.shows('Replay all 1,041');
       await page.shows(`${hook.url.replace('http://', '')}: HTTP 500`);
@@ -98,7 +98,7 @@ if (program !== undefined) {
       await page.shows('box-0@in.test');
     });
 
-    it('is replayed without the endpoint that is still down, by a job that is seen on every screen', async () => {
+    it('are replayed by a job shown on every screen, except to an endpoint that is still down', async () => {
       hook.answer({ status: 200 });
       await page.open('/given-up');
       await page.press('Replay all 1,041');
@@ -120,7 +120,7 @@ if (program !== undefined) {
       await until('the bar to be gone', async () => !(await page.text()).includes('Replay complete'));
     });
 
-    it('says so when the process ended before a job, of which no number is known then', async () => {
+    it('show that the process ended before a job started, without a count', async () => {
       const { actions } = await running.api('/actions/list');
       const start = actions.findLast(({ detail }: { detail: string }) => /^job \w+:/.test(detail));
       const id = '01kcinterrupted0000000000';
@@ -141,7 +141,7 @@ if (program !== undefined) {
       await until('the bar to be gone', async () => !(await page.text()).includes('Replay interrupted'));
     });
 
-    it('shows that a job was interrupted, and continues with the remaining items', async () => {
+    it('show that a job was interrupted, and continue with the remaining items', async () => {
       const job = {
         ...{
           operation: 'jobs/info',
@@ -164,7 +164,7 @@ if (program !== undefined) {
     });
 
     for (const [scheme, size] of LOOKS)
-      it(`gives axe nothing to object to while it is asked, in ${scheme} colours at ${size[0]} px`, async () => {
+      it(`have no accessibility violations (axe) in the confirmation, in ${scheme} colours at ${size[0]} px`, async () => {
         await page.browser.prefer(scheme);
         await page.open('/mail?q=state%3Adelivered', size);
         await page.press('Replay all that match');
@@ -174,7 +174,7 @@ if (program !== undefined) {
       });
   });
 
-  describe('mail that is dropped, in a browser', function () {
+  describe('dropping mail, in a browser', function () {
     this.timeout(120_000);
     let hook: Receiver;
     let page: ConsolePage;
@@ -200,7 +200,7 @@ if (program !== undefined) {
     const locked = () =>
       page.browser.evaluate(`[...document.querySelectorAll('dialog button.danger')].some((one) => one.disabled)`);
 
-    it('shows the number, and nothing is dropped if more match when it was typed', async () => {
+    it('shows the count, and drops nothing if more match by the time it is typed', async () => {
       await page.open('/given-up');
       await page.shows('Replay all 3');
       await page.press('More actions');
@@ -221,7 +221,7 @@ if (program !== undefined) {
     });
 
     for (const [scheme, size] of LOOKS)
-      it(`gives axe nothing to object to while it is asked, in ${scheme} colours at ${size[0]} px`, async () => {
+      it(`has no accessibility violations (axe) in the confirmation, in ${scheme} colours at ${size[0]} px`, async () => {
         await page.browser.prefer(scheme);
         await page.open('/given-up', size);
         await page.shows('Replay all 4'); // the number moves the button that is pressed
@@ -232,7 +232,7 @@ if (program !== undefined) {
         expect(await page.fits()).to.equal(true);
       });
 
-    it('drops only the dead letters that a search finds', async () => {
+    it('drops only failed deliveries that a search finds', async () => {
       await page.open('/given-up?q=to%3Astop');
       await page.shows('Replay all 1 that match');
       await page.press('More actions');
@@ -250,7 +250,7 @@ if (program !== undefined) {
       expect(actions[0]).to.include({ by: 'operator', count: 1, detail: 'state dead, query to:stop' });
     });
 
-    it('is asked for once on the page of a message', async () => {
+    it('asks for confirmation once on the page of a message', async () => {
       const [one] = await running.api('/inbound/deliveries', { state: 'dead', limit: 1 });
       await page.open(`/message/${one.id}`);
       await page.shows('Replay\u2026');
@@ -267,7 +267,7 @@ if (program !== undefined) {
       expect(await queued('dead')).to.equal(dead - 1);
     });
 
-    it('is found on the first screen when a route holds it, and is released or dropped', async () => {
+    it('shows mail held by a route on the first screen, and releases or drops it', async () => {
       for (const to of ['keep-1@in.test', 'keep-2@in.test'])
         await sendMail(running.smtp, { from: 'ann@sender.test', to }, message(`For ${to}`));
       await until('both in the history', async () => (await count('held')) === 2);

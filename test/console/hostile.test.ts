@@ -124,7 +124,7 @@ if (program !== undefined)
             expect(connections - before).to.equal(0);
           });
 
-      it('would be noticed: the same mail without filter and policy connects', async () => {
+      it('would be detected: the same mail without filter and policy connects', async () => {
         const before = connections;
         const plain = createHttpServer((request, response) => {
           response.setHeader('Content-Type', 'text/html');
@@ -139,7 +139,7 @@ if (program !== undefined)
         await new Promise((resolve) => plain.close(resolve));
       });
 
-      it('shows subjects, names, replies and HELO as text, and violates no policy', async () => {
+      it('shows subjects, names, replies and HELO as text, without policy violations', async () => {
         page.hook.answer({ status: 500, body: `<img src="http://${at}/answer">` });
         const before = connections;
         const file = `Content-Type: image/svg+xml; name="<img src=x onerror=alert(1)>.svg"`;

@@ -6,7 +6,7 @@ import { until } from '../support/until.ts';
 const program = chromium();
 
 if (program !== undefined)
-  describe('what a person does not see of a mail, in the console', function () {
+  describe('hidden content of a mail (facts), in the console', function () {
     this.timeout(120_000);
     let page: ConsolePage;
     before(async () => {
@@ -17,7 +17,7 @@ if (program !== undefined)
     const HTML =
       '<p>Hello</p><p hidden>Ignore all rules</p><a href="https://evil.test">https://bank.example</a><p>pay\u200bpal</p>';
 
-    it('stands above its content, behind one line for each kind', async () => {
+    it('is shown above the content, with one line for each kind', async () => {
       const head = 'Subject: Hi\r\nMIME-Version: 1.0\r\nContent-Type: text/html; charset=utf-8\r\n\r\n';
       await page.mail(head + HTML);
       const delivery = () => page.running.api('/inbound/deliveries').then(([first]: { id: string }[]) => first);

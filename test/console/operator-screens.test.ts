@@ -76,7 +76,7 @@ if (program !== undefined)
         await page.shows('The queue is empty');
       });
 
-      it('draws the curve where figures are, and nothing of it where there are none', async () => {
+      it('draws the curve only where there are figures', async () => {
         // Blue is in the curve alone: axes and grid are grey.
         const blue = (title: string) =>
           page.browser.evaluate(`(() => {
@@ -93,7 +93,7 @@ if (program !== undefined)
         expect(await blue('Webhook responses'), 'it has no blue curve').to.equal(0);
       });
 
-      it('draws again in the colours of the other scheme, and in the size of another window', async () => {
+      it('redraws when the colour scheme or the window size changes', async () => {
         await page.open('/');
         await until('the drawing', async () => (await drawn('Received')) > 0);
         const wide = await page.browser.evaluate(`${titled('Received')}.querySelector('canvas').clientWidth`);
@@ -103,7 +103,7 @@ if (program !== undefined)
         expect(narrow).to.be.below(391).and.not.equal(wide);
       });
 
-      it('loads the library that draws only with the first plot', async () => {
+      it('loads the plotting library with the first plot', async () => {
         const loaded = () =>
           page.browser.evaluate(
             `performance.getEntriesByType('resource').some(({ name }) => name.includes('/lib/uplot.js'))`,
@@ -116,7 +116,7 @@ if (program !== undefined)
         expect(await loaded()).to.equal(true);
       });
 
-      it('has a row for an endpoint of another account that is down, one for each of the own, and a link to both', async () => {
+      it('has a row for a failing endpoint of another account, one for each of its own, and a link to both', async () => {
         const hook = await startReceiver();
         try {
           const [{ key }] = (await postern(['account', 'create', 'shop', '--json'], env())).json();
@@ -149,7 +149,7 @@ if (program !== undefined)
         }
       });
 
-      it('shows an owner no figures of the host, and offers no screen of it', async () => {
+      it('shows an owner no figures of the host, and links to no screen of it', async () => {
         const added = await postern(['person', 'add', 'olga', '--role', 'owner', '--account', 'shop', '--json'], env());
         await page.enter(added.records()[0].url);
         try {
@@ -166,7 +166,7 @@ if (program !== undefined)
     });
 
     describe('the host', () => {
-      it('says its name, its version, since when it is up, and what needs the operator', async () => {
+      it('shows its name, version, uptime and what needs the attention of the operator', async () => {
         await page.open('/');
         await page.press('Host');
         await until('the screen', async () => (await place()) === '/console/host');
@@ -177,7 +177,7 @@ if (program !== undefined)
         expect(text).to.match(/NEEDS ATTENTION|Needs attention/);
       });
 
-      it('plots disk, memory and delays, of an hour, a day or 30 days', async () => {
+      it('plots disk, memory and delays over an hour, a day or 30 days', async () => {
         await page.open('/host');
         await until('the drawing', async () => (await drawn('Free disk')) > 0);
         const [head, newest, before] = await table('Free disk');
@@ -197,7 +197,7 @@ if (program !== undefined)
         await steps(146);
       });
 
-      it('examines the host: problems with advice first, then the rest, and repeats the examination', async () => {
+      it('runs the checks: problems with advice first, then the rest, and runs them again', async () => {
         await page.open('/host');
         const looked = () =>
           page.browser.evaluate(
@@ -232,7 +232,7 @@ if (program !== undefined)
         await until('its end', looked);
       });
 
-      it('shows where it listens, and that there is no certificate', async () => {
+      it('shows its listeners, and that there is no certificate', async () => {
         await page.open('/host');
         const rows: string[] = await until('the listeners', async () => {
           const found = await page.browser.evaluate(
@@ -249,7 +249,7 @@ if (program !== undefined)
         );
       });
 
-      it('runs a task at the press of a button, and says when it ran', async () => {
+      it('runs a task when the button is pressed, and shows when it ran', async () => {
         await page.open('/host');
         const row = (name: string) =>
           page.browser.evaluate(`document.querySelector('.tasks [data-row="${name}"]').innerText`);
@@ -261,7 +261,7 @@ if (program !== undefined)
         await until('its run', async () => /(Done|Skipped)\s[^]*took/.test(await row(name)));
       });
 
-      it('shows the settings in force with their origin, filtered, and secrets as (set)', async () => {
+      it('shows the current settings with their origin, filtered, and secrets as (set)', async () => {
         await page.open('/host');
         await page.press('Settings');
         await page.shows('delivery.retry_hours');
@@ -292,7 +292,7 @@ if (program !== undefined)
         });
       });
 
-      it('shows the last warnings and errors, by level and event, as text', async () => {
+      it('shows the latest warnings and errors, by level and event, as text', async () => {
         await page.open('/host/log');
         await page.shows('delivery.deferred');
         const lines = () =>
@@ -310,7 +310,7 @@ if (program !== undefined)
       });
     });
 
-    describe('all of them', () => {
+    describe('all operator screens', () => {
       for (const [name, path] of Object.entries({
         now: '/',
         host: '/host',
@@ -320,14 +320,14 @@ if (program !== undefined)
         'an empty log': '/host/log?level=error',
       })) {
         for (const [scheme, size] of LOOKS)
-          it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+          it(`${name} has no accessibility violations (axe), in ${scheme} colours at ${size[0]} px`, async () => {
             await page.browser.prefer(scheme);
             await page.open(path, size);
             await openTables();
             expect(await page.faults()).to.deep.equal([]);
             expect(await page.fits()).to.equal(true);
           });
-        it(`${name} never scrolls sideways, at 320 px either`, async () => {
+        it(`${name} never scrolls sideways, even at 320 px`, async () => {
           await page.open(path, [320, 700]);
           await openTables();
           expect(await page.fits()).to.equal(true);

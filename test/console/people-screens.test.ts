@@ -46,7 +46,7 @@ if (program !== undefined)
     const newBrowser = () => createBrowser(Number(new URL(page.running.base).port));
     const isOpen = () => page.browser.evaluate(`document.querySelector('dialog[open]') !== null`);
 
-    it('shows what each account had in the last day, and leads to what the account sees', async () => {
+    it('show the mail of each account in the last day, and open the view of the account', async () => {
       await page.mail('From: ann@sender.test\r\nSubject: One\r\n\r\nHello.');
       await until('it is in the figures', async () => {
         await page.open('/accounts');
@@ -63,7 +63,7 @@ if (program !== undefined)
       ).to.equal('late & new');
     });
 
-    it('is read on by "More" where there are many', async () => {
+    it('load further rows with "More"', async () => {
       for (let n = 0; n < 52; n++) await createAccount(store, `many-${n}`, parts);
       await page.open('/accounts');
       expect(await rowOf('many-51')).to.equal(undefined);
@@ -76,7 +76,7 @@ if (program !== undefined)
       ).to.equal(false);
     });
 
-    it('is gone through by keyboard', async () => {
+    it('can be navigated by keyboard', async () => {
       await page.open('/accounts');
       await page.browser.press('j');
       await page.browser.press('j');
@@ -85,7 +85,7 @@ if (program !== undefined)
       await until('the second account', async () => (await place()) === `/console/?account=${second}`);
     });
 
-    it('invites a person with a link that is shown once and opens the console', async () => {
+    it('invite a person with a link that is shown once and opens the console', async () => {
       await page.open('/accounts?show=people');
       await page.shows('No people yet');
       await page.press('Invite a person\u2026');
@@ -108,7 +108,7 @@ if (program !== undefined)
       expect((await browser.read('/console/me')).body.role).to.equal('helper');
     });
 
-    it('asks for no account where the role has all', async () => {
+    it('do not ask for an account if the role covers all', async () => {
       await page.open('/accounts?show=people');
       await page.press('Invite a person\u2026');
       await page.fill('Name', 'ops');
@@ -124,7 +124,7 @@ if (program !== undefined)
       await until('the person', async () => ((await rowOf('ops')) ?? '').includes('operator of all accounts'));
     });
 
-    it('makes a new link for a person, and removes one after it said what ends', async () => {
+    it('create a new link for a person, and remove one after a confirmation', async () => {
       await page.open('/accounts?show=people');
       await pressIn('hal', 'New link');
       await page.shows('Link for hal');
@@ -144,7 +144,7 @@ if (program !== undefined)
       await page.browser.press('Escape');
     });
 
-    it('lists the sessions, marks the current one, and ends another one', async () => {
+    it('list the sessions, mark the current one, and end another one', async () => {
       await addTestPerson(store, 'ann', 'owner', main);
       const browser = newBrowser();
       await browser.enter('ann');
@@ -165,7 +165,7 @@ if (program !== undefined)
       expect((await browser.read('/console/me')).status).to.equal(401);
     });
 
-    it('does not offer operators to remove themselves', async () => {
+    it('do not offer operators to remove themselves', async () => {
       await addTestPerson(store, 'olga', 'operator');
       await page.browser.evaluate(
         `fetch('/console/session', { method: 'POST', headers: { 'Content-Type': 'application/json', 'Postern-Console': '1' }, body: JSON.stringify({ name: 'olga', password: ${JSON.stringify(PASSWORD)} }) }).then(({ status }) => status)`,
@@ -176,7 +176,7 @@ if (program !== undefined)
       await page.enter();
     });
 
-    it('is for operators alone', async () => {
+    it('are for operators only', async () => {
       await page.open('/accounts?show=people');
       await pressIn('ann', 'New link');
       await page.shows('Link for ann');
@@ -197,19 +197,19 @@ if (program !== undefined)
       sessions: '/accounts?show=sessions',
     })) {
       for (const [scheme, size] of LOOKS)
-        it(`${name} give axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+        it(`${name} have no accessibility violations (axe), in ${scheme} colours at ${size[0]} px`, async () => {
           await page.browser.prefer(scheme);
           await page.open(path, size);
           expect(await page.faults()).to.deep.equal([]);
           expect(await page.fits()).to.equal(true);
         });
-      it(`${name} never scroll sideways, at 320 px either`, async () => {
+      it(`${name} never scroll sideways, even at 320 px`, async () => {
         await page.open(path, [320, 700]);
         expect(await page.fits()).to.equal(true);
       });
     }
 
-    it('gives axe nothing to object to in the form and the link either', async () => {
+    it('have no accessibility violations (axe) in the form and the link', async () => {
       for (const scheme of ['light', 'dark'] as const) {
         await page.browser.prefer(scheme);
         await page.open('/accounts?show=people', PHONE);

@@ -142,7 +142,7 @@ if (program !== undefined)
     });
     after(() => story?.stop());
 
-    it('never scrolls sideways and cuts nothing off at 320 px', async () => {
+    it('never scrolls sideways and clips nothing at 320 px', async () => {
       const wrong: string[] = [];
       for (const look of looksOf(story)) {
         await show(story.page, look, [320, 700], 'light');
@@ -151,7 +151,7 @@ if (program !== undefined)
       expect(wrong).to.deep.equal([]);
     });
 
-    it('never scrolls sideways and cuts nothing off with text of twice the size', async () => {
+    it('never scrolls sideways and clips nothing with text of twice the size', async () => {
       const wrong: string[] = [];
       for (const look of looksOf(story).filter(({ main }) => main || !SMALL)) {
         await show(story.page, look, [1280, 900], 'light');
@@ -161,7 +161,7 @@ if (program !== undefined)
       expect(wrong).to.deep.equal([]);
     });
 
-    it('shows where the focus is, which comes to everything that can be used', async () => {
+    it('shows the focus, which reaches every control', async () => {
       const wrong: string[] = [];
       for (const look of looksOf(story).filter(({ main }) => main)) {
         await show(story.page, look, DESK, 'light');
@@ -170,7 +170,7 @@ if (program !== undefined)
       expect(wrong).to.deep.equal([]);
     });
 
-    it('is reached from the start page by keyboard alone', async () => {
+    it('can be reached from the start page by keyboard alone', async () => {
       const { browser, open } = story.page;
       await open('/');
       const names: string[] = await browser.evaluate(
@@ -188,7 +188,7 @@ if (program !== undefined)
       expect(names.length).to.be.above(10);
     });
 
-    it('loads at most 60 KB of libraries and 100 KB of code of ours, compressed', async () => {
+    it('loads at most 60 KB of libraries and 100 KB of own code, compressed', async () => {
       await story.page.open('/');
       await plotted(story.page);
       const loaded = (): Promise<string[]> =>
@@ -241,7 +241,7 @@ if (program !== undefined)
         }
       });
     else if (FOLDER !== undefined)
-      it('has its pictures taken', async () => {
+      it('is captured in pictures', async () => {
         await mkdir(FOLDER, { recursive: true });
         for (const look of looksOf(story)) await takeAll(story.page, look);
         for (const look of looksOf(story).filter(({ main }) => main)) await takeStuck(story.page, look);

@@ -29,7 +29,7 @@ interface Steps {
 }
 
 if (program !== undefined)
-  describe(`five questions to a host that has taken ${MAILS.toLocaleString('en')} mails, in a browser`, function () {
+  describe(`five questions to a host with ${MAILS.toLocaleString('en')} mails, in a browser`, function () {
     this.timeout(120_000 + MAILS * 40);
     const clock = createRunningClock(Date.now() - 140 * MINUTE, 20);
     const crmPosts: string[] = [];
@@ -108,7 +108,7 @@ if (program !== undefined)
       return steps;
     }
 
-    it("where is Bob's mail? It stands in the list, with what became of it", async () => {
+    it("where is Bob's mail? It is in the list, with its status", async () => {
       const steps = await ask("Where is Bob's mail?", async ({ search, shows }) => {
         await search('bob@sender.test');
         await shows('Where is my parcel?');
@@ -118,7 +118,7 @@ if (program !== undefined)
       expect(await page.text()).to.not.contain('Order 1 ');
     });
 
-    it('why was ann@ refused? With the reply, the reason and what to do', async () => {
+    it('why was ann@ refused? Shows the reply, the reason and what to do', async () => {
       const steps = await ask('Why was ann@ refused?', async ({ press, search, shows }) => {
         await press('Refused');
         await shows('guess-');
@@ -132,7 +132,7 @@ if (program !== undefined)
       expect(text).to.not.contain('guess-1@in.test');
     });
 
-    it('what does my webhook answer? The same answer is one line, with how often and when', async () => {
+    it('what does my webhook answer? Groups equal answers on one line, with count and time', async () => {
       const steps = await ask('What does my webhook answer?', async ({ press, shows }) => {
         await press('Endpoints');
         await press(`:${crm.port}`);
@@ -144,7 +144,7 @@ if (program !== undefined)
       expect(text).to.match(/HTTP 500\s+×[\d,]+\s+\{"error":"undefined method.*\s+\d+ (?:s|min|h) ago/);
     });
 
-    it('can you replay what failed? All of it and nothing else, with the number first', async () => {
+    it('can you replay what failed? Replays only failed mail, after showing the count', async () => {
       const given = Math.floor(MAILS / DOWN_EVERY);
       crmAnswers = 200;
       crmPosts.length = 0;
@@ -164,7 +164,7 @@ if (program !== undefined)
       );
     });
 
-    it('is my DNS right? It says which record is wrong, and what should stand there', async () => {
+    it('is my DNS right? Names the wrong record, and the expected value', async () => {
       const steps = await ask('Is my DNS right?', async ({ press, shows }) => {
         await press('Domains');
         await press('in.test');

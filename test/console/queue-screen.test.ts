@@ -17,12 +17,12 @@ if (program !== undefined)
 
     const waiting = async () => (await page.running.api('/inbound/deliveries', { state: 'waiting' })).length;
 
-    it('says that nothing waits', async () => {
+    it('shows that nothing is waiting', async () => {
       await page.open('/queue');
       await page.shows('The queue is empty');
     });
 
-    it('shows what waits by age, for an endpoint, a destination or an account', async () => {
+    it('shows waiting mail by age, for an endpoint, a destination or an account', async () => {
       page.hook.answer({ status: 503 });
       for (const subject of ['one', 'two', 'three']) await page.mail(message(subject));
       await until('what waits', async () => (await waiting()) === 3);
@@ -39,7 +39,7 @@ if (program !== undefined)
       await until('the account', async () => (await rows())[0]?.[0] === 'main');
     });
 
-    it('pauses an endpoint and lets it go on, after it has said for how many', async () => {
+    it('pauses and resumes an endpoint, after showing the number of deliveries', async () => {
       await page.open('/queue');
       await page.press('Change\u2026');
       await choose('host/pause');
@@ -74,7 +74,7 @@ if (program !== undefined)
       expect(await waiting()).to.equal(4);
     });
 
-    it('tries now what waits, and says which word of a query is wrong', async () => {
+    it('retries waiting mail now, and names the unknown word of a query', async () => {
       await page.open('/queue');
       await page.press('Change by filter\u2026');
       await page.fill('Filter', 'colour:red');
@@ -92,7 +92,7 @@ if (program !== undefined)
       });
     });
 
-    it('is for people in both colours and on a telephone', async () => {
+    it('is accessible in both colour schemes and on a telephone', async () => {
       page.hook.answer({ status: 503 });
       await page.mail(message('four'));
       await until('what waits', async () => (await waiting()) === 1);

@@ -92,7 +92,7 @@ if (program !== undefined)
     }
 
     for (const role of ROLES)
-      it(`leads ${role} nowhere in vain: every link of every screen, and the search`, async () => {
+      it(`shows ${role} only links and search results that open`, async () => {
         await signIn(role);
         const opened = await walk(role);
         expect(opened.length).to.be.at.least(3);
@@ -108,7 +108,7 @@ if (program !== undefined)
         }
       });
 
-    it('shows a reader how all is, and nothing of mails', async () => {
+    it('shows a reader the status, and no message content', async () => {
       await signIn('reader');
       await page.open('/');
       expect(await faults()).to.equal('');
@@ -123,7 +123,7 @@ if (program !== undefined)
     });
 
     describe('in the first hour', () => {
-      it('offers a name and a password to somebody who came by the first link', async () => {
+      it('offers a name and a password after the first sign-in by link', async () => {
         await page.enter();
         await page.shows('Set a name and a password');
         await page.press('Set a password\u2026');
@@ -137,7 +137,7 @@ if (program !== undefined)
         );
       });
 
-      it('asks for that password before a key is made, ten minutes later, in one dialog at a time', async () => {
+      it('asks for that password before it creates a key ten minutes later, in one dialog at a time', async () => {
         const person = await store.people.one({ name: 'first' });
         const [session] = await store.consoleSessions.many({ person: person?.id ?? '' });
         const createdAt = new Date(Date.now() - 11 * 60_000);
@@ -158,7 +158,7 @@ if (program !== undefined)
         await page.shows('kept while it waits');
       });
 
-      it('gives the dialog back that had to wait, when the password is not entered', async () => {
+      it('restores the waiting dialog if the password is not entered', async () => {
         const person = await store.people.one({ name: 'first' });
         for (const { id } of await store.consoleSessions.many({ person: person?.id ?? '' }))
           await store.consoleSessions.change({ id }, { createdAt: new Date(Date.now() - 11 * 60_000), provedAt: null });

@@ -30,20 +30,20 @@ if (program !== undefined)
     const place = () => page.browser.evaluate('location.pathname + location.search');
     const deliveries = (state: string) => page.running.api('/inbound/deliveries', { state });
 
-    it('says how a first mail gets here while there is none', async () => {
+    it('explains how to receive a first mail while there is none', async () => {
       await page.open('/');
       await page.shows('No messages yet');
       await page.shows('All systems normal. The queue is empty.');
     });
 
-    it('sends a test message at the press of a button, and shows it on its way', async () => {
+    it('sends a test message when the button is pressed, and shows its progress', async () => {
       await page.open('/');
       await page.press('Send a test message');
       await page.shows('hello@account-1.test');
       await page.shows('Delivered');
     });
 
-    it('shows a mail within a second after it came, without being asked', async () => {
+    it('shows a new mail within a second, without a reload', async () => {
       const opening = Date.now();
       await page.open('/');
       await page.shows('Live');
@@ -59,7 +59,7 @@ if (program !== undefined)
       await page.shows('Delivered');
     });
 
-    it('finds a mail by a part of its subject, and shows all that happened to it', async () => {
+    it('finds a mail by a part of its subject, and shows its history', async () => {
       await page.open('/mail');
       await page.browser.press('/');
       await page.browser.type('4711 is');
@@ -91,7 +91,7 @@ if (program !== undefined)
       expect(await place()).to.equal(`/console/message/${one.id}?tab=payload`);
     });
 
-    it('shows the HTML of a mail with the pictures that it carries, and its links as text', async () => {
+    it('shows the HTML of a mail with its embedded pictures, and its links as text', async () => {
       const html =
         '<p style="color:#b00">Dear Ann</p><img src="cid:dot"><img src="http://shop.test/pixel"><a href="http://shop.test/a">Shop</a>';
       await page.mail(
@@ -126,7 +126,7 @@ if (program !== undefined)
       expect(text).to.contain('No route of the domain matches the mailbox');
     });
 
-    it('offers the refusal to somebody who searches for the mail', async () => {
+    it('offers the refusal to a search for the mail', async () => {
       await page.open('/mail?q=bob%40sender.test');
       await page.shows('No messages match this search');
       await page.press('1 refusal also matches');
@@ -134,7 +134,7 @@ if (program !== undefined)
       expect(await place()).to.equal('/console/refused?q=bob%40sender.test');
     });
 
-    it('replays all that a search finds, after it said how many that are', async () => {
+    it('replays all results of a search, after showing the count', async () => {
       const before = page.hook.requests.length;
       await page.open('/mail?q=subject%3A4711+state%3Adelivered');
       await page.press('Replay all that match');
@@ -146,7 +146,7 @@ if (program !== undefined)
       await page.browser.press('Escape');
     });
 
-    it('shows the key that signs the posts to an endpoint, and makes a new one', async () => {
+    it('shows the signing key of an endpoint, and creates a new one', async () => {
       const [route] = await page.running.api('/inbound/routes', { domain: 'in.test' });
       const keyNow = async () => (await page.running.api('/inbound/route-key', { id: route.id })).auth_key;
       const before = await keyNow();
@@ -168,7 +168,7 @@ if (program !== undefined)
       });
     });
 
-    it('says that an endpoint fails and what it answers, and pauses and resumes it', async () => {
+    it('shows that an endpoint fails, with its answer, and pauses and resumes it', async () => {
       page.hook.answer({ status: 500, body: 'undefined method `id` for nil' });
       await page.mail(message('Nobody takes this'));
       await page.open('/endpoints');
@@ -186,7 +186,7 @@ if (program !== undefined)
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
     });
 
-    it('tries what waits for a failing endpoint from the start page', async () => {
+    it('retries waiting mail of a failing endpoint from the start page', async () => {
       page.hook.answer({ status: 500 });
       await page.mail(message('Needs a new try'));
       await until('the failed POST', async () => (await deliveries('waiting'))[0]?.attempts.length > 0);
@@ -197,7 +197,7 @@ if (program !== undefined)
       await until('the delivery', async () => (await deliveries('waiting')).length === 0);
     });
 
-    it('narrows the list to a domain, a route of it and an endpoint', async () => {
+    it('filters the list by a domain, one of its routes and an endpoint', async () => {
       const [{ id }] = await page.running.api('/inbound/routes', { domain: 'in.test' });
       const terms = async () => new URL(await place(), page.running.base).searchParams.get('q');
       await page.open('/mail');
@@ -232,7 +232,7 @@ if (program !== undefined)
       expect(text.slice(text.indexOf("curl '"))).to.not.match(/^ {2}-H '[^']*signature/im);
     });
 
-    it('leaves the details of an attempt open when the session is added above it', async () => {
+    it('keeps the details of an attempt open when the session is added above it', async () => {
       page.hook.answer({ status: 500 });
       const session = await openSession(page.running.smtp);
       for (const line of ['EHLO slow.test', 'MAIL FROM:<ann@sender.test>', 'RCPT TO:<box-1@in.test>', 'DATA'])
@@ -255,7 +255,7 @@ if (program !== undefined)
       await page.shows('Request headers');
     });
 
-    it('tries a mail with another URL, and shows the answer', async () => {
+    it('posts a mail to another URL as a trial, and shows the answer', async () => {
       const [one] = await deliveries('delivered');
       page.hook.answer({ status: 418, body: 'I am a teapot' });
       await page.open(`/message/${one.id}`);
@@ -267,13 +267,13 @@ if (program !== undefined)
       expect((await deliveries('delivered')).map(({ id }: { id: string }) => id)).to.include(one.id);
     });
 
-    it('says what does not work and tries again when asked', async () => {
+    it('reports a failed request, and retries on request', async () => {
       await page.open('/mail?q=status%3Awrong');
       await page.shows('takes a status such as 500');
       await page.shows('Try again');
     });
 
-    it('shows the sign-in screen after a session has ended, and refuses a wrong password', async () => {
+    it('shows the sign-in screen after a session has ended, and rejects a wrong password', async () => {
       const { browser } = page;
       await page.open('/mail');
       await browser.evaluate(
@@ -292,7 +292,7 @@ if (program !== undefined)
       await page.enter();
     });
 
-    it('does everything with keys alone', async () => {
+    it('can be used by keyboard alone', async () => {
       await page.open('/mail');
       await page.shows('Order 4711');
       await page.browser.press('j');
@@ -311,7 +311,7 @@ if (program !== undefined)
       await page.browser.press('Escape');
     });
 
-    it('goes back to the list as it was, also before the message is there', async () => {
+    it('restores the list on going back, even before the message has loaded', async () => {
       const list = '/console/mail?q=from%3Asender.test';
       await page.open('/mail?q=from%3Asender.test');
       await page.shows('Order 4711');
@@ -326,7 +326,7 @@ if (program !== undefined)
       }
     });
 
-    it('shows the message beside the list where there is room', async () => {
+    it('shows the message beside the list if there is space', async () => {
       await page.open('/mail');
       await page.shows('Select a message to preview it (j/k)');
       await page.browser.press('j');
@@ -349,12 +349,12 @@ if (program !== undefined)
       'endpoint',
     ]) {
       for (const [scheme, size] of LOOKS)
-        it(`${name} gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+        it(`${name} has no accessibility violations (axe), in ${scheme} colours at ${size[0]} px`, async () => {
           await page.browser.prefer(scheme);
           await page.open(await pathOf(name), size);
           expect(await page.faults()).to.deep.equal([]);
         });
-      it(`${name} never scrolls sideways, at 320 px either`, async () => {
+      it(`${name} never scrolls sideways, even at 320 px`, async () => {
         await page.open(await pathOf(name), [320, 700]);
         const [width, screen] = await page.browser.evaluate(
           `[document.documentElement.scrollWidth, document.documentElement.clientWidth]`,
@@ -374,7 +374,7 @@ if (program !== undefined)
     });
     after(() => page?.stop());
 
-    it('shows a receiver in four languages', async () => {
+    it('shows receiver code in four languages', async () => {
       await page.open('/endpoints');
       await page.shows('No endpoints yet');
       await page.shows("from 'node:http'");
@@ -387,7 +387,7 @@ if (program !== undefined)
     });
 
     for (const [scheme, size] of LOOKS)
-      it(`gives axe nothing to object to, in ${scheme} colours at ${size[0]} px`, async () => {
+      it(`has no accessibility violations (axe), in ${scheme} colours at ${size[0]} px`, async () => {
         await page.browser.prefer(scheme);
         await page.open('/endpoints', size);
         await page.shows('Sample receiver');
@@ -397,10 +397,10 @@ if (program !== undefined)
   });
 
 if (program !== undefined)
-  describe('a mail that scanners looked at, in a browser', function () {
+  describe('a scanned mail, in a browser', function () {
     this.timeout(120_000);
 
-    it('says what they found', async () => {
+    it('shows the results of the scanners', async () => {
       const [rspamd, clamd] = [await startRspamd(), await startClamd()];
       const page = await startConsolePage(program, {
         POSTERN_SCAN__RSPAMD: `http://${rspamd.place}`,
@@ -423,7 +423,7 @@ if (program !== undefined)
   describe('the console of a daemon that is stopped or has no store, in a browser', function () {
     this.timeout(120_000);
 
-    it('says that it is not live and tries again', async () => {
+    it('shows that it is not live, and retries', async () => {
       const page = await startConsolePage(program);
       try {
         await page.open('/');
@@ -440,7 +440,7 @@ if (program !== undefined)
       }
     });
 
-    it('says what a mail waits for while the DNS is silent', async () => {
+    it('shows why a mail waits while the DNS does not answer', async () => {
       const names = await startKeepingNameServer();
       const page = await startConsolePage(program, {
         POSTERN_DNS__SERVERS: names.server,
@@ -469,7 +469,7 @@ if (program !== undefined)
       }
     });
 
-    it('leads from a mailbox that was refused in the session of a mail to what to do about it', async () => {
+    it('links from a refused mailbox, in the session of a mail, to the remedy', async () => {
       const page = await startConsolePage(program);
       try {
         const session = await openSession(page.running.smtp);
@@ -496,7 +496,7 @@ if (program !== undefined)
       }
     });
 
-    it('reports once that the store is unavailable, accepts mail meanwhile, and clears the report afterwards', async function () {
+    it('reports once that the store is unavailable, still accepts mail, and clears the report afterwards', async function () {
       if (!canLock()) return this.skip();
       const page = await startConsolePage(program);
       const said = async () => String(await page.browser.evaluate('document.body.innerText'));

@@ -55,7 +55,7 @@ if (program !== undefined)
       }
     }
 
-    it('needs a password alone at first', async () => {
+    it('needs only a password at first', async () => {
       await page.open('/');
       await signOut();
       await signIn();
@@ -74,7 +74,7 @@ if (program !== undefined)
       await until('the list', async () => (await place()) === '/console/mail');
     });
 
-    it('gets a second factor: a key for the app, a code of it, and recovery codes that are shown once', async () => {
+    it('sets up a second factor: a key for the app, a code, and recovery codes that are shown once', async () => {
       await menu();
       await page.press('Two-factor authentication\u2026');
       await page.press('Set up');
@@ -97,7 +97,7 @@ if (program !== undefined)
       await page.browser.press('Escape');
     });
 
-    it('asks for a code then, with the cursor in its field, and says when it is wrong', async () => {
+    it('asks for a code from then on, with the field focused, and reports a wrong one', async () => {
       await page.open('/');
       await signOut();
       await signIn();
@@ -112,7 +112,7 @@ if (program !== undefined)
       await page.shows('Overview');
     });
 
-    it('asks for the password again before a key is made, and then makes it', async () => {
+    it('asks for the password again before it creates a key', async () => {
       const [session] = await store.consoleSessions.many({ by: 'password' }, { sort: '-until' });
       const earlier = new Date(Date.now() - 20 * 60_000);
       await store.consoleSessions.change({ id: session?.id ?? '' }, { createdAt: earlier });
@@ -132,7 +132,7 @@ if (program !== undefined)
       expect(await store.consoleSessions.many({})).to.have.length.above(0);
     });
 
-    it('gives the call up with the question', async () => {
+    it('cancels the call when the prompt is cancelled', async () => {
       const [session] = await store.consoleSessions.many({ by: 'password' }, { sort: '-until' });
       await store.consoleSessions.change({ id: session?.id ?? '' }, { provedAt: null });
       const before = (await page.running.api('/keys/list')).length;

@@ -50,7 +50,7 @@ if (program !== undefined)
       expect(await page.text()).not.to.contain('Before 1');
     });
 
-    it('says on the page of a mail since when its endpoint is down, and with which answer', async () => {
+    it('shows since when its endpoint is down, and with which answer', async () => {
       await page.open('/mail?q=subject%3Ak%C3%B6ln');
       await page.press('Grüße aus Köln');
       await page.shows('Endpoint down since ');
@@ -62,7 +62,7 @@ if (program !== undefined)
     });
 
     for (const size of [DESK, PHONE])
-      it(`has one filled button, which is not the one that destroys, at ${size[0]} px`, async () => {
+      it(`has one primary button, which is not the destructive one, at ${size[0]} px`, async () => {
         await page.open('/mail?q=state%3Awaiting', size);
         await page.shows('Retry all that match');
         expect(await buttons()).to.deep.equal(['Retry all that match\u2026']);
@@ -80,7 +80,7 @@ if (program !== undefined)
         await page.press('Cancel');
       });
 
-    it('is tried again at once: first the number and what it waits for, then the result', async () => {
+    it('is retried at once: first the count and the reason for waiting, then the result', async () => {
       await page.open('/mail?q=state%3Awaiting', DESK);
       await page.press('Retry all that match\u2026');
       await page.shows('13 messages will be posted now.');
@@ -96,7 +96,7 @@ if (program !== undefined)
       expect(actions[0]).to.include({ what: 'retried', count: 13 });
     });
 
-    it('goes on from the page of a mail: by another attempt, or by ending a pause', async () => {
+    it('is continued from the page of a mail: by another attempt, or by ending a pause', async () => {
       page.hook.answer({ status: 500 });
       await page.mail(mail('One more'));
       const one = await until('its first attempt', async () => {
