@@ -5,7 +5,7 @@ import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
-describe('private networks that the operator opened', function () {
+describe('private networks allowed by the operator', function () {
   this.timeout(30_000);
   let server: MailServer;
   let zone: Zone;
@@ -38,7 +38,7 @@ describe('private networks that the operator opened', function () {
     return id;
   };
 
-  it('webhooks.allow_private opens no road for mail, neither of accounts nor of our own', async () => {
+  it('webhooks.allow_private allows no outgoing mail there, of accounts or of the host', async () => {
     const running = await openFor('127.0.0.0/8', '');
     try {
       await running.api('/webhooks/add', { url: hook.url, events: ['send'] });
@@ -60,7 +60,7 @@ describe('private networks that the operator opened', function () {
     }
   });
 
-  it('outbound.allow_private opens no road for webhooks', async () => {
+  it('outbound.allow_private allows no webhooks there', async () => {
     const running = await openFor('', '127.0.0.0/8');
     try {
       const { status, body } = await running.ask('/webhooks/add', { url: hook.url, events: ['send'] });

@@ -21,7 +21,7 @@ const LARGE: SendMailOptions = {
   ],
 };
 
-describe('attachments by link', function () {
+describe('attachment links', function () {
   this.timeout(60_000);
   let zone: Zone;
   let postern: TestDaemon;
@@ -67,7 +67,7 @@ describe('attachments by link', function () {
   }
   const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 
-  it('makes a post of a few kB of a large message, and the link has the file', async () => {
+  it('reduce the post of a large message to a few kB, and serve the file', async () => {
     const post = await posted('links', { attachments: 'link' });
     expect(post.body.length).to.be.below(10_000);
     const msg = eventIn(post);
@@ -88,7 +88,7 @@ describe('attachments by link', function () {
     expect((await fetchLink(small.url)).bytes.toString()).to.equal(NOTE);
   });
 
-  it('keeps files in the post that are no larger than link_over, and names them only with none', async () => {
+  it('inline files up to link_over', async () => {
     const over = eventIn(await posted('over', { attachments: 'link', link_over: 100 }));
     const [large, small]: any[] = Object.values(over.attachments);
     expect(large.url).to.be.a('string');
@@ -102,7 +102,7 @@ describe('attachments by link', function () {
     }
   });
 
-  it('has a place for links in each format that holds the parsed message', async () => {
+  it('have a field in each format with the parsed message', async () => {
     const of = async (format: string) => posted(`in-${format}`, { format, attachments: 'link' });
     const json = JSON.parse((await of('json')).body.toString());
     expect(json).not.to.have.property('raw');
@@ -133,7 +133,7 @@ describe('attachments by link', function () {
     }
   });
 
-  it('is refused where the post is the message itself', async () => {
+  it('are rejected for formats that post the message itself', async () => {
     for (const format of ['raw', 'mailgun-mime', 'sendgrid-raw']) {
       const { status, body } = await postern.ask('/inbound/add-route', {
         ...{ domain: 'in.test', pattern: format, url: hook.url, format, attachments: 'link' },
@@ -160,7 +160,7 @@ describe('attachments by link', function () {
     return until('the post after the retry', () => posts()[known]);
   }
 
-  it('is what a receiver gets that has answered 413, at the next attempt', async () => {
+  it('are used at the next attempt if the receiver answers 413', async () => {
     hook.answer(({ body }) => ({ status: body.length > MEGABYTE ? 413 : 200 }));
     const { id: route } = await added('auto', {});
     await send('auto@in.test');
@@ -176,7 +176,7 @@ describe('attachments by link', function () {
     expect(postern.log.lines.some(({ event }) => event === 'delivery.too_large')).to.equal(true);
   });
 
-  it('is what a receiver of forms gets that has no status for it, after the second 500', async () => {
+  it('are used after the second 500 for a form receiver without a status for oversize posts', async () => {
     hook.answer(({ body }) => ({ status: body.length > MEGABYTE ? 500 : 200 }));
     await added('rack', {});
     await send('rack@in.test');
@@ -189,7 +189,7 @@ describe('attachments by link', function () {
     expect((await retried()).body.length).to.be.below(10_000);
   });
 
-  it('is not what inline asks for, whatever the receiver answers', async () => {
+  it('are not used with inline, whatever the receiver answers', async () => {
     hook.answer({ status: 413 });
     await added('inline', { attachments: 'inline' });
     await send('inline@in.test');
@@ -198,7 +198,7 @@ describe('attachments by link', function () {
     expect((await retried()).body.length).to.be.above(FILE.length);
   });
 
-  it('gives ranges, and says when it has not changed', async () => {
+  it('support ranges and answer 304 for an unchanged file', async () => {
     const [{ url }]: any[] = Object.values(eventIn(await posted('ranges', { attachments: 'link' })).attachments);
     const range = async (text: string, more: Record<string, string> = {}) => {
       const got = await fetchLink(url, { range: text, ...more });
@@ -220,7 +220,7 @@ describe('attachments by link', function () {
     expect((await range('bytes=0-1', { 'if-range': etag })).status).to.equal(206);
   });
 
-  it('has none for who changes a link or guesses one', async () => {
+  it('answer 404 for a changed or guessed link', async () => {
     const [{ url }]: any[] = Object.values(eventIn(await posted('guess', { attachments: 'link' })).attachments);
     const [, , token = ''] = new URL(url).pathname.split('/');
     const [until36 = '', hash = '', ...seal] = token.split('-');
@@ -248,7 +248,7 @@ describe('attachments by link', function () {
     expect((await fetchLink(url, {}, 'HEAD')).status).to.equal(200);
   });
 
-  it('holds one file for all recipients and attempts, and makes it anew if it is gone', async () => {
+  it('share one file among all recipients and attempts, and recreate it if it is gone', async () => {
     await rm(folder(), { recursive: true, force: true });
     await posted('first', { attachments: 'link' });
     await posted('second', { attachments: 'link' });

@@ -19,7 +19,7 @@ async function queueBytes(dir: string): Promise<string> {
   return Buffer.concat(await Promise.all(files.map((name) => readFile(join(dir, 'spool', name))))).toString('latin1');
 }
 
-describe('what an attempt kept of how it went, through the whole daemon', function () {
+describe('details of an attempt, through the whole daemon', function () {
   this.timeout(60_000);
   let hook: Receiver;
   let relay: MailSink;
@@ -64,7 +64,7 @@ describe('what an attempt kept of how it went, through the whole daemon', functi
     });
   }
 
-  it('is in the record of the delivery: in full when it failed, short when the first attempt delivered', async () => {
+  it('are in the record of the delivery: in full if it failed, short if the first attempt delivered', async () => {
     hook.answerOnce({ status: 503, headers: { 'x-request-id': 'r-1' }, body: 'busy' });
     const { id, attempts } = await attempted('retried', 2);
     const [failed, passed] = attempts;
@@ -86,7 +86,7 @@ describe('what an attempt kept of how it went, through the whole daemon', functi
     });
   });
 
-  it('is printed by queue show --verbose, without what a terminal would obey', async () => {
+  it('are printed by queue show --verbose, without terminal control characters', async () => {
     hook.answerOnce({
       status: 500,
       headers: {
@@ -109,7 +109,7 @@ describe('what an attempt kept of how it went, through the whole daemon', functi
     expect(record.attempts_made[0].detail.address).to.equal(`127.0.0.1:${hook.port}`);
   });
 
-  it('has neither the keys of webhooks nor whole signatures nor the password of the relay', async () => {
+  it('contain no keys of webhooks, no whole signatures and no relay password', async () => {
     hook.answerOnce({ status: 500 });
     const { id } = await attempted('secret', 1);
     await running.api('/messages/send', {
@@ -135,7 +135,7 @@ describe('what an attempt kept of how it went, through the whole daemon', functi
     }
   });
 
-  it('shows of mail going out each line of the dialog, and in its events the server', async () => {
+  it('show each line of the dialog of outgoing mail, and the server in its events', async () => {
     const [{ _id: id }] = await running.api('/messages/send', {
       message: { from_email: 'news@sender.test', text: 'Hello', to: [{ email: 'jo@to.test' }] },
     });
@@ -171,7 +171,7 @@ describe('what an attempt kept of how it went, through the whole daemon', functi
     expect(JSON.stringify(info)).not.to.contain(PASSWORD);
   });
 
-  it('is in the record of a batch of events too', async () => {
+  it('are in the record of a batch of events too', async () => {
     const { id } = await running.api('/webhooks/add', { url: `${hook.url}/events`, events: ['send'] });
     hook.answer((request) => ({
       status: request.url.includes('/events') && postsOf([request]).length > 0 ? 500 : 200,

@@ -10,7 +10,7 @@ import { startZone, type Zone } from '../support/zone.ts';
 const KEY = makeKey('attacker.test', 'k', 1024);
 const HIDDEN = `=?utf-8?b?${Buffer.from('<ceo@victim.example>').toString('base64')}?=`;
 
-describe('who the payload says wrote a message', () => {
+describe('the author in the payload', () => {
   let postern: TestDaemon;
   let hook: Receiver;
   let zone: Zone;
@@ -46,7 +46,7 @@ describe('who the payload says wrote a message', () => {
     return eventsOf(post as never)[0].msg;
   }
 
-  it('is the one whom DMARC passed', async () => {
+  it('is the address that DMARC passed', async () => {
     const msg = await received('From: Eve <evil@attacker.test>\r\n');
     expect(msg).to.deep.include({
       from_email: 'evil@attacker.test',
@@ -86,7 +86,7 @@ describe('who the payload says wrote a message', () => {
     '"x <evil@attacker.test>, ceo@victim.example',
     'ceo(@attacker.test)@victim.example',
   ]) {
-    it(`is no victim with a verdict that lets him through: From: ${JSON.stringify(from)}`, async () => {
+    it(`fails DMARC for a forged sender: From: ${JSON.stringify(from)}`, async () => {
       expect((await received(`From: ${from}\r\n`)).dmarc).to.deep.equal({
         result: 'fail',
         policy: 'reject',
@@ -95,7 +95,7 @@ describe('who the payload says wrote a message', () => {
     });
   }
 
-  it('is whom DMARC judged where the message names nobody, or has so much header that nobody may parse it', async () => {
+  it('is the address that DMARC judged if the message names no author, or its header is too large to parse', async () => {
     expect(await received('To: desk@in.test\r\n', 'ceo@victim.example')).to.deep.include({
       from_email: 'ceo@victim.example',
       dmarc: { result: 'fail', policy: 'reject', aligned: false },
@@ -109,7 +109,7 @@ describe('who the payload says wrote a message', () => {
     });
   });
 
-  it('is no victim after one junk signature in front of the message', async () => {
+  it('is not forged by an invalid signature in front of the message', async () => {
     const junk = 'DKIM-Signature: v=1; a=rsa-sha256; c=/; d=victim.example; s=k; h=from; bh=AAAA; b=AAAA\r\n';
     expect(await received(`${junk}From: ceo@victim.example\r\n`)).to.deep.include({
       from_email: 'ceo@victim.example',

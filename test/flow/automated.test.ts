@@ -54,7 +54,7 @@ describe('automated mail', function () {
     running = await startDaemon({ ...env, ...more }, { dir });
   };
 
-  it('is distinguished from mail of people in posts, in the console and in pulled mail', async () => {
+  it('is distinguished from personal mail in posts, in the console and in pulled mail', async () => {
     const { id } = await add('plain');
     await send('plain@in.test', 'by hand');
     expect((await event('by hand')).msg.automated).to.deep.equal({ is: false, why: null });
@@ -78,7 +78,7 @@ describe('automated mail', function () {
     expect(JSON.parse(form.get('mandrill_events') ?? '')[0].msg.automated).to.deep.equal({ is: true, why: 'list' });
   });
 
-  it('is what a route may ask for, and the tester knows it', async () => {
+  it('can be a condition of a route, shown by the tester', async () => {
     const machines = await add('desk', { when: { automated: true }, tags: ['machine'], action: 'post' });
     expect(machines.when).to.deep.equal({ automated: true });
     const people = await add('desk', { when: { automated: false, subject: 'to*' }, tags: ['person'] });
@@ -118,7 +118,7 @@ describe('automated mail', function () {
     expect((await event('Re: turn 4')).msg).to.deep.include({ tags: ['stop'], automated: { is: true, why: 'loop' } });
   });
 
-  it('is a loop at every attempt, also after a restart, when nothing is counted any more', async () => {
+  it('stays a loop at every attempt, also after a restart without counters', async () => {
     await add('kept');
     hook.answer({ status: 503 });
     for (let n = 1; n <= 4; n++) await send('kept@in.test', `Re: kept ${n}`, ANSWER);
@@ -140,7 +140,7 @@ describe('automated mail', function () {
     expect(await whyOf('Re: kept 5')).to.equal(null);
   });
 
-  it('is held as a loop if the operator says so, at each URL, and a replay releases it', async () => {
+  it('is held as a loop if the setting says so, at each URL, and released by a replay', async () => {
     await restart({ POSTERN_INBOUND__LOOP_HOLD: 'true' });
     const second = await startReceiver();
     const { id } = await add('held', { also: [{ url: second.url }] });

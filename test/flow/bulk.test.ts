@@ -6,7 +6,7 @@ import { until } from '../support/until.ts';
 
 // The command line, the API and the console change many deliveries in one way: what each counts first is what it changes.
 
-describe('a change of many deliveries, whoever asks for it', function () {
+describe('a bulk change of deliveries', function () {
   this.timeout(120_000);
   let world: HostWorld;
   let env: Record<string, string>;
@@ -61,7 +61,7 @@ describe('a change of many deliveries, whoever asks for it', function () {
     return sum;
   }
 
-  it('is of as many by the command line, the API and the console', async () => {
+  it('selects the same number by the command line, the API and the console', async () => {
     // Without two behind another in their order, and two that are pulled.
     const retried = { command: await byCommand('retry', '--dry-run'), api: await byApi('retry') };
     expect(retried).to.deep.equal({ command: 3, api: 3 });
@@ -80,7 +80,7 @@ describe('a change of many deliveries, whoever asks for it', function () {
     expect(replayed).to.deep.equal({ command: 2, api: 2 });
   });
 
-  it('changes as many, and the history says so', async () => {
+  it('changes the same number, as the history shows', async () => {
     expect(await byHost('retry', {})).to.include({ matched: 3, changed: 3 });
     expect(await byCommand('retry')).to.equal(3);
     expect(await byCommand('replay')).to.equal(2);

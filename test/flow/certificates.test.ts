@@ -10,7 +10,7 @@ const fixture = (name: string) => new URL(`../fixtures/tls/${name}`, import.meta
 
 describe('certificates of a running daemon', () => {
   for (const threads of ['0', '2'])
-    it(`are taken over when the files change or at SIGHUP; a pair that does not fit changes nothing (threads: ${threads})`, async () => {
+    it(`are reloaded when the files change or at SIGHUP; a pair that does not match changes nothing (threads: ${threads})`, async () => {
       const dir = await tempDir();
       const [cert, key] = [join(dir, 'cert.pem'), join(dir, 'key.pem')];
       const use = (name: string) => {
@@ -49,7 +49,7 @@ describe('certificates of a running daemon', () => {
       reason: 'covers CN=first.ours.test, not mx.elsewhere.test',
     },
   ])
-    it(`are taken with a warning at a start and at a reload when one ${what}`, async () => {
+    it(`are loaded with a warning at a start and at a reload when one ${what}`, async () => {
       const dir = await tempDir();
       const [cert, key] = [join(dir, 'cert.pem'), join(dir, 'key.pem')];
       const use = (of: string) => {

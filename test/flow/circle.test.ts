@@ -129,7 +129,7 @@ function noonClock(): Clock {
 
 const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 
-describe('the whole circle of mail that is sent', function () {
+describe('a full cycle of sent mail', function () {
   this.timeout(60_000);
   let server: MailServer;
   let zone: Zone;
@@ -245,7 +245,7 @@ describe('the whole circle of mail that is sent', function () {
       .map(({ fields }) => String(fields['words']))
       .sort();
 
-  it('is submitted in three ways and arrives, except for recipients who are gone, full or listed', async () => {
+  it('is submitted in three ways and delivered, except to recipients who are gone, full or suppressed', async () => {
     for (const group of groups()) {
       const [first] = group;
       if (first)
@@ -273,7 +273,7 @@ describe('the whole circle of mail that is sent', function () {
     expect(server.asked).not.to.include('listed@to.test');
   });
 
-  it('comes back by everything that it carries', async () => {
+  it('gets replies by every return path, link and button', async () => {
     for (let i = 0; i < 2; i++)
       expect(
         await sendMail(
@@ -362,7 +362,7 @@ describe('the whole circle of mail that is sent', function () {
     }
   });
 
-  it('is found with the state that the last of it left', async () => {
+  it('is found with the state of its last event', async () => {
     const expected = STORY.map(({ email, way, sender, tags, subaccount, state, events }) => ({
       email,
       sender,
@@ -416,7 +416,7 @@ describe('the whole circle of mail that is sent', function () {
     }
   });
 
-  it('counts each tracked link once for each message that held it and for each click, the unique ones by message', async () => {
+  it('counts each tracked link once for each message and for each click, and unique clicks by message', async () => {
     const { clicks, unique_clicks } = countsOf(STORY);
     const sent = server.mails.filter(({ raw }) =>
       /\/track\/click\//.test(String(raw).replaceAll(/=\r?\n/g, '')),
@@ -495,7 +495,7 @@ describe('the whole circle of mail that is sent', function () {
     });
   });
 
-  it('has put on the rejection list whom it should, where it should and why', async () => {
+  it('suppresses the right recipients, in the right list, for the right reason', async () => {
     const rejects = await running.api('/rejects/list');
     const senders = new Map((await running.api('/senders/list')).map((sender: any) => [sender.address, sender]));
     expect(
@@ -541,7 +541,7 @@ describe('the whole circle of mail that is sent', function () {
     ]);
   });
 
-  it('leaves nothing waiting, and notifies nobody twice', async () => {
+  it('leaves nothing waiting, and sends no notice twice', async () => {
     expect(await running.api('/users/info')).to.include({ backlog: 0 });
     expect(running.log.of('visit.lost')).to.deep.equal([]);
     expect(told()).to.have.length(STORY.flatMap(({ events }) => events).length + REJECTS.length);

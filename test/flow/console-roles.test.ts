@@ -18,7 +18,7 @@ const SUBJECT = 'subject-of-the-mail';
 const SENDER = 'sender@mail.test';
 const BOX = 'recipient-box';
 
-describe('what each role finds at the console', function () {
+describe('the console as each role sees it', function () {
   this.timeout(60_000);
   let running: TestDaemon;
   let hook: Receiver;
@@ -85,7 +85,7 @@ describe('what each role finds at the console', function () {
     return answers;
   }
 
-  it('hides user and query of every URL from those who may not see settings, in records and in errors', async () => {
+  it('hides user and query of every URL from roles that may not see settings, in records and in errors', async () => {
     for (const role of ['helper', 'reader']) {
       const answers = await allAnswers(role);
       expect(
@@ -103,7 +103,7 @@ describe('what each role finds at the console', function () {
     expect(seen.some(([, text]) => text.includes('hidden='))).to.equal(false);
   });
 
-  it('takes a URL as it was shown: for an endpoint, in searches, and for a replay', async () => {
+  it('accepts a URL as it was shown: for an endpoint, in searches, and for a replay', async () => {
     for (const role of ['helper', 'reader']) {
       const { body: listed } = (await browsers[role]?.write('/console/call/endpoints/list')) ?? {};
       expect(listed.map((one: any) => one.url.replace(/hidden=[\w-]+$/, ''))).to.deep.equal([
@@ -123,7 +123,7 @@ describe('what each role finds at the console', function () {
     expect(counted?.body.count).to.equal(1);
   });
 
-  it('opens nothing that somebody made up, or that was shown to another account', async () => {
+  it('rejects a made-up URL, or one shown to another account', async () => {
     const [shown = ''] =
       (await browsers['reader']?.write('/console/call/endpoints/list'))?.body.map((one: any) => one.url) ?? [];
     for (const wrong of [
@@ -138,7 +138,7 @@ describe('what each role finds at the console', function () {
     }
   });
 
-  it('tells a reader nothing of single mails: no sender, recipient, subject, and not what an endpoint answered', async () => {
+  it('shows a reader no details of single mails: no sender, recipient, subject or endpoint answer', async () => {
     for (const [asked, text] of await allAnswers('reader')) {
       const told = [SENDER, SUBJECT, BOX].filter((one) => text.includes(one) && !asked.includes(one));
       expect(told, asked).to.deep.equal([]);

@@ -49,7 +49,7 @@ describe('the console of a daemon', () => {
     return reply;
   }
 
-  it('is there when every listener is on loopback, with a link at the start', async () => {
+  it('is available when every listener is on loopback, with a link at the start', async () => {
     const browser = await enter();
     const { body } = await browser.read('/console/me');
     expect(body).to.include({ name: 'operator', hostname: 'in.postern.test' });
@@ -60,7 +60,7 @@ describe('the console of a daemon', () => {
     await off.stop();
   });
 
-  it('is not there beyond loopback until it is switched on', async () => {
+  it('is not available beyond loopback until it is enabled', async () => {
     const open = await startDaemon({ POSTERN_SMTP__LISTEN: '0.0.0.0:0' });
     expect((await fetch(`${open.base}/console/`)).status).to.equal(404);
     await open.stop();
@@ -78,7 +78,7 @@ describe('the console of a daemon', () => {
     expect((await again.read('/console/me')).status).to.equal(200);
   });
 
-  it('shows a mail and its end as they happen, as /inbound/search has them', async () => {
+  it('shows a mail and its result live, as /inbound/search does', async () => {
     const browser = await enter();
     const live = await openLive(port, browser.cookie(), 'topics=mail,refused');
     expect([live.status, live.headers['content-type'], live.headers['x-accel-buffering']]).to.deep.equal([
@@ -95,7 +95,7 @@ describe('the console of a daemon', () => {
     live.close();
   });
 
-  it('shows a refusal, but not to those who did not ask for it', async () => {
+  it('shows a refusal only to subscribers of refusals', async () => {
     const browser = await enter();
     const [mails, refusals] = [
       await openLive(port, browser.cookie(), 'topics=mail'),
@@ -131,7 +131,7 @@ describe('the console of a daemon', () => {
     lost.close();
   });
 
-  it('shows at most twenty mails in a second, and says that there are more', async () => {
+  it('shows at most twenty mails in a second, and reports that there are more', async () => {
     const browser = await enter();
     const live = await openLive(port, browser.cookie(), 'topics=mail');
     hook.answer({ status: 500 });
@@ -141,7 +141,7 @@ describe('the console of a daemon', () => {
     live.close();
   });
 
-  it('refuses topics that do not exist, and more than six streams of a session', async () => {
+  it('rejects unknown topics, and more than six streams of a session', async () => {
     const browser = await enter();
     for (const query of ['', 'topics=', 'topics=secrets', 'topics=mail,secrets'])
       expect((await browser.read(`/console/live?${query}`)).status, query).to.equal(422);
@@ -156,7 +156,7 @@ describe('the console of a daemon', () => {
     });
   });
 
-  it('does not hold up a stop', async () => {
+  it('does not delay a stop', async () => {
     const browser = await enter();
     const live = await openLive(port, browser.cookie(), 'topics=mail');
     const began = performance.now();
@@ -182,7 +182,7 @@ describe('the console of a daemon', () => {
     });
   });
 
-  it('sends a test message over SMTP to a route and a receiver of its own, as often as one likes', async () => {
+  it('sends a test message over SMTP to a route and a receiver of its own, any number of times', async () => {
     const browser = await enter();
     for (let n = 1; n <= 2; n++) {
       const { status, body } = await browser.write('/console/test-message');
@@ -196,7 +196,7 @@ describe('the console of a daemon', () => {
     expect(await running.api('/inbound/routes', { domain: 'account-1.test' })).to.have.length(1);
   });
 
-  it('says why a test message cannot be sent', async () => {
+  it('explains why a test message cannot be sent', async () => {
     const strict = await startDaemon({ POSTERN_WEBHOOKS__ALLOW_PRIVATE: '' });
     const { status, body } = await (await enter(strict)).write('/console/test-message');
     expect([status, body.name]).to.deep.equal([422, 'ValidationError']);

@@ -9,7 +9,7 @@ import { startZone, type Zone, type ZoneRecords, zoneResolver } from '../support
 
 const MX = { 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] } };
 
-describe('postern dkim rotate beside a daemon that signs', function () {
+describe('postern dkim rotate beside a running daemon', function () {
   this.timeout(60_000);
   let server: MailServer;
   let zone: Zone;
@@ -57,7 +57,7 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     return / s=(\w+);/.exec(raw)?.[1];
   }
 
-  it('signs with the old key until the new one is published, with the new one from then on, and says what belongs into the DNS', async () => {
+  it('signs with the old key until the new one is published, then with the new one, and prints the DNS record', async () => {
     await running.api('/senders/domain-key', { domain: 'sign.test' });
     publish((await dkim('list', '--json')).json());
     expect(await signedUnder('one@to.test')).to.equal('postern');
@@ -101,7 +101,7 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     expect(again.err).to.match(/its selector is free again on /);
   });
 
-  it('shows no private key, anywhere', async () => {
+  it('shows no private key', async () => {
     for (const argv of [['list'], ['show', 'sign.test'], ['list', '--json'], ['show', 'sign.test', '--json']]) {
       const { code, out } = await dkim(...argv);
       expect([code, /PRIVATE|BEGIN/.test(out)], argv.join(' ')).to.deep.equal([0, false]);
@@ -109,7 +109,7 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     }
   });
 
-  it('answers 64 to a domain that has no key, and to none', async () => {
+  it('exits with 64 for a domain without a key, and for none', async () => {
     expect((await dkim('rotate', 'none.test')).code).to.equal(64);
     expect((await dkim('show', 'none.test')).code).to.equal(64);
     expect((await dkim('rotate')).code).to.equal(64);

@@ -67,7 +67,7 @@ describe('the name servers of a domain', () => {
     second.behave('normal');
   });
 
-  it('are shown with the time since when, which changes only with the result, and the time of the next check', async () => {
+  it('are shown with the time of their last change, and of the next check', async () => {
     const clock = createTestClock(Date.UTC(2030, 0, 5, 12));
     const other = await startDaemon(
       {

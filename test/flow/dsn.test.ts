@@ -20,7 +20,7 @@ interface Report {
   readonly headers: ReadonlyMap<string, unknown>;
 }
 
-describe('what a sender asked to be told (RFC 3461)', function () {
+describe('delivery status notifications (RFC 3461)', function () {
   this.timeout(60_000);
   let server: MailServer;
   let hook: Receiver;
@@ -95,7 +95,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
     session.close();
   }
 
-  it('is that a submitted message was relayed', async () => {
+  it('report that a submitted message was relayed', async () => {
     await submit('jo@to.test', 'me@sender.test', {
       id: 'QQ+314159',
       return: 'headers',
@@ -121,7 +121,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
       .and.not.contain('the text');
   });
 
-  it('is that a submitted message failed, with all of it where that was asked for', async () => {
+  it('report that a submitted message failed, with the full message on request', async () => {
     await submit('gone@to.test', 'whole@sender.test', {
       id: 'x',
       return: 'full',
@@ -144,7 +144,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
     expect([/the text/.test(whole.returned), /the text/.test(head.returned)]).to.deep.equal([true, false]);
   });
 
-  it('is nothing when it asked for nothing, for never, for the other outcome only, or had no address', async () => {
+  it('are not sent if not requested, for NOTIFY=NEVER, for the other outcome, or without a return address', async () => {
     await submit('gone3@to.test', 'never@sender.test', {
       id: 'x',
       return: 'full',
@@ -177,7 +177,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
     ).to.deep.equal([]);
   });
 
-  it('is a report that an incoming message was delivered, sent only if SPF passed', async () => {
+  it('report that an incoming message was delivered, only if SPF passed', async () => {
     await receive('victim@forged.test', 'RET=HDRS', 'a@in.test', 'NOTIFY=SUCCESS,FAILURE');
     await receive(
       'ada@proven.test',
@@ -193,7 +193,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
     expect(reportsTo('victim@forged.test')).to.deep.equal([]);
   });
 
-  it('is no reason to send a report again', async () => {
+  it('never cause another report', async () => {
     const { out } = await postern(['queue', 'list', '--kind', 'inbound', '--state', 'delivered', '--json'], {
       POSTERN_DATA_DIR: running.dir,
     });

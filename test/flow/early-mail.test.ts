@@ -6,7 +6,7 @@ import { message, sendMail } from '../support/mail.ts';
 // A 550 is final: the sender's server returns the mail. So a daemon looks at the store again before it answers one.
 
 for (const threads of ['0', '2'])
-  describe(`mail that comes before the daemon knows its route, with ${threads} SMTP threads`, () => {
+  describe(`mail to a route that the daemon has not read yet, with ${threads} SMTP threads`, () => {
     let running: TestDaemon;
     before(async () => {
       // By itself it would look in an hour.
@@ -26,7 +26,7 @@ for (const threads of ['0', '2'])
       expect(await send('box@in.test')).to.match(/^250/);
     });
 
-    it('is refused as soon as the route is deleted and another one is asked for', async () => {
+    it('is refused as soon as the domain is removed and another mailbox is tried', async () => {
       await type('domain', 'remove', 'in.test');
       expect(await send('other@in.test')).to.match(/^550/);
       expect(await send('box@in.test')).to.match(/^550/);

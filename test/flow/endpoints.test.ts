@@ -48,7 +48,7 @@ describe('the endpoints of an account', () => {
     await hook.stop();
   });
 
-  it('are those of its routes and webhooks, before anything was posted', async () => {
+  it('are those of its routes and webhooks, even before anything was posted', async () => {
     await begin();
     const route = await daemon.api('/inbound/add-route', { domain: 'in.test', pattern: 'x', url: hook.url });
     const webhook = await daemon.api('/webhooks/add', { url: `${hook.url}?token=1` });
@@ -75,7 +75,7 @@ describe('the endpoints of an account', () => {
     expect(await info()).to.deep.include({ hour: none, day: none, strip: [], answers: [], making: [], sampled: false });
   });
 
-  it('show one that is down: since when, why, what waits, and that it is back after a retry', async () => {
+  it('show one that is down: since when, why, what waits, and that it recovered after a retry', async () => {
     await begin();
     hook.answer('reset');
     await send('a', 'b', 'c', 'd', 'e', 'f');
@@ -102,7 +102,7 @@ describe('the endpoints of an account', () => {
     });
   });
 
-  it('answer which failures are one cause, with an example of each, and the strip of all', async () => {
+  it('group failures by cause, with an example of each, and the recent results of all', async () => {
     await begin();
     let count = 0;
     hook.answer(() => {
@@ -127,7 +127,7 @@ describe('the endpoints of an account', () => {
     expect(sampled).to.equal(false);
   });
 
-  it('say of one that is slow what is on its way and what waits for a place', async () => {
+  it('show of a slow one what is in flight and what waits for capacity', async () => {
     await begin({
       POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: '1',
       POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT_START: '1',
@@ -151,7 +151,7 @@ describe('the endpoints of an account', () => {
     expect((await info()).making).to.deep.equal([]);
   });
 
-  it('say of mail that waits for the DNS what is asked', async () => {
+  it('show which query mail is waiting for in the DNS', async () => {
     const names = await startKeepingNameServer();
     await begin({
       POSTERN_DNS__SERVERS: names.server,
@@ -195,7 +195,7 @@ describe('the endpoints of an account', () => {
     await other.stop();
   });
 
-  it('stay paused over a restart, and the command line says so', async () => {
+  it('stay paused over a restart, as the command line shows', async () => {
     await begin();
     const secret = `${hook.url}?token=secret`;
     await daemon.api('/inbound/add-route', { domain: 'in.test', pattern: 'b', url: secret });
@@ -223,7 +223,7 @@ describe('the endpoints of an account', () => {
     expect((await postern(['queue', 'endpoints', '--json'], env)).json()).to.deep.equal([]);
   });
 
-  it('are paused until a time of the next seven days', async () => {
+  it('can be paused until a time within the next seven days', async () => {
     await begin();
     for (const end of [timeIn(-1000), timeIn(7 * DAY + 60_000), '0000-01-01', '9999-12-31']) {
       const { status, body } = await daemon.ask('/endpoints/pause', { url: hook.url, until: end });
@@ -235,7 +235,7 @@ describe('the endpoints of an account', () => {
     expect(await info()).to.include({ paused: false });
   });
 
-  it('belong to one account each, also where two accounts have the same URL', async () => {
+  it('belong to one account each, even if two accounts have the same URL', async () => {
     await begin();
     const [{ key }] = (await postern(['account', 'create', 'second', '--json'], env)).json();
     const second = createCaller(daemon.base, key);
@@ -271,7 +271,7 @@ describe('the endpoints of an account', () => {
     await until('that of the second is delivered', () => posts() === 2);
   });
 
-  it('are known without a route for as long as something waits for them, or they are paused', async () => {
+  it('are listed without a route while mail waits for them, or they are paused', async () => {
     await begin();
     await daemon.api('/endpoints/pause', { url: hook.url });
     await send('a');
@@ -284,7 +284,7 @@ describe('the endpoints of an account', () => {
     expect((await daemon.ask('/endpoints/info', { url: hook.url })).body.name).to.equal('Unknown_Endpoint');
   });
 
-  it('count the batches of events too, and pause them', async () => {
+  it('include the batches of events, which a pause stops too', async () => {
     await begin();
     const { id } = await daemon.api('/webhooks/add', { url: `${hook.url}/events`, events: ['send', 'open'] });
     await daemon.api('/endpoints/pause', { url: `${hook.url}/events` });

@@ -18,7 +18,7 @@ describe('an export, from the call to the archive', () => {
       return ['complete', 'error'].includes(job.state) && job;
     });
 
-  it('is run at once, and fetched by its link without a key', async () => {
+  it('runs at once, and is downloaded by its link without a key', async () => {
     for (const email of ['b@example.org', 'a@example.org', '+c@example.org'])
       await postern.api('/rejects/add', { email, comment: '=SUM(1)' });
     const started = await postern.api('/exports/rejects');
@@ -41,7 +41,7 @@ describe('an export, from the call to the archive', () => {
     expect(await readdir(join(postern.dir, 'exports'))).to.have.length(1);
   });
 
-  it('is there after a restart, and so is a job that was not begun', async () => {
+  it('survives a restart, as does a job that had not started', async () => {
     const first = await done((await postern.api('/exports/whitelist')).id);
     const { dir } = postern;
     await postern.stop();
@@ -51,7 +51,7 @@ describe('an export, from the call to the archive', () => {
     expect(second.state).to.equal('complete');
   });
 
-  it('runs whatever number of jobs are started at once', async () => {
+  it('runs however many jobs are started at once', async () => {
     const started = await Promise.all(
       Array.from({ length: 12 }, (_, n) => postern.api(n % 2 === 0 ? '/exports/rejects' : '/exports/activity')),
     );

@@ -171,12 +171,12 @@ describe('rare options of messages, through the whole daemon', function () {
     'X-MC-MergeVars': '{"name":"Jo"}',
   };
 
-  it('is done for messages/send, by the official client', async () => {
+  it('work with messages/send, by the official client', async () => {
     await ask({ html: PAGE, to: [{ email: 'send@to.test' }], ...ASKED });
     await works('send@to.test');
   });
 
-  it('is done for messages/send-template', async () => {
+  it('work with messages/send-template', async () => {
     await running.api('/messages/send-template', {
       template_name: 'Page',
       template_content: [],
@@ -185,7 +185,7 @@ describe('rare options of messages, through the whole daemon', function () {
     await works('template@to.test');
   });
 
-  it('is done for messages/send-raw, the return path by its parameter', async () => {
+  it('work with messages/send-raw, with the return path as a parameter', async () => {
     const { 'X-MC-ReturnPathDomain': returnPath, ...others } = HEADERS;
     const lines = [
       ...Object.entries(others).map(([name, value]) => `${name}: ${value}`),
@@ -200,12 +200,12 @@ describe('rare options of messages, through the whole daemon', function () {
     await works('raw@to.test');
   });
 
-  it('is done for what is submitted', async () => {
+  it('work with submission', async () => {
     await submit('submitted@to.test', HEADERS, { html: PAGE });
     await works('submitted@to.test');
   });
 
-  it('makes HTML of a text, by both ways', async () => {
+  it('make HTML of text, both ways', async () => {
     await ask({ text: `See ${LINK}`, to: [{ email: 'text@to.test' }], auto_html: true });
     await submit('text2@to.test', { 'X-MC-AutoHtml': 'on' }, { text: `See ${LINK}` });
     for (const to of ['text@to.test', 'text2@to.test']) {
@@ -215,7 +215,7 @@ describe('rare options of messages, through the whole daemon', function () {
     }
   });
 
-  it('is not done with domains that are not proven, or lead elsewhere: the mail goes out with ours', async () => {
+  it('are ignored for domains that are not verified or point elsewhere: the mail uses ours', async () => {
     for (const [n, domain] of HOSTILE.entries()) {
       const to = `hostile${n}@to.test`;
       if (n < 2)
@@ -249,7 +249,7 @@ describe('rare options of messages, through the whole daemon', function () {
     }
   });
 
-  it('gets an error with a text if the API cannot parse it', async () => {
+  it('report an error with a text if the API cannot parse them', async () => {
     const refused = await ask({
       text: 'x',
       to: [{ email: 'a@to.test' }],

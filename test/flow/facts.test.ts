@@ -21,7 +21,7 @@ const FACTS = {
   cut: false,
 };
 
-describe('a route that asks for facts', () => {
+describe('a route with facts', () => {
   let postern: TestDaemon;
   let hook: Receiver;
   before(async () => {
@@ -47,7 +47,7 @@ describe('a route that asks for facts', () => {
   const eventsIn = ({ body }: Pick<Received, 'body'>) =>
     JSON.parse(new URLSearchParams(body.toString()).get('mandrill_events') ?? '');
 
-  it('gets what a person sees as the last key of msg, also at further URLs that ask, and nowhere else', async () => {
+  it('posts what the recipient cannot see as the last key of msg, also to further URLs with facts, and nowhere else', async () => {
     const also = [{ url: `${hook.url}also`, format: 'json', facts: true }];
     const { id } = await route('one', { facts: true, also });
     expect((await postern.api('/inbound/routes', { domain: 'in.test' }))[0]).to.deep.include({ facts: true });
@@ -68,7 +68,7 @@ describe('a route that asks for facts', () => {
     expect(eventsIn(third as Received)[0].msg).to.not.have.property('facts');
   });
 
-  it('gets them of each message that shares a post', async () => {
+  it('posts facts of each message in a shared post', async () => {
     await route('many', { facts: true, batch_events: 10 });
     hook.answerOnce({ status: 503 });
     await send('many@in.test', 'many@in.test', 'many@in.test');
@@ -79,7 +79,7 @@ describe('a route that asks for facts', () => {
     for (const { msg } of events) expect(msg.facts).to.deep.equal(FACTS);
   });
 
-  it('gets them of mail that it pulls, and shows them in its payload and beside the content', async () => {
+  it('includes facts in pulled mail, in its payload and beside the content', async () => {
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: 'pulled', url: 'pull:', facts: true });
     await send('pulled@in.test');
     const [{ body }] = await postern.api('/inbound/pull', { wait: 20 });
@@ -89,7 +89,7 @@ describe('a route that asks for facts', () => {
     expect((await postern.api('/inbound/content', { id })).facts).to.deep.equal(FACTS);
   });
 
-  it('gets them in the sample of test-route', async () => {
+  it('includes facts in the sample of test-route', async () => {
     await route('sample', { facts: true });
     const { payload } = await postern.api('/inbound/test-route', { address: 'sample@in.test' });
     expect(payload[0].msg.facts).to.deep.include({ hidden: [], cut: false });

@@ -42,7 +42,7 @@ describe('a route with a format', () => {
   const posts = () => hook.requests.filter(({ method }) => method === 'POST');
   const arrival = () => until('the post', () => posts()[0]);
 
-  it('posts the message itself, with the password of the route and what was found out', async () => {
+  it('posts the message itself, with the password of the route and the verdicts', async () => {
     const added = await route('raw', { format: 'raw', password: 'secret' });
     expect(added).to.include({ format: 'raw', has_password: true });
     expect(JSON.stringify(added)).not.to.contain('secret');
@@ -59,7 +59,7 @@ describe('a route with a format', () => {
     expect(body.toString()).to.contain('dmarc=pass header.from=sender.test');
   });
 
-  it('says who sent it', async () => {
+  it('names the sender', async () => {
     await route('json', { format: 'json' });
     await send('json@in.test');
     const { sender_auth: auth, envelope } = JSON.parse((await arrival()).body.toString());
@@ -71,7 +71,7 @@ describe('a route with a format', () => {
     ['postmark', 403],
     ['mailgun', 406],
   ] as const) {
-    it(`ends a delivery of ${format} at the vendor's ${stop}, and posts it anew in another format`, async () => {
+    it(`ends a delivery of ${format} at the ${stop} of the service, and posts it again in another format`, async () => {
       const { id } = await route(format, { format });
       hook.answerOnce({ status: stop });
       await send(`${format}@in.test`);

@@ -17,7 +17,7 @@ const HTML =
   '<h1>{{title name}}</h1>{{#each items}}<p>{{@index}} {{name}}{{#if `price > 10`}} (dear){{elseif @last}} (last){{/if}}</p>{{/each}}<a href="https://shop.test/?q={{url name}}">x</a>';
 const TEXT = 'Dear {{name}},\n{{#each items}}\n- {{name}}\n{{/each}}\nBye';
 
-describe('mail in handlebars, from the account to the server of its recipient', function () {
+describe('mail with handlebars, from the API to the server of its recipient', function () {
   this.timeout(60_000);
   let server: MailServer;
   let hook: Receiver;
@@ -78,7 +78,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
     return { event, error: (await postern(['queue', 'show', found.id], env)).out };
   }
 
-  it('is merged for each recipient, in HTML, text, subject and the name of the sender', async () => {
+  it('is merged for each recipient, in HTML, text, subject and sender name', async () => {
     const to = [{ email: 'ann@to.test' }, { email: 'bob@to.test' }];
     const vars = [
       {
@@ -116,7 +116,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
     });
   });
 
-  it('is merged in a template, and its content shows it merged', async () => {
+  it('is merged in a template, and its content shows the result', async () => {
     await running.api('/templates/add', {
       name: 'Order',
       code: '<div mc:edit="main">old</div>{{#if vip}}<b>vip</b>{{/if}}{{email}}',
@@ -146,7 +146,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
       .that.contains('<div><i>V</i></div>');
   });
 
-  it('is merged when it is handed over by SMTP, whole documents too', async () => {
+  it('is merged if submitted by SMTP, in whole documents too', async () => {
     await submit(
       {
         'X-MC-MergeVars': [
@@ -170,7 +170,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
     expect((await arrived('tmpl@to.test')).html).to.equal('<div><u>T</u>\n</div><b>vip</b>tmpl@to.test');
   });
 
-  it('is refused at once if it is not a template', async () => {
+  it('is rejected at once for an invalid template', async () => {
     const { status, body } = await running.ask('/messages/send', {
       message: message('a@to.test', { html: '<p>\n{{#if name}}', merge: true }),
     });
@@ -187,7 +187,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
     expect(server.asked).to.not.include('a@to.test');
   });
 
-  it('is ended with its reason when that shows only when it is composed', async () => {
+  it('fails with a reason for an error at composition', async () => {
     const many = Array.from({ length: 1000 }, () => 1);
     const [{ _id: id }] = await running.api('/messages/send', {
       message: message('endless@to.test', {

@@ -79,14 +79,14 @@ describe('the history of a host', function () {
   };
 
   describe('search', () => {
-    it('finds words in subject, sender and recipient, in both cases, and only mail that has all of them', async () => {
+    it('finds words in subject, sender and recipient, in any case, and only mail that has all of them', async () => {
       expect(await subjects('LATE')).to.deep.equal(['Order 4711 is late']);
       expect(await subjects('order late ann')).to.deep.equal(['Order 4711 is late']);
       expect(await subjects('order bob')).to.deep.equal([]);
       expect(await subjects('shop.example box-1')).to.deep.equal(['Undeliverable', 'Order 4711 is late']);
     });
 
-    it('shows the newest first, and of each mail what is known', async () => {
+    it('shows the newest first, with the details of each mail', async () => {
       const { mails, next } = await running.api('/inbound/search', { query: '*' });
       expect(mails.map(({ subject }: { subject: string }) => subject)).to.deep.equal([
         'Third time',
@@ -123,7 +123,7 @@ describe('the history of a host', function () {
         expect(await subjects(query), query).to.deep.equal(['Grüße aus Köln']);
     });
 
-    it('takes wildcard characters and quotes as they are', async () => {
+    it('takes wildcard characters and quotes literally', async () => {
       expect(await subjects('100%_')).to.deep.equal(['Discount: 100%_off']);
       expect(await subjects('%')).to.deep.equal(['Discount: 100%_off']);
       for (const query of ['100__', '1%off', '"*"', "'; DROP TABLE mail --", 'late OR discount', '"order late"'])
@@ -133,13 +133,13 @@ describe('the history of a host', function () {
       expect(await subjects('late*')).to.deep.equal(['Order 4711 is late']);
     });
 
-    it('finds words of one and two characters, and characters that cannot be typed', async () => {
+    it('finds words of one and two characters, and unusual characters', async () => {
       expect(await subjects('47 is')).to.deep.equal(['Order 4711 is late']);
       expect(await subjects('order\u0001late')).to.deep.equal(['Order 4711 is late']);
       for (const query of ['\u202e', '\u{1f4a9}ab']) expect(await subjects(query), query).to.deep.equal([]);
     });
 
-    it('finds by field', async () => {
+    it('filters by field', async () => {
       const [late] = (await running.api('/inbound/search', { query: 'late' })).mails;
       const found: readonly (readonly [string, number])[] = [
         ['from:ann', 2],
@@ -206,7 +206,7 @@ describe('the history of a host', function () {
   });
 
   describe('of one mail', () => {
-    it('tells everything from the connection to the answer', async () => {
+    it('shows all steps from the connection to the answer', async () => {
       const [found] = (await running.api('/inbound/search', { query: 'subject:"third time"' })).mails;
       const info = await until('the session has ended', async () => {
         const one = await running.api('/inbound/info', { id: found.id });
@@ -230,7 +230,7 @@ describe('the history of a host', function () {
       expect(info.deliveries[0]).to.include({ id: found.id, state: 'delivered' });
     });
 
-    it('says when it is tried next, and what the webhook said', async () => {
+    it('shows the next attempt, and the answer of the webhook', async () => {
       const [found] = (await running.api('/inbound/search', { query: 'to:other' })).mails;
       const { timeline, deliveries } = await running.api('/inbound/info', { id: found.id });
       expect(timeline.at(-1)).to.include({
@@ -241,7 +241,7 @@ describe('the history of a host', function () {
       expect(timeline.find(({ kind }: { kind: string }) => kind === 'attempt')).to.include({ detail: 'moving' });
     });
 
-    it('does not show it to another account, nor what was refused of theirs', async () => {
+    it('hides it, and its refusals, from another account', async () => {
       const [theirs] = (await second.api('/inbound/search', { query: 'late' })).mails;
       const { status, body } = await running.ask('/inbound/info', { id: theirs.id });
       expect({ status, name: body.name }).to.deep.equal({ status: 404, name: 'Unknown_Message' });
@@ -316,7 +316,7 @@ describe('the history of a host', function () {
   });
 
   describe('and replays', () => {
-    it('count first, then replay what a search finds, and note who did it', async () => {
+    it('count first, then replay what a search finds, and record the actor', async () => {
       const nothing = { matched: 0, forgotten: 0, replayed: 0, job: null };
       expect(await running.api('/inbound/replay', { query: 'late' }), 'it was delivered').to.deep.equal(nothing);
       const wish = { query: 'late state:delivered' };
@@ -364,7 +364,7 @@ describe('the history of a host', function () {
       expect((await running.api('/inbound/replay', { ...dry, status: 'none' })).matched).to.equal(0);
     });
 
-    it('do not take a wish that contradicts itself, or that waits already', async () => {
+    it('reject contradictory requests, and ones that are already queued', async () => {
       for (const [params, field] of [
         [{ query: 'form:x' }, 'query'],
         [{ query: 'state:waiting' }, 'query'],
@@ -401,13 +401,13 @@ describe('the history of a host', function () {
       expect((await postern(['mail', 'find', 'nowhere'], env)).out).to.equal('No matching mail.\n');
     });
 
-    it('says when refusals match what was looked for', async () => {
+    it('reports matching refusals', async () => {
       expect((await postern(['mail', 'find', 'to:nobody@in.test'], env)).out).to.equal(
         'No matching mail.\n\n1 refusal matches: postern mail refused\n',
       );
     });
 
-    it('tells the story of a mail by its own id or that of its message', async () => {
+    it('shows the history of a mail by its own id or its Message-ID', async () => {
       const [row] = (await postern(['mail', 'find', 'subject:"third time"', '--json'], env)).records();
       for (const id of [row.id, row.message_id]) {
         const { code, out } = await postern(['mail', 'show', id], env);
@@ -446,7 +446,7 @@ describe('the history of a host', function () {
       expect(err).to.contain('The message has 2 recipients').and.to.contain(rows[0].id).and.to.contain(rows[1].id);
     });
 
-    it('lists refusals of everybody, with what to do', async () => {
+    it('lists refusals of all accounts, with what to do', async () => {
       const { out } = await postern(['mail', 'refused', 'carl', 'after:1h'], env);
       expect(out)
         .to.contain('nobody@in.test')
@@ -457,7 +457,7 @@ describe('the history of a host', function () {
       expect((await postern(['mail', 'refused', 'nowhere'], env)).out).to.equal('No matching refusals.\n');
     });
 
-    it('answers 64 to a query that it does not understand', async () => {
+    it('exits with 64 for an invalid query', async () => {
       for (const argv of [
         ['find', 'form:x'],
         ['refused', 'subject:x'],
@@ -469,7 +469,7 @@ describe('the history of a host', function () {
       expect((await postern(['mail', 'find', 'form:x'], env)).err).to.contain('Word 1: unknown filter "form:"');
     });
 
-    it('notes changes of domains and routes, with who made them, and no query of a URL', async () => {
+    it('records changes of domains and routes with their actor, without the query of a URL', async () => {
       const list = async () => (await running.api('/actions/list')).actions;
       const before = (await list()).length;
       expect((await postern(['domain', 'add', 'noted.test', '--account', 'main'], env)).code).to.equal(0);
@@ -497,7 +497,7 @@ describe('the history of a host', function () {
       ]);
     });
 
-    it('notes what commands did to the mail of each account', async () => {
+    it('records what commands did to the mail of each account', async () => {
       const before = (await running.api('/actions/list')).actions.length;
       await postern(['queue', 'drop', '--url', `${hook.url}?b`], env);
       await postern(['replay', '--all', '--dry-run'], env);
@@ -516,10 +516,10 @@ describe('the history of a host', function () {
   });
 });
 
-describe('the history of a host that was stopped', function () {
+describe('the history of a stopped host', function () {
   this.timeout(60_000);
 
-  it('can be read, and says plainly when it cannot', async () => {
+  it('can be read, and explains if it cannot', async () => {
     const hook = await startReceiver();
     const running = await startDaemon();
     const env = { POSTERN_DATA_DIR: running.dir };

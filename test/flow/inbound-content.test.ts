@@ -62,14 +62,14 @@ describe('the content of inbound mail, through the whole daemon', function () {
     'a message in a file': large(MIB),
     'a message whose event is in a file': large(6 * MIB),
   })) {
-    it(`shows the event of ${name} character for character as it was posted`, async () => {
+    it(`shows the event of ${name} exactly as it was posted`, async () => {
       const { id, value } = await posted(mail);
       const shown = await payload(id);
       expect(`[${shown}]` === value, `${shown.slice(0, 300)}\n${value.slice(0, 300)}`).to.equal(true);
     });
   }
 
-  it('leaves no file behind when an event in a file was read, or nobody read it to its end', async () => {
+  it('leaves no file behind when an event in a file was read fully, partly or not at all', async () => {
     const { id } = await posted(large(6 * MIB));
     const gone = () => until('no file', () => readdirSync(join(postern.dir, 'spool', 'tmp')).length === 0);
     await payload(id);
@@ -86,7 +86,7 @@ describe('the content of inbound mail, through the whole daemon', function () {
     expect(postern.log.of('api.fault')).to.deep.equal([]);
   });
 
-  it('cuts a text at 5 MiB, between two characters', async () => {
+  it('truncates a text at 5 MiB, between two characters', async () => {
     const text = `${'é'.repeat(36)}\r\n`.repeat((6 * MIB) / 74);
     const { id } = await posted(`${header('Content-Type: text/plain; charset=utf-8')}${text}`);
     const shown = await postern.api('/inbound/content', { id });

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { startDaemon } from '../support/daemon.ts';
 
 describe('the last use of an API key', () => {
-  it('survives a restart that comes before it was written', async () => {
+  it('survives a restart before it was written', async () => {
     const first = await startDaemon();
     const { key, id } = await first.api('/keys/add', { label: 'robot' });
     await first.api('/users/ping', { key });

@@ -17,8 +17,8 @@ const arrived = (hook: Receiver) =>
   [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
 const idsOf = (hook: Receiver) => new Set(postsOf(hook.requests).map(({ headers }) => headers['webhook-id']));
 
-describe('kill -9 in the middle of changes of the lists', () => {
-  it('loses no event of a change that was answered, and counts each batch once', async () => {
+describe('kill -9 during changes of the lists', () => {
+  it('loses no event of an answered change, and counts each batch once', async () => {
     const hook = await startReceiver();
     const dir = await tempDir();
     const env = { POSTERN_WEBHOOKS__BATCH_WAIT_MS: '20', POSTERN_WEBHOOKS__BATCH_EVENTS: '7' };
@@ -57,10 +57,10 @@ describe('kill -9 in the middle of changes of the lists', () => {
   }).timeout(240_000);
 });
 
-describe(`kill -9 in the middle of ${MESSAGES} mails going out`, function () {
+describe(`kill -9 while ${MESSAGES} mails are sent`, function () {
   this.timeout(240_000);
 
-  it('loses none, sends none twice but those in flight, and every number is right afterwards', async () => {
+  it('loses none, repeats only those in flight, and keeps every number correct', async () => {
     const server = await startMailServer();
     const dir = await tempDir();
     const env = {

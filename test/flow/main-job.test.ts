@@ -29,7 +29,7 @@ describe('the main job, from socket to webhook', () => {
     await hook.stop();
   });
 
-  it('posts what came in by SMTP, signed both ways', async () => {
+  it('posts mail received by SMTP, signed both ways', async () => {
     const transport = createTransport({ ...postern.smtp, ignoreTLS: true });
     await transport.sendMail({
       from: 'Ada Lovelace <ada@example.org>',
@@ -73,7 +73,7 @@ describe('the main job, from socket to webhook', () => {
     ['blank', ' '],
     ['tab', '\t'],
   ] as const) {
-    it(`takes a message that begins with a ${name} for one without a header, and not for the rest of our Received line`, async () => {
+    it(`takes a message that begins with a ${name} as having no header, and not as the rest of our Received line`, async () => {
       const raw = `${blank}X-Forged: by us\r\nSubject: none\r\n\r\nx\r\n`;
       expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: 'support-1@in.test' }, raw)).to.match(/^250 /);
       const [post] = await until('the post', () => postsOf(hook.requests).length === 1 && postsOf(hook.requests));
@@ -88,7 +88,7 @@ describe('the main job, from socket to webhook', () => {
     });
   }
 
-  it('gives the text of a message that is nothing but text, and the fields of one that has some', async () => {
+  it('posts the text of a message without a header, and the fields of one with a header', async () => {
     const arrived = async (raw: string, count: number) => {
       expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: 'support-1@in.test' }, raw)).to.match(/^250 /);
       const posts = await until('the post', () => postsOf(hook.requests).length === count && postsOf(hook.requests));
@@ -134,7 +134,7 @@ describe('the main job, from socket to webhook', () => {
     ).to.match(/^550 5\.7\.1 /);
   });
 
-  it('takes send-raw the same way as SMTP', async () => {
+  it('treats send-raw the same as SMTP', async () => {
     const matched = await postern.api('/inbound/send-raw', {
       raw_message: message('raw'),
       to: ['support-9@in.test', 'nobody@in.test'],
@@ -147,7 +147,7 @@ describe('the main job, from socket to webhook', () => {
     expect(eventsOf(post as never)[0].msg).to.include({ email: 'support-9@in.test', subject: 'raw' });
   });
 
-  it('keeps what the endpoint refuses, and delivers it under the same id when told to try again', async () => {
+  it('keeps mail that the endpoint refuses, and delivers it under the same id at a retry', async () => {
     hook.answer({ status: 500, body: 'deploying' });
     await sendMail(postern.smtp, { from: 'ada@example.org', to: 'support-1@in.test' }, message('later'));
     const [delivery] = await until('the failed attempt', async () => {
@@ -179,7 +179,7 @@ describe('the main job, from socket to webhook', () => {
     expect(postsOf(hook.requests).at(-1)?.headers['webhook-id']).to.equal(delivery.id);
   }).timeout(60_000);
 
-  it('takes a message of 20 MB and posts every byte of its attachment', async () => {
+  it('accepts a message of 20 MB and posts every byte of its attachment', async () => {
     const content = Buffer.alloc(14_000_000, 'postern ');
     const transport = createTransport({ ...postern.smtp, ignoreTLS: true });
     await transport.sendMail({
@@ -195,12 +195,12 @@ describe('the main job, from socket to webhook', () => {
     expect(createHash('sha256').update(got).digest('hex')).to.equal(createHash('sha256').update(content).digest('hex'));
   }).timeout(60_000);
 
-  it('says where a sample would go, and what would be posted', async () => {
+  it('shows where a sample would go, and its payload', async () => {
     const test = await postern.api('/inbound/test-route', { address: 'support-7@in.test' });
     expect(JSON.stringify(test)).to.contain(route.id).and.to.contain('A sample message');
   });
 
-  it('lets a second account see nothing of the first', async () => {
+  it('shows a second account nothing of the first', async () => {
     const stranger = createCaller(postern.base, 'not-a-key-of-anybody22');
     expect((await stranger.ask('/inbound/domains')).body).to.include({ name: 'Invalid_Key', code: -1 });
   });

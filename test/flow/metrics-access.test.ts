@@ -24,13 +24,13 @@ async function statusesOf(
 describe('/metrics', function () {
   this.timeout(30_000);
 
-  it('is for the host itself, unless the settings say otherwise', async () => {
+  it('is for the host itself by default', async () => {
     expect(await statusesOf({}, {})).to.deep.equal([200]);
     expect(await statusesOf({ POSTERN_METRICS__ALLOW: '10.0.0.0/8' }, {})).to.deep.equal([403]);
     expect(await statusesOf({ POSTERN_METRICS__ALLOW: '' }, {})).to.deep.equal([403]);
   });
 
-  it('is not for what a proxy on the host brings along that the settings do not know', async () => {
+  it('is closed to a proxy on the host that is not in the settings', async () => {
     const forwarded = [
       { 'X-Forwarded-For': '203.0.113.9' },
       { 'X-Forwarded-For': '127.0.0.1' },
@@ -39,7 +39,7 @@ describe('/metrics', function () {
     expect(await statusesOf({}, ...forwarded)).to.deep.equal([403, 403, 403]);
   });
 
-  it('asks who is behind a proxy that is trusted', async () => {
+  it('checks the client behind a trusted proxy', async () => {
     const env = { POSTERN_HTTP__TRUSTED_PROXIES: '127.0.0.1', POSTERN_METRICS__ALLOW: '192.0.2.7' };
     const headers = [
       { 'X-Forwarded-For': '192.0.2.7' },

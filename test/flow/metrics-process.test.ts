@@ -6,8 +6,8 @@ import { scrape } from '../support/metrics.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
-describe('the numbers of the process', () => {
-  it('are there under their usual names, and say whether the last settings were taken over', async () => {
+describe('process metrics', () => {
+  it('have their usual names, and show whether the last settings were loaded', async () => {
     const dir = await tempDir();
     const config = join(dir, 'postern.yaml');
     writeFileSync(config, 'smtp:\n  max_sessions: 100\n');

@@ -15,7 +15,7 @@ import { startZone, type Zone } from '../support/zone.ts';
 
 const fixture = (name: string) => new URL(`../fixtures/tls/${name}.pem`, import.meta.url).pathname;
 
-describe('the numbers of the daemon', function () {
+describe('the metrics of the daemon', function () {
   this.timeout(60_000);
   let zone: Zone;
   let server: MailServer;
@@ -56,12 +56,12 @@ describe('the numbers of the daemon', function () {
         postern.log.lines.filter(({ event }) => /^delivery\.(delivered|deferred|failed)$/.test(event)).length >= count,
     );
 
-  it('show every metric that is declared, even before anything was counted', async () => {
+  it('show every declared metric, even before anything was counted', async () => {
     const { names } = await scrape(postern.base);
     expect(names).to.include.members(DECLARED.map(([name]) => name));
   });
 
-  it('show faults of every kind as 0, so that the first is a growth that an alert sees', async () => {
+  it('show errors of every kind as 0, so that alerts see the first increase', async () => {
     const { text } = await scrape(postern.base);
     for (const event of ['spool.fault', 'daemon.fault', 'smtp.fault', 'api.fault', 'delivery.fault', 'task.fault'])
       expect(text).to.contain(`\npostern_log_lines_total{level="error",event="${event}"} 0\n`);
@@ -99,7 +99,7 @@ describe('the numbers of the daemon', function () {
     expect(more('postern_spool_commit_writes_sum')).to.be.at.least(6);
   });
 
-  it('count the questions that name servers were really asked', async () => {
+  it('count the queries sent to name servers', async () => {
     const { sum, of } = await scrape(postern.base);
     expect(sum('postern_dns_questions_total'))
       .to.equal(zone.questions.filter(({ type }) => !type.startsWith('TCP')).length)
@@ -107,7 +107,7 @@ describe('the numbers of the daemon', function () {
     expect(of('postern_dns_seconds_count')).to.equal(sum('postern_dns_questions_total'));
   });
 
-  it('count how attempts were answered, and what waits since when', async () => {
+  it('count attempts by their answers, and show waiting mail by age', async () => {
     const before = await scrape(postern.base);
     receiver.answerOnce({ status: 500 }, { status: 404 }, { redirect: 'http://127.0.0.1:9/' });
     for (let i = 0; i < 3; i++) await mail('box@in.test');
@@ -124,7 +124,7 @@ describe('the numbers of the daemon', function () {
     expect(after.sum('postern_log_lines_total', { event: 'delivery.deferred' })).to.equal(3);
   });
 
-  it('count encrypted sessions by their version, and show when the certificate expires', async () => {
+  it('count encrypted sessions by TLS version, and show when the certificate expires', async () => {
     const client = createClient(connect(postern.smtp.port, postern.smtp.host));
     await client.reply();
     await client.say('EHLO client.test');
@@ -139,7 +139,7 @@ describe('the numbers of the daemon', function () {
     client.destroy();
   });
 
-  it('count mail that accounts send, from its submission to what became of it', async () => {
+  it('count mail that accounts send, from submission to result', async () => {
     const to = ['jo@to.test', 'gone@to.test', 'no address at all'].map((email) => ({ email }));
     await postern.api('/messages/send', {
       message: { from_email: 'news@sender.test', subject: 'Numbers', text: 'Hello', to },
@@ -162,7 +162,7 @@ describe('the numbers of the daemon', function () {
     expect(after.of('postern_dead_letters_total{class="outbound"}')).to.equal(1);
   });
 
-  it('count logins, what is handed over by SMTP, and batches of events', async () => {
+  it('count logins, submissions, and batches of events', async () => {
     await postern.api('/webhooks/add', { url: receiver.url, events: ['send'] });
     const before = await scrape(postern.base);
     const place = postern.submission[0];
@@ -192,7 +192,7 @@ describe('the numbers of the daemon', function () {
     expect(after.of('postern_attempts_total{class="events",outcome="delivered",code="2xx"}')).to.equal(1);
   });
 
-  it('count calls of the API by operation and status, and time the store', async () => {
+  it('count API calls by operation and status, and time the store', async () => {
     const before = await scrape(postern.base);
     await postern.ask('/users/ping2');
     await postern.ask('/users/ping2', { key: 'no-such-key-of-anybody' });
@@ -209,7 +209,7 @@ describe('the numbers of the daemon', function () {
     expect(after.of('postern_store_away')).to.equal(0);
   });
 
-  it('grow by no series, whatever clients say', async () => {
+  it('add no series for any input of a client', async () => {
     await Promise.all([hostileSession(postern, 1), fetchAll(postern, 1)]);
     const before = await scrape(postern.base);
     for (let i = 0; i < 100; i++) await hostileSession(postern, 99);

@@ -22,7 +22,7 @@ const textOf = ({ subject, from = 'ada@example.org', more = '', text = 'Hello.' 
   `${from === '' ? '' : `From: ${from}\r\n`}To: box@in.test\r\nSubject: ${subject}\r\n${more}\r\n${text}\r\n`;
 const subjectsOf = (post: Received): string[] => eventsOf(post).map(({ msg }) => msg.subject);
 
-describe('mail of a route with an order', function () {
+describe('mail of a route with `order`', function () {
   this.timeout(60_000);
   let running: TestDaemon;
   let hook: Receiver;
@@ -74,7 +74,7 @@ describe('mail of a route with an order', function () {
     await hook.stop();
   });
 
-  it('goes out one by one for each author, however slow, and that of other authors meanwhile', async () => {
+  it('is posted one by one for each author, even a slow one, while other authors proceed', async () => {
     await start({ POSTERN_SMTP__THREADS: '2' });
     await route({ order: 'sender' });
     let release = (): void => {};
@@ -111,7 +111,7 @@ describe('mail of a route with an order', function () {
     expect(passed).to.deep.equal(['b1', 'b2', 'a1', 'a2', 'a3', 'c1']);
   });
 
-  it('waits for a failing message of its own author only; mail without an author does not wait', async () => {
+  it('waits only for a failing message of its own author; mail without an author does not wait', async () => {
     await start();
     await route({ order: 'sender' });
     const failing = new Map<string | undefined, How>([
@@ -134,7 +134,7 @@ describe('mail of a route with an order', function () {
     ]);
   });
 
-  it('goes out one by one for each conversation, with any author', async () => {
+  it('is posted one by one for each conversation, with any author', async () => {
     await start();
     await route({ order: 'thread' });
     let fails = true;
@@ -159,7 +159,7 @@ describe('mail of a route with an order', function () {
     expect(passed).to.deep.equal(['other', 'one', 'answer', 'third']);
   });
 
-  it('has one message of an author in a POST that several share, and keeps its order when that fails', async () => {
+  it('has one message of an author in a shared POST, and keeps its order when that fails', async () => {
     await start({ POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: '1' });
     await route({ order: 'sender', batch_events: 10 });
     let release = (): void => {};
@@ -186,7 +186,7 @@ describe('mail of a route with an order', function () {
     }
   });
 
-  it('is pulled one by one: the next one comes when the first is acknowledged, or its lease has run out', async () => {
+  it('is pulled one by one: the next one after an ack, or when the lease expires', async () => {
     await start();
     await route({ order: 'sender', url: 'pull:' });
     const pull = async (params: object = {}): Promise<any[]> => running.api('/inbound/pull', params);
@@ -220,7 +220,7 @@ describe('mail of a route with an order', function () {
     expect(first.state).to.equal('waiting');
   });
 
-  it('waits at each URL of its route for itself, and per route; several recipients are in order too', async () => {
+  it('is ordered at each URL of its route separately, and per route; several recipients are ordered too', async () => {
     await start();
     const other = await startReceiver();
     try {
@@ -240,7 +240,7 @@ describe('mail of a route with an order', function () {
     }
   });
 
-  it('is set by the API and the command line, and a change applies to mail that comes from then on', async () => {
+  it('is set by the API and the command line, and applies to mail accepted afterwards', async () => {
     await start();
     const { id, order } = await route({});
     expect(order).to.equal('none');

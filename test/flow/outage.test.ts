@@ -50,7 +50,7 @@ for (const threads of ['0', '2'])
       await hook.stop();
     });
 
-    it('is found by subject, author and Message-ID, though it was never attempted', async () => {
+    it('is found by subject, author and Message-ID, even if never attempted', async () => {
       for (const [query, subject] of [
         ['subject:köln', 'Grüße aus Köln'],
         ['grüße from:jörg', 'Grüße aus Köln'],
@@ -69,7 +69,7 @@ for (const threads of ['0', '2'])
       expect(await search('<10@shop.example>')).not.to.have.length(0);
     });
 
-    it('is shown by the command line with its subject and the reason why it waits', async () => {
+    it('is shown by the command line with its subject and the reason for waiting', async () => {
       const { out } = await postern(['queue', 'list'], env);
       expect(out)
         .to.contain('Grüße aus Köln')
@@ -100,7 +100,7 @@ for (const threads of ['0', '2'])
       await running.api('/endpoints/resume', { url: hook.url });
     });
 
-    it('still shows it after a restart, also for mail that was waiting before', async () => {
+    it('keeps these details over a restart, also for mail that was waiting before', async () => {
       await running.stop();
       running = await startDaemon(more, { dir });
       const [one] = await until('the history to open', async () => {
@@ -112,7 +112,7 @@ for (const threads of ['0', '2'])
       expect(text).to.match(/^Endpoint down since .*; last answer: HTTP 503; next probe /);
     });
 
-    it('says after which answer it is tried again, and what holds it', async () => {
+    it('shows after which answer it is retried, and why it waits', async () => {
       await running.api('/inbound/add-route', { domain: 'in.test', pattern: 'other', url: `${hook.url}?other` });
       await running.api('/inbound/add-route', { domain: 'in.test', pattern: 'kept', url: hook.url, action: 'hold' });
       await send('other@in.test', 'In backoff');
@@ -138,7 +138,7 @@ for (const threads of ['0', '2'])
 
 describe('the refusals of a session', function () {
   this.timeout(60_000);
-  it('is in the timeline of the mail of the same transaction alone', async () => {
+  it('are in the timeline of the mail of the same transaction only', async () => {
     const hook = await startReceiver();
     const running = await startDaemon();
     await running.api('/inbound/add-domain', { domain: 'in.test' });

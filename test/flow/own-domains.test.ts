@@ -12,7 +12,7 @@ const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem
 /** The hostname is in.postern.test: our return domain is below the domain that this person has a mailbox at. */
 const BOSS = 'boss@postern.test';
 
-describe('mail From the domains that authenticate the mail of everybody', () => {
+describe('mail From the domains that authenticate the mail of all accounts', () => {
   let zone: Zone;
   let server: MailServer;
   let running: TestDaemon;
@@ -94,13 +94,13 @@ describe('mail From the domains that authenticate the mail of everybody', () => 
     expect(await dmarcOf(await arrived('jo@to.test'))).to.equal('pass');
   });
 
-  it('may be sent by the only account there is', async () => {
+  it('is allowed for the only account', async () => {
     await start();
     expect(await send(running.api, BOSS)).to.deep.equal({ status: 'queued', reason: null });
     await arrived('jo@to.test');
   });
 
-  it('is refused once there are two accounts: over the API, in names below, and over SMTP; other senders are not', async () => {
+  it('is rejected once there are two accounts: by the API, for subdomains, and by SMTP; other senders are allowed', async () => {
     await start();
     await addTenant();
     for (const from of [BOSS, 'a@POSTERN.test', 'a@in.postern.test', 'a@deep.bounces.in.postern.test'])
@@ -116,7 +116,7 @@ describe('mail From the domains that authenticate the mail of everybody', () => 
     });
   });
 
-  it('may be sent by the account that verified the domain, and by no other', async () => {
+  it('is allowed only for the account that verified the domain', async () => {
     await start();
     await addTenant();
     await tenant.api('/senders/add-domain', { domain: 'postern.test' });
@@ -130,7 +130,7 @@ describe('mail From the domains that authenticate the mail of everybody', () => 
     expect(await send(running.api, BOSS)).to.deep.equal({ status: 'rejected', reason: 'invalid-sender' });
   });
 
-  it('is refused the only account too where the operator asks for a proof', async () => {
+  it('is rejected even for the only account if the operator requires a proof', async () => {
     await start({ POSTERN_OUTBOUND__FROM_OWN_DOMAINS: 'verified' });
     expect(await send(running.api, BOSS)).to.deep.equal({ status: 'rejected', reason: 'invalid-sender' });
   });

@@ -18,7 +18,7 @@ const ZONE: ZoneRecords = {
   '_dmarc.postern.test': { TXT: ['v=DMARC1; p=reject'] },
 };
 
-describe('our own mail: verification links, notices and delivery reports', function () {
+describe('system mail: verification links, notices and delivery reports', function () {
   this.timeout(60_000);
   let zone: Zone;
   let server: MailServer;
@@ -83,13 +83,13 @@ describe('our own mail: verification links, notices and delivery reports', funct
     expect(await judged(mail)).to.deep.equal({ spf: 'pass', dkim: [`${HOST} pass`], dmarc: 'pass' });
   });
 
-  it('is signed by the signing domain where that aligns', async () => {
+  it('is signed by the signing domain if it is aligned', async () => {
     await start({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'postern.test' });
     await publish('postern.test');
     expect((await judged(await notice())).dkim).to.deep.equal(['postern.test pass']);
   });
 
-  it('is signed by the domain of its author where the signing domain is another', async () => {
+  it('is signed by the domain of its author if the signing domain is another', async () => {
     await start({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'ern.test', POSTERN_MAIL__FROM: 'mailer@postern.test' });
     await publish('postern.test');
     const mail = await notice();

@@ -11,7 +11,7 @@ import { startZone, type Zone, type ZoneNode } from '../support/zone.ts';
 const DOMAIN = 'in.example.com';
 const NO_RELAY = /^550 5\.7\.1/;
 
-describe('whose an inbound domain is, from the DNS to the webhook', () => {
+describe('the owner of an inbound domain, from the DNS to the webhook', () => {
   let zone: Zone;
   let hooks: { first: Receiver; second: Receiver };
   let postern: TestDaemon;
@@ -45,7 +45,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
   const shown = async ({ api }: Pick<TestDaemon, 'api'>) =>
     (await api('/inbound/domains')).map((row: any) => [row.domain, row.routed, row.verified_at]);
 
-  it('is the one who came first, while there is one account', async () => {
+  it('is the first to add it, while there is one account', async () => {
     await start();
     const record = await postern.api('/inbound/add-domain', { domain: DOMAIN });
     expect(record).to.include({ routed: true, verified_at: null });
@@ -54,7 +54,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     expect(eventsOf(await got(hooks.first))[0]).to.have.nested.property('msg.email', `someone@${DOMAIN}`);
   });
 
-  it('is unknown while there are two accounts and no TXT record, and then the account whose record is published', async () => {
+  it('is unknown with two accounts and no TXT record, then the account whose record is published', async () => {
     await start();
     await addSecond();
     const claim = await postern.api('/inbound/add-domain', { domain: DOMAIN });
@@ -77,7 +77,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     expect(postsOf(hooks.first.requests)).to.deep.equal([]);
   });
 
-  it('changes by a proof: it takes a domain from an account without one, whose routes come back with its record', async () => {
+  it('changes by a proof: the domain leaves an unproven account, whose routes return with its record', async () => {
     await start();
     const { txt_value: ours } = await postern.api('/inbound/add-domain', { domain: DOMAIN });
     const route = await postern.api('/inbound/add-route', { domain: DOMAIN, pattern: '*', url: hooks.first.url });
@@ -103,7 +103,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     expect(await shown(second)).to.deep.equal([[DOMAIN, false, null]]);
   });
 
-  it('stays as it was while the DNS does not answer', async () => {
+  it('stays while the DNS does not answer', async () => {
     await start({ POSTERN_DNS__TIMEOUT_MS: '200' });
     const { txt_value: ours } = await postern.api('/inbound/add-domain', { domain: DOMAIN });
     await addSecond();
@@ -116,7 +116,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     });
   });
 
-  it('needs a record from the first account on where the operator says so', async () => {
+  it('needs a record from the first account on if the operator requires it', async () => {
     await start({ POSTERN_INBOUND__OWNERSHIP: 'txt' });
     const { txt_value: value } = await postern.api('/inbound/add-domain', { domain: DOMAIN });
     await postern.api('/inbound/add-route', { domain: DOMAIN, pattern: '*', url: hooks.first.url });
@@ -133,7 +133,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     ).to.include({ routed: true });
   });
 
-  it('is refused to the second account, in words, where the first to come has it', async () => {
+  it('cannot be a second account without a proof; the error explains why', async () => {
     await start({ POSTERN_INBOUND__OWNERSHIP: 'first' });
     await postern.api('/inbound/add-domain', { domain: DOMAIN });
     await addSecond();
@@ -144,7 +144,7 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     });
   });
 
-  it('leaves an earlier domain with the name of the operator where it is, and warns of it at the start', async () => {
+  it('keeps an earlier domain with the name of the operator, with a warning at the start', async () => {
     await start({ POSTERN_HOSTNAME: 'mx.other.test' });
     await postern.api('/inbound/add-domain', { domain: 'mx.example.com' });
     await postern.stop();

@@ -8,7 +8,7 @@ import { until } from '../support/until.ts';
 
 const ABOVE = 20;
 
-describe('accepting', () => {
+describe('accepting mail', () => {
   let daemon: TestDaemon;
   let receiver: Receiver;
   let names: Awaited<ReturnType<typeof startKeepingNameServer>>;
@@ -42,7 +42,7 @@ describe('accepting', () => {
     names.stop();
   });
 
-  it('slows down while more comes in than can be prepared, for SMTP and for send-raw', async () => {
+  it('slows down if more arrives than can be prepared, for SMTP and for send-raw', async () => {
     names.keep();
     const first = await send(many(90), 'ada@slow.test');
     expect(first).to.match(/^250 /);
@@ -62,7 +62,7 @@ describe('accepting', () => {
     expect(await held()).to.equal(before + 2);
   });
 
-  it('does not while the endpoint does not answer, however much waits for it', async () => {
+  it('does not slow down while the endpoint does not answer, however much waits for it', async () => {
     receiver.answer('reset');
     await send(many(10));
     await until('the endpoint is down', () => daemon.log.of('endpoint.down').length > 0);
@@ -73,7 +73,7 @@ describe('accepting', () => {
     expect(await held()).to.equal(before);
   });
 
-  it('does not for an endpoint that answers only 503 after it was fine, before it is known to be down and after', async () => {
+  it('does not slow down for an endpoint that starts to answer only 503, before and after it is marked as down', async () => {
     receiver.answer({ status: 200 });
     await daemon.api('/endpoints/retry', { url: receiver.url });
     await until(

@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 const MOST = 16;
 const START = 4;
 
-describe('posts to one endpoint at one time', () => {
+describe('concurrent posts to one endpoint', () => {
   let daemon: TestDaemon;
   let receiver: Receiver;
   /** Posts that wait for their answer. */
@@ -37,7 +37,7 @@ describe('posts to one endpoint at one time', () => {
     await receiver.stop();
   });
 
-  it('begin as the setting says, are half as many after a 429, and grow again while all is well', async () => {
+  it('start as set, are halved after a 429, and grow again on success', async () => {
     const to = Array.from({ length: 90 }, (_, n) => `box-${n}@in.test`);
     await sendMail(daemon.smtp, { from: 'ada@sender.test', to }, message('hello'));
     await waitFor(START);

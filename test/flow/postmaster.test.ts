@@ -59,7 +59,7 @@ describe('mail to the postmaster, through the whole daemon', function () {
   }
   const forwarded = (to: string) => server.mails.find(({ raw }) => raw.includes(`Subject: for ${to}\r\n`));
 
-  it('is accepted at our names, without a domain, and at domains without a route for it, and goes to the operator unchanged with a null sender', async () => {
+  it('is accepted at our names, without a domain, and at domains without a route, and is forwarded to the operator unchanged with a null sender', async () => {
     const running = await open('ops@to.test');
     try {
       await running.api('/inbound/add-domain', { domain: 'in.test' });
@@ -90,7 +90,7 @@ describe('mail to the postmaster, through the whole daemon', function () {
     }
   });
 
-  it("goes to the route of an account that names a reader, at the account's own domain", async () => {
+  it('goes to a matching route of an account at its own domain', async () => {
     const running = await open('ops@to.test');
     try {
       await running.api('/inbound/add-domain', { domain: 'theirs.test' });
@@ -107,7 +107,7 @@ describe('mail to the postmaster, through the whole daemon', function () {
     }
   });
 
-  it('waits in the queue, readable, until smtp.postmaster is set, and then goes out', async () => {
+  it('waits in the queue, readable, until smtp.postmaster is set, and is then sent', async () => {
     const first = await open('');
     const env = { POSTERN_DATA_DIR: first.dir };
     expect(await write(first, 'Postmaster', 'postmaster@bounces.in.postern.test')).to.deep.equal([
@@ -130,7 +130,7 @@ describe('mail to the postmaster, through the whole daemon', function () {
     }
   });
 
-  it('is bounded while smtp.postmaster is not set, because anybody may send it', async () => {
+  it('is limited while smtp.postmaster is not set, because anybody may send it', async () => {
     const running = await open('');
     try {
       const client = createClient(connect(running.smtp.port, running.smtp.host));

@@ -45,7 +45,7 @@ describe('mail of a route with the URL pull:', function () {
     await hook.stop();
   });
 
-  it('is what a POST would be, headers and signatures included, and is delivered by an ack', async () => {
+  it('has the contents of a POST, headers and signatures included, and is delivered by an ack', async () => {
     await start();
     const { id } = await route();
     await send('one');
@@ -78,7 +78,7 @@ describe('mail of a route with the URL pull:', function () {
     });
   });
 
-  it('comes in the order of its arrival, as much as is asked for, in the format of its route', async () => {
+  it('is handed out in order of arrival, up to the requested number, in the format of its route', async () => {
     await start();
     await route(URL, '*', { format: 'raw' });
     await send('a', 'b', 'c');
@@ -88,7 +88,7 @@ describe('mail of a route with the URL pull:', function () {
     expect(texts.map((text) => /^Subject: (\w)/m.exec(text)?.[1])).to.deep.equal(['a', 'b', 'c']);
   });
 
-  it('is due again after a nack, with its reason; a late answer to an earlier lease is refused', async () => {
+  it('is due again after a nack, with its reason; a late answer to an earlier lease is rejected', async () => {
     await start();
     await route();
     await send('one');
@@ -110,7 +110,7 @@ describe('mail of a route with the URL pull:', function () {
     ]);
   });
 
-  it('waits as after a failed POST when a nack says nothing, with the status of the receiver', async () => {
+  it('waits as after a failed POST when a nack gives no time, with the status of the receiver', async () => {
     await start();
     await route();
     await send('one');
@@ -169,7 +169,7 @@ describe('mail of a route with the URL pull:', function () {
     await start();
   });
 
-  it('is not leased to a client that hung up', async () => {
+  it('is not leased to a client that disconnected', async () => {
     await start();
     await route();
     const gone = new AbortController();
@@ -186,7 +186,7 @@ describe('mail of a route with the URL pull:', function () {
     expect((await pull({ wait: 5 })).map(subjectOf)).to.deep.equal(['one']);
   });
 
-  it('goes to several consumers, each message to one of them', async () => {
+  it('is spread over several consumers, each message to one of them', async () => {
     await start();
     await route();
     const subjects = Array.from({ length: 30 }, (_, n) => `m${n}`);
@@ -203,7 +203,7 @@ describe('mail of a route with the URL pull:', function () {
     expect((await all).flat().sort()).to.deep.equal(subjects.toSorted());
   });
 
-  it('is out of reach for another account: 404 for its leases, its route and its queue', async () => {
+  it('is hidden from another account: 404 for its leases, its route and its queue', async () => {
     await start();
     const { id } = await route();
     await send('one');
@@ -224,7 +224,7 @@ describe('mail of a route with the URL pull:', function () {
     expect((await running.api('/inbound/ack', { lease: one.lease })).ended).to.equal(1);
   });
 
-  it('is posted when the route gets the URL of a webhook, and pulled when it gets pull: back', async () => {
+  it('is posted when the route gets a webhook URL, and pulled when it gets pull: back', async () => {
     await start();
     const { id } = await route();
     await send('one');
@@ -242,7 +242,7 @@ describe('mail of a route with the URL pull:', function () {
     expect((await running.ask('/inbound/pull')).body.name).to.equal('Unknown_Endpoint');
   });
 
-  it('has an endpoint that is never down, holds nothing back for others, and pauses', async () => {
+  it('has an endpoint that is never down, delays no others, and can be paused', async () => {
     await start();
     await route();
     await send('one', 'two');
@@ -255,7 +255,7 @@ describe('mail of a route with the URL pull:', function () {
     expect(running.log.of('delivery.fault')).to.deep.equal([]);
   });
 
-  it('can be replayed, and an answer to a lease before the replay is refused', async () => {
+  it('can be replayed, and an answer to a lease before the replay is rejected', async () => {
     await start();
     await route();
     await send('one');
@@ -268,7 +268,7 @@ describe('mail of a route with the URL pull:', function () {
     expect((await running.api('/inbound/ack', { lease: again.lease })).ended).to.equal(1);
   });
 
-  it('has URLs of one form, for routes only', async () => {
+  it('allows one form of its URL, for routes only', async () => {
     await start();
     await route();
     for (const url of ['pull:Upper', 'pull:a b', `pull:${'x'.repeat(65)}`, 'PULL:', 'pull://x'])
@@ -281,7 +281,7 @@ describe('mail of a route with the URL pull:', function () {
     expect((await running.ask('/inbound/ack', {})).status).to.equal(422);
   });
 
-  it('is large: 8 MB in an answer, but always one', async () => {
+  it('is limited to 8 MB in an answer, but at least one message', async () => {
     await start();
     await route(URL, '*', { format: 'raw' });
     const text = `${'0123456789abcdef'.repeat(4)}\r\n`.repeat(90_000);
@@ -293,7 +293,7 @@ describe('mail of a route with the URL pull:', function () {
     expect(await pull({ wait: 20 })).to.have.length(1);
   });
 
-  it('waits for its scan, and is then handed out with it', async () => {
+  it('waits for its scan, and includes the result', async () => {
     const clamd = await startClamd();
     await start({ POSTERN_SCAN__CLAMD: clamd.place, POSTERN_SCAN__TIMEOUT_MS: '1500' });
     await route();

@@ -4,7 +4,7 @@ import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { createClient } from '../support/smtp.ts';
 
-describe('a refusal in the log', () => {
+describe('the log of a refusal', () => {
   let running: TestDaemon;
   let hook: Receiver;
   let account: string;
@@ -33,7 +33,7 @@ describe('a refusal in the log', () => {
     return running.log.of('smtp.refused').at(-1)?.fields ?? {};
   }
 
-  it('names sender, recipient and account of a mailbox without a route', async () => {
+  it('names sender, recipient and account for a mailbox without a route', async () => {
     expect(await refused(running.smtp, 'MAIL FROM:<ada@sender.test>', 'RCPT TO:<Nobody@IN.test>')).to.include({
       mail_from: 'ada@sender.test',
       recipient: 'Nobody@IN.test',
@@ -41,7 +41,7 @@ describe('a refusal in the log', () => {
     });
   });
 
-  it('names them of a message that is refused at its end, with every recipient', async () => {
+  it('names them for a message refused at its end, with every recipient', async () => {
     const fields = await refused(
       running.smtp,
       'MAIL FROM:<>',
@@ -68,7 +68,7 @@ describe('a refusal in the log', () => {
     });
   });
 
-  it('names the account that is logged in, where mail is handed over', async () => {
+  it('names the authenticated account at submission', async () => {
     const [place] = running.submission;
     if (!place) throw new Error('no listener for submission');
     const login = Buffer.from(`\0any\0${running.key}`).toString('base64');

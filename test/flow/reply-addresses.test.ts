@@ -61,7 +61,7 @@ describe('reply addresses', function () {
     ]);
   });
 
-  it('leave mail to the mailbox itself, and with tags of other software, as it was', async () => {
+  it('leave mail to the mailbox itself, and with tags of other software, unchanged', async () => {
     await make();
     const before = postsOf(hook.requests).length;
     expect(await send('reply@in.test')).to.match(/^250/);
@@ -72,7 +72,7 @@ describe('reply addresses', function () {
     expect(await send('reply+news@in.test')).to.match(/^550 5\.1\.1/);
   });
 
-  it('are refused at RCPT if they were not made here, or for another mailbox', async () => {
+  it('are refused at RCPT if forged, or made for another mailbox', async () => {
     const address = await make({ mailbox: 'catch-1' });
     expect(await send(address)).to.match(/^250/);
     const forged = address.replace(/.@/, (end) => (end === '0@' ? '1@' : '0@'));
@@ -107,7 +107,7 @@ describe('reply addresses', function () {
     expect(await send(await make())).to.match(/^250/);
   });
 
-  it('are made for a pattern with names too, which the payload has like any other mail to it', async () => {
+  it('can be made for a pattern with names, which the payload then has', async () => {
     await running.api('/inbound/add-route', { domain: 'in.test', pattern: 'order-{order}-{item}', url: hook.url });
     const before = postsOf(hook.requests).length;
     expect(await send('Order-7-B-2@in.test')).to.match(/^250/);
@@ -126,7 +126,7 @@ describe('reply addresses', function () {
     expect(payload[0].msg.captures).to.deep.equal({ order: '9', item: 'd' });
   });
 
-  it('say in words why they cannot be made', async () => {
+  it('explain why they cannot be made', async () => {
     expect(await faultOf({ data: 'a'.repeat(25) })).to.match(
       /^ValidationError: .*room for 24 bytes of data, not for 25/,
     );

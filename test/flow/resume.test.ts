@@ -5,7 +5,7 @@ import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
-describe('mail of a subaccount that is resumed', function () {
+describe('mail of a resumed subaccount', function () {
   this.timeout(60_000);
   /** What is held back asks again by itself after half a minute at the soonest. */
   const SOONER_MS = 10_000;
@@ -45,7 +45,7 @@ describe('mail of a subaccount that is resumed', function () {
       );
     });
 
-  it('leaves at once, and no other with it, also after a restart', async () => {
+  it('is sent at once, without other mail, also after a restart', async () => {
     for (const id of ['one', 'other']) {
       await running.api('/subaccounts/add', { id });
       await running.api('/subaccounts/pause', { id });

@@ -23,7 +23,7 @@ const SENDER = 'news@example.com';
 /** The id of a message of the tests. */
 const idOf = (n: number) => n.toString(16).padStart(32, '0');
 
-describe('mail and visitors that come back', () => {
+describe('returned mail and visits', () => {
   let running: TestDaemon;
   let hook: Receiver;
   let store: Store;
@@ -84,7 +84,7 @@ describe('mail and visitors that come back', () => {
     return text.replaceAll('\n', '\r\n');
   }
 
-  it('refuses forged return addresses like any unknown mailbox, and routes get no mail there', async () => {
+  it('refuse forged return addresses like unknown mailboxes; routes get no mail there', async () => {
     expect((await running.ask('/inbound/add-domain', { domain: DOMAIN })).status).to.equal(422);
     // One may be there from before that was refused.
     const account = (await store.accounts.one({ number: 1 }))?.id ?? '';
@@ -120,7 +120,7 @@ describe('mail and visitors that come back', () => {
       .map(({ fields }) => String(fields['words']))
       .sort();
 
-  it('turns a bounce, a complaint, unsubscribing by mail and by button, an open and two clicks into exactly these numbers', async () => {
+  it('count a bounce, a complaint, unsubscribing by mail and by button, an open and two clicks exactly', async () => {
     for (let i = 0; i < 2; i++) expect(await send(bounceTo(1), report('postfix-unknown-user', 1))).to.match(/^250 /);
     expect(await send(bounceTo(1), report('postfix-relayed', 1))).to.match(/^250 /);
     expect(await send(`fbl@${DOMAIN}`, report('arf-redacted', 2))).to.match(/^250 /);
@@ -233,12 +233,12 @@ describe('mail and visitors that come back', () => {
     expect(click).to.include({ url: 'https://shop.example/a?b=c&d=ü', ip: '127.0.0.1', user_agent: 'Reader/1.0' });
   }).timeout(60_000);
 
-  it('posts nothing of all that to a route, and leaves nothing waiting', async () => {
+  it('are not posted to a route, and leave nothing waiting', async () => {
     expect(told().filter(({ event }) => event === 'inbound')).to.deep.equal([]);
     expect(await running.api('/inbound/deliveries', { state: 'waiting' })).to.deep.equal([]);
   });
 
-  it('unsubscribes a recipient again who was removed from the list', async () => {
+  it('unsubscribe a recipient again after removal from the list', async () => {
     await running.api('/rejects/delete', { email: 'r4@example.net' });
     expect((await fetch(`${running.base}/unsubscribe/${link('unsub', 4)}`, { method: 'POST' })).status).to.equal(200);
     expect(
@@ -247,7 +247,7 @@ describe('mail and visitors that come back', () => {
   });
 });
 
-describe('a message that was really sent', () => {
+describe('a sent message', () => {
   let running: TestDaemon;
   let sink: MailSink;
   before(async () => {
@@ -278,7 +278,7 @@ describe('a message that was really sent', () => {
     return until('the message', () => sink.mails.find(({ to }) => to.includes(email)));
   }
 
-  it('comes back by everything that it carries: return path, links, picture, both ways to unsubscribe', async () => {
+  it('is tracked by return path, links, open image and both ways to unsubscribe', async () => {
     const first = await arrived('a1@example.net');
     expect(first.from).to.match(new RegExp(`^[0-9a-z-]+@${DOMAIN}$`));
     const report = readFileSync('test/fixtures/returns/postfix-over-quota.eml', 'utf8')

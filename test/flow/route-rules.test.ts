@@ -12,7 +12,7 @@ import { startZone, type Zone } from '../support/zone.ts';
 const KEY = makeKey('good.test', 'k', 1024);
 const REJECTED = '550 5.7.1 Message rejected by the policy of the recipient';
 
-describe('routes that decide', function () {
+describe('conditional routes', function () {
   this.timeout(60_000);
   let env: Readonly<Record<string, string>>;
   let running: TestDaemon;
@@ -76,7 +76,7 @@ describe('routes that decide', function () {
 
   const deliveriesOf = (route: string) => running.api('/inbound/deliveries', { route });
 
-  it('take mail by its sender, subject, header and size, the first that holds', async () => {
+  it('match mail by its sender, subject, header and size; the first match wins', async () => {
     const { domain, ids } = await world(
       { when: { sender: '*@good.test', subject: ['*Rechnung*', '*invoice*'] }, tags: ['invoice'] },
       { when: { header: { 'X-Kind': 'alarm-*', 'X-Test': false } }, tags: ['alarm'], priority: 5 },
@@ -103,20 +103,20 @@ describe('routes that decide', function () {
     expect(one.route).to.equal(ids[1]);
   });
 
-  it('behave as before while no route has a rule', async () => {
+  it('behave as before while no route has a condition', async () => {
     const { domain } = await world({ pattern: 'a-*' }, { pattern: '*' });
     expect(await send(`a-1@${domain}`, 'plain one')).to.match(/^250/);
     const { msg } = await event('plain one');
     expect(msg.tags).to.deep.equal([]);
   });
 
-  it('say their tags also where no route of the domain has another rule', async () => {
+  it('apply their tags even if no route of the domain has a condition', async () => {
     const { domain } = await world({ pattern: 'only', tags: ['alone'] });
     expect(await send(`only@${domain}`, 'tagged alone')).to.match(/^250/);
     expect((await event('tagged alone')).msg.tags).to.deep.equal(['alone']);
   });
 
-  it('add tags on the way to the route that takes the mail', async () => {
+  it('add tags, and pass the mail on to the next routes', async () => {
     const { domain, ids } = await world(
       { action: 'tag', when: { from: '*@good.test' }, tags: ['known', 'ours'], priority: 1 },
       { action: 'tag', tags: ['all'], priority: 1 },
@@ -127,7 +127,7 @@ describe('routes that decide', function () {
     expect(await deliveriesOf(ids[0] ?? '')).to.deep.equal([]);
   });
 
-  it('reject at RCPT what the sender decides, and after the content what that decides', async () => {
+  it('reject at RCPT by sender, and after DATA by content', async () => {
     const { domain } = await world(
       { action: 'reject', when: { sender: '*@bad.test' }, url: undefined },
       { action: 'reject', when: { subject: '*casino*' }, url: undefined },
@@ -147,7 +147,7 @@ describe('routes that decide', function () {
     expect((await refusals()).map(({ stage }: any) => stage).toSorted()).to.deep.equal(['DATA', 'RCPT']);
   });
 
-  it('give each message that may be refused for its content one recipient', async () => {
+  it('limit a message that may be rejected by content to one recipient', async () => {
     const { domain } = await world({ pattern: 'strict', action: 'reject', when: { subject: '*casino*' } }, {});
     const session = await openSession(running.smtp);
     await session.say('EHLO client.test');
@@ -170,13 +170,13 @@ describe('routes that decide', function () {
     );
   });
 
-  it('refuse what no route takes', async () => {
+  it('reject mail that no route matches', async () => {
     const { domain } = await world({ when: { subject: 'ticket *' } });
     expect(await send(`box@${domain}`, 'ticket 1')).to.match(/^250/);
     expect(await send(`box@${domain}`, 'something else')).to.equal(REJECTED);
   });
 
-  it('hold mail until it is replayed, and discard it with a trace', async () => {
+  it('hold mail until it is replayed, and discard it with a record', async () => {
     const { domain, ids } = await world(
       { action: 'hold', when: { subject: 'hold me*' } },
       { action: 'discard', when: { subject: 'drop me*' } },
@@ -256,7 +256,7 @@ describe('routes that decide', function () {
     expect([await counted('pass'), await counted('none')]).to.deep.equal(before.map((count) => count + 1));
   });
 
-  it('are not evaded by a header that is too large to read', async () => {
+  it('cannot be evaded by a header that is too large to parse', async () => {
     const junk = `X-Junk: ${'y'.repeat(300 * 1024)}\r\n`;
     const forged = (subject: string) => `${junk}From: <ceo@victim.test>\r\nSubject: ${subject}\r\n\r\nPay at once.\r\n`;
     const from = 'eve@none.test';
@@ -311,7 +311,7 @@ describe('routes that decide', function () {
     await rspamd.resume();
   });
 
-  it('post to further URLs, each in its own format and on its own', async () => {
+  it('post to further URLs, each in its own format and independently', async () => {
     const other = await startReceiver();
     const { domain, ids } = await world({ also: [{ url: other.url, format: 'json', password: 'secret' }] });
     other.answer({ status: 500 });
@@ -378,7 +378,7 @@ describe('routes that decide', function () {
     expect((await deliveriesOf(mail.route)).map(({ state }: any) => state)).to.deep.equal(['delivered', 'delivered']);
   });
 
-  it('are refused when they would never get mail, or lose it', async () => {
+  it('are rejected if they could never match, or would lose mail', async () => {
     const when = { subject: 'a*', size: { over: 5 } };
     const { domain, ids } = await world({ when }, {});
     const add = (params: object) => refused({ domain, pattern: '*', url: hook.url, ...params });
@@ -395,7 +395,7 @@ describe('routes that decide', function () {
     expect(await refused({ domain, pattern: 'x-*' })).to.contain('You must specify a url value');
   });
 
-  it('say in test-route why each took a mail or not', async () => {
+  it('show in test-route why each matched a mail or not', async () => {
     const { domain, ids } = await world(
       { action: 'tag', when: { sender: '*@good.test' }, tags: ['good'], priority: 9 },
       { action: 'hold', when: { subject: '*casino*', dmarc: 'fail' } },
@@ -434,7 +434,7 @@ describe('routes that decide', function () {
     expect(open.results[4]).to.deep.equal(['depends', 'Depends on whether a route before it takes the mail.']);
   });
 
-  it('decide for send-raw as for SMTP', async () => {
+  it('apply to send-raw as to SMTP', async () => {
     const { domain, ids } = await world(
       { action: 'reject', when: { subject: '*casino*' }, url: undefined },
       { tags: ['by API'] },

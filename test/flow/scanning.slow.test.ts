@@ -25,7 +25,7 @@ const FAKES = {
 const TROUBLES: readonly Trouble[] = ['reset', 'silent', 'drip', 'huge', 'nonsense', 'cut', { late: 1500 }];
 
 for (const [name, { start: startFake, env }] of Object.entries(FAKES)) {
-  describe(`a message that ${name} looks at`, function () {
+  describe(`a message scanned by ${name}`, function () {
     this.timeout(60_000);
     let scanner: FakeScanner;
     let world: World;
@@ -37,7 +37,7 @@ for (const [name, { start: startFake, env }] of Object.entries(FAKES)) {
 
     for (const trouble of TROUBLES) {
       const named = typeof trouble === 'string' ? trouble : 'late';
-      it(`waits while its answer is of the kind: ${named}; and no connection stays open`, async () => {
+      it(`waits while the answer is of the kind: ${named}; no connection stays open`, async () => {
         scanner.behave(trouble);
         const [asked, failed] = [scanner.asked.length, world.running.log.of('scan.failed').length];
         expect(await send(world, named)).to.match(/^250/);
@@ -55,7 +55,7 @@ for (const [name, { start: startFake, env }] of Object.entries(FAKES)) {
       });
     }
 
-    it('arrives there whole, also if it is large', async () => {
+    it('is scanned whole, also if it is large', async () => {
       const text = Array.from({ length: 20_000 }, (_, i) => `line ${i} of a long message`).join('\r\n');
       await send(world, 'large', `${text}\r\n${name === 'rspamd' || name === 'spamd' ? GTUBE : EICAR}`);
       await until('the post', () => eventsAt(world.hook).some(({ msg }) => msg.subject === 'large'));
@@ -66,9 +66,9 @@ for (const [name, { start: startFake, env }] of Object.entries(FAKES)) {
   });
 }
 
-describe('a scanner that stays away', function () {
+describe('a scanner that stays unavailable', function () {
   this.timeout(60_000);
-  it('holds mail up for scan.wait_hours, and then it is posted as unknown', async () => {
+  it('delays mail for scan.wait_hours, after which it is posted as unknown', async () => {
     const [rspamd, clamd] = [await startRspamd(), await startClamd()];
     // An hour in 18 seconds: faster, and what a busy machine is late would be a good part of an hour.
     const clock = createFastClock(200);
@@ -112,9 +112,9 @@ describe('a scanner that stays away', function () {
   });
 });
 
-describe('the 250', function () {
+describe('the 250 reply', function () {
   this.timeout(60_000);
-  it('waits for no scanner, however slow it is and however many messages come', async () => {
+  it('does not wait for a scanner, however slow it is and however many messages arrive', async () => {
     const clamd = await startClamd();
     const world = await startWorld({
       POSTERN_SCAN__CLAMD: clamd.place,

@@ -21,7 +21,7 @@ const HAM = { spam: 'ham', virus: 'clean', name: null, by: ['rspamd', 'clamd'], 
 const EVERYTHING = { from: '2000-01-01 00:00:00', state: 'delivered' };
 const STRANGER = { from: 'ada@example.org', to: 'box@in.test' };
 
-describe('a message that scanners look at after the 250', function () {
+describe('a message scanned after the 250', function () {
   this.timeout(60_000);
   let rspamd: FakeScanner;
   let clamd: FakeScanner;
@@ -37,7 +37,7 @@ describe('a message that scanners look at after the 250', function () {
   });
   afterEach(() => stopWorld(world, rspamd, clamd));
 
-  it('says in its payload whether it is spam and has a virus', async () => {
+  it('shows spam and virus results in its payload', async () => {
     for (const [subject, text] of Object.entries({ ham: 'Hello', spam: GTUBE, virus: EICAR }))
       expect(await send(world, subject, text)).to.match(/^250/);
     const events = await posted(world, 3);
@@ -68,7 +68,7 @@ describe('a message that scanners look at after the 250', function () {
     expect([rspamd.asked.length, clamd.asked.length]).to.deep.equal([1, 1]);
   });
 
-  it('keeps its scan across a restart, also when the scanners would say something else now', async () => {
+  it('keeps its scan across a restart, even if the scanners would now decide otherwise', async () => {
     await send(world, 'virus', EICAR);
     await posted(world, 1);
     const { dir } = world.running;
@@ -86,7 +86,7 @@ describe('a message that scanners look at after the 250', function () {
     expect(shown.scan).to.include({ spam: 'ham', virus: 'infected', name: 'Eicar-Test-Signature' });
   });
 
-  it('waits without an attempt while a scanner is away, and is never called clean', async () => {
+  it('waits without an attempt while a scanner is unavailable, and is never called clean', async () => {
     await clamd.leave();
     for (let n = 1; n <= 20; n++)
       expect(await send(world, `mail-${n}`, n % 5 === 0 ? EICAR : 'Hello')).to.match(/^250/);
@@ -116,7 +116,7 @@ describe('a message that scanners look at after the 250', function () {
     expect(metrics.of('postern_scans_total{scanner="clamd",result="infected"}')).to.equal(4);
   });
 
-  it('is scanned by rspamd with all that is known of its sender', async () => {
+  it('is scanned by rspamd with the details of its sender', async () => {
     await send(world, 'told');
     await posted(world, 1);
     const told = rspamd.asked[0]?.told.toLowerCase().split('\r\n') ?? [];
@@ -152,7 +152,7 @@ describe('SpamAssassin', function () {
   });
 });
 
-describe('a filter that speaks the milter protocol', function () {
+describe('a milter', function () {
   this.timeout(30_000);
   it('gets the client, the envelope, each header field and the body', async () => {
     const milter = await startMilter();
@@ -178,7 +178,7 @@ describe('a filter that speaks the milter protocol', function () {
     }
   });
 
-  it('has not looked at mail that it accepts by its client', async () => {
+  it('gives no scan for mail that it accepts at the connection', async () => {
     const milter = await startMilter({ trusting: true });
     const world = await startWorld({ POSTERN_SCAN__MILTERS: `virus=${milter.place}` });
     try {
@@ -192,7 +192,7 @@ describe('a filter that speaks the milter protocol', function () {
   });
 });
 
-describe('a message that is not scanned', function () {
+describe('an unscanned message', function () {
   this.timeout(30_000);
   it('is unknown, with the reason, if it is larger than scan.max_bytes', async () => {
     const clamd = await startClamd();
@@ -210,7 +210,7 @@ describe('a message that is not scanned', function () {
     }
   });
 
-  it('has no scan in its payload if there is no scanner', async () => {
+  it('has no scan in its payload without a scanner', async () => {
     const world = await startWorld({});
     try {
       await send(world, 'plain');
@@ -224,7 +224,7 @@ describe('a message that is not scanned', function () {
 });
 
 for (const threads of ['0', '2'])
-  describe(`a message that scanners look at before the reply, with ${threads} session threads`, function () {
+  describe(`a message scanned before the reply, with ${threads} session threads`, function () {
     this.timeout(60_000);
     let rspamd: FakeScanner;
     let clamd: FakeScanner;
@@ -242,7 +242,7 @@ for (const threads of ['0', '2'])
     });
     after(() => stopWorld(world, rspamd, clamd));
 
-    it('gets 550 if it has a virus or a scanner rejects it, and 250 if not', async () => {
+    it('gets 550 if it has a virus or a scanner rejects it, otherwise 250', async () => {
       expect(await send(world, 'virus', EICAR)).to.match(/^550 5\.7\.1 /);
       expect(await send(world, 'spam', GTUBE)).to.match(/^550 5\.7\.1 /);
       expect(await send(world, 'ham')).to.match(/^250/);
@@ -260,7 +260,7 @@ for (const threads of ['0', '2'])
       expect(files.filter((file) => file.isFile()).map((file) => file.name)).to.deep.equal([]);
     });
 
-    it('gets 451 while a scanner is away or does not answer', async () => {
+    it('gets 451 while a scanner is unavailable or does not answer', async () => {
       clamd.behave('silent');
       expect(await send(world, 'slow'), 'although it never answers').to.match(/^451 4\.7\.1 /);
       clamd.behave(undefined);

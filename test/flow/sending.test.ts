@@ -10,7 +10,7 @@ import { startZone, type Zone } from '../support/zone.ts';
 const told = (hook: Receiver): any[] =>
   [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
 
-describe('mail that an account sends, through the whole daemon', function () {
+describe('mail sent by an account, through the whole daemon', function () {
   this.timeout(60_000);
   let server: MailServer;
   let zone: Zone;
@@ -79,7 +79,7 @@ describe('mail that an account sends, through the whole daemon', function () {
     ).to.include({ _id: id, state: 'sent' });
   });
 
-  it('ends with the bounce that the reply means', async () => {
+  it('ends with the bounce class of the reply', async () => {
     const ids = await Promise.all(['gone@to.test', 'full@to.test', 'jo@none.test'].map((to) => send(to)));
     await until('three events', () => ids.every((id) => eventsFor(id).length === 1));
     const seen = ids.map((id) => eventsFor(id)[0]);
@@ -96,7 +96,7 @@ describe('mail that an account sends, through the whole daemon', function () {
     expect(again[0]).to.include({ email: 'gone@to.test', status: 'rejected', reject_reason: 'hard-bounce' });
   });
 
-  it('is tried again after 4xx, and told as deferred once and then as sent', async () => {
+  it('is retried after 4xx, reported as deferred once and then as sent', async () => {
     const id = await send('grey@to.test');
     await until('both events', () => eventsFor(id).length === 2, 20_000);
     expect(
@@ -109,7 +109,7 @@ describe('mail that an account sends, through the whole daemon', function () {
     expect(deferral.msg.smtp_events[0].diag).to.match(/^450 4\.2\.0 /);
   });
 
-  it('waits while its subaccount is paused, and leaves when it is resumed', async () => {
+  it('waits while its subaccount is paused, and is sent when it is resumed', async () => {
     await running.api('/subaccounts/add', { id: 'cust' });
     await running.api('/subaccounts/pause', { id: 'cust' });
     const id = await send('paused@to.test', { subaccount: 'cust' });
@@ -136,7 +136,7 @@ describe('mail that an account sends, through the whole daemon', function () {
     expect(server.mails.filter(({ to }) => to.includes('paused@to.test'))).to.have.length(1);
   });
 
-  it('is counted exactly once, whatever became of it', async () => {
+  it('is counted exactly once, whatever the result', async () => {
     await until('the numbers', async () => {
       const [sender] = await running.api('/senders/list', {});
       return sender?.sent === 4 && sender.hard_bounces === 2 && sender.soft_bounces === 1;

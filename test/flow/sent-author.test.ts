@@ -99,7 +99,7 @@ const GENUINE: readonly string[] = [
   'From: ok@TENANT.test\r\nSender: jo@tenant.test\r\nReply-To: ceo@op.test',
 ];
 
-describe('the author of mail that leaves', function () {
+describe('the author of outgoing mail', function () {
   this.timeout(120_000);
   let zone: Zone;
   let server: MailServer;
@@ -165,7 +165,7 @@ describe('the author of mail that leaves', function () {
   }
 
   for (const header of FORGED) {
-    it(`is never the operator's: ${JSON.stringify(header)}`, async () => {
+    it(`is never that of the operator: ${JSON.stringify(header)}`, async () => {
       for (const params of [{}, { from_email: 'ok@tenant.test' }, { send_at: '2999-01-01 00:00:00' }])
         expect((await sendRaw(header, params)).outcome, JSON.stringify(params)).to.be.oneOf([
           'ValidationError',
@@ -177,7 +177,7 @@ describe('the author of mail that leaves', function () {
   }
 
   for (const header of GENUINE) {
-    it(`is the one that all parsers find: ${JSON.stringify(header)}`, async () => {
+    it(`is the same for all parsers: ${JSON.stringify(header)}`, async () => {
       for (const send of [sendRaw, submit]) {
         const { to, outcome } = await send(header);
         expect(outcome).to.be.oneOf(['queued', '250']);
@@ -188,7 +188,7 @@ describe('the author of mail that leaves', function () {
     });
   }
 
-  it('is not written by headers, names or merge tags of a message in parts', async () => {
+  it('is not changed by headers, names or merge tags of a composed message', async () => {
     const to = next();
     const [{ status }] = await tenant.api('/messages/send', {
       message: {
@@ -225,7 +225,7 @@ describe('the author of mail that leaves', function () {
     }
   });
 
-  it('is not written beside From by a message in parts, nor by its template', async () => {
+  it('is not repeated beside From by a composed message or its template', async () => {
     const message = { from_email: 'ok@tenant.test', text: 'x', to: [{ email: next() }] };
     const [sent] = await tenant.api('/messages/send', { message: { ...message, headers: { Sender: 'ceo@op.test' } } });
     expect(sent.reject_reason).to.equal('invalid-sender');

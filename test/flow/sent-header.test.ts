@@ -16,7 +16,7 @@ const RECORDS = {
 };
 const IDS = Array.from({ length: 40 }, (_, at) => `<${at}.${'x'.repeat(40)}@mail.example.com>`).join(' ');
 
-describe('the header of mail that leaves', function () {
+describe('the header of outgoing mail', function () {
   this.timeout(60_000);
   let zone: Zone;
   let sink: MailSink;
@@ -103,7 +103,7 @@ describe('the header of mail that leaves', function () {
   });
 
   for (const [road, send] of Object.entries(roads)) {
-    it(`is one that every server takes, by ${road}`, async () => {
+    it(`is valid for every server, by ${road}`, async () => {
       const to = next();
       await send(to);
       const mail = await simpleParser(await arrived(to));

@@ -23,7 +23,7 @@ describe('many endpoints at one host', () => {
     await receiver.stop();
   });
 
-  it('are posted to over connections that are used again, as many as there are posts at one time', async () => {
+  it('reuse connections, as many as there are concurrent posts', async () => {
     const posts = () => receiver.requests.filter(({ method }) => method === 'POST').length;
     const before = receiver.connections(); // whether the URLs exist was asked over some
     for (let round = 1; round <= 4; round++) {

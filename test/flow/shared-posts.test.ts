@@ -42,7 +42,7 @@ async function send(smtp: Place, box: string, subjects: readonly string[], text?
 
 const numbered = (count: number, from = 1): string[] => Array.from({ length: count }, (_, i) => `mail-${i + from}`);
 
-describe('messages of a route that wait for its endpoint', function () {
+describe('waiting messages of a route', function () {
   this.timeout(FAST);
   let running: TestDaemon;
   let hook: Receiver;
@@ -82,7 +82,7 @@ describe('messages of a route that wait for its endpoint', function () {
       return all.filter(({ state }) => state === 'delivered').length === count && all;
     });
 
-  it('share a POST, as many as the route says, in the order they came', async () => {
+  it('share a POST, up to the limit of the route, in order of arrival', async () => {
     const { id, box } = await route({ batch_events: 5 });
     const { release } = held(hook);
     await fill(box, 12);
@@ -92,7 +92,7 @@ describe('messages of a route that wait for its endpoint', function () {
     expect(posts.map(subjectsOf)).to.have.deep.members([['first'], numbered(5), numbered(5, 6), numbered(2, 11)]);
   });
 
-  it('are known each by the id of its delivery, and the POST by an id of its own that the history shows', async () => {
+  it('keep the id of their delivery; the POST has an id of its own, which the history shows', async () => {
     const { id, box } = await route({ batch_events: 10 });
     const { release } = held(hook);
     await fill(box, 3);
@@ -131,7 +131,7 @@ describe('messages of a route that wait for its endpoint', function () {
     );
   });
 
-  it('are posted singly where the route does not say otherwise', async () => {
+  it('are posted singly by default', async () => {
     const { id, box } = await route();
     const { release } = held(hook);
     await fill(box, 6);
@@ -140,7 +140,7 @@ describe('messages of a route that wait for its endpoint', function () {
     expect(postsOf(hook.requests).map((post) => eventsOf(post).length)).to.deep.equal([1, 1, 1, 1, 1, 1, 1]);
   });
 
-  it('are posted as the route says from then on when it is changed', async () => {
+  it('follow a change of the route at once', async () => {
     const { id, box } = await route();
     const { release } = held(hook);
     await fill(box, 4);
@@ -168,7 +168,7 @@ describe('messages of a route that wait for its endpoint', function () {
     ]);
   });
 
-  it('share a POST only up to a size, and large ones never do', async () => {
+  it('share a POST only up to a size; large ones never do', async () => {
     const { id, box } = await route({ batch_events: 10 });
     const { release } = held(hook);
     await fill(box, 3, `${'x'.repeat(70)}\r\n`.repeat(1500));
@@ -238,7 +238,7 @@ describe('messages of a route that wait for its endpoint', function () {
     ]).to.deep.equal([9, 2, 8]);
   });
 
-  it('are settled each for itself: one that was dropped while the POST was on its way stays dropped', async () => {
+  it('are settled separately: one dropped during the POST stays dropped', async () => {
     const { id, box } = await route({ batch_events: 10 });
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     hook.answer(async (request) => {
@@ -303,13 +303,13 @@ describe('a crash while several messages are in one POST', function () {
   const again = () => postsOf(hook.requests).slice(2);
   const arrived = (id: string) => again().some((post) => idsOf(post).includes(id));
 
-  it('has them posted again, each under the id that it had', async () => {
+  it('posts them again, each under its id', async () => {
     daemon = await spawnDaemon(dir, ENV);
     await until('all of them again', () => idsOf(lost).every(arrived));
     expect(again().flatMap(subjectsOf)).to.include.members(numbered(4));
   });
 
-  it('fails for the message whose bytes were damaged on the disk, and delivers the others', async () => {
+  it('fails the message whose bytes were damaged on the disk, and delivers the others', async () => {
     const [, damaged = '', ...others] = idsOf(lost);
     const db = new DatabaseSync(join(dir, 'spool', 'spool.db'));
     db.prepare('UPDATE messages SET bytes = zeroblob(length(bytes)) WHERE id = ?').run(damaged.slice(0, -13));

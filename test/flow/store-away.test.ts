@@ -9,8 +9,8 @@ import { PATIENCE, until } from '../support/until.ts';
 
 const mail = { from: 'ada@example.org', to: 'x@in.test' };
 
-describe('a store that is away', () => {
-  it('from the start: mail is deferred, calls get a temporary error, and nothing is refused for good', async () => {
+describe('an unavailable store', () => {
+  it('at the start: mail is deferred, calls get a temporary error, nothing is refused permanently', async () => {
     const postern = await startDaemon({
       POSTERN_STORE__URL: 'mongodb://127.0.0.1:1/postern',
       POSTERN_STORE__TIMEOUT_MS: '300',
@@ -25,7 +25,7 @@ describe('a store that is away', () => {
     await postern.stop();
   });
 
-  it('while the daemon runs: mail for known routes is taken and posted, and all is well when it is back', async function () {
+  it('while the daemon runs: mail for known routes is accepted and posted, and everything works once it is back', async function () {
     if (!mongoDriver) this.skip();
     this.timeout(30_000);
     const hook = await startReceiver();

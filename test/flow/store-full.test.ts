@@ -5,7 +5,7 @@ describe('a daemon whose disk is nearly full', () => {
   let running: TestDaemon;
   afterEach(() => running.stop());
 
-  it('answers 503 to calls that would add something, and reads and deletes as ever', async () => {
+  it('answers 503 to calls that add something; reading and deleting still work', async () => {
     const before = await startDaemon();
     await before.api('/inbound/add-domain', { domain: 'in.test' });
     await before.api('/subaccounts/add', { id: 'sub' });

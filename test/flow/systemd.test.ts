@@ -39,7 +39,7 @@ describe('postern serve under a service manager', function () {
   after(() => manager?.stop());
 
   for (const threads of ['0', '2'])
-    it(`takes the socket it is handed, says when it is ready and alive, reloads, drains and ends with 0 (threads: ${threads})`, async () => {
+    it(`uses the inherited socket, notifies of readiness and liveness, reloads, drains and exits with 0 (threads: ${threads})`, async () => {
       const before = manager.notified.length;
       const socket = await openSocket();
       const daemon = spawnWithSocket(socket.fd, [MAIN, 'serve'], {
@@ -93,7 +93,7 @@ describe('postern serve under a service manager', function () {
       }
     });
 
-  it('does not start with the names of the example, and ends with the status that systemd does not retry', async () => {
+  it('does not start with the example names, and exits with the status that systemd does not retry', async () => {
     const daemon = spawn(process.execPath, [MAIN, 'serve'], {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: {
@@ -115,7 +115,7 @@ describe('postern serve under a service manager', function () {
     expect(status).to.equal(78);
   });
 
-  it('does not start on a hand-over that makes no sense', async () => {
+  it('does not start on invalid socket activation', async () => {
     const socket = await openSocket();
     const daemon = spawnWithSocket(
       socket.fd,

@@ -14,7 +14,7 @@ const fieldIn = (raw: string, name: string) => new RegExp(`^${name}: *(.*)$`, 'i
 /** Ids, of which ten thousand are some 200 KB: a longer header is cut. */
 const many = (count: number, between: string) => Array.from({ length: count }, (_, n) => `<${n}@mail.x>`).join(between);
 
-describe('a conversation', function () {
+describe('the id of a conversation', function () {
   this.timeout(60_000);
   let relay: MailSink;
   let hook: Receiver;
@@ -81,7 +81,7 @@ describe('a conversation', function () {
     return found.msg;
   }
 
-  it('has one id: that of its first message, whatever an answer names besides', async () => {
+  it('is that of its first message, whatever else a reply references', async () => {
     const first = await receive('Message-ID: <First@mail.example>');
     const second = await receive('Message-ID: <2@mail.example>\r\nIn-Reply-To: <first@mail.example>');
     const third = await receive(
@@ -94,7 +94,7 @@ describe('a conversation', function () {
     expect(Object.keys(first).slice(-2)).to.deep.equal(['thread', 'answers']);
   });
 
-  it('begins with a message that was sent, which its answer names', async () => {
+  it('is that of a sent message which a reply references', async () => {
     const { id, messageId } = await send({
       tags: ['offer'],
       metadata: { ticket: 7 },
@@ -136,13 +136,13 @@ describe('a conversation', function () {
     });
   }
 
-  it('is found by the nearest of several', async () => {
+  it('is found by the nearest of several references', async () => {
     const [first, second] = [await send(), await send()];
     const { answers } = await receive(`References: ${first.messageId} ${second.messageId}`);
     expect(answers._id).to.equal(second.id);
   });
 
-  it('is found by the id that the caller gave, for the recipient who answers', async () => {
+  it('is found by the Message-ID that the caller set, for the recipient who replies', async () => {
     const own = `<Own-${++sequence}@crm.example>`;
     const to = [{ email: 'else@to.test' }, { email: 'jo@to.test' }, { email: 'third@to.test' }];
     const sent = await running.api('/messages/send', {
@@ -163,7 +163,7 @@ describe('a conversation', function () {
     expect(back.answers._id).to.equal(id);
   });
 
-  it('is found for what was submitted by SMTP, with an id of its own and without', async () => {
+  it('is found for mail submitted by SMTP, with and without a Message-ID', async () => {
     const transport = createTransport({
       ...running.submission[0],
       requireTLS: true,
@@ -183,7 +183,7 @@ describe('a conversation', function () {
     transport.close();
   });
 
-  it('is found by the id that a relay made, as its answer said', async () => {
+  it('is found by the id that a relay reported in its reply', async () => {
     for (const [reply, made] of [
       [
         'Ok 010201950ee6c6c1-6a9dd7d5-0b1c-4be5-8ea6-5a6a4b1bd8e4-000000',
@@ -208,7 +208,7 @@ describe('a conversation', function () {
     relay.say('OK');
   });
 
-  it('is found by the address for replies, without any id: by the latest that had it', async () => {
+  it('is found by the reply address without any id: the latest message with it', async () => {
     const address = (await running.api('/inbound/reply-address', { domain: 'in.test', mailbox: 'x', data: 'ticket 1' }))
       .email;
     const headers = { 'Reply-To': `Support <${address}>` };
@@ -222,7 +222,7 @@ describe('a conversation', function () {
     expect((await receive('', { to: address })).answers?._id).to.equal(id);
   });
 
-  it('never leads to the message of another account', async () => {
+  it('never leads to a message of another account', async () => {
     const own = `<mine-${++sequence}@crm.example>`;
     const plain = await send();
     const given = await send({ headers: { 'Message-Id': own } });
@@ -234,7 +234,7 @@ describe('a conversation', function () {
     }
   });
 
-  it('reports each reply once, to webhooks that named the event, and lists it with the message', async () => {
+  it('reports each reply once, to webhooks that subscribe to the event, and lists it with the message', async () => {
     await running.api('/webhooks/add', { url: events.url, events: ['reply'] });
     await running.api('/webhooks/add', { url: all.url });
     const { id, messageId } = await send({ tags: ['told'], metadata: { ticket: 9 } });
@@ -303,7 +303,7 @@ describe('a conversation', function () {
     expect((await other.api('/inbound/search', { query: `thread:${thread}` })).mails).to.deep.equal([]);
   });
 
-  it('ignores what names nothing', async () => {
+  it('ignores unknown references', async () => {
     for (const field of [
       `In-Reply-To: <${'a'.repeat(60_000)}@b>`,
       `References: ${'<'.repeat(60_000)}`,

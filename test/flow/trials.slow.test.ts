@@ -43,7 +43,7 @@ describe('trials of webhooks, through the whole daemon', function () {
 
   const tryAt = (url: string) => postern.ask('/inbound/try', { id, url });
 
-  it('are posts like any other, which receivers can tell, and of which the daemon counts none', async () => {
+  it('are posts like any other, marked for receivers, and not counted by the daemon', async () => {
     const look = async () => ({
       deliveries: await postern.api('/inbound/deliveries'),
       numbers: (await scrape(postern.base)).text
@@ -68,7 +68,7 @@ describe('trials of webhooks, through the whole daemon', function () {
     expect(other.open(), 'no connection is kept').to.equal(0);
   });
 
-  it('show where they went, what was sent there, and the headers of the answer', async () => {
+  it('show their destination, the request, and the headers of the answer', async () => {
     other.answer({ status: 200, headers: { 'X-Hello': 'w\u00f6rld\u009b', 'Set-Cookie': 'session=secret; Path=/' } });
     const { body } = await tryAt(other.url);
     expect(body.detail).to.include({ address: `127.0.0.1:${other.port}`, tls: null, reused: false });
@@ -120,7 +120,7 @@ describe('trials of webhooks, through the whole daemon', function () {
     await trap.stop();
   });
 
-  it('have a time of their own, longer than that of posts', async () => {
+  it('have a timeout of their own, longer than that of posts', async () => {
     const { promise: late, resolve: release } = Promise.withResolvers<void>();
     const slowly = () => late.then(() => ({ status: 200, body: 'slow' }));
     other.answer(slowly);
@@ -138,7 +138,7 @@ describe('trials of webhooks, through the whole daemon', function () {
     expect(body.duration_ms).to.be.above(1000);
   });
 
-  it('show 512 characters of an answer, and none that does harm', async () => {
+  it('show 512 characters of an answer, escaped', async () => {
     other.answer({ status: 500, body: `<script>\u001b[2J\u202e${'é'.repeat(100_000)}` });
     const { body } = await tryAt(other.url);
     expect(body.answer).to.have.length(512);
@@ -153,7 +153,7 @@ describe('trials of webhooks, through the whole daemon', function () {
     }
   });
 
-  it('carry a message in a file, and leave none behind', async () => {
+  it('post a message in a file, and leave no file behind', async () => {
     const line = `${'QUJD'.repeat(19)}\r\n`;
     const large = `Subject: large\r\nContent-Type: application/pdf; name=a.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n`;
     await sendMail(

@@ -4,7 +4,7 @@ import { type MailSink, startMailSink } from '../support/mail-sink.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone, type ZoneNode } from '../support/zone.ts';
 
-describe('a sender domain, from its DNS to the proof of who owns it', () => {
+describe('a sender domain, from its DNS to the proof of ownership', () => {
   let zone: Zone;
   let sink: MailSink;
   let postern: TestDaemon;
@@ -86,7 +86,7 @@ describe('a sender domain, from its DNS to the proof of who owns it', () => {
       .and.to.not.contain('PRIVATE KEY');
   }).timeout(30_000);
 
-  it('gets its mail after a restart when its server was away', async () => {
+  it('gets its mail after a restart when its mail server was down', async () => {
     sink.refuse({ code: 451, text: 'later' });
     await postern.api('/senders/verify-domain', { domain: 'shop.test', mailbox: 'postmaster' });
     await until('the first attempt', () => postern.log.of('notice.deferred').length === 1);

@@ -12,7 +12,7 @@ const arrived = (hook: Receiver) =>
   [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
 const idsOf = (hook: Receiver) => new Set(postsOf(hook.requests).map(({ headers }) => headers['webhook-id']));
 
-describe('from a change of the lists to a signed POST', function () {
+describe('webhooks, from a change of the lists to a signed POST', function () {
   this.timeout(60_000);
   let hook: Receiver;
   let running: TestDaemon;
@@ -25,7 +25,7 @@ describe('from a change of the lists to a signed POST', function () {
     await hook.stop();
   });
 
-  it('posts what the webhook asked for, and counts it', async () => {
+  it('post the subscribed events, and count them', async () => {
     const { id, auth_key: key } = await running.api('/webhooks/add', {
       url: hook.url,
       events: ['blacklist', 'whitelist'],
@@ -53,7 +53,7 @@ describe('from a change of the lists to a signed POST', function () {
     expect(record.last_sent_at).to.match(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/);
   });
 
-  it('says what the endpoint answered when it failed', async () => {
+  it('show the answer of the endpoint when it failed', async () => {
     const { id } = await running.api('/webhooks/add', { url: hook.url });
     hook.answer({ status: 503, body: 'we are moving' });
     const { id: delivery } = await running.api('/webhooks/test', { id });
@@ -74,7 +74,7 @@ describe('from a change of the lists to a signed POST', function () {
     expect([...idsOf(hook)]).to.deep.equal([delivery]);
   });
 
-  it('posts nothing more for a webhook that was deleted, and goes elsewhere after an update', async () => {
+  it('post nothing more after a deletion, and use the new URL after an update', async () => {
     const other = await startReceiver();
     const { id: gone } = await running.api('/webhooks/add', { url: `${hook.url}?gone` });
     const { id: moved } = await running.api('/webhooks/add', { url: hook.url });
@@ -91,7 +91,7 @@ describe('from a change of the lists to a signed POST', function () {
     await other.stop();
   });
 
-  it('shows batches and mail as what they are on the command line', async () => {
+  it('are told apart from mail on the command line', async () => {
     await running.api('/inbound/add-domain', { domain: 'in.test' });
     await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
     const { id } = await running.api('/webhooks/add', { url: hook.url, events: ['send', 'open'] });

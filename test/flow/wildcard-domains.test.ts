@@ -9,7 +9,7 @@ import { startZone, type Zone } from '../support/zone.ts';
 
 const RECORDS = { 'any.in.example.org': { MX: [{ priority: 10, exchange: 'in.postern.test' }] } };
 
-describe('an inbound domain with a wildcard', () => {
+describe('a wildcard inbound domain', () => {
   let zone: Zone;
   let postern: TestDaemon;
   let hook: Receiver;
@@ -48,7 +48,7 @@ describe('an inbound domain with a wildcard', () => {
       postsOf(hook.requests).find(({ body }) => body.toString().includes(encodeURIComponent(to))),
     );
 
-  it('takes mail to names of any depth below it, and not to the name itself or to one that only ends like it', async () => {
+  it('accepts mail to names of any depth below it, and not to the name itself or to one that only ends like it', async () => {
     for (const to of ['ann@a.in.example.org', 'ann@B.c.IN.example.org']) {
       expect(await send(to), to).to.match(/^250 /);
       await got(to);
@@ -57,7 +57,7 @@ describe('an inbound domain with a wildcard', () => {
       expect(await send(to), to).to.match(/^550 5\.7\.1/);
   });
 
-  it('gives way to a domain of its own below it, and takes its mail again when that is removed', async () => {
+  it('yields to a domain below it, and gets its mail again when that is removed', async () => {
     await postern.api('/inbound/add-domain', { domain: 'own.in.example.org' });
     expect(await send('ann@own.in.example.org')).to.match(/^550 5\.1\.1/);
     await postern.api('/inbound/delete-domain', { domain: 'own.in.example.org' });
@@ -76,7 +76,7 @@ describe('an inbound domain with a wildcard', () => {
     expect(tried).to.include({ status: 200, email: 'bo@x.in.example.org' });
   });
 
-  it('makes reply addresses below it, each good for its own name only', async () => {
+  it('makes reply addresses below it, each valid for its own name only', async () => {
     const asked = { mailbox: 'help', data: 'ticket 1' };
     const refused = await postern.ask('/inbound/reply-address', { ...asked, domain: '*.in.example.org' });
     expect(refused.body.message).to.contain('any.in.example.org');
@@ -89,7 +89,7 @@ describe('an inbound domain with a wildcard', () => {
     expect(await send(email.replace('@t1.', '@t2.'))).to.match(/^550 5\.1\.1/);
   });
 
-  it('is not taken apart by another account: below it a name needs the proof, even if the first one has it otherwise', async () => {
+  it('is protected from another account: a name below it needs a proof, even if the wildcard has none', async () => {
     const below = await other.api('/inbound/add-domain', { domain: 'grab.in.example.org' });
     expect(below).to.include({ routed: false, txt_name: '_postern-challenge.grab.in.example.org' });
     await other.api('/inbound/add-route', { domain: 'grab.in.example.org', pattern: '*', url: hook.url });
@@ -107,18 +107,18 @@ describe('an inbound domain with a wildcard', () => {
     expect((await other.api('/inbound/check-domain', { domain: 'grab.in.example.org' })).routed).to.equal(true);
   });
 
-  it('is not taken over the domain of another account without the proof', async () => {
+  it('cannot include the domain of another account without a proof', async () => {
     await postern.api('/inbound/add-domain', { domain: 'whole.example.org' });
     expect(await other.api('/inbound/add-domain', { domain: '*.whole.example.org' })).to.include({ routed: false });
     expect(await postern.api('/inbound/add-domain', { domain: '*.whole.example.org' })).to.include({ routed: true });
   });
 
-  it('is proven at the name that it is below', async () => {
+  it('is proven at its parent name', async () => {
     const added = await other.api('/inbound/add-domain', { domain: '*.sub.in.example.org' });
     expect(added).to.include({ routed: false, txt_name: '_postern-challenge.sub.in.example.org' });
   });
 
-  it('is refused where it would cover names of others or of this service', async () => {
+  it('is rejected if it would cover names of others or of this service', async () => {
     for (const domain of [
       '*.org',
       '*.co.uk',

@@ -20,7 +20,7 @@ const DEDICATED = '127.0.0.21';
 const DEDICATED_NAME = 'out21.postern.test';
 
 if (mongoDriver)
-  describe('what was changed on one of two hosts holds on the other', function () {
+  describe('a change on one of two hosts takes effect on the other', function () {
     this.timeout(120_000 * PATIENCE);
     let hosts: Hosts;
     before(async () => {
@@ -71,7 +71,7 @@ if (mongoDriver)
       hosts.hook.answer(({ url: path }) => ({ status: paths.includes(path) ? 500 : 200 }));
     afterEach(() => refuse());
 
-    it('an inbound domain and a route: at once; that there is none any more: inbound.refresh_ms', async () => {
+    it('an inbound domain and a route: at once; their deletion: inbound.refresh_ms', async () => {
       await hosts.a.api('/inbound/add-domain', { domain: 'other.test' });
       await hosts.a.api('/inbound/add-route', { domain: 'other.test', pattern: 'x', url: url('/other') });
       expect(await comeIn('taken', 'x@other.test')).to.match(/^250/);
@@ -108,7 +108,7 @@ if (mongoDriver)
       expect(posts('/before'), 'not one post more').to.have.length(seen);
     });
 
-    it('the key that signs posts: 10 seconds, and the old one is good for a day', async () => {
+    it('the signing key of posts: 10 seconds, and the old one is valid for a day', async () => {
       const { id } = await hosts.a.api('/inbound/add-route', {
         domain: 'in.test',
         pattern: 'signed',
@@ -130,14 +130,14 @@ if (mongoDriver)
       });
     });
 
-    it('a webhook that was added: a second', async () => {
+    it('a new webhook: a second', async () => {
       await leave('before the webhook');
       const { id } = await hosts.a.api('/webhooks/add', { url: url('/added'), events: ['send'] });
       await leaveUntil(1, 'an event of B', {}, () => subjects('/added').length > 0);
       await hosts.a.api('/webhooks/delete', { id });
     });
 
-    it('a webhook that wants other events: a second', async () => {
+    it('the events of a webhook: a second', async () => {
       const { id } = await hosts.a.api('/webhooks/add', { url: url('/changed'), events: ['open'] });
       const other = await hosts.a.api('/webhooks/add', { url: url('/unchanged'), events: ['send'] });
       const last = await leaveUntil(1, 'an event for the one beside it', {}, () => subjects('/unchanged').length > 0);
@@ -163,7 +163,7 @@ if (mongoDriver)
         15_000 * PATIENCE,
       );
 
-    it('a webhook that was deleted: 5 seconds, for batches that waited too', async () => {
+    it('a deleted webhook: 5 seconds, for batches that waited too', async () => {
       const id = await waitFor('/deleted');
       await hosts.a.api('/webhooks/delete', { id });
       const beside = await hosts.a.api('/webhooks/add', { url: url('/beside'), events: ['send'] });
@@ -175,7 +175,7 @@ if (mongoDriver)
       await hosts.a.api('/webhooks/delete', { id: beside.id });
     });
 
-    it('a webhook that was deleted, for a host that was down meanwhile: at its start', async () => {
+    it('a deleted webhook, for a host that was down meanwhile: at its start', async () => {
       const first = await waitFor('/gone');
       await hosts.b.down();
       const seen = posts('/gone').length;
@@ -206,7 +206,7 @@ if (mongoDriver)
         return why === reason && subject;
       });
 
-    it('a subaccount that is paused, resumed or deleted: 5 seconds; what waits asks once a minute', async () => {
+    it('a subaccount that is paused, resumed or deleted: 5 seconds; waiting mail checks once a minute', async () => {
       await hosts.a.api('/subaccounts/add', { id: 'cust' });
       const more = { message: { subaccount: 'cust' } };
       await leave('before the pause', more);
@@ -226,7 +226,7 @@ if (mongoDriver)
       expect(body.name, 'at once').to.equal('Unknown_Subaccount');
     });
 
-    it('a subaccount that was deleted, for mail that waited in it: rejected when it asks again, once a minute', async () => {
+    it('a deleted subaccount, for mail that waited in it: rejected at the next check, once a minute', async () => {
       await hosts.a.api('/subaccounts/add', { id: 'gone' });
       await hosts.a.api('/subaccounts/pause', { id: 'gone' });
       const id = await send(hosts.b, 'of a subaccount that goes', { message: { subaccount: 'gone' } });
@@ -240,7 +240,7 @@ if (mongoDriver)
       expect(hosts.arrived()).to.not.include('of a subaccount that goes');
     });
 
-    it('what other hosts have sent of an hourly quota: 5 seconds', async () => {
+    it('mail sent by other hosts within an hourly quota: 5 seconds', async () => {
       await hosts.a.api('/subaccounts/add', { id: 'few', custom_quota: 2 });
       await hosts.a.api('/subaccounts/add', { id: 'beside' });
       await leave('first of the hour', { message: { subaccount: 'few' } });
@@ -260,7 +260,7 @@ if (mongoDriver)
       expect(hosts.arrived()).to.include('second of the hour').and.to.not.include('third of the hour');
     });
 
-    it('an API key that was revoked: a second for calls, 2 for mail that is handed over', async () => {
+    it('a revoked API key: a second for calls, 2 for submitted mail', async () => {
       const key = (await hosts.cli('key', 'create', 'other')).out.trim();
       const { ask } = createCaller(hosts.b.base, key);
       expect((await ask('/users/ping')).status).to.equal(200);
@@ -301,7 +301,7 @@ if (mongoDriver)
       );
     });
 
-    it('a sender domain that may be signed for: 10 seconds', async () => {
+    it('a sender domain that became valid for signing: 10 seconds', async () => {
       const more = { message: { from_email: 'news@signed.test' } };
       const isSigned = (subject: string) => /^DKIM-Signature:[^]*?d=signed\.test/m.test(sunk(subject)?.raw ?? '');
       await leave('unsigned', more);
@@ -311,7 +311,7 @@ if (mongoDriver)
       await leaveUntil(10, 'a signed message', more, isSigned);
     });
 
-    it('tracking and return path domains of a domain that was verified: 10 seconds', async () => {
+    it('tracking and return path domains of a verified domain: 10 seconds', async () => {
       const message = {
         from_email: 'news@own.test',
         html: '<a href="https://shop.test/">shop</a>',
@@ -335,7 +335,7 @@ if (mongoDriver)
       await leaveUntil(10, 'both to be used', { message }, (subject) => isOwn(subject).every(Boolean));
     });
 
-    it('a dedicated address, its pool, and that it was given back: 5 seconds', async () => {
+    it('a dedicated address, its pool, and its release: 5 seconds', async () => {
       hosts.zone.set({
         ...RECORDS,
         '21.0.0.127.in-addr.arpa': { PTR: [DEDICATED_NAME] },
@@ -355,7 +355,7 @@ if (mongoDriver)
     });
 
     // The last one: with a second account domains have to be proven.
-    it('an account that was created: at once for calls, inbound.refresh_ms for mail that comes back to it', async () => {
+    it('a new account: at once for calls, inbound.refresh_ms for returned mail', async () => {
       const key = (await hosts.cli('account', 'create', 'second')).out.trim();
       expect((await createCaller(hosts.b.base, key).ask('/users/info')).body).to.include({ username: 'second' });
       const second = createCaller(hosts.a.base, key);

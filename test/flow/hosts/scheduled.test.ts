@@ -33,7 +33,7 @@ if (mongoDriver)
       await arrives(subject);
     };
 
-    it('never leaves when another host has cancelled it, however soon its time is', async () => {
+    it('is never sent after another host has cancelled it, however close its time is', async () => {
       const { a, b } = hosts;
       const id = await send(b, 'soon', { send_at: inSeconds(2) });
       const kept = await send(b, 'soon, not cancelled', { send_at: inSeconds(2) });
@@ -45,7 +45,7 @@ if (mongoDriver)
       expect((await b.ask('/messages/info', { id })).body.name, 'and is found no more').to.equal('Unknown_Message');
     });
 
-    it('never leaves when it was cancelled while its host was down, at its start neither', async () => {
+    it('is never sent if it was cancelled while its host was down, even at its start', async () => {
       const { a, b } = hosts;
       const [id, kept] = [
         await send(b, 'down', { send_at: inSeconds(1) }),
@@ -61,7 +61,7 @@ if (mongoDriver)
       expect((await a.ask('/messages/cancel-scheduled', { id: kept })).body.message).to.match(/^It is too late/);
     });
 
-    it('does not leave before the time that another host was told, and leaves once', async () => {
+    it('is sent once, and not before the time that another host was given', async () => {
       const { a, b } = hosts;
       const id = await send(b, 'moved', { send_at: inSeconds(1) });
       await a.api('/messages/reschedule', { id, send_at: inSeconds(5 * PATIENCE) });
@@ -80,14 +80,14 @@ if (mongoDriver)
       expect(hosts.arrived().filter((subject) => subject === 'moved')).to.have.length(1);
     });
 
-    it('leaves within a minute when another host was told an earlier time', async () => {
+    it('is sent within a minute when another host was given an earlier time', async () => {
       const { a, b } = hosts;
       const id = await send(b, 'earlier', { send_at: inSeconds(3600) });
       await a.api('/messages/reschedule', { id, send_at: inSeconds(0) });
       await arrives('earlier', 65_000 * PATIENCE);
     });
 
-    it('is taken up again by its own host when that one was killed in the middle, and is too late to cancel meanwhile', async () => {
+    it('is continued by its own host after a kill, and is too late to cancel meanwhile', async () => {
       const dir = await tempDir();
       const killed = await hosts.spawn(dir);
       const id = await send(killed, 'killed', { send_at: inSeconds(1), message: { to: [{ email: 'hang@to.test' }] } });
@@ -100,7 +100,7 @@ if (mongoDriver)
       expect(hosts.arrived().filter((subject) => subject === 'killed')).to.have.length(1);
     });
 
-    it('waits while its host cannot ask whether it was cancelled, and is not lost', async () => {
+    it('waits while its host cannot check whether it was cancelled, and is not lost', async () => {
       const { a, b } = hosts;
       const [id] = [
         await send(b, 'away', { send_at: inSeconds(1) }),
