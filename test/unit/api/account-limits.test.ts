@@ -17,7 +17,7 @@ import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
 for (const driver of drivers) {
-  describe(`an account's limits, ${driver.name}`, () => {
+  describe(`the limits of an account, ${driver.name}`, () => {
     let world: ApiWorld;
     const start = async (limits: Partial<typeof NO_LIMITS>) => {
       world = await startApi({
@@ -43,7 +43,7 @@ for (const driver of drivers) {
       'entries in its allow list': ['/whitelists/add', (n) => ({ email: `w${n}@example.com` })],
     };
     for (const [words, [path, params]] of Object.entries(ADDS)) {
-      it(`end the adding of ${words}, with a ValidationError that names it, for that account alone`, async () => {
+      it(`reject more ${words}, with a ValidationError that names the limit, for that account only`, async () => {
         await start({ rows: limitsOf(10) });
         let refused: any;
         let added = 0;
@@ -58,7 +58,7 @@ for (const driver of drivers) {
       });
     }
 
-    it('let one be added when another was deleted, whichever host did that', async () => {
+    it('allow another after a deletion, by any host', async () => {
       await start({ rows: limitsOf(3) });
       const add = async (n: number) => (await world.call('/subaccounts/add', { id: `sub-${n}` })).status;
       const statuses = [];
@@ -75,7 +75,7 @@ for (const driver of drivers) {
       expect(await add(10)).to.equal(422);
     });
 
-    it('end the adding of anything, and sending, when the account has its bytes; reading and deleting go on', async () => {
+    it('reject additions and sending at the storage limit; reading and deleting still work', async () => {
       const used = async () => (await world.meter.of(ACCOUNT)).bytes;
       await start({ bytes: 500_000 });
       const template = { name: 'Large', code: `<p>${'x'.repeat(100_000)}</p>` };
@@ -103,7 +103,7 @@ for (const driver of drivers) {
       expect((await world.call('/messages/send', message)).status).to.equal(200);
     });
 
-    it("limit its calls per second, with bursts of ten seconds' worth, and say when to retry", async () => {
+    it('limit its calls per second, with bursts of ten seconds, and say when to retry', async () => {
       await start({ callsPerSecond: 2 });
       const ping = async (key = KEY) => (await world.call('/users/ping', { key })).status;
       const first = await Promise.all(Array.from({ length: 25 }, () => ping()));
@@ -119,7 +119,7 @@ for (const driver of drivers) {
       expect([await ping(), await ping(), await ping()]).to.deep.equal([200, 200, 429]);
     });
 
-    it('count from the rows again every night, what an older version or the command line wrote included', async () => {
+    it('are recounted from the rows every night, including rows of older versions or the command line', async () => {
       await start({});
       const task = countUsageTask(world);
       await world.clock.advance(2000);
@@ -175,8 +175,8 @@ for (const driver of drivers) {
   });
 }
 
-describe('the counts of what accounts store', () => {
-  it('are kept, and written later, whatever fault the store has when they are written', async () => {
+describe('the usage counts of accounts', () => {
+  it('survive store errors and are written later', async () => {
     const clock = createTestClock();
     const log = createTestLog();
     const database = await openEmbedded(
@@ -210,8 +210,8 @@ describe('the counts of what accounts store', () => {
   });
 });
 
-describe('the limits of the settings', () => {
-  it('are those that a daemon holds accounts to', async () => {
+describe('limits in the settings', () => {
+  it('are those that the daemon enforces', async () => {
     const running = await startDaemon({
       POSTERN_ACCOUNTS__MAX_DOMAINS: '2',
       POSTERN_ACCOUNTS__MAX_CALLS_PER_SECOND: '5',
@@ -240,7 +240,7 @@ describe('the limits of the settings', () => {
     await store.close();
   });
 
-  it('name every kind that is counted', () => {
+  it('cover every counted kind', () => {
     expect(Object.keys(accountLimits(testSettings('/nowhere')).rows).sort()).to.deep.equal(
       Object.keys(limitsOf(0)).sort(),
     );

@@ -22,7 +22,7 @@ describe('the body of a call', () => {
     return `${answer.status} ${answer.body.message}`;
   };
 
-  describe('has room for what the contract allows:', () => {
+  describe('has room for the limits of the contract:', () => {
     for (const vars of [20, 60])
       it(`a message to 1000 recipients with ${vars} merge variables and metadata for each`, async () => {
         const to = people(1000);
@@ -56,7 +56,7 @@ describe('the body of a call', () => {
       expect({ status, count: body.length }).to.deep.equal({ status: 200, count: 1000 });
     });
 
-    it('a document of 25 MB, with any line ends', async () => {
+    it('a document of 25 MB, with any line endings', async () => {
       for (const end of ['\r\n', '\n']) {
         const raw_message = `Subject: a${end}${end}${`${'x'.repeat(76)}${end}`.repeat(320_000)}`;
         const { status, body } = await world.call('/inbound/send-raw', {
@@ -79,7 +79,7 @@ describe('the body of a call', () => {
     });
   });
 
-  describe('is refused with the limit that it breaks:', () => {
+  describe('is rejected, naming the limit:', () => {
     const structs = (count: number) => `{"key":"${KEY}","message":{"to":[${'{},'.repeat(count)}{}]}}`;
     for (const [name, path, body, fault] of [
       [
@@ -152,7 +152,7 @@ describe('the body of a call', () => {
     });
   });
 
-  it('of a stranger is answered for its key before its parameters, however large it is', async () => {
+  it('without a valid key is rejected for the key before its parameters, however large it is', async () => {
     const params = { template_name: 5, message: { to: people(3000) } };
     expect(await faultOf('/messages/send', JSON.stringify({ key: 'none', ...params }))).to.contain(
       '401 Invalid API key',
@@ -161,7 +161,7 @@ describe('the body of a call', () => {
     expect(await faultOf('/messages/send', JSON.stringify({ key: [1], ...params }))).to.contain('401 Invalid API key');
   });
 
-  it('names the place of the first fault in a list that is read in pieces', async () => {
+  it('names the position of the first error in a list that is read in pieces', async () => {
     const to: object[] = people(1000);
     to[987] = { email: 7 };
     expect((await world.call('/messages/send', { message: { ...MESSAGE, to } })).body.message).to.equal(

@@ -22,8 +22,8 @@ function countOf(value: unknown): number {
   return 1 + Math.max(0, inner.length - 1) + inner.reduce<number>((sum, one) => sum + countOf(one), 0);
 }
 
-describe('the check of a body that arrives', () => {
-  it('counts the values of JSON, wherever chunks end', () => {
+describe('the check of an incoming body', () => {
+  it('counts JSON values, however chunks are split', () => {
     const chance = createChance(31);
     const TEXTS = ['', '"', '\\', '\\"', '\\\\', '{[,', 'x'.repeat(70), `${'y'.repeat(64)}\\`, '"'.repeat(100), 'ä€🦊'];
     const pick = <T>(all: readonly T[]) => all[Math.floor(chance() * all.length)] as T;
@@ -42,14 +42,14 @@ describe('the check of a body that arrives', () => {
     }
   });
 
-  it('refuses JSON with more values than are allowed, at the first that is too many', () => {
+  it('rejects JSON with too many values at the first excess value', () => {
     expect(check('[1,2,3]', 3)).to.equal(3);
     expect(check('[1,2,3,4]', 3)).to.contain('The JSON holds more than 3 values');
     expect(check(`[${'1,'.repeat(1e6)}`, 1000)).to.contain('more than 1000 values');
     expect(check(`{"a":"${','.repeat(1000)}"}`, 3), 'in a text').to.equal(1);
   });
 
-  it('refuses a form with more fields than are allowed, empty ones too', () => {
+  it('rejects a form with too many fields, including empty ones', () => {
     expect(check('a=1&b=2', 0)).to.equal(1);
     for (const pair of ['&', 'a&', 'a=&', '=&']) expect(check(pair.repeat(20_001), 0)).to.contain('20000 fields');
   });

@@ -141,7 +141,7 @@ describe('@mailchimp/mailchimp_transactional', () => {
     expect(await inbound.deleteDomain({ domain: 'new.example.com' })).to.include({ domain: 'new.example.com' });
   });
 
-  it('resolves with an error of axios that carries status and envelope', async () => {
+  it('rejects with an axios error that carries status and envelope', async () => {
     const failed = await client().inbound.deleteRoute({ id: '7.23' });
     expect(failed.isAxiosError).to.equal(true);
     expect(failed.response.status).to.equal(404);
@@ -451,7 +451,7 @@ async function useMessages(run: Run, world: ApiWorld): Promise<void> {
   expect(await run('messages', 'listScheduled')).to.deep.equal([]);
 }
 
-describe('sending by the clients', () => {
+describe('sending with the clients', () => {
   let world: ApiWorld;
   let letGo = () => {};
   before(async () => {
@@ -495,7 +495,7 @@ describe('sending by the clients', () => {
   });
 });
 
-describe('mandrill-api, all of it that is documented', () => {
+describe('mandrill-api, all documented methods', () => {
   let world: ApiWorld;
   let letGo = () => {};
   const called = new Set<string>();
@@ -532,7 +532,7 @@ describe('mandrill-api, all of it that is documented', () => {
       await use(run, stage);
     });
 
-  it('has no method of the documented interface that was not called', () => {
+  it('calls every method of the documented interface', () => {
     const client = createMandrill('key');
     const methods = Object.keys(client)
       .filter((group) => typeof client[group] === 'object' && client[group] !== null)
@@ -545,7 +545,7 @@ describe('mandrill-api, all of it that is documented', () => {
   });
 });
 
-describe('@mailchimp/mailchimp_transactional, what it has of the documented interface', () => {
+describe('@mailchimp/mailchimp_transactional, its documented methods', () => {
   let world: ApiWorld;
   before(async () => {
     world = await startStages();

@@ -11,7 +11,7 @@ const IN_FLIGHT = 50;
 const times = <T>(work: (i: number) => Promise<T>) => Promise.all(Array.from({ length: IN_FLIGHT }, (_, i) => work(i)));
 
 for (const driver of drivers) {
-  describe(`fifty calls in flight, ${driver.name}`, function () {
+  describe(`fifty concurrent calls, ${driver.name}`, function () {
     this.timeout(60_000);
     let world: ApiWorld;
     let stage: Stage;
@@ -32,7 +32,7 @@ for (const driver of drivers) {
       );
     }
 
-    it('give a template name once', async () => {
+    it('create one template of a name', async () => {
       expect(await tally('/templates/add', (i) => ({ name: 'Letter', code: String(i) }))).to.deep.equal({
         ok: 1,
         Invalid_Template: IN_FLIGHT - 1,
@@ -40,14 +40,14 @@ for (const driver of drivers) {
       expect(await stage.ok('/templates/list')).to.have.length(1);
     });
 
-    it('give names that make the same slug a slug each, or refuse them', async () => {
+    it('give names with the same slug a slug each, or reject them', async () => {
       const { ok = 0, ...rest } = await tally('/templates/add', (i) => ({ name: `Letter${'!'.repeat(i)}` }));
       expect(Object.keys(rest)).to.satisfy((names: string[]) => names.every((name) => name === 'Invalid_Template'));
       const slugs = (await stage.ok('/templates/list')).map(({ slug }: { slug: string }) => slug);
       expect(new Set(slugs).size).to.equal(ok);
     });
 
-    it('publish and change a template so that it is one of them as a whole', async () => {
+    it('publish and change a template without mixing versions', async () => {
       await stage.ok('/templates/add', { name: 'Letter', code: 'x', subject: 'x' });
       await times((i) =>
         stage.ok(i % 2 ? '/templates/publish' : '/templates/update', {
@@ -67,7 +67,7 @@ for (const driver of drivers) {
       expect(publishedSubject).to.equal(published);
     });
 
-    it('make a subaccount id once', async () => {
+    it('create one subaccount of an id', async () => {
       const { ok = 0, ...rest } = await tally('/subaccounts/add', (i) => ({
         id: 'cust',
         name: `n${i}`,
@@ -79,7 +79,7 @@ for (const driver of drivers) {
       expect(one.name, 'all of one call').to.equal(`n${one.custom_quota - 1}`);
     });
 
-    it('pause and resume a subaccount, and leave it as the last one said', async () => {
+    it('pause and resume a subaccount; the last call wins', async () => {
       await stage.ok('/subaccounts/add', { id: 'cust' });
       expect(await tally('/subaccounts/pause', () => ({ id: 'cust' }))).to.deep.equal({ ok: IN_FLIGHT });
       await times((i) => stage.ok(i % 2 ? '/subaccounts/pause' : '/subaccounts/resume', { id: 'cust' }));
@@ -88,7 +88,7 @@ for (const driver of drivers) {
       expect(await stage.ok('/subaccounts/info', { id: 'cust' })).to.include({ status: 'active' });
     });
 
-    it('delete a subaccount once, while others change it, and it stays deleted', async () => {
+    it('delete a subaccount once, while others change it', async () => {
       await stage.ok('/subaccounts/add', { id: 'cust' });
       const answers = await times((i) =>
         i % 2
@@ -100,7 +100,7 @@ for (const driver of drivers) {
       expect(await stage.ok('/subaccounts/list')).to.deep.equal([]);
     });
 
-    it('make a pool once, and every call gets it', async () => {
+    it('create one pool, which every call gets', async () => {
       const made = await times(() => stage.ok('/ips/create-pool', { pool: 'Bulk' }));
       expect(new Set(made.map(({ name, created_at: at }) => `${name} ${at}`)).size).to.equal(1);
       expect(
@@ -108,7 +108,7 @@ for (const driver of drivers) {
       ).to.have.length(1);
     });
 
-    it('never take the last address out of the default pool', async () => {
+    it('never remove the last address from the default pool', async () => {
       const ips: string[] = [];
       for (let i = 0; i < 5; i++) ips.push(await stage.ip());
       const { ok = 0, ...rest } = await tally('/ips/set-pool', (i) => ({
@@ -124,7 +124,7 @@ for (const driver of drivers) {
       ).to.have.length(1);
     });
 
-    it('delete a pool only while it is empty', async () => {
+    it('delete a pool only if it is empty', async () => {
       const [ip] = [await stage.ip(), await stage.ip()];
       await stage.ok('/ips/create-pool', { pool: 'Bulk' });
       const answers = await times((i) =>
@@ -137,19 +137,19 @@ for (const driver of drivers) {
       expect(names, 'the pool that the address is in').to.include(pool);
     });
 
-    it('make one request for an address', async () => {
+    it('create one request for an address', async () => {
       await stage.sent();
       expect(await tally('/ips/provision', () => ({}))).to.deep.equal({ ok: 1, IP_ProvisionLimit: IN_FLIGHT - 1 });
       expect(await stage.store.ipRequests.many({ id: stage.account })).to.have.length(1);
     });
 
-    it('start a warmup once, and all see the same', async () => {
+    it('start one warmup, which all see', async () => {
       const ip = await stage.ip();
       const seen = await times(() => stage.ok('/ips/start-warmup', { ip }));
       expect(new Set(seen.map(({ warmup }) => JSON.stringify(warmup))).size).to.equal(1);
     });
 
-    it('leave no address on the whitelist and the blacklist at once', async () => {
+    it('never leave an address on the whitelist and the rejection list', async () => {
       const email = 'ann@example.com';
       const answers = await times((i) => stage.call(i % 2 ? '/whitelists/add' : '/rejects/add', { email }));
       expect(answers.every(({ status }) => status === 200)).to.equal(true);
@@ -157,7 +157,7 @@ for (const driver of drivers) {
       expect(await stage.ok('/rejects/list', { include_expired: true })).to.deep.equal([]);
     });
 
-    it('make one entry of an address on a list, and take it off once', async () => {
+    it('create one entry of an address on a list, and remove it once', async () => {
       const email = 'ann@example.com';
       await times(() => stage.ok('/rejects/add', { email }));
       expect(await stage.ok('/rejects/list')).to.have.length(1);
@@ -170,7 +170,7 @@ for (const driver of drivers) {
       expect(await stage.ok('/whitelists/list')).to.deep.equal([]);
     });
 
-    it('list an address that bounces and is whitelisted meanwhile not at all', async () => {
+    it('never list an address that bounces while it is whitelisted', async () => {
       const email = 'ann@example.com';
       await times((i) =>
         i % 5 === 0 ? stage.ok('/whitelists/add', { email }) : stage.sent({ email }, ['hard_bounce']),
@@ -178,7 +178,7 @@ for (const driver of drivers) {
       expect(await stage.ok('/rejects/list', { include_expired: true })).to.deep.equal([]);
     });
 
-    it('count every event once, in every number it belongs to', async () => {
+    it('count every event once in every total', async () => {
       const recorder = createRecorder({ ...world, outbox: { publish: () => Promise.resolve() } });
       const at = new Date(world.clock.now());
       const message = {
@@ -217,18 +217,18 @@ for (const driver of drivers) {
         .that.includes(numbers);
     });
 
-    it('give every webhook an id of its own', async () => {
+    it('give every webhook its own id', async () => {
       const made = await times((i) => stage.ok('/webhooks/add', { url: `https://app.example.com/${i}` }));
       expect(new Set(made.map(({ id }) => id)).size).to.equal(IN_FLIGHT);
       expect(await stage.ok('/webhooks/list')).to.have.length(IN_FLIGHT);
     });
 
-    it('give every export an id of its own', async () => {
+    it('give every export its own id', async () => {
       const made = await times(() => stage.ok('/exports/rejects'));
       expect(new Set(made.map(({ id }) => id)).size).to.equal(IN_FLIGHT);
     });
 
-    it('add a sender domain once', async () => {
+    it('add one sender domain', async () => {
       await times(() => stage.ok('/senders/add-domain', { domain: 'example.com' }));
       expect(await stage.ok('/senders/domains')).to.have.length(1);
     });

@@ -21,7 +21,7 @@ const codes: Readonly<Record<string, { readonly code: number; readonly status: n
   ERRORS;
 
 describe('the declarations', () => {
-  it('have every documented operation', () => {
+  it('include every documented operation', () => {
     for (const { name, entries } of TABLE) expect(entries, name).to.have.length(COUNTS[name] ?? 0);
     expect(
       ENTRIES.map(({ path }) => path).filter((path) => !declared.has(path)),
@@ -86,7 +86,7 @@ function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void 
   });
   const answer = (changes: Readonly<Record<string, unknown>>) => stage.call(path, { ...good, ...changes });
 
-  it('refuses a key that nobody has', async () => {
+  it('rejects an unknown key', async () => {
     const { status, body } = await answer({ key: 'NobodysKey000000000000' });
     expect({ status, body }).to.deep.equal({
       status: 401,
@@ -108,7 +108,7 @@ function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void 
     });
 
   if (params.length > 0)
-    it('refuses what breaks a rule, naming the parameter', async () => {
+    it('rejects invalid values, naming the parameter', async () => {
       await Promise.all(
         params.flatMap((parameter) =>
           triesOf(parameter).refused.map(async (value) =>
@@ -128,7 +128,7 @@ function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void 
     });
 
   if (params.some(({ rules }) => rules.some((rule) => 'format' in rule && rule.format === 'url')))
-    it('refuses a URL where nothing answers', async () => {
+    it('rejects a URL that does not answer', async () => {
       const url = 'https://app.example.com/nothing-here';
       worldOf().missingUrls.add(url);
       const { status, body } = await answer({ url });
@@ -228,7 +228,7 @@ function keepsLimit({ path, limit }: Entry, worldOf: () => ApiWorld): void {
     });
 }
 
-describe('the documented interface, while the lists are away', () => {
+describe('the documented interface, while the rejection list is unavailable', () => {
   it('answers ServiceUnavailable from /rejects/list', async () => {
     const gone = () => Promise.reject(new StoreAway('away'));
     const world = await startApi({

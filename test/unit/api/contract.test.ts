@@ -113,7 +113,7 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
 };
 
 // Calls that are refused change nothing: one world is enough for all of them.
-describe('every operation, called wrongly', () => {
+describe('every operation, called with invalid input', () => {
   let world: ApiWorld;
   before(async () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 1_000_000 } });
@@ -125,7 +125,7 @@ describe('every operation, called wrongly', () => {
       const call = (params: object) => world.call(operation.path, params);
       const example = operation.example;
 
-      it('refuses a wrong key, a missing one and none at all before it looks at anything else', async () => {
+      it('rejects a wrong, empty or missing key before any other check', async () => {
         const wrong = {
           status: 401,
           body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' },
@@ -165,7 +165,7 @@ describe('every operation, called wrongly', () => {
         });
 
       if (paramsOf(operation).length > 0)
-        it('names a parameter of the wrong type, whatever is in it', async () => {
+        it('names a parameter of the wrong type, for any value', async () => {
           const operators: readonly unknown[] = [
             { $gt: '' },
             { $ne: null },
@@ -211,7 +211,7 @@ describe('every operation', () => {
       const call = (params: object) => world.call(operation.path, params);
       const example = operation.example;
 
-      it('answers its example as recorded (npm run docs), in the shape that it declares', async () => {
+      it('returns its example as recorded (npm run docs), in the declared shape', async () => {
         const { status, body } = await call(example);
         expect({ status, body }).to.deep.equal({ status: 200, body: exampleAnswer(operation) });
         const read = operation.returns.safeParse(body);
@@ -242,8 +242,8 @@ describe('every operation', () => {
   }
 });
 
-describe('every operation, while the store is away', () => {
-  it('answers ServiceUnavailable with 503', async () => {
+describe('every operation, while the store is unavailable', () => {
+  it('returns ServiceUnavailable with 503', async () => {
     let away = false;
     const world = await startApi({
       store: (real) => ({
@@ -263,7 +263,7 @@ describe('every operation, while the store is away', () => {
     await world.stop();
   });
 
-  it('answers it too when the store goes away behind the key', async () => {
+  it('also returns it if the store fails after the key was checked', async () => {
     const world = await startApi({
       store: (real) => ({
         ...real,

@@ -8,25 +8,25 @@ import { KEY, startApi } from '../../support/api.ts';
 
 const read = (name: string) => readFileSync(new URL(`../../../docs/${name}`, import.meta.url), 'utf8');
 
-describe('the reference', () => {
-  it('docs/api.md is what the declarations say (npm run docs writes it)', () => {
+describe('the API reference', () => {
+  it('docs/api.md matches the declarations (npm run docs writes it)', () => {
     expect(read('api.md') === toMarkdown(OPERATIONS), 'docs/api.md is out of date: npm run docs').to.equal(true);
   });
 
-  it('docs/openapi.json is what the declarations say (npm run docs writes it)', () => {
+  it('docs/openapi.json matches the declarations (npm run docs writes it)', () => {
     expect(JSON.parse(read('openapi.json'))).to.deep.equal(
       JSON.parse(JSON.stringify(toOpenApi(OPERATIONS, '/api/1.0'))),
     );
   });
 
-  it('describes every operation with the key, its own parameters and every status it may answer', () => {
+  it('describes every operation with the key, its own parameters and every possible status', () => {
     const { paths } = toOpenApi(OPERATIONS, '/api/1.0');
     expect(Object.keys(paths)).to.deep.equal(OPERATIONS.map((operation) => `${operation.path}.json`));
     const addRoute = paths['/inbound/add-route.json']?.post;
     expect(Object.keys(addRoute?.responses ?? {})).to.have.members(['200', '401', '404', '422', '429', '500', '503']);
   });
 
-  it('is OpenAPI that an independent validator accepts', async () => {
+  it('is accepted by an independent OpenAPI validator', async () => {
     expect(await new Validator().validate(JSON.parse(read('openapi.json')))).to.deep.equal({ valid: true });
   });
 
@@ -50,7 +50,7 @@ describe('the reference', () => {
     expect(unnamed.map(([path]) => path)).to.deep.equal([]);
   });
 
-  it('says that a key may come as a bearer token, and it may', async () => {
+  it('documents the bearer token, which works', async () => {
     const { components, security, paths } = toOpenApi(OPERATIONS, '/api/1.0');
     expect(components.securitySchemes.bearer).to.include({ type: 'http', scheme: 'bearer' });
     expect(security).to.deep.equal([{ bearer: [] }, {}]);
@@ -78,7 +78,7 @@ describe('the reference', () => {
     await world.stop();
   });
 
-  it('shows command lines that answer what it says, as a shell would run them', async () => {
+  it('shows shell commands that return the shown answers', async () => {
     const world = await startApi();
     const html = await (await fetch(`${world.base}/docs`)).text();
     const line = /curl -s http:\/\/127\.0\.0\.1:8080(\S+) -d &#39;(.*?)&#39;<\/code><\/pre><pre><code>([^<]*)</g;

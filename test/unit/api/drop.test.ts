@@ -46,7 +46,7 @@ describe('drops of search results', function () {
     ]);
   };
 
-  it('count first, then drop only dead letters, and record the actor', async () => {
+  it('count first, then drop only failed deliveries, and record the actor', async () => {
     await putMail(3, 'dead');
     await putMail(1, 'dead', { url: URL_B });
     for (const state of ['waiting', 'held', 'delivered'] as const) await putMail(1, state);
@@ -63,7 +63,7 @@ describe('drops of search results', function () {
     expect(timeline.at(-1)).to.include({ kind: 'dropped' });
   });
 
-  it('take back what a person dropped, by a replay', async () => {
+  it('can be undone by a replay', async () => {
     const [id] = await putMail(1, 'dead');
     expect(await drop({ id })).to.include({ dropped: 1 });
     expect((await world.call('/inbound/replay', { id })).body).to.include({ replayed: 1 });
@@ -81,7 +81,7 @@ describe('drops of search results', function () {
     expect((await world.spool.waitingOf(ACCOUNT)).reduce((sum, one) => sum + one.waiting, 0)).to.equal(0);
   });
 
-  it('end held or waiting mail of a query, a state, a route or a time', async () => {
+  it('drop held or waiting mail of a query, a state, a route or a time', async () => {
     for (const state of ['waiting', 'held', 'dead'] as const) await putMail(2, state);
     const dry = { dry_run: true };
     expect((await drop({ ...dry, query: 'state:held' })).matched).to.equal(2);
@@ -97,7 +97,7 @@ describe('drops of search results', function () {
     expect(await states()).to.include({ waiting: 0, held: 0, dead: 2, dropped: 4 });
   });
 
-  it('drop nothing if more match than the caller has seen', async () => {
+  it('drop nothing if more match than confirmed', async () => {
     const ids = await putMail(3, 'dead');
     for (const params of [{ url: URL_A }, { query: 'state:dead' }, { ids }]) {
       const { status, body } = await world.call('/inbound/drop', { ...params, at_most: 2 });
@@ -126,7 +126,7 @@ describe('drops of search results', function () {
     expect(await states()).to.include({ dead: 1, dropped: 3 });
   });
 
-  it('refuse what names nothing, has no number, or contradicts itself', async () => {
+  it('reject requests without a selection or a count, or with contradictions', async () => {
     const [id] = await putMail(1, 'dead');
     for (const [params, field, words] of [
       [{}, 'id', 'Please enter an id, ids, a query, a url, a status, or a time'],
@@ -191,7 +191,7 @@ describe('drops of search results', function () {
       ]);
     });
 
-  it('say of a job that the process did not survive that it was interrupted', async () => {
+  it('are reported as interrupted if the process ended during the job', async () => {
     const action = { at: NOON, by: 'Exam', account: ACCOUNT, what: 'drop started', count: 2000 };
     world.journal.note({ what: 'action', action: { ...action, detail: 'job 01kcgone: status 500' } });
     await world.journal.flush();

@@ -7,7 +7,7 @@ import { ACCOUNT, type ApiWorld, KEY, OTHER_ACCOUNT, OTHER_KEY, startApi } from 
 import { EXPORT, exportRow, TOKEN } from '../../support/exports.ts';
 import { until } from '../../support/until.ts';
 
-describe('the operations of exports', () => {
+describe('the export operations', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
@@ -26,7 +26,7 @@ describe('the operations of exports', () => {
     ['/exports/allowlist', 'whitelist'],
     ['/exports/activity', 'activity'],
   ] as const) {
-    it(`${path} starts a job that waits, and has this host begin it`, async () => {
+    it(`${path} creates a waiting job, and starts it on this host`, async () => {
       const { body } = await world.call(path, {});
       expect(body).to.deep.equal({
         id: '2026-01-05 12:00:00.00000',
@@ -43,7 +43,7 @@ describe('the operations of exports', () => {
     });
   }
 
-  it('keep the address to notify, and refuse invalid ones', async () => {
+  it('keep the address to notify, and reject invalid ones', async () => {
     const { body } = await world.call('/exports/whitelist', { notify_email: 'ops+exports@example.com' });
     expect((await rowOf(body.id))?.notifyEmail).to.equal('ops+exports@example.com');
     for (const wrong of [
@@ -60,7 +60,7 @@ describe('the operations of exports', () => {
     }
   });
 
-  it('keep the filters of an activity export as the task reads them, and of API keys their hashes only', async () => {
+  it('keep the filters of an activity export for the task, and only hashes of API keys', async () => {
     const { body } = await world.call('/exports/activity', {
       date_from: '2026-01-01 00:00:00',
       date_to: '2026-01-04 23:59:59',
@@ -81,7 +81,7 @@ describe('the operations of exports', () => {
     expect(JSON.stringify(row)).to.not.contain(KEY).and.to.not.contain(OTHER_KEY);
   });
 
-  it('take no condition for none: an empty list, and null', async () => {
+  it('treat an empty list and null as no filter', async () => {
     const { body } = await world.call('/exports/activity', { tags: [], senders: [], states: null, api_keys: [] });
     expect((await rowOf(body.id))?.filter).to.deep.equal({
       from: null,
@@ -93,14 +93,14 @@ describe('the operations of exports', () => {
     });
   });
 
-  it('take a date alone for all of that day', async () => {
+  it('treat a date without a time as that whole day', async () => {
     const { body } = await world.call('/exports/activity', { date_from: '2026-01-04', date_to: '2026-01-04' });
     expect((await rowOf(body.id))?.filter)
       .to.include({})
       .and.to.deep.include({ from: new Date('2026-01-04T00:00:00Z'), before: new Date('2026-01-05T00:00:00Z') });
   });
 
-  it('refuse filters that break a rule, all at once', async () => {
+  it('report all invalid filters at once', async () => {
     expect(
       await faults({
         date_from: 'yesterday',
@@ -129,7 +129,7 @@ describe('the operations of exports', () => {
     ).to.deep.equal({ status: 200 });
   });
 
-  it('give every job an id of its own, however many start in one millisecond', async () => {
+  it('give every job its own id, however many start in one millisecond', async () => {
     const ids = await Promise.all(
       Array.from({ length: 50 }, async () => (await world.call('/exports/rejects')).body.id),
     );
@@ -142,7 +142,7 @@ describe('the operations of exports', () => {
     ).to.equal('2026-01-05 12:00:00.00000');
   });
 
-  it('list the newest first, all of them however many', async () => {
+  it('list all of them, newest first', async () => {
     await world.store.exportJobs.remove({ id: exportId(ACCOUNT, EXPORT) });
     const names = Array.from({ length: 1001 }, (_, n) => `2026-01-04 10:00:00.${String(n).padStart(5, '0')}`);
     await Promise.all(names.map((name) => world.store.exportJobs.insert(exportRow(ACCOUNT, name))));
@@ -153,7 +153,7 @@ describe('the operations of exports', () => {
     expect(rest.map(({ id }: { id: string }) => id)).to.deep.equal(names.slice(0, 1));
   });
 
-  it('show why a job ended in error, and no link when the archive is gone', async () => {
+  it('show why a job failed, and no link when the archive is gone', async () => {
     const finishedAt = new Date('2026-01-05T10:00:00Z');
     await world.store.exportJobs.insert(
       exportRow(ACCOUNT, 'failed', { createdAt: finishedAt, state: 'error', error: 'There is no room', finishedAt }),
@@ -168,7 +168,7 @@ describe('the operations of exports', () => {
     expect((await world.call('/exports/info', { id: EXPORT })).body).to.include({ state: 'expired', result_url: null });
   });
 
-  it('refuse more jobs in a day than the operator lets an account start', async () => {
+  it('limit the jobs of an account per day', async () => {
     await world.stop();
     world = await startApi({ settings: { exports: { perDay: 3 } } });
     for (let n = 0; n < 2; n++)
@@ -195,7 +195,7 @@ describe('GET /exports/<token>', () => {
   const get = (token: string, method = 'GET') => fetch(`${world.base}/exports/${token}`, { method });
   const change = (patch: object) => world.store.exportJobs.change({ id: exportId(ACCOUNT, EXPORT) }, patch);
 
-  it('streams the archive under a name that says what it is', async () => {
+  it('streams the archive under a descriptive name', async () => {
     const response = await get(TOKEN);
     expect(response.status).to.equal(200);
     expect(Buffer.from(await response.arrayBuffer())).to.deep.equal(bytes);
@@ -224,7 +224,7 @@ describe('GET /exports/<token>', () => {
     await until('the files are closed', async () => (await open()) <= before + 1);
   });
 
-  it('answers 404 for everything but a token, and never looks for a file of that name', async () => {
+  it('answers 404 for anything but a token, and never looks for such a file', async () => {
     for (const token of [
       'AnotherExportToken0002',
       'x',
@@ -243,7 +243,7 @@ describe('GET /exports/<token>', () => {
     }
   });
 
-  it('answers 410 when the export has expired, or its archive is gone', async () => {
+  it('answers 410 if the export has expired, or its archive is gone', async () => {
     await change({ file: 'gone.zip' });
     expect((await get(TOKEN)).status).to.equal(410);
     await change({ state: 'expired' });
@@ -252,7 +252,7 @@ describe('GET /exports/<token>', () => {
     expect(await response.text()).to.contain('expired');
   });
 
-  it('answers 404 on a host that does not have the archive, and says where it is', async () => {
+  it('answers 404 on a host without the archive, and names the host that has it', async () => {
     await change({ host: 'mx2.postern.test' });
     const response = await get(TOKEN);
     expect(response.status).to.equal(404);
@@ -261,7 +261,7 @@ describe('GET /exports/<token>', () => {
       .and.to.contain('result_url');
   });
 
-  it('takes no other method', async () => {
+  it('accepts no other method', async () => {
     for (const method of ['POST', 'PUT', 'DELETE'])
       expect((await get(TOKEN, method)).status, method).to.be.within(404, 405);
   });

@@ -3,14 +3,14 @@ import { ACCOUNT, type ApiWorld, NO_RULES, OTHER_ACCOUNT, putDeadDelivery, start
 import { clockAt } from '../../support/clock.ts';
 import { put, settled } from '../../support/spool.ts';
 
-describe('beyond the documented interface', () => {
+describe('undocumented operations', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
   });
   afterEach(() => world.stop());
 
-  it('route-key shows one key for two routes with one URL, and another after a rotation', async () => {
+  it('route-key returns one key for two routes with one URL, and another after a rotation', async () => {
     const { body: route } = await world.call('/inbound/add-route', {
       domain: 'inbound.example.com',
       pattern: 'b',
@@ -25,7 +25,7 @@ describe('beyond the documented interface', () => {
     expect((await world.call('/inbound/route-key', { id: route.id })).body.auth_key).to.equal(rotated.auth_key);
   });
 
-  it('route-key answers ServiceUnavailable while the key cannot be had', async () => {
+  it('route-key returns ServiceUnavailable while the key is unavailable', async () => {
     await world.stop();
     world = await startApi({
       deps: {
@@ -40,7 +40,7 @@ describe('beyond the documented interface', () => {
     expect((await world.call('/inbound/route-key', { id: '1.1' })).status).to.equal(503);
   });
 
-  it('test-route says which route wins and why the others do not', async () => {
+  it('test-route shows which route wins and why the others do not', async () => {
     const add = (pattern: string) =>
       world.call('/inbound/add-route', {
         domain: 'inbound.example.com',
@@ -90,7 +90,7 @@ describe('beyond the documented interface', () => {
     );
   });
 
-  it('pauses a thousand endpoints of an account at most', async () => {
+  it('pauses at most a thousand endpoints of an account', async () => {
     const url = (n: number) => `https://app.example.com/hooks/${n}`;
     const createdAt = new Date(world.clock.now());
     for (let n = 0; n <= 1000; n++) {
@@ -137,7 +137,7 @@ describe('beyond the documented interface', () => {
       (await world.call('/inbound/deliveries', params)).body.map((one: { id: string }) => one.id);
     const replayed = async (params: object) => (await world.call('/inbound/replay', params)).body.replayed;
 
-    it('lists the newest first, filtered as requested', async () => {
+    it('lists the newest first, with filters', async () => {
       expect(await ids({})).to.deep.equal([dead, waiting, delivered]);
       expect(await ids({ limit: 1 })).to.deep.equal([dead]);
       expect(await ids({ state: 'waiting' })).to.deep.equal([waiting]);
@@ -148,7 +148,7 @@ describe('beyond the documented interface', () => {
       expect(await ids({ from: '2026-01-05 10:30:00', to: '2026-01-05 11:30:00' })).to.deep.equal([waiting]);
     });
 
-    it('shows when a waiting one is due, and every attempt', async () => {
+    it('shows when a waiting delivery is due, and every attempt', async () => {
       const [later] = (await world.call('/inbound/deliveries', { id: waiting })).body;
       expect(later).to.include({ next_attempt_at: '2026-01-05 12:30:00', ended_at: null });
       const [failed] = (await world.call('/inbound/deliveries', { id: dead })).body;
@@ -180,7 +180,7 @@ describe('beyond the documented interface', () => {
       ]);
     });
 
-    it('refuses limits and times that make no sense', async () => {
+    it('rejects invalid limits and times', async () => {
       for (const params of [
         { limit: -1 },
         { limit: 1001 },
@@ -196,7 +196,7 @@ describe('beyond the documented interface', () => {
       }
     });
 
-    it('replays by id and by ids whatever has ended', async () => {
+    it('replays finished deliveries by id and by ids', async () => {
       expect(await replayed({ id: delivered })).to.equal(1);
       expect(await replayed({ ids: [dead, waiting, 'unheard-of'] })).to.equal(1);
       expect((await world.spool.list({ account: ACCOUNT }, 10)).map((one) => one.state)).to.deep.equal([
@@ -211,7 +211,7 @@ describe('beyond the documented interface', () => {
       expect(await replayed({ from: '2026-01-05 00:00:00', state: 'delivered' })).to.equal(1);
     });
 
-    it('does not replay everything when nothing is named', async () => {
+    it('does not replay everything without a selection', async () => {
       for (const params of [{}, { route: '1.1' }]) {
         expect((await world.call('/inbound/replay', params)).body.message).to.equal(
           'Validation error: {"id":"Please enter an id, ids, a query, a url, a status, or a time in from or to"}',

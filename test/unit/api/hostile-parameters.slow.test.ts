@@ -9,7 +9,7 @@ import { drivers } from '../../support/database.ts';
 // Every documented parameter, given what it was not made for: whatever comes of it, it is no fault of ours.
 
 for (const driver of drivers) {
-  describe(`every documented parameter, attacked, ${driver.name}`, function () {
+  describe(`hostile values in every documented parameter, ${driver.name}`, function () {
     this.timeout(60_000);
     let world: ApiWorld;
     before(async () => {

@@ -43,7 +43,7 @@ describe('hostile templates', function () {
   };
 
   for (const [what, unit] of Object.entries(CODES)) {
-    it(`are rendered while other calls are answered: ${what}`, async () => {
+    it(`do not delay other calls while they are rendered: ${what}`, async () => {
       const code = `<p mc:edit="first">*|A|*${repeated(unit, SIZE)}`.slice(0, SIZE);
       await world.call('/templates/delete', { name: 'hostile' });
       expect((await world.call('/templates/add', { name: 'hostile', code })).status).to.equal(200);
@@ -61,7 +61,7 @@ describe('hostile templates', function () {
     });
   }
 
-  it('are kept byte for byte', async () => {
+  it('are stored byte for byte', async () => {
     const code = "\u0001<a b='\"'>\r\n\t&nbsp&#0;\u2028\ufeff💥 <!-- ]]> *|IF: $& \\u0000 ${x}";
     await world.call('/templates/add', { name: 'bytes', code });
     expect((await world.call('/templates/info', { name: 'bytes' })).body).to.include({ code, publish_code: code });
@@ -70,7 +70,7 @@ describe('hostile templates', function () {
     ).to.deep.equal({ html: code });
   });
 
-  it('are refused above the limits that a row of the store has', async () => {
+  it('are rejected above the size limits of a row', async () => {
     const bytes = (size: number) => ({ code: 'ä'.repeat(size / 2) });
     expect((await world.call('/templates/add', { name: 'large', ...bytes(5_000_000) })).status).to.equal(200);
     expect((await world.call('/templates/add', { name: 'larger', ...bytes(5_000_002) })).body.message).to.equal(
@@ -81,7 +81,7 @@ describe('hostile templates', function () {
     ).to.equal('Validation error: {"text":"Please enter at most 2000000 bytes"}');
   });
 
-  it('are listed whole, however large they are together', async () => {
+  it('are all listed, however large they are together', async () => {
     const code = 'x'.repeat(4_900_000);
     for (let i = 0; i < 4; i++)
       expect((await world.call('/templates/add', { name: `page ${i}`, code })).status).to.equal(200);
@@ -91,7 +91,7 @@ describe('hostile templates', function () {
     expect(pages.map(({ name }: { name: string }) => name)).to.deep.equal(['page 0', 'page 1', 'page 2', 'page 3']);
   });
 
-  it('have names that are no queries, no paths and no prototypes', async () => {
+  it('have names that work as no query, path or prototype', async () => {
     for (const name of [
       '__proto__',
       'constructor',

@@ -97,7 +97,7 @@ const TEXTS = [
 ];
 
 // None of these reaches an operation that changes anything.
-describe('the API, attacked with bodies', () => {
+describe('the API, with hostile bodies', () => {
   let world: ApiWorld;
   before(async () => {
     world = await startApi();
@@ -122,7 +122,7 @@ const KINDS = Map.groupBy(
 );
 
 for (const [kind, operations] of KINDS)
-  describe(`the API, attacked with texts for ${kind}`, () => {
+  describe(`the API, with hostile texts for ${kind}`, () => {
     let world: ApiWorld;
     before(async () => {
       world = await startApi({ journal: true });
@@ -130,7 +130,7 @@ for (const [kind, operations] of KINDS)
     after(() => world.stop());
 
     for (const operation of operations)
-      it(`takes no harm from odd texts in ${operation.path}, and answers no 500`, async () => {
+      it(`handles unusual texts in ${operation.path} without a 500`, async () => {
         for (const name of Object.keys(operation.params.shape)) {
           for (const [n, text] of TEXTS.entries()) {
             // As a text, and as the one item of a list. JSON.stringify writes a lone surrogate as an escape.
@@ -150,14 +150,14 @@ for (const [kind, operations] of KINDS)
       });
   });
 
-describe('the API, attacked', () => {
+describe('the API, with hostile requests', () => {
   let world: ApiWorld;
   before(async () => {
     world = await startApi();
   });
   after(() => world.stop());
 
-  it('refuses texts that would not survive the store', async () => {
+  it('rejects texts that the store cannot keep', async () => {
     for (const pattern of ['a\u0000b', '\ud800']) {
       const { status, body } = await world.call('/inbound/add-route', {
         domain: 'inbound.example.com',
@@ -181,7 +181,7 @@ describe('the API, attacked', () => {
     return { status: response.statusCode, body: JSON.parse(text) };
   }
 
-  it('refuses 30 MB by what the header says', async () => {
+  it('rejects 30 MB by the header', async () => {
     const { status, body } = await flood({ 'content-length': 30_000_000 }, 30_000_000);
     expect(status).to.equal(413);
     expect(body).to.deep.include({
@@ -192,11 +192,11 @@ describe('the API, attacked', () => {
     });
   });
 
-  it('refuses 30 MB that come without a length', async () => {
+  it('rejects 30 MB without a length', async () => {
     expect((await flood({ 'transfer-encoding': 'chunked' }, 30_000_000)).status).to.equal(413);
   });
 
-  it('gives send-raw room for a message or the largest template, and not more', async () => {
+  it('allows send-raw a message or the largest template, and not more', async () => {
     expect(
       (await flood({ 'content-length': 9_800_000 }, 9_800_000, '/api/1.0/inbound/send-raw.json')).body.message,
     ).to.equal('You must specify a key value');
@@ -205,7 +205,7 @@ describe('the API, attacked', () => {
     ).to.equal(413);
   });
 
-  it('is not fooled by a small body that becomes a large one, and takes an honest one', async () => {
+  it('rejects a small body that expands to a large one, and accepts a valid one', async () => {
     const bomb = await world.send('/inbound/domains.json', new Uint8Array(gzipSync(Buffer.alloc(50_000_000))), {
       'content-encoding': 'gzip',
     });
@@ -216,7 +216,7 @@ describe('the API, attacked', () => {
     expect(honest.status).to.equal(200);
   });
 
-  it('refuses what is compressed wrongly or in a way it does not know', async () => {
+  it('rejects invalid or unknown compression', async () => {
     expect((await world.send('/inbound/domains.json', 'no gzip', { 'content-encoding': 'gzip' })).status).to.equal(422);
     expect((await world.send('/inbound/domains.json', 'x', { 'content-encoding': 'snappy' })).status).to.equal(415);
   });
@@ -248,7 +248,7 @@ describe('the API, attacked', () => {
     });
   }
 
-  it('takes a list of 250,000 addresses in a header in its stride', async () => {
+  it('handles a list of 250,000 addresses in a header', async () => {
     await world.stop();
     world = await startApi({ settings: { maxMessageBytes: 26_214_400 } });
     const list = Array.from({ length: 250_000 }, (_, i) => `<mailbox-${i}@inbound.example.com>`).join(',\n ');

@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { expect } from 'chai';
 import { type ApiWorld, KEY, startApi } from '../../support/api.ts';
 
-describe('the HTTP side', () => {
+describe('HTTP', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
@@ -43,7 +43,7 @@ describe('the HTTP side', () => {
     ['/api', 'No such operation'],
     ['/api/1.0/%00/%ff.json', 'No such operation'],
   ] as const) {
-    it(`answers ${path} with 404 and a sentence that helps`, async () => {
+    it(`answers ${path} with 404 and a hint`, async () => {
       for (const method of ['POST', 'GET']) {
         const response = await fetch(world.base + path, { method });
         const body: any = await response.json();
@@ -54,7 +54,7 @@ describe('the HTTP side', () => {
     });
   }
 
-  it('refuses GET for an operation, because a key in a URL is a key in a log', async () => {
+  it('rejects GET for an operation, because a key in a URL ends up in logs', async () => {
     const response = await fetch(`${world.base}/api/1.0/users/ping.json?key=${KEY}`);
     expect(response.status).to.equal(405);
     expect(response.headers.get('allow')).to.equal('POST, OPTIONS');
@@ -62,7 +62,7 @@ describe('the HTTP side', () => {
     expect(JSON.stringify(world.log.lines)).to.not.contain(KEY);
   });
 
-  it('is open to every page of the web, answers and errors alike', async () => {
+  it('allows any origin (CORS), for answers and errors alike', async () => {
     const preflight = await fetch(`${world.base}/api/1.0/users/ping.json`, { method: 'OPTIONS' });
     for (const response of [
       preflight,
@@ -78,7 +78,7 @@ describe('the HTTP side', () => {
     expect(preflight.status).to.equal(204);
   });
 
-  it('takes JSON whatever the content type says, and a form', async () => {
+  it('accepts JSON with any content type, and a form', async () => {
     for (const type of [
       'application/json',
       'text/plain',
@@ -105,7 +105,7 @@ describe('the HTTP side', () => {
     ).to.have.length(1);
   });
 
-  it('reads numbers and truth values of a form as such, and texts as texts', async () => {
+  it('parses numbers and booleans in a form, and keeps texts', async () => {
     const call = async (path: string, params: Record<string, string>): Promise<any> =>
       (await post(path, new URLSearchParams({ key: KEY, ...params }).toString())).json();
     expect(await call('/api/1.0/inbound/deliveries.json', { limit: '10' })).to.deep.equal([]);
@@ -125,7 +125,7 @@ describe('the HTTP side', () => {
     ).to.equal('42');
   });
 
-  it('serves pages and checks to GET and HEAD', async () => {
+  it('serves pages and health checks to GET and HEAD', async () => {
     for (const [path, type] of [
       ['/', 'text/html'],
       ['/docs', 'text/html'],
@@ -142,7 +142,7 @@ describe('the HTTP side', () => {
     }
   });
 
-  it('shows the reference without an outside asset, and without a script or a style that its policy does not name', async () => {
+  it('serves the reference without external assets, and without a script or style outside its policy', async () => {
     const response = await fetch(`${world.base}/docs`);
     const html = await response.text();
     const policy = response.headers.get('content-security-policy') ?? '';
@@ -160,7 +160,7 @@ describe('the HTTP side', () => {
     expect(html).to.contain('&quot;key&quot;:&quot;ExampleKey').and.to.contain('Unknown_InboundRoute');
   });
 
-  it('says on /readyz with 503 what keeps it from taking mail', async () => {
+  it('names on /readyz with 503 the reason why it cannot accept mail', async () => {
     await world.stop();
     world = await startApi({
       deps: { health: { ready: async () => ({ ok: false, checks: { spool: 'the disk is nearly full' } }) } },
@@ -171,7 +171,7 @@ describe('the HTTP side', () => {
     expect((await fetch(`${world.base}/healthz`)).status).to.equal(200);
   });
 
-  it('answers a fault of ours with 500 and the usual words, and logs it once with its stack', async () => {
+  it('answers an internal error with 500 and a fixed text, and logs it once with its stack', async () => {
     await world.stop();
     world = await startApi({ deps: { urlFault: () => Promise.reject(new Error('something inside broke')) } });
     const { status, body } = await world.call('/inbound/update-route', { id: '1.1', url: 'http://a.example/' });
@@ -189,7 +189,7 @@ describe('the HTTP side', () => {
     expect(line?.fields.error).to.have.property('stack').that.contains('something inside broke');
   });
 
-  it('tells a client that asks first that its body is too large, before it sends it', async () => {
+  it('rejects a body that is too large before it is sent, with Expect: 100-continue', async () => {
     const req = request({
       port: world.port,
       host: '127.0.0.1',
@@ -208,7 +208,7 @@ describe('the HTTP side', () => {
     req.destroy();
   });
 
-  it('goes on with a client that asks first and may', async () => {
+  it('accepts an allowed body with Expect: 100-continue', async () => {
     const body = JSON.stringify({ key: KEY });
     const req = request({
       port: world.port,
@@ -224,7 +224,7 @@ describe('the HTTP side', () => {
     response.resume();
   });
 
-  it('ends a body that drips with 408 and closes the connection', async () => {
+  it('ends a slow body with 408 and closes the connection', async () => {
     const socket = connect(world.port, '127.0.0.1');
     let got = '';
     socket.on('data', (chunk) => {
@@ -242,7 +242,7 @@ describe('the HTTP side', () => {
       .and.to.match(/connection: close/i);
   });
 
-  it('finishes a call in progress when it stops, and takes no new one', async () => {
+  it('finishes a call in progress on stop, and accepts no new one', async () => {
     const slow = Promise.withResolvers<string | undefined>();
     const asked = Promise.withResolvers<void>();
     await world.stop();

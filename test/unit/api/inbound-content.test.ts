@@ -26,7 +26,7 @@ describe('the content of an inbound message', function () {
   const valueOf = (shown: { headers: { name: string; value: string }[] }, name: string) =>
     shown.headers.find((field) => field.name === name)?.value;
 
-  it('is shown with every field of the header, unfolded and decoded, ours first', async () => {
+  it('includes every header field, unfolded and decoded, ours first', async () => {
     const shown = await content(
       crlf(
         'Received: from elsewhere',
@@ -47,7 +47,7 @@ describe('the content of an inbound message', function () {
     ]);
   });
 
-  it('is listed part by part, by their numbers in IMAP, with decoded sizes and names', async () => {
+  it('lists each part by its IMAP number, with decoded size and name', async () => {
     const file = (name: string) => [
       'Content-Type: application/pdf',
       `Content-Disposition: attachment;${name}`,
@@ -89,7 +89,7 @@ describe('the content of an inbound message', function () {
     expect(shown).to.include({ text: 'plain\n', has_html: true, truncated: false, parse_error: null });
   });
 
-  it('is one part when it is no multipart, and none of it is text when it is a file', async () => {
+  it('is one part without a multipart, and has no text for a file', async () => {
     expect(await content(crlf(FROM, '', 'x'))).to.deep.include({
       parts: [{ n: 1, path: '1', type: 'text/plain', name: null, size: 3, disposition: null }],
       has_html: false,
@@ -101,7 +101,7 @@ describe('the content of an inbound message', function () {
     expect(file.text).to.equal(null);
   });
 
-  it('is text, whatever a sender hopes that a browser makes of it', async () => {
+  it('is served as plain text, whatever a browser would make of it', async () => {
     const markup = '<img src=x onerror=alert(1)>"\'&amp;\u2028.';
     const id = await putMail(
       crlf(
@@ -127,7 +127,7 @@ describe('the content of an inbound message', function () {
     ['a header of more than 1000 fields', crlf(FROM, ...Array.from({ length: 2000 }, () => 'X-A: b'), '', 'x')],
     ['a header of more than 262144 bytes', crlf(FROM, `X-Long: ${'a'.repeat(262_144)}`, '', 'x')],
   ] as const) {
-    it(`of ${why} is not parsed, says so, and its header is shown`, async () => {
+    it(`of ${why} is not parsed; the header is shown with the reason`, async () => {
       const shown = await content(bytes);
       expect(shown).to.deep.include({ parse_error: why, parts: [], text: null, has_html: false });
       expect(shown.raw_bytes).to.equal(bytes.length);
@@ -140,7 +140,7 @@ describe('the content of an inbound message', function () {
     expect(await content(crlf(' no field', 'here'))).to.include({ text: ' no field\nhere\n' });
   });
 
-  it('is not there for another account, nor for who names what is no inbound mail', async () => {
+  it('is not found for another account, or for an id of other mail', async () => {
     const id = await putDeadDelivery(world);
     await putMessages(world, ACCOUNT);
     await putBatch(world.spool, ACCOUNT);
@@ -153,7 +153,7 @@ describe('the content of an inbound message', function () {
     }
   });
 
-  it('is gone when the delivery is purged, also while it is looked at', async () => {
+  it('is gone when the delivery is purged, even during a request', async () => {
     const id = await putDeadDelivery(world);
     const { message } = world.spool;
     const purge = () => world.spool.purge({ deliveredBefore: 8e15, deadBefore: 8e15, deliveredBytes: 0 });
@@ -167,7 +167,7 @@ describe('the content of an inbound message', function () {
     expect(world.log.of('api.fault')).to.deep.equal([]);
   });
 
-  it('is a fault of ours when the disk does not give it, and nothing is said of the disk', async () => {
+  it('causes an internal error if the disk fails, without details of the disk', async () => {
     const id = await putDeadDelivery(world);
     const { message } = world.spool;
     world.spool.message = async (...args) => {
@@ -182,7 +182,7 @@ describe('the content of an inbound message', function () {
     expect(world.log.of('api.fault')).to.have.length(2);
   });
 
-  it('has the verdicts of its first attempt in its event, and not those of today', async () => {
+  it('has the verdicts of its first attempt in its event, not current ones', async () => {
     const { body } = await world.call('/inbound/payload', { id: await putDeadDelivery(world) });
     expect(body.msg).to.deep.include({ spf: { result: 'pass', detail: 'sender SPF authorized' } });
     const { body: fresh } = await world.call('/inbound/payload', { id: await putMail(crlf(FROM, '', 'x')) });

@@ -20,7 +20,7 @@ describe('a trial of a webhook', () => {
   const tryAt = (url: string, params: object = {}) => world.call('/inbound/try', { id, url, ...params });
   const keyOf = async (params: object) => (await world.call('/inbound/route-key', params)).body.auth_key;
 
-  it('posts the very event that the route gets, marked as a trial', async () => {
+  it('posts the event of the route, marked as a trial', async () => {
     await tryAt(URL);
     const [post] = world.tried;
     const events = JSON.parse(new URLSearchParams(post?.body).get('mandrill_events') ?? '');
@@ -31,7 +31,7 @@ describe('a trial of a webhook', () => {
     expect(post?.url).to.equal(URL);
   });
 
-  it('has ids of its own, another each time, so that receivers that remember ids drop neither it nor the mail', async () => {
+  it('has new ids each time, so that receivers that deduplicate drop neither it nor the mail', async () => {
     await tryAt(URL);
     await tryAt(URL);
     const ids = world.tried.map(({ headers, body }) => {
@@ -43,7 +43,7 @@ describe('a trial of a webhook', () => {
     expect(new Set(ids).size).to.equal(2);
   });
 
-  it('is signed with the key of the route for the URL that it goes to, where that has no key, and gives it none', async () => {
+  it('is signed with the key of the route if its URL has no key, and does not create one', async () => {
     const { body } = await tryAt(URL);
     expect(body.signing_key_url).to.equal(ROUTE_URL);
     const key = await keyOf({ id: '1.1' });
@@ -61,7 +61,7 @@ describe('a trial of a webhook', () => {
     expect(await world.store.signingKeys.many({ account: ACCOUNT, url: URL })).to.deep.equal([]);
   });
 
-  it('is signed with the own key of its URL where it has one, and with both while that is rotated', async () => {
+  it('is signed with the key of its URL if it has one, and with both during a rotation', async () => {
     const { body: route } = await world.call('/inbound/add-route', {
       domain: 'inbound.example.com',
       pattern: 'staging',
@@ -81,7 +81,7 @@ describe('a trial of a webhook', () => {
     );
   });
 
-  it('does not use the key that another account has for the URL', async () => {
+  it('does not use the key of another account for the URL', async () => {
     await world.call('/inbound/add-domain', { key: OTHER_KEY, domain: 'other.example.com' });
     const route = { key: OTHER_KEY, domain: 'other.example.com', pattern: '*', url: URL };
     const { body } = await world.call('/inbound/add-route', route);
@@ -104,14 +104,14 @@ describe('a trial of a webhook', () => {
     expect(await look()).to.deep.equal(before);
   });
 
-  it('says why there was no answer', async () => {
+  it('explains why there was no answer', async () => {
     world.outside.answer = () => ({ kind: 'unanswered', error: 'timeout', connected: true, durationMs: 30_000 });
     const { status, body } = await tryAt(URL);
     expect(status).to.equal(200);
     expect(body).to.include({ status: null, error: 'timeout', answer: '', duration_ms: 30_000 });
   });
 
-  it('sounds alike for a name that is nowhere and one in a network that webhooks may not reach', async () => {
+  it('reports the same for an unknown name and one in a forbidden network', async () => {
     const words = [];
     for (const error of ['host not found', 'forbidden address'] as const) {
       world.outside.answer = () => ({ kind: 'unanswered', error, connected: false, durationMs: 0 });
@@ -122,7 +122,7 @@ describe('a trial of a webhook', () => {
     expect(words[1]).to.deep.equal(words[0]);
   });
 
-  it('says which ports it may use where the port is the reason', async () => {
+  it('lists the allowed ports if the port is the reason', async () => {
     const cause = 'webhooks may use port 80, 443 and those above 1023, not port 25';
     world.outside.answer = () => ({
       ...{ kind: 'unanswered', error: 'forbidden address', cause, connected: false, durationMs: 0 },
@@ -132,7 +132,7 @@ describe('a trial of a webhook', () => {
     expect(body.message).to.contain(`Nothing was posted: ${cause}`);
   });
 
-  it('goes to no URL that a route could not have', async () => {
+  it('rejects a URL that a route could not have', async () => {
     for (const url of [
       'ftp://example.com/',
       'smtp://example.com',
@@ -145,7 +145,7 @@ describe('a trial of a webhook', () => {
     expect(world.tried).to.deep.equal([]);
   });
 
-  it('answers ServiceUnavailable while no key can be had', async () => {
+  it('returns ServiceUnavailable while no key is available', async () => {
     await world.stop();
     world = await startApi({
       deps: {
@@ -162,7 +162,7 @@ describe('a trial of a webhook', () => {
     expect(world.tried).to.deep.equal([]);
   });
 
-  it('may be made ten times in a minute by an account, and then says when again', async () => {
+  it('is limited to ten a minute per account, and says when to retry', async () => {
     for (let n = 0; n < 10; n++) expect((await tryAt(URL)).status).to.equal(200);
     await world.clock.advance(20_000);
     const { status, body, headers } = await tryAt(URL);
@@ -175,7 +175,7 @@ describe('a trial of a webhook', () => {
     expect(world.tried).to.have.length(12);
   });
 
-  it('is one of two at a time for an account, so that a slow receiver leaves room for others, and of four for the host', async () => {
+  it('is limited to two at a time per account and four for the host, so that a slow receiver does not block others', async () => {
     const held: (() => void)[] = [];
     const answered = { kind: 'answered', status: 200, retryAfter: null, answer: '', durationMs: 1 } as const;
     world.outside.answer = () => new Promise((resolve) => held.push(() => resolve(answered)));
@@ -197,7 +197,7 @@ describe('a trial of a webhook', () => {
     expect((await tryAt(URL, { key, id: another })).status, 'there is room again').to.equal(200);
   });
 
-  it('gives its place back when the message cannot be rendered', async () => {
+  it('releases its slot when the message cannot be rendered', async () => {
     const { message } = world.spool;
     world.spool.message = async (...args) => {
       const found = await message(...args);
@@ -236,7 +236,7 @@ describe('a sample for a route', () => {
     expect((await world.call('/inbound/deliveries')).body).to.deep.equal([]);
   });
 
-  it('gets an address that the route matches, and takes no other', async () => {
+  it('uses an address that the route matches, and accepts no other', async () => {
     expect((await trySample({ id: '1.1' })).body.email).to.equal('mailbox-sample@inbound.example.com');
     for (const address of ['other@inbound.example.com', 'mailbox-1@elsewhere.example.com'])
       expect((await trySample({ id: '1.1', address })).body.message).to.contain(
@@ -245,7 +245,7 @@ describe('a sample for a route', () => {
     expect(world.tried).to.have.length(1);
   });
 
-  it('has what the names of the pattern and a reply address stand for, as mail has', async () => {
+  it('has the values of pattern names and a reply address, as mail has', async () => {
     await world.call('/inbound/update-route', { id: '1.1', pattern: 'mailbox-{ticket}' });
     const eventOf = (at: number) => {
       const value = new URLSearchParams(world.tried[at]?.body).get('mandrill_events') ?? '';
@@ -259,7 +259,7 @@ describe('a sample for a route', () => {
     expect(eventOf(1)).to.deep.include({ captures: { ticket: '7' }, reply_data: 'ticket 4711' });
   });
 
-  it('is not posted for a reply address that is forged or has expired: mail to it is refused', async () => {
+  it('is not posted for a reply address that is forged or expired: mail to it is refused', async () => {
     const made = { domain: 'inbound.example.com', mailbox: 'mailbox-7', data: 'ticket 4711' };
     const addressOf = async (more = {}) =>
       (await world.call('/inbound/reply-address', { ...made, ...more })).body.email as string;
@@ -278,14 +278,14 @@ describe('a sample for a route', () => {
     expect((await trySample({ id: '1.1', address: good })).status).to.equal(200);
   });
 
-  it('is not posted for another account, nor more often than trials are', async () => {
+  it('is not posted for another account, or above the limit of trials', async () => {
     expect((await trySample({ id: '1.1', key: OTHER_KEY })).body.name).to.equal('Unknown_InboundRoute');
     for (let n = 0; n < 10; n++) expect((await trySample({ id: '1.1' })).status).to.equal(200);
     expect((await trySample({ id: '1.1' })).body.name).to.equal('RequestLimitExceeded');
     expect(world.tried).to.have.length(10);
   });
 
-  it('does not say what there is in a network that webhooks may not reach', async () => {
+  it('does not reveal what exists in a forbidden network', async () => {
     world.outside.answer = () => ({ kind: 'unanswered', error: 'forbidden address', connected: false, durationMs: 0 });
     expect((await trySample({ id: '1.1' })).body.message).to.contain('no address that webhooks may reach');
   });

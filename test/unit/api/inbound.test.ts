@@ -210,7 +210,7 @@ describe('the Inbound group', () => {
     ['hotmail.co.uk', FREE],
   ];
   for (const [domain, why] of reserved) {
-    it(`lets no account have ${domain}: ${why.toLowerCase()}`, async () => {
+    it(`rejects the domain ${domain}: ${why.toLowerCase()}`, async () => {
       await world.stop();
       const names = {
         mxHosts: ['mx2.postern.test'],
@@ -234,21 +234,21 @@ describe('the Inbound group', () => {
     'notgmail.com',
     'www.ck',
   ]) {
-    it(`lets an account have ${domain}, which is nobody else's`, async () => {
+    it(`accepts ${domain} if no other account has it`, async () => {
       await world.stop();
       world = await startApi({ names: { spfInclude: 'include.example.org' } });
       expect((await world.call('/inbound/add-domain', { domain })).status).to.equal(200);
     });
   }
 
-  it('looks at the MX of a domain when it is added', async () => {
+  it('checks the MX of a domain when it is added', async () => {
     await world.stop();
     world = await startApi({ zone: { 'new.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 5 }] } } });
     await answers('add-domain', { domain: 'new.example.com' }, 200, record('new.example.com', NOW, true));
     await answers('domains', {}, 200, [DOMAIN, record('new.example.com', NOW, true)]);
   });
 
-  it('applies changes at once: routing knows a new domain, and a new, changed or deleted route', async () => {
+  it('applies changes at once to routing: a new domain, and a new, changed or deleted route', async () => {
     const lookup = (mailbox: string, domain = 'new.example.com') => world.routing.lookup(mailbox, domain);
     expect(lookup('a').kind).to.equal('not-ours');
     await world.call('/inbound/add-domain', { domain: 'new.example.com' });
@@ -270,7 +270,7 @@ describe('the Inbound group', () => {
     expect(lookup('b').kind).to.equal('not-ours');
   });
 
-  it('tells other hosts of every change by the revision', async () => {
+  it('notifies other hosts of every change by the revision', async () => {
     const revision = async () => (await world.store.revisions.one({ id: 'routing' }))?.count ?? 0;
     const before = await revision();
     await world.call('/inbound/add-domain', { domain: 'new.example.com' });
@@ -285,7 +285,7 @@ describe('the Inbound group', () => {
     expect(await revision()).to.equal(before + 5);
   });
 
-  it('sends mail that waits to the new URL of a route, and leaves it alone when only the pattern changes', async () => {
+  it('sends waiting mail to the new URL of a route, but not after a change of the pattern only', async () => {
     const url = 'https://app.example.com/hooks/mail';
     for (const routeId of ['1.1', '1.9']) await put(world.spool, world.clock, { account: ACCOUNT, routeId, url });
     const urls = async () => (await world.spool.list({}, 10)).map((one) => [one.routeId, one.url]);
@@ -301,7 +301,7 @@ describe('the Inbound group', () => {
     ]);
   });
 
-  it('removes the routes of a domain with it', async () => {
+  it('deletes the routes of a domain with it', async () => {
     await world.call('/inbound/add-route', { domain: 'inbound.example.com', pattern: 'a', url: 'http://a.example/1' });
     await world.call('/inbound/delete-domain', { domain: 'inbound.example.com' });
     await world.call('/inbound/add-domain', { domain: 'inbound.example.com' });
@@ -309,7 +309,7 @@ describe('the Inbound group', () => {
     expect(await world.store.inboundRoutes.many({})).to.deep.equal([]);
   });
 
-  it('never gives out a route id twice', async () => {
+  it('never reuses a route id', async () => {
     const add = async (pattern: string) =>
       (await world.call('/inbound/add-route', { domain: 'inbound.example.com', pattern, url: 'http://a.example/1' }))
         .body.id;
@@ -318,7 +318,7 @@ describe('the Inbound group', () => {
     expect([first, await add('a'), await add('b')]).to.deep.equal(['1.2', '1.3', '1.4']);
   });
 
-  it('has one route for one pattern: a second one would never get mail', async () => {
+  it('allows one route per pattern: a second one would never get mail', async () => {
     const add = (pattern: string) =>
       world.call('/inbound/add-route', { domain: 'inbound.example.com', pattern, url: 'http://a.example/1' });
     const { id } = (await add('Support-*')).body;
@@ -332,7 +332,7 @@ describe('the Inbound group', () => {
       expect((await world.call('/inbound/update-route', { id: other, pattern })).status, pattern).to.equal(200);
   });
 
-  it('gives a domain to one account only, also when both ask at once and in other letters', async () => {
+  it('gives a domain to one account only, even for concurrent requests in different case', async () => {
     const both = await Promise.all(
       [KEY, OTHER_KEY].map((key, i) =>
         world.call('/inbound/add-domain', { key, domain: i ? 'XN--BCHER-KVA.example' : 'bücher.example' }),
@@ -344,7 +344,7 @@ describe('the Inbound group', () => {
     );
   });
 
-  it('keeps what it knew of the MX while DNS does not answer', async () => {
+  it('keeps the last MX result while the DNS does not answer', async () => {
     await world.stop();
     world = await startApi({ zone: { 'inbound.example.com': { fails: 'timeout' } } });
     await answers('check-domain', { domain: 'inbound.example.com' }, 200, DOMAIN);
@@ -352,7 +352,7 @@ describe('the Inbound group', () => {
     await answers('check-domain', { domain: 'inbound.example.com' }, 200, { ...DOMAIN, valid_mx: true });
   });
 
-  it('takes an MX that names another of our hosts, and none that names somebody else', async () => {
+  it('accepts an MX that names another of our hosts, and rejects others', async () => {
     await world.stop();
     world = await startApi({
       settings: { mxHosts: ['mx2.postern.test'] },

@@ -8,7 +8,7 @@ import { putIp } from '../../support/ips.ts';
 const AT_ONCE = 50;
 
 for (const driver of drivers) {
-  describe(`dedicated addresses with 50 calls in flight, ${driver.name}`, () => {
+  describe(`dedicated addresses with 50 concurrent calls, ${driver.name}`, () => {
     let world: ApiWorld;
     beforeEach(async () => {
       world = await startApi({ database: (log) => driver.open({ log, crowded: true }) });
@@ -32,7 +32,7 @@ for (const driver of drivers) {
       return status === 200 ? body.ips.map(({ ip }: { ip: string }) => ip) : body.name;
     };
 
-    it('makes one request of 50', async () => {
+    it('creates one request', async () => {
       expect(tally(await many(times(AT_ONCE, () => ['/ips/provision', {}])))).to.deep.equal({
         ok: 1,
         IP_ProvisionLimit: AT_ONCE - 1,
@@ -40,13 +40,13 @@ for (const driver of drivers) {
       expect(await world.store.ipRequests.many({})).to.have.length(1);
     });
 
-    it('makes one pool of 50, and answers the same to all', async () => {
+    it('creates one pool, with the same answer for all', async () => {
       const answers = await Promise.all(times(AT_ONCE, () => world.call('/ips/create-pool', { pool: 'News' })));
       expect(new Set(answers.map(({ body }) => JSON.stringify(body))).size).to.equal(1);
       expect(await world.store.pools.many({ account: ACCOUNT, name: 'News' })).to.have.length(1);
     });
 
-    it('makes one default pool when 50 look at it first', async () => {
+    it('creates one default pool on first use', async () => {
       const answers = await Promise.all(
         times(AT_ONCE, (n) => world.call(n % 2 ? '/ips/list-pools' : '/ips/pool-info', { pool: 'Main Pool' })),
       );
@@ -54,12 +54,12 @@ for (const driver of drivers) {
       expect(await world.store.pools.many({ account: ACCOUNT, name: 'Main Pool' })).to.have.length(1);
     });
 
-    it('begins one warmup', async () => {
+    it('starts one warmup', async () => {
       const answers = await Promise.all(times(AT_ONCE, () => world.call('/ips/start-warmup', { ip: '192.0.2.1' })));
       expect(new Set(answers.map(({ body }) => JSON.stringify(body))).size).to.equal(1);
     });
 
-    it('begins one change of custom DNS', async () => {
+    it('starts one change of custom DNS', async () => {
       expect(
         tally(
           await many(times(AT_ONCE, () => ['/ips/set-custom-dns', { ip: '192.0.2.1', domain: 'out.example.com' }])),
@@ -72,7 +72,7 @@ for (const driver of drivers) {
       expect(answers.filter(({ body }) => body.deleted)).to.have.length(1);
     });
 
-    it('never empties the default pool: of all its addresses that leave at once, one stays', async () => {
+    it('never empties the default pool: one address stays if all are removed at once', async () => {
       for (let n = 0; n < AT_ONCE - 2; n++) await putIp(world.store, ACCOUNT, `198.51.100.${n}`);
       const all = await membersOf('Main Pool');
       expect(all).to.have.length(AT_ONCE);
@@ -86,7 +86,7 @@ for (const driver of drivers) {
       expect(await membersOf('Main Pool')).to.deep.equal(all.filter((_: string, n: number) => answers[n] !== 'ok'));
     }).timeout(60_000);
 
-    it('lets one of two leave when they are the last two, every time', async () => {
+    it('removes only one of the last two, every time', async () => {
       for (let round = 0; round < 10; round++) {
         expect(
           tally(
@@ -130,7 +130,7 @@ for (const driver of drivers) {
       }
     });
 
-    it('leaves every address in a pool that is there, after 50 calls of all kinds, the task beside them', async () => {
+    it('leaves every address in an existing pool, after 50 calls of all kinds during the task', async () => {
       const calls = (round: number): [string, object][] =>
         times(AT_ONCE, (n) => {
           const pool = `Pool ${n % 3}`;

@@ -47,7 +47,7 @@ for (const driver of drivers) {
       ]);
 
     describe('provisioning', () => {
-      it('goes from the request to a new address that warms up in its pool, and then another may be asked for', async () => {
+      it('turns a request into a new address that warms up in its pool; then another may be requested', async () => {
         await stock(world.store, '203.0.113.7');
         expect(await ok('/ips/provision', { warmup: true, pool: 'Old Pool' })).to.deep.equal({
           requested_at: '2026-01-05 12:00:00',
@@ -71,7 +71,7 @@ for (const driver of drivers) {
         expect(await ok('/ips/provision')).to.deep.equal({ requested_at: '2026-01-05 12:01:00' });
       });
 
-      it('takes null for the default pool, and its name too', async () => {
+      it('accepts null or the name for the default pool', async () => {
         for (const pool of [null, undefined, 'Main Pool']) {
           await stock(world.store, '203.0.113.7');
           await ok('/ips/provision', { pool });
@@ -83,7 +83,7 @@ for (const driver of drivers) {
         }
       });
 
-      it('can be withdrawn while it waits, and not any more when an address was chosen', async () => {
+      it('can be withdrawn while it waits, but not once an address was chosen', async () => {
         await ok('/ips/provision', { pool: 'Old Pool' });
         expect(await ok('/ips/cancel-provision', { key: OTHER_KEY })).to.deep.equal({
           withdrawn: false,
@@ -106,7 +106,7 @@ for (const driver of drivers) {
         expect(await ok('/ips/info', { ip: '203.0.113.7' })).to.include({ ip: '203.0.113.7' });
       });
 
-      it('is refused to accounts that never sent, have a poor reputation, name an unknown pool, or would have to pay', async () => {
+      it('rejects accounts that never sent, have a poor reputation, name an unknown pool, or would have to pay', async () => {
         expect(await failure('/ips/provision', { key: OTHER_KEY })).to.deep.equal([
           400,
           'NoSendingHistory',
@@ -151,7 +151,7 @@ for (const driver of drivers) {
         });
       });
 
-      it('is over at its end even before the task has been there, and can be begun anew then', async () => {
+      it('is over at its end even before the task has run, and can be started again then', async () => {
         await ok('/ips/start-warmup', { ip: '192.0.2.1' });
         await world.clock.advance(30 * DAY_MS - 1);
         expect((await ok('/ips/info', { ip: '192.0.2.1' })).warmup.warming_up).to.equal(true);
@@ -170,7 +170,7 @@ for (const driver of drivers) {
     });
 
     describe('pools', () => {
-      it('begin with the default pool, which is as old as the account whenever it is looked at', async () => {
+      it('begin with the default pool, which is always as old as the account', async () => {
         const main = { name: 'Main Pool', created_at: '2026-01-02 00:00:00', ips: [] };
         expect(await ok('/ips/list-pools', { key: OTHER_KEY })).to.deep.equal([main]);
         await world.clock.advance(DAY_MS);
@@ -184,7 +184,7 @@ for (const driver of drivers) {
         ]);
       });
 
-      it('are made once and answered as they are afterwards', async () => {
+      it('are created once, and returned unchanged afterwards', async () => {
         const made = await ok('/ips/create-pool', { pool: 'News' });
         await world.clock.advance(DAY_MS);
         expect(await ok('/ips/create-pool', { pool: 'News' })).to.deep.equal(made);
@@ -193,7 +193,7 @@ for (const driver of drivers) {
         ).to.deep.equal(['192.0.2.3']);
       });
 
-      it('hold what is moved into them, and the last address of the default pool stays there', async () => {
+      it('hold the addresses moved into them; the last address of the default pool stays', async () => {
         expect((await ok('/ips/set-pool', { ip: '192.0.2.1', pool: 'Old Pool' })).pool).to.equal('Old Pool');
         expect((await ok('/ips/set-pool', { ip: '192.0.2.1', pool: 'Old Pool' })).pool, 'again').to.equal('Old Pool');
         expect(await failure('/ips/set-pool', { ip: '192.0.2.2', pool: 'Old Pool' })).to.deep.equal([
@@ -229,7 +229,7 @@ for (const driver of drivers) {
         expect(await ok('/ips/pool-info', { pool: 'New' })).to.include({ created_at: '2026-01-05 12:00:00' });
       });
 
-      it('go when they are empty, and a later one of the same name is new and empty', async () => {
+      it('are deleted when empty; a later one of the same name is new and empty', async () => {
         expect(await failure('/ips/delete-pool', { pool: 'Transactional' })).to.deep.equal([
           400,
           'Invalid_DeleteNonEmptyPool',
@@ -250,7 +250,7 @@ for (const driver of drivers) {
         });
       });
 
-      it('are empty for deletion when their last address was given back, before the task has taken it', async () => {
+      it('can be deleted after their last address was returned, before the task has run', async () => {
         await ok('/ips/delete', { ip: '192.0.2.3' });
         expect((await ok('/ips/pool-info', { pool: 'Transactional' })).ips).to.deep.equal([]);
         expect(await ok('/ips/delete-pool', { pool: 'Transactional' })).to.deep.equal({
@@ -261,7 +261,7 @@ for (const driver of drivers) {
         expect((await world.store.placements.one({ id: ACCOUNT }))?.elsewhere).to.deep.equal([]);
       });
 
-      it('are gone when a deletion was cut off after it was decided', async () => {
+      it('are gone when a deletion was interrupted after it was decided', async () => {
         const row = await world.store.pools.one({ account: ACCOUNT, name: 'Old Pool' });
         await world.store.placements.change(
           { id: ACCOUNT },
@@ -288,7 +288,7 @@ for (const driver of drivers) {
         ).to.deep.equal(['P0999', 'P1000', 'P1001', 'P1002']);
       }).timeout(60_000);
 
-      it('have names that a person can tell apart, up to 255 characters', async () => {
+      it('have distinguishable names of up to 255 characters', async () => {
         for (const pool of ['x'.repeat(256), 'a\nb', 'a\0b', '\u202eabc', 'a\u2028b', ' ', '\t']) {
           expect((await failure('/ips/create-pool', { pool })).slice(0, 3), JSON.stringify(pool)).to.deep.equal([
             422,
@@ -319,7 +319,7 @@ for (const driver of drivers) {
       });
     });
 
-    describe('giving back', () => {
+    describe('returning an address', () => {
       it('removes the address from the account at once and for good', async () => {
         expect(await ok('/ips/delete', { ip: '192.0.2.2' })).to.deep.equal({ ip: '192.0.2.2', deleted: true });
         for (const path of ['/ips/info', '/ips/start-warmup', '/ips/cancel-warmup']) {
@@ -339,7 +339,7 @@ for (const driver of drivers) {
         expect(await ok('/ips/delete', { ip: '192.0.2.2' })).to.deep.equal({ ip: '192.0.2.2', deleted: false });
       });
 
-      it('may empty the default pool, as the owner of an address wants', async () => {
+      it('may empty the default pool', async () => {
         for (const ip of ['192.0.2.1', '192.0.2.2', '192.0.2.3']) await ok('/ips/delete', { ip });
         expect(await ok('/ips/list')).to.deep.equal([]);
         expect(await pools()).to.deep.equal([
@@ -349,7 +349,7 @@ for (const driver of drivers) {
         ]);
       });
 
-      it('brings the address into the pool that is asked for when the account gets it again', async () => {
+      it('puts the address into the requested pool when the account gets it again', async () => {
         await ok('/ips/delete', { ip: '192.0.2.3' });
         await provision();
         await world.clock.advance(30 * DAY_MS);
@@ -363,7 +363,7 @@ for (const driver of drivers) {
     });
 
     describe('an address', () => {
-      it('is the same in every spelling', async () => {
+      it('is the same in every notation', async () => {
         await putIp(world.store, ACCOUNT, '2001:db8::1');
         for (const ip of ['2001:DB8::1', '2001:0db8:0:0:0:0:0:1', ' 2001:db8::1 '])
           expect((await ok('/ips/info', { ip })).ip).to.equal('2001:db8::1');
@@ -372,7 +372,7 @@ for (const driver of drivers) {
         expect(await ok('/ips/delete', { ip: '2001:0DB8::1' })).to.deep.equal({ ip: '2001:db8::1', deleted: true });
       });
 
-      it('is unknown when it is none, and in the inventory', async () => {
+      it('is unknown if invalid, or only in the inventory', async () => {
         await stock(world.store, '203.0.113.7');
         for (const ip of [
           '203.0.113.7',
@@ -404,7 +404,7 @@ for (const driver of drivers) {
         ]);
       });
 
-      it('is listed with all others, however many', async () => {
+      it('is listed with all others, however many there are', async () => {
         for (let n = 0; n < 1002; n++)
           await putIp(world.store, OTHER_ACCOUNT, `10.${Math.floor(n / 250)}.${n % 250}.1`);
         const first = await ok('/ips/list', { key: OTHER_KEY });
@@ -439,7 +439,7 @@ for (const driver of drivers) {
         });
       });
 
-      it('is no name of the operator, whatever it points to', async () => {
+      it('cannot be a name of the operator, wherever it points', async () => {
         for (const domain of [
           'mx.postern.test',
           'OUT1.mx.postern.test.',
@@ -494,7 +494,7 @@ for (const driver of drivers) {
         });
       });
 
-      it('is refused when the domain does not point to the address, and not decided while the DNS does not answer', async () => {
+      it('is rejected if the domain does not point to the address, and undecided while the DNS does not answer', async () => {
         for (const domain of ['none.example.com', 'text.example.com', 'other.example.com', 'six.example.com']) {
           expect(await failure('/ips/set-custom-dns', { ip: '192.0.2.1', domain })).to.deep.equal([
             400,
@@ -513,7 +513,7 @@ for (const driver of drivers) {
         });
       });
 
-      it('may be asked for again when it has been pending for seven days', async () => {
+      it('may be requested again after seven days of pending', async () => {
         await ok('/ips/set-custom-dns', { ip: '192.0.2.2', domain: 'out.example.com' });
         await world.clock.advance(7 * DAY_MS - 1);
         expect(await failure('/ips/set-custom-dns', { ip: '192.0.2.2', domain: 'out.example.com' })).to.include(
@@ -526,7 +526,7 @@ for (const driver of drivers) {
         );
       });
 
-      it('takes nothing for a domain that is none', async () => {
+      it('rejects an invalid domain', async () => {
         for (const domain of [
           '',
           ' ',
@@ -555,7 +555,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('says the same of ours to another account as of one that nobody has', async () => {
+    it('answers another account for our addresses as for unknown ones', async () => {
       expect(await ok('/ips/list', { key: OTHER_KEY })).to.deep.equal([]);
       expect(
         await failure('/ips/set-pool', { key: OTHER_KEY, ip: '192.0.2.1', pool: 'Mine', create_pool: true }),

@@ -29,7 +29,7 @@ for (const driver of drivers) {
     const ping = async (key: string) => (await world.call('/users/ping', { key })).status;
     const written = async (key: string) => (await world.store.keys.one({ id: keyHash(key) }))?.lastUsedAt ?? null;
 
-    it('show a new one whole once, and it is good at once', async () => {
+    it('show a new one in full once, and it works at once', async () => {
       await start();
       const { key, ...record } = await add('robot');
       expect(await ping(key)).to.equal(200);
@@ -37,7 +37,7 @@ for (const driver of drivers) {
       expect(JSON.stringify(await list()) + JSON.stringify(world.log.lines)).not.to.contain(key);
     });
 
-    it('are noted with who made and revoked them', async () => {
+    it('are recorded with the actor of creation and revocation', async () => {
       await start();
       const { id, starts_with: hint } = await add('robot');
       await world.call('/keys/revoke', { id });
@@ -49,14 +49,14 @@ for (const driver of drivers) {
       ]);
     });
 
-    it('have ids that tell nothing of the key: the hash, which could be tried against guesses, is not in them', async () => {
+    it('have ids that reveal nothing of the key, not even its hash', async () => {
       await start();
       for (const { id } of await list())
         for (const key of [KEY, SPARE_KEY]) expect(keyHash(key)).not.to.contain(id.slice(0, 8));
       expect((await world.call('/keys/revoke', { id: keyHash(SPARE_KEY) })).body).to.include({ name: 'Unknown_Key' });
     });
 
-    it('are refused within two seconds when another key has revoked them, and are gone from the list', async () => {
+    it('are rejected within two seconds of their revocation, and removed from the list', async () => {
       await start();
       const { id } = (await named('example')) ?? { id: '' };
       expect((await world.call('/keys/revoke', { key: SPARE_KEY, id })).body).to.include({ id, label: 'example' });
@@ -66,7 +66,7 @@ for (const driver of drivers) {
       expect((await world.call('/keys/revoke', { key: SPARE_KEY, id })).body).to.include({ name: 'Unknown_Key' });
     });
 
-    it('cannot revoke themselves, and the words say what to do', async () => {
+    it('cannot revoke themselves; the error says what to do', async () => {
       await start();
       const { id } = (await named('example')) ?? { id: '' };
       expect((await world.call('/keys/revoke', { id })).body).to.deep.equal({
@@ -78,7 +78,7 @@ for (const driver of drivers) {
       expect(await ping(KEY)).to.equal(200);
     });
 
-    it('are a hundred at most, also with concurrent calls', async () => {
+    it('are limited to a hundred, even with concurrent calls', async () => {
       await start();
       const answers = await Promise.all(Array.from({ length: 110 }, () => world.call('/keys/add')));
       expect(answers.filter(({ status }) => status === 200)).to.have.length(98);
@@ -88,7 +88,7 @@ for (const driver of drivers) {
       expect(await list()).to.have.length(100);
     });
 
-    it('leave a hundred rows at most when they are made and revoked again and again', async () => {
+    it('leave at most a hundred rows after many creations and revocations', async () => {
       await start();
       for (let n = 0; n < 105; n++) {
         const { id } = await add(`short-lived ${n}`);
@@ -100,7 +100,7 @@ for (const driver of drivers) {
       expect(rows.at(-1)).to.include({ label: 'short-lived 104' });
     });
 
-    it('have labels that a person can read on one line', async () => {
+    it('have readable labels of one line', async () => {
       await start();
       for (const label of ['x'.repeat(101), 'two\nlines', '\u001b[31mred', 'exe.\u202etxt']) {
         const { status, body } = await world.call('/keys/add', { label });
@@ -109,7 +109,7 @@ for (const driver of drivers) {
       expect(await add('<b>"Zoë" & 会社</b>')).to.include({ label: '<b>"Zoë" & 会社</b>' });
     });
 
-    it('say when they were last used from the first call on, and write it once a minute', async () => {
+    it('show their last use from the first call on, written once a minute', async () => {
       let writes = 0;
       await start((real) => ({
         ...real,
@@ -143,7 +143,7 @@ for (const driver of drivers) {
       expect(writes - first, 'one key, one write').to.equal(1);
     });
 
-    it('that are only tried, or were revoked, are not used', async () => {
+    it('do not count as used if wrong or revoked', async () => {
       await start();
       await ping('SpareKey00000000000004');
       await revokeKey(world.store, keyHash(SPARE_KEY), world);
@@ -153,7 +153,7 @@ for (const driver of drivers) {
       expect(rows.find(({ label }) => label === 'spare')?.lastUsedAt).to.equal(null);
     });
 
-    it('make no call wait for the store to write their use, and forget none while it is away', async () => {
+    it('delay no call until their use is written, and lose no use while the store is unavailable', async () => {
       let way: 'hangs' | 'away' | 'there' = 'hangs';
       await start((real) => ({
         ...real,
@@ -183,7 +183,7 @@ for (const driver of drivers) {
       expect(world.log.of('store.fault'), 'not a fault of ours').to.have.length(0);
     });
 
-    it('keep a later use that another host has written', async () => {
+    it('keep a later use written by another host', async () => {
       await start();
       await ping(SPARE_KEY);
       const later = new Date(Date.UTC(2026, 0, 5, 12, 0, 30));

@@ -14,7 +14,7 @@ describe('API keys', () => {
     return statuses;
   }
 
-  it('that are revoked are unknown within two seconds', async () => {
+  it('are unknown within two seconds of their revocation', async () => {
     world = await startApi();
     expect((await ping(KEY)).status).to.equal(200);
     await revokeKey(world.store, keyHash(KEY), world);
@@ -26,7 +26,7 @@ describe('API keys', () => {
     });
   });
 
-  it('that are revoked do not leave the store, so that they take no longer than those that never were', async () => {
+  it('are not found in the store once revoked, so that they take as long as unknown ones', async () => {
     const found: unknown[] = [];
     world = await startApi({
       store: (real) => ({
@@ -46,7 +46,7 @@ describe('API keys', () => {
     expect(found).to.deep.equal([undefined]);
   });
 
-  it('that were revoked by an older version, or by a command that was cut off, are moved away when that is done again', async () => {
+  it('revoked by an older version, or by an interrupted command, are moved by another revocation', async () => {
     world = await startApi();
     await world.store.keys.change({ id: keyHash(KEY) }, { revokedAt: new Date(5) });
     for (let n = 0; n < 2; n++) {
@@ -60,7 +60,7 @@ describe('API keys', () => {
     }
   });
 
-  it('that are wrong too often are answered 429 for the rest of the minute', async () => {
+  it('get 429 for the rest of the minute after too many wrong ones', async () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 3 } });
     expect(await fail(3)).to.deep.equal([401, 401, 401]);
     const { status, body, headers } = await ping('wrong');
@@ -78,7 +78,7 @@ describe('API keys', () => {
     expect((await ping('wrong')).status).to.equal(401);
   });
 
-  it('that are good are not locked out by wrong ones from the same address', async () => {
+  it('that are valid are not blocked by wrong ones from the same address', async () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 3 } });
     await fail(20);
     for (let n = 0; n < 3; n++) expect((await ping(KEY)).status).to.equal(200);
@@ -86,7 +86,7 @@ describe('API keys', () => {
     expect(await fail(1), 'and do not excuse wrong ones').to.deep.equal([429]);
   });
 
-  it('are counted by the address that a trusted proxy reports, and by the nearest that is not trusted', async () => {
+  it('are counted by the address that a trusted proxy reports: the nearest untrusted one', async () => {
     world = await startApi({
       settings: { maxBadKeysPerMinute: 1, trustedProxies: ['127.0.0.0/8', '10.0.0.1', '2001:db8::/32'] },
     });
@@ -100,20 +100,20 @@ describe('API keys', () => {
     expect(await fail(1, { 'x-forwarded-for': 'nonsense, <script>' })).to.deep.equal([401]);
   });
 
-  it('are counted by the peer when X-Forwarded-For comes from somebody who is no proxy of ours', async () => {
+  it('are counted by the peer if X-Forwarded-For comes from an untrusted address', async () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 1 } });
     expect(await fail(1, { 'x-forwarded-for': '192.0.2.1' })).to.deep.equal([401]);
     expect(await fail(1, { 'x-forwarded-for': '192.0.2.2' })).to.deep.equal([429]);
   });
 
-  it('are counted for the whole /64 of an IPv6 client, however it is written', async () => {
+  it('are counted for the whole /64 of an IPv6 client, in any notation', async () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 1, trustedProxies: ['127.0.0.1'] } });
     expect(await fail(1, { 'x-forwarded-for': '2001:db8:0:1::1' })).to.deep.equal([401]);
     expect(await fail(1, { 'x-forwarded-for': '2001:0DB8:0000:0001:ffff::2' })).to.deep.equal([429]);
     expect(await fail(1, { 'x-forwarded-for': '2001:db8:0:2::1' })).to.deep.equal([401]);
   });
 
-  it('stand in no line of the log, right or wrong; the call and the refusal do', async () => {
+  it('are never logged, valid or not; the call and the rejection are', async () => {
     world = await startApi();
     await ping(KEY);
     await ping('a-wrong-key-that-was-typed');

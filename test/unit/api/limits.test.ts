@@ -70,7 +70,7 @@ describe('one client of the API', () => {
     ).to.equal(200);
   });
 
-  it('that sends many large bodies has its share of the room, and others have theirs', async () => {
+  it('that sends many large bodies is limited to its share of memory, and others have theirs', async () => {
     world = await startApi({ settings: { trustedProxies: ['127.0.0.1'] } });
     const greedy = unfinished(4, '192.0.2.1');
     await until('refusals', () => greedy.filter((client) => statusOf(client) === 429).length === 2);
@@ -86,7 +86,7 @@ describe('one client of the API', () => {
     expect((await post(SEND_RAW, params, '192.0.2.2')).status).to.equal(200);
   });
 
-  it('that ends gives back what it held', async () => {
+  it('that disconnects releases its memory', async () => {
     world = await startApi();
     for (let round = 0; round < 4; round++) {
       const held = unfinished(2, '127.0.0.1');
@@ -105,7 +105,7 @@ describe('one client of the API', () => {
     ).to.equal(200);
   });
 
-  it('never waits with a small call for large ones, be the room for these used up', async () => {
+  it('never waits with a small call for large ones, even if their memory is used up', async () => {
     world = await startApi({ settings: { trustedProxies: ['127.0.0.1'] } });
     const all = [1, 2, 3, 4].flatMap((n) => unfinished(2, `192.0.2.${n}`));
     await settled();
@@ -128,7 +128,7 @@ describe('one client of the API', () => {
     ).to.equal(200);
   });
 
-  it('is held by what a compressed body becomes, not by what travels', async () => {
+  it('is limited by the expanded size of a compressed body', async () => {
     world = await startApi();
     // As text compresses: what unpacks to fifty times its size is refused for that.
     const packed = gzipSync(randomBytes(LARGEST / 2).toString('hex'));
@@ -157,7 +157,7 @@ describe('one client of the API', () => {
       .and.to.match(/connection: close/i);
   });
 
-  it('whose body keeps above the floor may take its time', async () => {
+  it('whose body stays above the minimum rate is not cut off', async () => {
     world = await startApi({ settings: { minBodyRate: 500 } });
     const body = JSON.stringify({ key: KEY, padding: 'x'.repeat(20_000) });
     const client = open('/api/1.0/users/ping.json', { 'Content-Length': body.length });
@@ -169,7 +169,7 @@ describe('one client of the API', () => {
     await until('the answer', () => statusOf(client) === 200);
   });
 
-  it('has no more connections than are allowed from one address; those over it are told so', async () => {
+  it('has a limit of connections per address; excess ones get an error', async () => {
     world = await startApi({ settings: { maxConnectionsPerAddress: 5 } });
     const idle = Array.from({ length: 5 }, () => connect(world.port, '127.0.0.1').on('error', () => undefined));
     sockets.push(...idle);
@@ -211,7 +211,7 @@ describe('one client of the API', () => {
     ['drip a header', 'POST /api/1.0/users/ping.json HTTP/1.1\r\nHost: a\r\nX-A: '],
     ['drip a body', 'POST /api/1.0/users/ping.json HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{'],
   ] as const) {
-    it(`lets a newcomer in while twenty addresses hold every connection and ${what}`, async () => {
+    it(`gets a connection while twenty addresses hold all of them and ${what}`, async () => {
       world = await startApi({ settings: { maxConnections: 40, maxConnectionsPerAddress: 2 } });
       const held = await hold(20, 2, said);
       expect((await world.call('/users/ping')).status).to.equal(200);
@@ -222,7 +222,7 @@ describe('one client of the API', () => {
     });
   }
 
-  it('are closed after five seconds without a call when most places are taken', async () => {
+  it('with idle connections has them closed after five seconds when most are in use', async () => {
     world = await startApi({ settings: { maxConnections: 10, maxConnectionsPerAddress: 5 } });
     const held = await hold(9, 1);
     const closed = () => held.filter((socket) => socket.destroyed || socket.readableEnded).length;
@@ -232,7 +232,7 @@ describe('one client of the API', () => {
     });
   });
 
-  it('behind a proxy is counted by its calls in progress, and the connections of the proxy by nothing', async () => {
+  it('behind a proxy is counted by its calls in progress; connections of the proxy are not counted', async () => {
     const slow = Promise.withResolvers<undefined>();
     world = await startApi({
       settings: { maxConnectionsPerAddress: 5, trustedProxies: ['127.0.0.1'] },

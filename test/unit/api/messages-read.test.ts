@@ -32,7 +32,7 @@ describe('reading messages', () => {
   };
 
   describe('messages/search', () => {
-    it('finds the newest first, of the last 7 days unless told otherwise, and of this account only', async () => {
+    it('finds the newest first, of the last 7 days by default, and of this account only', async () => {
       await put({ createdAt: new Date('2026-01-05T10:00:00Z') });
       await put({ createdAt: new Date('2026-01-05T11:00:00Z') });
       await put({ createdAt: new Date('2025-12-28T11:59:00Z') });
@@ -54,7 +54,7 @@ describe('reading messages', () => {
       expect(await found({ date_to: '0000-01-01 00:00:00' }), 'and where it begins').to.deep.equal([]);
     });
 
-    it('understands words, fields, quotes, not and or', async () => {
+    it('parses words, fields, quotes, not and or', async () => {
       await put({ email: 'ann@example.com', subject: 'Your invoice', tags: ['billing'], metadata: { user: '7' } });
       await put({
         email: 'bob@example.net',
@@ -107,7 +107,7 @@ describe('reading messages', () => {
         expect((await found({ query })).toSorted(), query).to.deep.equal([...numbers].toSorted());
     });
 
-    it('narrows by tags, senders and keys: any of each, all of them together', async () => {
+    it('filters by tags, senders and keys: any of each, all combined', async () => {
       const key = 'AnotherKeyOfTheAccount';
       await createKey(world.store, ACCOUNT, 'second', { clock: world.clock, ids: createIds(world.clock) }, key);
       await put({ tags: ['a', 'b'], apiKey: keyHash(key) });
@@ -123,7 +123,7 @@ describe('reading messages', () => {
       );
     });
 
-    it('answers 100 unless told otherwise, and 1000 at most, also when all are of one moment', async () => {
+    it('returns 100 by default and at most 1000, even for equal times', async () => {
       for (let n = 0; n < 450; n++) await put({});
       expect(await found()).to.have.length(100);
       const all = await found({ limit: 1000 });
@@ -132,7 +132,7 @@ describe('reading messages', () => {
       for (const limit of [-1, 1001]) expect((await world.call('/messages/search', { limit })).status).to.equal(422);
     });
 
-    it('survives queries that are built to hurt', async () => {
+    it('handles hostile queries', async () => {
       await put({ subject: 'a'.repeat(900) });
       for (const query of [
         'a* '.repeat(1000),
@@ -151,7 +151,7 @@ describe('reading messages', () => {
     });
   });
 
-  it('adds what a search finds up by hours', async () => {
+  it('totals the results of a search by hour', async () => {
     await put({ opens: 3, clicks: 1 });
     await put({ state: 'spam', opens: 1 });
     await put({ state: 'bounced', tags: ['a'] });
@@ -188,7 +188,7 @@ describe('reading messages', () => {
   });
 
   describe('messages/info', () => {
-    it('tells what happened while it was delivered', async () => {
+    it('shows the delivery history', async () => {
       const id = await put({ state: 'bounced', diag: 'smtp;550 no', bounceDescription: 'bad_mailbox' });
       const at = (second: number) => new Date(Date.UTC(2026, 0, 5, 9, 31, second));
       const event = (kind: 'deferral' | 'hard_bounce', second: number, diag: string, places = {}) =>
@@ -226,7 +226,7 @@ describe('reading messages', () => {
       });
     });
 
-    it('knows no message of another account', async () => {
+    it('does not find a message of another account', async () => {
       const id = await put({}, OTHER_ACCOUNT);
       expect((await world.call('/messages/info', { id })).body).to.deep.equal({
         status: 'error',
@@ -240,7 +240,7 @@ describe('reading messages', () => {
   describe('messages/content', () => {
     beforeEach(() => putMessages(world, ACCOUNT));
 
-    it('shows a document that was handed over whole, in its pieces', async () => {
+    it('shows the parts of a document that was submitted whole', async () => {
       const raw =
         'From: News <news@example.com>\r\nTo: Ann <ann@example.com>\r\nSubject: Hello\r\nX-Note: a\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>Hi</p>\r\n--b\r\nContent-Type: application/pdf; name=a.pdf\r\nContent-Disposition: attachment; filename=a.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\nJVBERg==\r\n--b--\r\n';
       const [{ _id: id }] = (await world.call('/messages/send-raw', { raw_message: raw })).body;
@@ -275,7 +275,7 @@ describe('reading messages', () => {
       });
     });
 
-    it('says that content is not kept any more, or is too large', async () => {
+    it('reports content that has expired or is too large', async () => {
       const gone = (id: string) => ({
         status: 'error',
         code: 11,
@@ -288,7 +288,7 @@ describe('reading messages', () => {
       expect((await world.call('/messages/content', { id })).body).to.deep.equal(gone(id));
     });
 
-    it('shows nothing of a message that was sent with view_content_link false, however it was handed over', async () => {
+    it('hides a message sent with view_content_link false, however it was submitted', async () => {
       const message = {
         html: '<p>secret</p>',
         from_email: 'news@example.com',
@@ -313,7 +313,7 @@ describe('reading messages', () => {
       expect(JSON.stringify(world.log.lines)).to.not.include('secret');
     });
 
-    it('shows nothing of a delivery that belongs to another account, whatever a row says', async () => {
+    it('hides a delivery of another account, whatever a row says', async () => {
       const [theirs] = await world.spool.list({ recipient: 'reader@example.com' }, 1);
       const id = await put({ delivery: theirs?.id ?? '' }, OTHER_ACCOUNT);
       expect((await world.call('/messages/content', { id, key: 'AnotherKey000000000002' })).body.name).to.equal(
@@ -323,7 +323,7 @@ describe('reading messages', () => {
   });
 
   describe('messages/parse', () => {
-    it('tells images, attachments and text apart', async () => {
+    it('distinguishes images, attachments and text', async () => {
       const raw =
         'From: a@example.com\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html\n\n<img src="cid:pix">\n--b\nContent-Type: image/gif\nContent-ID: <pix>\nContent-Transfer-Encoding: base64\n\nR0lG\n--b\nContent-Type: text/plain; name=n.txt\nContent-Disposition: attachment; filename=n.txt\n\nnote\n--b--\n';
       const { body } = await world.call('/messages/parse', { raw_message: raw });
@@ -337,7 +337,7 @@ describe('reading messages', () => {
       });
     });
 
-    it('refuses what breaks a cap, and keeps every header name', async () => {
+    it('rejects messages above a limit, and keeps every header name', async () => {
       const { status, body } = await world.call('/messages/parse', { raw_message: `${'X-A: b\n'.repeat(2000)}\nx` });
       expect({ status, name: body.name }).to.deep.equal({ status: 422, name: 'ValidationError' });
       const { body: parsed } = await world.call('/messages/parse', {

@@ -5,7 +5,7 @@ import { putSubmitted } from '../../support/messages.ts';
 
 const ID = '5c1e0d000000000000000000000000aa';
 
-describe('a message that was submitted', () => {
+describe('a submitted message', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi({ journal: true });
@@ -20,7 +20,7 @@ describe('a message that was submitted', () => {
     return actions.map(({ by, what, detail }: any) => [by, what, detail]);
   };
 
-  describe('and is sent again', () => {
+  describe('sent again', () => {
     const draft: Partial<Draft> = { html: '<p>Hi *|NAME|*</p>' };
     const outgoing = { tags: ['billing'], globalVars: [{ name: 'name', content: 'Ann' }] };
 
@@ -35,7 +35,7 @@ describe('a message that was submitted', () => {
       expect(await done()).to.deep.equal([['Exam', 'message sent again', `${ID} as ${body._id}`]]);
     });
 
-    it('passes the checks of every message: the list of rejected addresses, the sender, the subaccount', async () => {
+    it('passes the checks of every message: suppression, sender, subaccount', async () => {
       await putOff({ draft, outgoing: { subaccount: 'shop' } });
       expect((await call('resend')).body.name).to.equal('Unknown_Subaccount');
       await world.call('/subaccounts/add', { id: 'shop' });
@@ -44,12 +44,12 @@ describe('a message that was submitted', () => {
       expect((await call('resend')).body).to.include({ status: 'rejected', reject_reason: 'custom' });
     });
 
-    it('is not there for another account', async () => {
+    it('is not found for another account', async () => {
       await putOff();
       expect((await call('resend', { key: OTHER_KEY })).body.name).to.equal('Unknown_Message');
     });
 
-    it('is not known any more when its content is forgotten', async () => {
+    it('is not found after its content has expired', async () => {
       await putOff();
       await world.store.messages.change({ id: ID }, { delivery: 'on-another-host' });
       expect((await call('resend')).body.message).to.contain('its content is not kept any more');

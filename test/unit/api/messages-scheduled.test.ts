@@ -22,7 +22,7 @@ describe('scheduled messages', () => {
   const delivery = (id: string) =>
     world.store.scheduled.one({ id }).then((row) => world.spool.delivery(row?.delivery ?? ''));
 
-  it('are listed by their time, or by recipient in any case', async () => {
+  it('are listed by time, or by recipient in any case', async () => {
     const second = await schedule('Ann@example.com', '2026-01-07 00:00:00');
     const first = await schedule('bob@example.com', '2026-01-06 00:00:00');
     expect(await listed()).to.deep.equal([first, second]);
@@ -40,7 +40,7 @@ describe('scheduled messages', () => {
     ]);
   });
 
-  it('are not listed any more when their time has come, and can be neither cancelled nor moved once they are claimed: it is too late', async () => {
+  it('are not listed after their time, and cannot be cancelled or moved once they are claimed', async () => {
     const id = await schedule('ann@example.com', '2026-01-05 12:00:30');
     await world.clock.advance(30_000);
     expect(await listed()).to.deep.equal([]);
@@ -59,14 +59,14 @@ describe('scheduled messages', () => {
     expect((await delivery(id))?.state).to.equal('waiting');
   });
 
-  it('can be cancelled when their time has come and something still holds them back', async () => {
+  it('can be cancelled after their time while something delays them', async () => {
     const id = await schedule('ann@example.com', '2026-01-05 12:00:30');
     await world.clock.advance(30_000);
     expect((await world.call('/messages/cancel-scheduled', { id })).status).to.equal(200);
     expect((await world.spool.list({}, 1))[0]?.state).to.equal('dropped');
   });
 
-  it('are never sent and found no more when they are cancelled', async () => {
+  it('are never sent or found after they are cancelled', async () => {
     const id = await schedule('ann@example.com', '2026-01-06 00:00:00');
     const waiting = await delivery(id);
     expect((await world.call('/messages/cancel-scheduled', { id })).body).to.include({
@@ -80,7 +80,7 @@ describe('scheduled messages', () => {
     expect((await world.call('/messages/cancel-scheduled', { id })).body.name).to.equal('Unknown_Message');
   });
 
-  it('are sent at another time, with the time to be tried that they would have had', async () => {
+  it('are sent at another time, from which the retry period starts', async () => {
     const id = await schedule('ann@example.com', '2026-01-06 00:00:00');
     expect((await world.call('/messages/reschedule', { id, send_at: '2026-02-01 00:00:00' })).body).to.include({
       _id: id,
@@ -94,14 +94,14 @@ describe('scheduled messages', () => {
     expect((await world.call('/messages/list-scheduled')).body[0].send_at).to.equal('2026-02-01 00:00:00');
   });
 
-  it('are sent at once with a time that has passed', async () => {
+  it('are sent at once if moved to a past time', async () => {
     const id = await schedule('ann@example.com', '2026-01-06 00:00:00');
     expect((await world.call('/messages/reschedule', { id, send_at: '2020-01-01 00:00:00' })).status).to.equal(200);
     expect((await delivery(id))?.dueAt).to.equal(world.clock.now());
     expect(await listed()).to.deep.equal([]);
   });
 
-  it('that wait on the spool of another host are noted for it, and listed as they will be', async () => {
+  it('on the spool of another host: changes are stored for it and listed at once', async () => {
     const [cancelled, moved] = [
       await schedule('ann@example.com', '2026-01-06 00:00:00'),
       await schedule('bob@example.com', '2026-01-06 00:00:00'),

@@ -45,7 +45,7 @@ describe('messages/send', () => {
     return JSON.parse(body.message.slice('Validation error: '.length)).message;
   }
 
-  it('hands over everything that it supports', async () => {
+  it('queues all supported parameters', async () => {
     const { status, body } = await send(
       {
         text: 'Hi',
@@ -124,7 +124,7 @@ describe('messages/send', () => {
     expect(await world.store.messages.many({ account: ACCOUNT, id: body[0]._id })).to.have.length(1);
   });
 
-  it('asks for nothing that was not asked for', async () => {
+  it('sets no option that was not requested', async () => {
     await send({});
     expect((await taken()).outgoing).to.include({
       trackOpens: false,
@@ -158,7 +158,7 @@ describe('messages/send', () => {
     });
   });
 
-  it('tracks what the operator says for those who do not', async () => {
+  it('uses the tracking defaults of the operator if a message sets none', async () => {
     const tracking = await startApi({ settings: { tracking: { opens: true, clicks: 'html' } } });
     await tracking.call('/messages/send', { message: MESSAGE });
     await tracking.call('/messages/send', { message: { ...MESSAGE, track_opens: false, track_clicks: false } });
@@ -173,7 +173,7 @@ describe('messages/send', () => {
     ]);
   });
 
-  it('answers each recipient as it was given, in order, with what becomes of it', async () => {
+  it('returns the status of each recipient as given, in order', async () => {
     const { body } = await send({
       to: [
         { email: ' Ann@Example.com ' },
@@ -208,12 +208,12 @@ describe('messages/send', () => {
     expect((await taken()).outgoing.rcptVars['boss@example.com']).to.deep.equal([{ name: 'name', content: 'Ann' }]);
   });
 
-  it('schedules with a time to come, and sends at once with one that has passed', async () => {
+  it('schedules for a future time, and sends at once for a past one', async () => {
     expect((await send({}, { send_at: '2026-01-06 08:00:00' })).body[0].status).to.equal('scheduled');
     expect((await send({}, { send_at: '2020-01-01 00:00:00' })).body[0].status).to.equal('queued');
   });
 
-  it('hands over what few messages ask for, and nothing of it when nothing is asked', async () => {
+  it('queues rare options, and none by default', async () => {
     await send({
       inline_css: true,
       auto_html: true,
@@ -246,7 +246,7 @@ describe('messages/send', () => {
     expect((await taken()).outgoing).to.not.have.property('extras');
   });
 
-  it('refuses domains that are none, in words', async () => {
+  it('rejects invalid domains with an explanation', async () => {
     for (const field of ['tracking_domain', 'return_path_domain', 'signing_domain']) {
       for (const wrong of [
         'a b',
@@ -280,7 +280,7 @@ describe('messages/send', () => {
     expect(await fault({ inline_css: 'sometimes' })).to.equal('.inline_css: Please enter true or false');
   });
 
-  it('hands over values for handlebars as they are, lists and structs too', async () => {
+  it('keeps handlebars values, including lists and structs', async () => {
     const content = { a: [1, 'b', { c: true }], d: 0.5 };
     await send({
       html: '{{v.a}}',
@@ -306,7 +306,7 @@ describe('messages/send', () => {
     });
   });
 
-  it('refuses an invalid handlebars template, and names the field', async () => {
+  it('rejects an invalid handlebars template, naming the field', async () => {
     const language = { merge_language: 'handlebars', merge: true };
     expect(await fault({ ...language, html: 'a\n{{#if x}}' })).to.equal(
       '.html: line 2: the block {{#if}} is not closed',
@@ -323,7 +323,7 @@ describe('messages/send', () => {
     expect((await send({ merge: true, html: '{{#if x}}' })).status, 'it is the other language').to.equal(200);
   });
 
-  it('takes lists and structs in the language that knows none: a list shows its values, a struct nothing', async () => {
+  it('shows lists in the mailchimp language by their values, and structs as nothing', async () => {
     for (const [content, shown] of [
       [[], ''],
       [{}, ''],
@@ -346,7 +346,7 @@ describe('messages/send', () => {
     }
   });
 
-  it('says why a message is queued, in a word that consumers know', async () => {
+  it('gives a known reason for a queued message', async () => {
     const reasonOf = async (fields: object) => (await send(fields)).body[0].queued_reason;
     await world.store.subaccounts.insert(subaccountRow(ACCOUNT, 'paused', { status: 'paused' }));
     await world.store.subaccounts.insert(subaccountRow(ACCOUNT, 'small', { customQuota: 5 }));
@@ -360,7 +360,7 @@ describe('messages/send', () => {
     });
   });
 
-  it('shows the subject that its recipient reads, wherever a message is shown, and keeps numbers of metadata', async () => {
+  it('shows the subject of the recipient everywhere, and keeps numbers in metadata', async () => {
     const vars = {
       merge_vars: [
         { rcpt: 'ann@example.com', vars: [{ name: 'name', content: 'Ann' }] },
@@ -395,7 +395,7 @@ describe('messages/send', () => {
     ).to.deep.equal(['Hi Ann']);
   });
 
-  it('keeps a subject as it was given when merging it costs too much for the moment', async () => {
+  it('keeps the unmerged subject when merging costs too much', async () => {
     const items = Array.from({ length: 20_000 }, (_, n) => n);
     const subject = '{{#each items}}{{#if this}}{{/if}}{{/each}}';
     const { body } = await send({
@@ -406,7 +406,7 @@ describe('messages/send', () => {
     expect((await world.call('/messages/info', { id: body[0]._id })).body.subject).to.equal(subject);
   });
 
-  it('names what breaks a rule', async () => {
+  it('names the invalid parameter', async () => {
     expect(await fault({ to: [] })).to.equal('.to: Please enter at least 1 items');
     expect(await fault({ to: undefined })).to.equal('.to: Please enter a value');
     expect(await fault({ to: Array.from({ length: 1001 }, (_, n) => ({ email: `a${n}@example.com` })) })).to.equal(
@@ -428,12 +428,12 @@ describe('messages/send', () => {
     expect(await queued(world.spool)).to.deep.equal([]);
   });
 
-  it('leaves nothing out of a subject with line ends but the line ends', async () => {
+  it('removes only the line endings from a subject', async () => {
     await send({ subject: 'a\r\nBcc: evil@example.com' });
     expect((await taken()).outgoing.subject).to.equal('a Bcc: evil@example.com');
   });
 
-  it('answers ServiceUnavailable when the spool cannot take it', async () => {
+  it('returns ServiceUnavailable when the spool cannot accept it', async () => {
     const { hasRoom } = world.spool;
     world.spool.hasRoom = () => false;
     expect((await send({})).body).to.include({ name: 'ServiceUnavailable', code: -2 });
@@ -445,7 +445,7 @@ describe('messages/send', () => {
     expect(await world.store.messages.many({})).to.deep.equal([]);
   });
 
-  it('takes a body as large as a message may be', async () => {
+  it('accepts a body as large as a message may be', async () => {
     const { status } = await send({ attachments: [{ type: 'text/plain', name: 'a', content: 'A'.repeat(1_400_000) }] });
     expect(status).to.equal(200);
   });
@@ -480,7 +480,7 @@ describe('messages/send', () => {
       expect((await world.store.messages.one({ id: body[0]._id }))?.template).to.equal('example-template');
     });
 
-    it('lets fields of the message win, but for the HTML', async () => {
+    it('lets fields of the message override those of the template, except the HTML', async () => {
       await sendTemplate(
         { template_name: 'example-template', template_content: [] },
         { subject: 'Mine', from_email: 'me@example.net', from_name: 'Me', text: 'my text', html: '<b>mine</b>' },
@@ -489,7 +489,7 @@ describe('messages/send', () => {
       expect((await taken()).draft).to.include({ text: 'my text', html: '<p mc:edit="editable">editable content</p>' });
     });
 
-    it('reports templates that do not exist or were never published', async () => {
+    it('reports missing and unpublished templates', async () => {
       expect((await sendTemplate({ template_name: 'nowhere' })).body).to.include({ name: 'Unknown_Template', code: 5 });
       await world.call('/templates/add', { name: 'Draft', code: 'x', publish: false });
       expect((await sendTemplate({ template_name: 'Draft' })).body).to.include({ name: 'Invalid_Template', code: 6 });
@@ -506,7 +506,7 @@ describe('messages/send', () => {
     const sendRaw = (params: object = {}) => world.call('/messages/send-raw', { raw_message: RAW, ...params });
     const last = async () => (await queued(world.spool)).at(-1);
 
-    it('takes sender, subject and recipients from the headers, and obeys those that are for us', async () => {
+    it('takes sender, subject and recipients from the headers, and applies X-MC headers', async () => {
       const { status, body } = await sendRaw();
       expect(status, JSON.stringify(body)).to.equal(200);
       expect(body.map(({ email, status }: { email: string; status: string }) => [email, status])).to.deep.equal([
@@ -527,7 +527,7 @@ describe('messages/send', () => {
       expect((await last())?.text).to.equal(RAW.replaceAll('\n', '\r\n'));
     });
 
-    it('hands over what its headers ask for, with the return path of the call before theirs', async () => {
+    it('applies its headers, with the return path of the call before theirs', async () => {
       const raw = `X-MC-AutoHtml: true\nX-MC-ReturnPathDomain: header.example\nX-MC-ViewContentLink: false\n${RAW}`;
       await sendRaw({ raw_message: raw });
       expect((await last())?.envelope.outgoing?.extras).to.deep.equal({
@@ -545,7 +545,7 @@ describe('messages/send', () => {
       ]);
     });
 
-    it('lets parameters win over headers', async () => {
+    it('lets parameters override headers', async () => {
       const { body } = await sendRaw({
         from_email: 'me@example.net',
         from_name: 'Me',
@@ -565,7 +565,7 @@ describe('messages/send', () => {
       });
     });
 
-    it('refuses what has no sender, no recipient or a template, and a header that is a breach', async () => {
+    it('rejects a missing sender or recipient, a template, and a forbidden header', async () => {
       const fault = async (params: object, field: string) => {
         const { status, body } = await sendRaw(params);
         expect(status, JSON.stringify(body)).to.equal(422);

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { type ApiWorld, startApi } from '../../support/api.ts';
 
-describe('a message that waits for its next attempt', () => {
+describe('a message waiting for its next attempt', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
@@ -17,7 +17,7 @@ describe('a message that waits for its next attempt', () => {
     return world.spool.delivery(row?.delivery ?? '');
   };
 
-  it('is due now when it is retried', async () => {
+  it('is due now after a retry', async () => {
     const id = await send();
     const waiting = await delivery(id);
     await world.spool.settle({
@@ -33,7 +33,7 @@ describe('a message that waits for its next attempt', () => {
     expect((await delivery(id))?.dueAt).to.equal(world.clock.now());
   });
 
-  it('ends when it is stopped, and can then be neither retried nor stopped', async () => {
+  it('ends when it is cancelled, and can then be neither retried nor cancelled', async () => {
     const id = await send();
     expect((await world.call('/messages/stop', { id })).body).to.deep.equal({ _id: id });
     expect((await delivery(id))?.state).to.equal('dropped');

@@ -15,7 +15,7 @@ const php = (text: string) =>
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 const JSON_TYPE = { 'content-type': 'application/json' };
 
-describe('what well-known clients send by default', () => {
+describe('default requests of well-known clients', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
@@ -38,7 +38,7 @@ describe('what well-known clients send by default', () => {
     };
   }
 
-  it("takes the alert of Monolog's MandrillHandler, which writes false as 0 and never looks at the answer", async () => {
+  it("works for the alert of Monolog's MandrillHandler, with false as 0", async () => {
     const { status, body } = await form('/messages/send-raw', `key=${KEY}&raw_message=${php(RAW)}&async=0`);
     expect(
       { status, sent: body.map((one: { email: string; status: string }) => [one.email, one.status]) },
@@ -47,7 +47,7 @@ describe('what well-known clients send by default', () => {
     expect((await taken()).bytes).to.equal(RAW);
   });
 
-  it("takes the form of Laravel's transport, which writes true as 1 and numbers its list", async () => {
+  it("works for the form of Laravel's transport, with true as 1 and a numbered list", async () => {
     const { status, body } = await form(
       '/messages/send-raw',
       `key=${KEY}&to%5B0%5D=ann%40example.com&to%5B1%5D=bob%40example.com&raw_message=${php(RAW)}&async=1`,
@@ -56,7 +56,7 @@ describe('what well-known clients send by default', () => {
     expect((await taken()).recipients).to.have.members(['ann@example.com', 'bob@example.com']);
   });
 
-  it('takes a message as jQuery writes it: structs in brackets, null as nothing, true in letters', async () => {
+  it('works for a message of jQuery: structs in brackets, null as an empty text, true as a word', async () => {
     const { status, body } = await world.send(
       '/messages/send.json',
       `key=${KEY}&message%5Bfrom_email%5D=news%40example.com&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com` +
@@ -87,7 +87,7 @@ describe('what well-known clients send by default', () => {
     ]);
   });
 
-  it('takes a message as PHP builds a query of it: numbered lists with gaps, 1 and 0, base64 with plus signs', async () => {
+  it('works for a query built by PHP: numbered lists with gaps, 1 and 0, base64 with plus signs', async () => {
     const { status, body } = await form(
       '/messages/send',
       [
@@ -121,7 +121,7 @@ describe('what well-known clients send by default', () => {
     expect(draft.headers).to.deep.include(['Importance', 'High']);
   });
 
-  it('takes structs in a list as Ruby writes them, a new one where a field comes again', async () => {
+  it('works for structs in a list by Ruby, where a repeated field starts a new one', async () => {
     const { status, body } = await form(
       '/messages/send',
       [
@@ -141,7 +141,7 @@ describe('what well-known clients send by default', () => {
     ]);
   });
 
-  it('takes a message of the official PHP client: no .json, null and empty lists left out, key last', async () => {
+  it('works for the official PHP client: no .json, null and empty lists omitted, key last', async () => {
     const { status, body } = await world.send(
       '/messages/send',
       'message%5Bfrom_email%5D=news%40example.com&message%5Bsubject%5D=Gr%C3%BC%C3%9Fe' +
@@ -166,7 +166,7 @@ describe('what well-known clients send by default', () => {
     expect(draft.headers).to.deep.include(['Importance', 'High']);
   });
 
-  it('takes a template without content: no list in a form, an empty struct in samples', async () => {
+  it('works for a template without content: no list in a form, an empty struct in samples', async () => {
     const sent = 'message%5Bfrom_email%5D=news%40example.com&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com';
     for (const content of ['', '&template_content=', '&template_content%5B%5D='])
       expect(
@@ -206,7 +206,7 @@ describe('what well-known clients send by default', () => {
     ).to.equal('You must specify a template_content value');
   });
 
-  it('takes the message of gochimp: metadata as a list of structs, the campaign as a list', async () => {
+  it('works for gochimp: metadata as a list of structs, the campaign as a list', async () => {
     const { status, body } = await world.send(
       '/messages/send.json',
       `{"async":false,"key":"${KEY}","message":{"text":"Hi","subject":"go","from_email":"news@example.com",` +
@@ -236,7 +236,7 @@ describe('what well-known clients send by default', () => {
     );
   });
 
-  it('reads numbers and truth values that came as text, in JSON too, where the operation declares such', async () => {
+  it('parses numbers and booleans sent as text, in JSON too, where the operation declares them', async () => {
     const { body: before } = await json('/webhooks/info', { id: '4' });
     expect(before).to.include({ id: 4 });
     expect(
@@ -278,7 +278,7 @@ describe('what well-known clients send by default', () => {
     ).to.equal(200);
   });
 
-  it('reads an empty text as nothing where a text will not do, at any depth, and keeps it where it will', async () => {
+  it('treats an empty text as missing where text is invalid, at any depth, and keeps it elsewhere', async () => {
     const message = {
       text: 'x',
       from_email: 'news@example.com',
@@ -336,7 +336,7 @@ describe('what well-known clients send by default', () => {
     ).to.include({ name: 'ValidationError' });
   });
 
-  it('takes the zero values of gochimp for what was not given, and its times', async () => {
+  it('treats zero values of gochimp as missing, and parses its times', async () => {
     const zero = '0001-01-01T00:00:00Z';
     await world.store.messages.insert({
       ...toMessageRow({
@@ -375,7 +375,7 @@ describe('what well-known clients send by default', () => {
     expect((await json('/inbound/deliveries', { limit: 0 })).status).to.equal(200);
   });
 
-  it('refuses a form without end: too many fields, too deep', async () => {
+  it('rejects an oversize form: too many fields, too deep', async () => {
     const many = Array.from({ length: 20_001 }, (_, n) => `message[to][${n}][email]=a`).join('&');
     expect((await form('/messages/send', many)).body.message).to.include('more than 20000 fields');
     expect((await form('/messages/send', `key=${KEY}&message${'[a]'.repeat(40)}=x`)).body.message).to.include(

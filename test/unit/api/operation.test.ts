@@ -36,13 +36,13 @@ const run = (value: object) =>
     .catch((error: unknown) => error);
 
 describe('an operation', () => {
-  it('gives its handler the declared parameters alone, without nulls at any depth', async () => {
+  it('gives its handler only the declared parameters, without nulls at any depth', async () => {
     expect(
       await run({ name: 'x', kind: null, unheard: 1, list: [{ name: 'y', content: null, more: 1 }] }),
     ).to.deep.equal({ name: 'x', list: [{ name: 'y' }] });
   });
 
-  it('names every faulty parameter at once, with the place inside it', async () => {
+  it('names every invalid parameter at once, with the place inside it', async () => {
     expect(
       await run({ name: 'much too long', kind: 'c', count: 0, list: [{ name: 'y' }, { content: 'z' }] }),
     ).to.include({
@@ -58,11 +58,11 @@ describe('an operation', () => {
     );
   });
 
-  it('names missing parameters before invalid ones', async () => {
+  it('reports missing parameters before invalid ones', async () => {
     expect(await run({ kind: 'c' })).to.include({ code: -1, message: 'You must specify a name value' });
   });
 
-  it('refuses with the errors that it declares', async () => {
+  it('returns only declared errors', async () => {
     expect(await run({ name: 'gone' })).to.include({
       name: 'Unknown_Webhook',
       code: 3,

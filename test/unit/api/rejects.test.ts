@@ -6,7 +6,7 @@ import { rejectRow, subaccountRow, whitelistRow } from '../../support/lists.ts';
 
 const DAY_MS = 86_400_000;
 
-describe('the rejection list, over the API', () => {
+describe('the rejection list API', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
@@ -31,7 +31,7 @@ describe('the rejection list, over the API', () => {
   const days = (count: number) => new Date(world.clock.now() + count * DAY_MS);
 
   describe('/rejects/add', () => {
-    it('makes an entry by hand that shows all its fields and never expires', async () => {
+    it('adds an entry by hand that shows all its fields and never expires', async () => {
       expect(await ok('/rejects/add', { email: 'Ann@Example.com', comment: 'asked us to stop' })).to.deep.equal({
         email: 'ann@example.com',
         added: true,
@@ -63,7 +63,7 @@ describe('the rejection list, over the API', () => {
       }
     });
 
-    it('announces the change', async () => {
+    it('reports the change to webhooks', async () => {
       await ok('/rejects/add', { email: 'ann@example.com', subaccount: 'cust-123' });
       expect(world.published.map(({ account, event }) => ({ account, ...JSON.parse(event.body) }))).to.deep.equal([
         {
@@ -86,7 +86,7 @@ describe('the rejection list, over the API', () => {
       ]);
     });
 
-    it('adds a whitelisted address not, and says so', async () => {
+    it('does not add a whitelisted address, and reports it', async () => {
       expect(await ok('/rejects/add', { email: 'FRIEND@example.com' })).to.deep.equal({
         email: 'friend@example.com',
         added: false,
@@ -94,7 +94,7 @@ describe('the rejection list, over the API', () => {
       expect(await list({ email: 'friend' })).to.deep.equal([]);
     });
 
-    it('replaces what an event entered', async () => {
+    it('replaces an entry made by an event', async () => {
       await ok('/rejects/add', { email: 'gone@example.com', comment: 'by hand' });
       expect((await ok('/rejects/list', { email: 'gone' }))[0]).to.include({
         reason: 'custom',
@@ -104,7 +104,7 @@ describe('the rejection list, over the API', () => {
       });
     });
 
-    it('answers added for what is there already, whose comment may change', async () => {
+    it('returns added for an existing entry, whose comment may change', async () => {
       for (const comment of ['one', 'two', null])
         expect(await ok('/rejects/add', { email: 'ann@example.com', comment })).to.include({ added: true });
       expect(
@@ -112,14 +112,14 @@ describe('the rejection list, over the API', () => {
       ).to.deep.equal(['two']);
     });
 
-    it('knows the account list from that of a subaccount', async () => {
+    it('keeps the list of the account apart from that of a subaccount', async () => {
       await ok('/rejects/add', { email: 'ann@example.com', subaccount: 'cust-123' });
       await ok('/rejects/add', { email: 'ann@example.com', subaccount: '' });
       expect(await list({ email: 'ann' })).to.deep.equal(['ann@example.com', 'ann@example.com of cust-123']);
       expect(await list({ email: 'ann', subaccount: 'cust-123' })).to.deep.equal(['ann@example.com of cust-123']);
     });
 
-    it('takes a comment of 1000 characters and a subaccount of 255, and not one more', async () => {
+    it('accepts a comment of up to 1000 characters and a subaccount of up to 255', async () => {
       const id = 's'.repeat(255);
       await world.store.subaccounts.insert(subaccountRow(ACCOUNT, id));
       expect(
@@ -137,7 +137,7 @@ describe('the rejection list, over the API', () => {
       });
     });
 
-    it('refuses invalid addresses', async () => {
+    it('rejects invalid addresses', async () => {
       for (const email of [
         'nobody',
         'a b@example.com',
@@ -155,7 +155,7 @@ describe('the rejection list, over the API', () => {
       expect(await world.store.rejects.many({ account: ACCOUNT })).to.have.length(1);
     });
 
-    it('keeps a comment as it was given, whatever is in it', async () => {
+    it('keeps a comment as given', async () => {
       const comment = 'a\r\nX-Injected: 1\t<b>📮</b> =1+1 \u202e $gt';
       await ok('/rejects/add', { email: '📮@bücher.example', comment });
       expect((await ok('/rejects/list', { email: '📮@BÜCHER.example' }))[0]).to.include({
@@ -164,7 +164,7 @@ describe('the rejection list, over the API', () => {
       });
     });
 
-    it('leaves nothing behind when the subaccount goes away meanwhile', async () => {
+    it('leaves no entry behind when the subaccount is deleted meanwhile', async () => {
       await world.stop();
       let looks = 0;
       world = await startApi({
@@ -190,7 +190,7 @@ describe('the rejection list, over the API', () => {
   });
 
   describe('/rejects/list', () => {
-    it('lists by address, and finds one by it or by its beginning in any case', async () => {
+    it('lists by address, and finds one by it or by its prefix in any case', async () => {
       for (const email of ['bob@example.com', 'ann@example.org', 'ann@example.com']) await put(email);
       expect(await list()).to.deep.equal(['ann@example.com', 'ann@example.org', 'bob@example.com', 'gone@example.com']);
       expect(await list({ email: 'ANN@' })).to.deep.equal(['ann@example.com', 'ann@example.org']);
@@ -199,7 +199,7 @@ describe('the rejection list, over the API', () => {
       expect(await list({ email: 'example' })).to.deep.equal([]);
     });
 
-    it('names the message whose event came last, of this account and while it is known', async () => {
+    it('shows the message of the last event, of this account and while it exists', async () => {
       const event = (id: string, account: string, message: string) =>
         world.store.messageEvents.insert({
           id,
@@ -229,7 +229,7 @@ describe('the rejection list, over the API', () => {
       ]);
     });
 
-    it('takes no letter of a search for more than itself', async () => {
+    it('takes search characters literally', async () => {
       await put('100%@example.com');
       await put('a_c@example.com');
       for (const email of ['%', '_', 'a.c', 'a*', '.*', '^a', '[a-z]', "'; DROP TABLE rejects; --", '$gt'])
@@ -238,7 +238,7 @@ describe('the rejection list, over the API', () => {
       expect(await list({ email: 'a_' })).to.deep.equal(['a_c@example.com']);
     });
 
-    it('hides what has expired, by the clock and before any task has marked it, unless asked for it', async () => {
+    it('hides expired entries by default, by the clock and before any task has marked them', async () => {
       await put('soon@example.com', { reason: 'soft-bounce', expiresAt: days(1), termMs: DAY_MS });
       await put('long-ago@example.com', { reason: 'soft-bounce', expiresAt: days(-1), termMs: DAY_MS, expired: true });
       await put('just-now@example.com', {
@@ -259,7 +259,7 @@ describe('the rejection list, over the API', () => {
       expect(await list()).to.deep.equal(['gone@example.com']);
     });
 
-    it('shows the sender with its totals, and asks for all of them at once', async () => {
+    it('shows the sender with its totals, read all at once', async () => {
       await world.stop();
       let queries = 0;
       world = await startApi({
@@ -303,7 +303,7 @@ describe('the rejection list, over the API', () => {
       });
     });
 
-    it('answers 1000 entries of 1001, also when more than that have expired unseen', async () => {
+    it('returns 1000 entries of 1001, even if more have expired unmarked', async () => {
       const email = (i: number) => `${String(i).padStart(5, '0')}@example.com`;
       const rows = Array.from({ length: 3101 }, (_, i) =>
         rejectRow(ACCOUNT, email(i), i < 2100 ? { reason: 'soft-bounce', expiresAt: days(-1) } : {}),
@@ -318,7 +318,7 @@ describe('the rejection list, over the API', () => {
       expect(await list({ email: '000' }), 'a page that holds nothing but expired ones').to.deep.equal([]);
     });
 
-    it('keeps all entries of one address together over the pages it reads', async () => {
+    it('keeps all entries of an address together across pages', async () => {
       const stale = Array.from({ length: 1500 }, (_, i) =>
         rejectRow(ACCOUNT, 'a@example.com', { subaccount: `s${i}`, reason: 'soft-bounce', expiresAt: days(-1) }),
       );
@@ -330,13 +330,13 @@ describe('the rejection list, over the API', () => {
       expect(await list()).to.deep.equal(['a@example.com of z', 'b@example.com', 'gone@example.com']);
     });
 
-    it('shows nothing that was taken off while its event still waits', async () => {
+    it('hides a removed entry while its event still waits', async () => {
       await put('off@example.com', { removed: true });
       expect(await list({ email: 'off' })).to.deep.equal([]);
       expect(await list({ email: 'off', include_expired: true })).to.deep.equal([]);
     });
 
-    it('knows a subaccount that is there from one that is not', async () => {
+    it('distinguishes existing from unknown subaccounts', async () => {
       expect(await list({ subaccount: 'cust-123' })).to.deep.equal([]);
       expect(await refused('/rejects/list', { subaccount: 'Cust-123' })).to.deep.equal({
         status: 404,
@@ -345,7 +345,7 @@ describe('the rejection list, over the API', () => {
       });
     });
 
-    it('answers ServiceUnavailable while the store is away', async () => {
+    it('returns ServiceUnavailable while the store is unavailable', async () => {
       await world.stop();
       world = await startApi({
         store: (real) => ({
@@ -365,7 +365,7 @@ describe('the rejection list, over the API', () => {
   });
 
   describe('/rejects/delete', () => {
-    it('takes an entry off, of the list that is named and no other', async () => {
+    it('removes an entry from the named list only', async () => {
       await ok('/rejects/add', { email: 'ann@example.com', subaccount: 'cust-123' });
       expect(await refused('/rejects/delete', { email: 'ann@example.com' })).to.deep.equal({
         status: 404,
@@ -384,12 +384,12 @@ describe('the rejection list, over the API', () => {
       expect(await world.store.rejects.many({ email: 'ann@example.com' })).to.deep.equal([]);
     });
 
-    it('takes an expired entry off', async () => {
+    it('removes an expired entry', async () => {
       await put('old@example.com', { reason: 'soft-bounce', expiresAt: days(-1), expired: true });
       expect(await ok('/rejects/delete', { email: 'old@example.com' })).to.include({ deleted: true });
     });
 
-    it('costs reputation when events had made the entry, and none when it was made by hand', async () => {
+    it('costs reputation if events had made the entry, and none if it was added by hand', async () => {
       const reputation = async () => (await ok('/users/info')).reputation;
       const before = await reputation();
       for (let i = 0; i < 10; i++) {
@@ -422,7 +422,7 @@ describe('the rejection list, over the API', () => {
         },
       ],
     ] as const) {
-      it(`costs the same reputation by the way round over ${way}`, async () => {
+      it(`costs the same reputation through ${way}`, async () => {
         const resets = async () =>
           (await world.store.counters.many({ account: ACCOUNT, kind: 'account', span: 'month' })).reduce(
             (sum, row) => sum + (row.resets ?? 0),
@@ -447,7 +447,7 @@ describe('the rejection list, over the API', () => {
       });
     }
 
-    it('costs the reputation of the subaccount whose entry it was too', async () => {
+    it('costs the reputation of the subaccount of the entry too', async () => {
       const reputation = async () => (await ok('/subaccounts/info', { id: 'cust-123' })).reputation;
       await putCounts(world.store, ACCOUNT, 'subaccount', 'cust-123', { sent: 100 }, new Date(world.clock.now()));
       const before = await reputation();
@@ -458,7 +458,7 @@ describe('the rejection list, over the API', () => {
       expect(await reputation()).to.be.below(before);
     });
 
-    it('ends well for 50 callers at once: one has deleted it', async () => {
+    it('succeeds for 50 concurrent callers: one has deleted it', async () => {
       const answers = await Promise.all(
         Array.from({ length: 50 }, () => world.call('/rejects/delete', { email: 'gone@example.com' })),
       );
@@ -469,8 +469,8 @@ describe('the rejection list, over the API', () => {
     });
   });
 
-  describe('of another account', () => {
-    it('is neither seen nor changed', async () => {
+  describe('entries of another account', () => {
+    it('are neither visible nor changed', async () => {
       await put('theirs@example.com', {}, OTHER_ACCOUNT);
       expect(await list({ email: 'theirs' })).to.deep.equal([]);
       expect(await refused('/rejects/delete', { email: 'theirs@example.com' })).to.include({ name: 'Invalid_Reject' });

@@ -46,7 +46,7 @@ describe('replays of search results', function () {
   const replay = async (params: object) => (await world.call('/inbound/replay', params)).body;
   const states = async () => await world.spool.count({ account: ACCOUNT });
 
-  it('replay the messages that are still kept, and count those that were deleted', async () => {
+  it('replay the messages that still exist, and count deleted ones', async () => {
     const [first = ''] = await putDead(world, 3);
     await putDead(world, 2, { status: 404 });
     await putDead(world, 2, { account: OTHER_ACCOUNT });
@@ -67,7 +67,7 @@ describe('replays of search results', function () {
     expect(body.timeline.map(({ kind }: { kind: string }) => kind)).to.deep.equal(['accepted', 'attempt', 'given_up']);
   });
 
-  it('leave out endpoints that are named', async () => {
+  it('exclude named endpoints', async () => {
     await putDead(world, 2);
     await putDead(world, 1, { url: URL_B });
     expect(await replay({ query: 'state:dead', dry_run: true })).to.include({ matched: 3 });
@@ -78,7 +78,7 @@ describe('replays of search results', function () {
     expect(message).to.contain('Please enter a query or a status with it');
   });
 
-  it('can be seen by their causes first', async () => {
+  it('can be grouped by cause first', async () => {
     await putDead(world, 3);
     await putDead(world, 2, { status: 404 });
     await putDead(world, 1, { url: URL_B });
@@ -131,7 +131,7 @@ describe('replays of search results', function () {
       ]);
     });
 
-  it('have one job of an account at a time', async () => {
+  it('run one job of an account at a time', async () => {
     await putDead(world, MANY);
     const [{ body: first }, second] = await Promise.all([
       world.call('/inbound/replay', { url: URL_A }),
@@ -144,7 +144,7 @@ describe('replays of search results', function () {
     expect(await replay({ url: URL_A })).to.include({ matched: 0, job: null });
   });
 
-  it('say of a job that failed how to go on', async () => {
+  it('report how to continue a failed job', async () => {
     await putDead(world, MANY);
     const { replay: real } = world.spool;
     let calls = 0;
@@ -164,7 +164,7 @@ describe('replays of search results', function () {
     expect(await replay({ query: 'status:500' }), 'what was done is left out').to.include({ matched: MANY - 500 });
   });
 
-  it('say of a job that the process did not survive that it was interrupted', async () => {
+  it('are reported as interrupted if the process ended during the job', async () => {
     const action = { at: NOON, by: 'Exam', account: ACCOUNT, what: 'replay started', count: 2000 };
     for (let i = 0; i < 300; i++) {
       if (i === 5) world.journal.note({ what: 'action', action: { ...action, detail: 'job 01kcgone: status 500' } });
@@ -177,7 +177,7 @@ describe('replays of search results', function () {
     expect((await world.call('/jobs/info', { id: '01kc' })).body.name).to.equal('Unknown_Job');
   });
 
-  it('end with the process between two steps', async () => {
+  it('stop with the process between two steps', async () => {
     await putDead(world, MANY);
     const { replay: real } = world.spool;
     const [begun, stopped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -198,8 +198,8 @@ describe('replays of search results', function () {
   });
 });
 
-describe('questions to the history', () => {
-  it('page through rows of the same moment without leaving one out', async () => {
+describe('queries of the history', () => {
+  it('page through rows of the same time without skipping one', async () => {
     const world = await startApi({ journal: true });
     const ids = await putDead(world, 25);
     const seen: string[] = [];
@@ -212,7 +212,7 @@ describe('questions to the history', () => {
     await world.stop();
   });
 
-  it('are four at a time for an account and twenty for all', async () => {
+  it('are limited to four at a time per account and twenty in all', async () => {
     const waiting: (() => void)[] = [];
     const mail: History['mail'] = () => new Promise((resolve) => waiting.push(() => resolve({ rows: [], next: null })));
     const never = () => Promise.reject(new Error('not asked here'));
@@ -255,7 +255,7 @@ describe('questions to the history', () => {
     await world.stop();
   });
 
-  it('are answered with ServiceUnavailable while the history is away, and mail is replayed all the same', async () => {
+  it('return ServiceUnavailable while the history is unavailable; replays still work', async () => {
     const world = await startApi(); // its journal is not started
     await putDead(world, 1);
     for (const [path, params] of [

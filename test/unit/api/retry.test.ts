@@ -39,7 +39,7 @@ describe('retries of search results', function () {
   const dueNow = async (account = ACCOUNT) =>
     (await world.spool.list({ account, states: ['waiting'] }, 5000)).filter(({ dueAt }) => dueAt <= world.clock.now());
 
-  it('count first, then make what waits due, and nothing else, and note who did it', async () => {
+  it('count first, then make only waiting mail due, and record the actor', async () => {
     await putMail(3, 'waiting');
     await putMail(1, 'waiting', { url: URL_B });
     await putMail(2, 'waiting', { account: OTHER_ACCOUNT });
@@ -57,7 +57,7 @@ describe('retries of search results', function () {
     ]);
   });
 
-  it('select by id, by URL, by time, and all that waits', async () => {
+  it('select by id, by URL, by time, or all waiting mail', async () => {
     await putMail(2, 'waiting');
     await putMail(1, 'waiting', { url: URL_B });
     const [{ id }] = (await world.call('/inbound/search', { query: `url:${URL_B}` })).body.mails;
@@ -69,7 +69,7 @@ describe('retries of search results', function () {
     expect(await retry({ query: '*' })).to.deep.equal({ matched: 3, retried: 3, job: null });
   });
 
-  it('change nothing if more match by now than was seen, or if nothing is asked for', async () => {
+  it('change nothing if more match than confirmed, or without a selection', async () => {
     await putMail(3, 'waiting');
     const { status, body } = await world.call('/inbound/retry', { query: '*', at_most: 2 });
     expect(status).to.equal(422);
@@ -79,7 +79,7 @@ describe('retries of search results', function () {
     expect(await dueNow()).to.have.length(0);
   });
 
-  it('leave out pulled mail, whose lease would end', async () => {
+  it('exclude pulled mail, whose lease would end', async () => {
     await putMail(2, 'waiting', { url: 'pull:mine' });
     await putMail(1, 'waiting');
     expect(await retry({ query: '*', dry_run: true })).to.include({ matched: 1 });
@@ -87,7 +87,7 @@ describe('retries of search results', function () {
     expect((await dueNow()).map(({ url }) => url)).to.deep.equal([URL_A]);
   });
 
-  it('are done by a job if there are many', async () => {
+  it('run as a job if there are many', async () => {
     await putMail(MANY, 'waiting');
     const { matched, retried, job } = await retry({ query: '*', at_most: MANY });
     expect({ matched, retried }).to.deep.equal({ matched: MANY, retried: 0 });

@@ -18,7 +18,7 @@ describe('/inbound/send-raw', () => {
   const messages = () => queued(world.spool);
   const accepted = async () => (await messages())[0]?.text;
 
-  it('puts the message on the queue with its envelope, one delivery per recipient that a route matched', async () => {
+  it('queues the message with its envelope, one delivery per matched recipient', async () => {
     const to = [
       'mailbox-1@inbound.example.com',
       'Mailbox-2@INBOUND.example.com',
@@ -48,13 +48,13 @@ describe('/inbound/send-raw', () => {
     ]);
   });
 
-  it('answers an empty array, never null, when no route matched, and keeps nothing', async () => {
+  it('returns an empty array, never null, if no route matched, and stores nothing', async () => {
     const { status, body } = await send('Subject: Hi\r\n\r\nText', { to: ['nobody@inbound.example.com'] });
     expect({ status, body }).to.deep.equal({ status: 200, body: [] });
     expect(await messages()).to.deep.equal([]);
   });
 
-  it('takes the recipients from To, Cc and Bcc when `to` is left out or null', async () => {
+  it('takes the recipients from To, Cc and Bcc if `to` is missing or null', async () => {
     const document = [
       'To: "Mail, box" <mailbox-1@inbound.example.com>, Team: mailbox-2@inbound.example.com, (a (nested) comment) mailbox-3@inbound.example.com;',
       'Cc: =?utf-8?q?J=C3=B6rg?= <mailbox-4@inbound.example.com>,',
@@ -72,7 +72,7 @@ describe('/inbound/send-raw', () => {
   });
 
   for (const path of ['/inbound/send-raw', '/messages/send-raw']) {
-    it(`takes an empty list of recipients for a mistake, and not for leave to mail those of the headers, by ${path}`, async () => {
+    it(`rejects an empty list of recipients instead of using the headers, by ${path}`, async () => {
       const raw_message = 'From: news@example.com\r\nTo: mailbox-1@inbound.example.com\r\n\r\nx';
       const { status, body } = await world.call(path, { raw_message, to: [] });
       expect({ status, message: body.message }).to.deep.equal({
@@ -83,7 +83,7 @@ describe('/inbound/send-raw', () => {
     });
   }
 
-  it('removes Bcc when it made the envelope from it, and leaves the document as it is when `to` is given', async () => {
+  it('removes Bcc if the envelope came from it, and leaves the document unchanged if `to` is given', async () => {
     const document =
       'Subject: a\r\nBcc: mailbox-1@inbound.example.com,\r\n mailbox-2@inbound.example.com\r\nTo: x@y.example\r\n\r\nBcc: stays\r\n';
     await send(document);
@@ -92,12 +92,12 @@ describe('/inbound/send-raw', () => {
     expect((await messages())[1]?.text).to.equal(document);
   });
 
-  it('turns line ends of every kind into CRLF', async () => {
+  it('converts line endings of every kind to CRLF', async () => {
     await send('Subject: a\n\nb\rc\r\nd\n\r\n', { to: ['mailbox-1@inbound.example.com'] });
     expect(await accepted()).to.equal('Subject: a\r\n\r\nb\r\nc\r\nd\r\n\r\n');
   });
 
-  it('names a recipient once, however often it is given', async () => {
+  it('removes duplicate recipients', async () => {
     const { body } = await send('Subject: a\n\nb', {
       to: ['mailbox-1@inbound.example.com', 'mailbox-1@Inbound.Example.com'],
     });
@@ -105,13 +105,13 @@ describe('/inbound/send-raw', () => {
     expect(await world.spool.list({}, 10)).to.have.length(1);
   });
 
-  it('takes the null sender, with and without brackets', async () => {
+  it('accepts the null sender, with and without brackets', async () => {
     for (const mail_from of ['', '<>'])
       await send('Subject: a\n\nb', { to: ['mailbox-1@inbound.example.com'], mail_from });
     expect((await messages()).map((message) => message.envelope.mailFrom)).to.deep.equal(['', '']);
   });
 
-  it('carries a message of two megabytes, and refuses a byte more than the limit', async () => {
+  it('accepts a message of two megabytes, and rejects one byte above the limit', async () => {
     const head = 'Subject: a\r\n\r\n';
     const most = head + 'x'.repeat(2_000_000 - head.length);
     expect((await send(most, { to: ['mailbox-1@inbound.example.com'] })).status).to.equal(200);
@@ -124,7 +124,7 @@ describe('/inbound/send-raw', () => {
     });
   });
 
-  it('names every parameter that cannot be used', async () => {
+  it('names every invalid parameter', async () => {
     const { status, body } = await send('', {
       to: ['no address'],
       mail_from: 'nobody',
@@ -141,7 +141,7 @@ describe('/inbound/send-raw', () => {
     });
   });
 
-  it('takes at most 1000 recipients, and reads no more of them from the headers', async () => {
+  it('accepts at most 1000 recipients, and reads no more from the headers', async () => {
     const many = Array.from({ length: 1001 }, (_, i) => `mailbox-${i}@inbound.example.com`);
     expect((await send('Subject: a\n\nb', { to: many })).body.message).to.contain('Please enter at most 1000 items');
     expect((await send(`To: ${many.join(', ')}\n\nb`)).body).to.have.length(1000);
@@ -180,7 +180,7 @@ describe('/inbound/send-raw', () => {
       },
     ],
   ] as const) {
-    it(`answers ServiceUnavailable when ${why}, and keeps nothing`, async () => {
+    it(`returns ServiceUnavailable when ${why}, and stores nothing`, async () => {
       change(world.spool);
       let aborted = 0;
       const { body: open } = world.spool;
@@ -199,7 +199,7 @@ describe('/inbound/send-raw', () => {
     });
   }
 
-  it('answers ServiceUnavailable, not an empty array, while the routes were never read', async () => {
+  it('returns ServiceUnavailable, not an empty array, before the routes were read', async () => {
     await world.stop();
     const routing: Routing = {
       lookup: () => ({ kind: 'unknown' }),
@@ -215,7 +215,7 @@ describe('/inbound/send-raw', () => {
     expect((await send('Subject: a\n\nb', { to: ['mailbox-1@inbound.example.com'] })).status).to.equal(503);
   });
 
-  it('leaves no word of the message in the log', async () => {
+  it('logs nothing of the message', async () => {
     await send('Subject: very secret\n\nwords', { to: ['mailbox-1@inbound.example.com'] });
     expect(JSON.stringify(world.log.lines))
       .to.not.contain('secret')

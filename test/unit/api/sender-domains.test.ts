@@ -66,7 +66,7 @@ for (const driver of drivers) {
       ).to.equal(200);
     }
 
-    it('are added once, whatever the spelling', async () => {
+    it('are added once, in any spelling', async () => {
       const first = await world.call('/senders/add-domain', { domain: 'Bücher.Example' });
       expect(first.body).to.include({ domain: 'xn--bcher-kva.example', last_tested_at: null, valid_signing: false });
       await world.clock.advance(HOUR_MS);
@@ -78,7 +78,7 @@ for (const driver of drivers) {
       ]);
     });
 
-    it('are one row when fifty calls add one at the same time', async () => {
+    it('are one row after fifty concurrent additions', async () => {
       const answers = await Promise.all(
         Array.from({ length: 50 }, (_, i) =>
           world.call(['/senders/add-domain', '/senders/check-domain', '/senders/domain-key'][i % 3] ?? '', {
@@ -92,7 +92,7 @@ for (const driver of drivers) {
       expect(await check()).to.deep.include({ spf: GOOD, dkim: GOOD });
     }).timeout(20_000);
 
-    it('refuse what can be no domain of mail', async () => {
+    it('reject invalid mail domains', async () => {
       const wrong = [
         '',
         ' ',
@@ -134,7 +134,7 @@ for (const driver of drivers) {
       expect(world.senders.mailer.mails).to.deep.equal([]);
     }).timeout(20_000);
 
-    it('are tested now, and added when they were not there', async () => {
+    it('are tested on request, and added if missing', async () => {
       expect(await check()).to.deep.equal({
         domain: 'shop.example',
         created_at: '2026-01-05 12:00:00',
@@ -153,7 +153,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('wait for the TTL when a record turns valid, and not when it was valid from the first test on', async () => {
+    it('wait for the TTL after a record becomes valid, but not if it was valid at the first test', async () => {
       const good = zone;
       zone = { [KEY_NAME]: good[KEY_NAME] ?? {}, 'shop.example': { A: ['192.0.2.1'] } };
       expect(await check()).to.deep.include({ spf: NO_SPF, dkim: GOOD });
@@ -202,7 +202,7 @@ for (const driver of drivers) {
         .and.to.have.nested.property('dkim.valid', false);
     });
 
-    it('sign only for accounts that verified them, each by itself', async () => {
+    it('sign only for accounts that verified them, each separately', async () => {
       expect(await check()).to.include({ valid_signing: false, verified_at: null });
       const before = await check('shop.example', OTHER_KEY);
       await verified();
@@ -219,7 +219,7 @@ for (const driver of drivers) {
       expect(await check()).to.include({ valid_signing: true });
     });
 
-    it('have one key for all accounts, which no record, answer or log shows the private half of', async () => {
+    it('share one key among accounts; its private half is in no record, answer or log', async () => {
       for (const key of [undefined, OTHER_KEY]) {
         expect(
           (await world.call('/senders/domain-key', { domain: 'shop.example', ...(key && { key }) })).body,
@@ -240,7 +240,7 @@ for (const driver of drivers) {
       expect((await world.store.domainKeys.one({ id: 'shop.example' }))?.privateKey).to.equal(TEST_KEYS.privateKey);
     });
 
-    it('are listed by name, all of them however many, and only those of the account', async () => {
+    it('are all listed by name, only those of the account', async () => {
       for (const domain of ['b.example', 'a.example', 'c.example']) await world.call('/senders/add-domain', { domain });
       await world.call('/senders/add-domain', { domain: 'theirs.example', key: OTHER_KEY });
       const list = async (params: object = {}) =>
@@ -257,7 +257,7 @@ for (const driver of drivers) {
       expect(await list({ key: OTHER_KEY, after: 'd0999.example' })).to.deep.equal(['d1000.example', 'theirs.example']);
     }).timeout(60_000);
 
-    it('are added while sending, without making anything of what is no domain', async () => {
+    it('are added by sending, except for invalid domains', async () => {
       const now = new Date(world.clock.now());
       const notes = await Promise.all(
         Array.from({ length: 20 }, () => noteSenderDomain(world.store, ACCOUNT, 'Sent.Example', now)),
@@ -272,11 +272,11 @@ for (const driver of drivers) {
       expect(await world.store.domainKeys.many({})).to.deep.equal([]);
     });
 
-    describe('to be verified', () => {
+    describe('verification mails of sender domains', () => {
       const verify = (params: object) =>
         world.call('/senders/verify-domain', { domain: 'shop.example', mailbox: 'postmaster', ...params });
 
-      it('get a mail at the mailbox that was named, with nothing in it that somebody typed', async () => {
+      it('go to the named mailbox, with nothing that a user typed', async () => {
         expect((await verify({ domain: 'Bücher.example', mailbox: 'Web.Master' })).body).to.deep.equal({
           status: 'sent',
           domain: 'xn--bcher-kva.example',
@@ -299,7 +299,7 @@ for (const driver of drivers) {
         expect(JSON.stringify(world.log.lines)).to.not.contain(token).and.to.not.contain('Please confirm');
       });
 
-      it('refuse mailboxes that could carry anything but a name', async () => {
+      it('reject mailboxes that could carry anything but a name', async () => {
         for (const mailbox of [
           '',
           ' ',
@@ -328,7 +328,7 @@ for (const driver of drivers) {
         expect(await world.store.verifications.many({})).to.deep.equal([]);
       });
 
-      it('are not at a provider of free mail', async () => {
+      it('are not sent to free mail providers', async () => {
         for (const domain of [
           'gmail.com',
           'GMAIL.com.',
@@ -344,7 +344,7 @@ for (const driver of drivers) {
         }
       });
 
-      it('are not sent to a domain that the DNS says takes no mail, and the answer says so', async () => {
+      it('are not sent to a domain with a null MX, as the answer says', async () => {
         await world.stop();
         world = await startApi({
           zone: {
@@ -365,14 +365,14 @@ for (const driver of drivers) {
           expect((await verify({ domain })).body, domain).to.include({ status: 'sent', domain });
       });
 
-      it('are not at a public suffix, where the domains of many begin', async () => {
+      it('are not sent to a public suffix', async () => {
         for (const domain of ['co.uk', 'github.io'])
           expect(faultOf(await verify({ domain }))).to.deep.equal({
             domain: 'This is a public suffix: others register their domains under it',
           });
       });
 
-      it('are asked for three times an hour at one address, and twenty times a day in all', async () => {
+      it('are limited to three an hour for an address, and twenty a day in all', async () => {
         const answers = await Promise.all(
           Array.from({ length: 12 }, (_, i) => verify(i % 2 ? {} : { key: OTHER_KEY })),
         );
@@ -391,7 +391,7 @@ for (const driver of drivers) {
 }
 
 describe('the key of a sender domain', () => {
-  it('is an RSA pair of 2048 bits, whose public half is the record', async () => {
+  it('is a 2048-bit RSA pair, with its public half in the record', async () => {
     const made = await newKeyPair();
     const publicKey = createPublicKey({ key: Buffer.from(made.publicKey, 'base64'), format: 'der', type: 'spki' });
     expect(publicKey.asymmetricKeyDetails).to.include({ modulusLength: 2048 });
@@ -400,7 +400,7 @@ describe('the key of a sender domain', () => {
     ).to.equal(made.publicKey);
   });
 
-  it('is made once for many who ask, one domain after the other, and again after a failure', async () => {
+  it('is created once for concurrent requests, one domain at a time, and again after a failure', async () => {
     const world = await startApi();
     let [running, most, count] = [0, 0, 0];
     const open = () =>

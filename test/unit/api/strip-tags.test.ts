@@ -17,11 +17,11 @@ describe('strip_tags', () => {
     ['', ''],
     ['a<!-- b', 'a'],
   ] as const) {
-    it(`makes ${JSON.stringify(stripped)} of ${JSON.stringify(text)}`, () =>
+    it(`turns ${JSON.stringify(text)} into ${JSON.stringify(stripped)}`, () =>
       expect(stripTags(text)).to.equal(stripped));
   }
 
-  it('ends on five megabytes of the worst', () => {
+  it('handles five megabytes of worst-case input', () => {
     for (const worst of ['<', '< ', '<!--', '<"', "<a '", '<a>', '\u0000<']) {
       const text = worst.repeat(5_000_000 / worst.length);
       expect(stripTags(text).length).to.be.at.most(text.length);

@@ -6,7 +6,7 @@ import { rejectRow, subaccountRow } from '../../support/lists.ts';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-describe('subaccounts, over the API', () => {
+describe('the subaccounts API', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
@@ -37,7 +37,7 @@ describe('subaccounts, over the API', () => {
     );
 
   describe('/subaccounts/add', () => {
-    it('makes a subaccount that has not sent yet', async () => {
+    it('creates a subaccount that has not sent yet', async () => {
       expect(
         await ok('add', { id: 'new one/1', name: 'ABC Widgets, Inc.', notes: 'Free plan', custom_quota: 42 }),
       ).to.deep.equal({
@@ -59,7 +59,7 @@ describe('subaccounts, over the API', () => {
       });
     });
 
-    it('needs an id alone; the quota is then by reputation', async () => {
+    it('needs only an id; the quota then follows the reputation', async () => {
       expect(await ok('add', { id: 'bare', name: null, notes: null, custom_quota: null })).to.include({
         name: null,
         custom_quota: null,
@@ -67,7 +67,7 @@ describe('subaccounts, over the API', () => {
       expect(await ok('info', { id: 'bare' })).to.include({ notes: '', hourly_quota: 250 });
     });
 
-    it('refuses an id that exists, whose record stays as it is', async () => {
+    it('rejects an existing id, whose record does not change', async () => {
       expect(await refused('add', { id: 'cust-123', name: 'Another' })).to.deep.equal({
         status: 422,
         name: 'ValidationError',
@@ -77,7 +77,7 @@ describe('subaccounts, over the API', () => {
       expect(await ok('add', { id: 'CUST-123' }), 'letters count as they are').to.include({ id: 'CUST-123' });
     });
 
-    it('lets one of 50 callers at once have an id', async () => {
+    it('lets one of 50 concurrent callers have an id', async () => {
       const answers = await Promise.all(
         Array.from({ length: 50 }, (_, i) => world.call('/subaccounts/add', { id: 'wanted', name: `caller ${i}` })),
       );
@@ -85,7 +85,7 @@ describe('subaccounts, over the API', () => {
       expect(await ids({ q: 'wanted' })).to.deep.equal(['wanted']);
     });
 
-    it('takes an id of 255 characters, a name of 1024, a quota of 1, and nothing past them', async () => {
+    it('accepts an id of up to 255 characters, a name of up to 1024, a quota from 1', async () => {
       const id = 'i'.repeat(255);
       expect(await ok('add', { id, name: 'n'.repeat(1024), custom_quota: 1 })).to.deep.include({ id, custom_quota: 1 });
       expect(await ok('update', { id, name: 'm'.repeat(1024), custom_quota: Number.MAX_SAFE_INTEGER })).to.deep.include(
@@ -105,7 +105,7 @@ describe('subaccounts, over the API', () => {
         expect(await refused('update', { id: 'cust-123', custom_quota: value })).to.include({ status: 422 });
     });
 
-    it('takes names and notes as they come, and an id that can stand in a header', async () => {
+    it('keeps names and notes as given, and an id that is valid in a header', async () => {
       expect(await ok('add', { id: 'kundin 📮 Ü', name: '<b>\r\n$gt', notes: 'a\r\nb\t📮' })).to.include({
         id: 'kundin 📮 Ü',
         name: '<b>\r\n$gt',
@@ -115,7 +115,7 @@ describe('subaccounts, over the API', () => {
         expect(await refused('add', { id })).to.include({ status: 422 });
     });
 
-    it('begins without the numbers and rejects that an earlier one of this id left behind', async () => {
+    it('starts without the numbers and rejects of an earlier one of this id', async () => {
       await putCounts(world.store, ACCOUNT, 'subaccount', 'again', { sent: 5 }, new Date(world.clock.now()));
       await world.store.rejects.insert(rejectRow(ACCOUNT, 'ann@example.com', { subaccount: 'again' }));
       expect(await ok('add', { id: 'again' })).to.include({ sent_total: 0 });
@@ -152,7 +152,7 @@ describe('subaccounts, over the API', () => {
       });
     });
 
-    it('counts what was sent in the last 60 minutes to the minute, whatever hour it is', async () => {
+    it('counts the last 60 minutes exactly, not by the hour', async () => {
       await sent(100, 1);
       const hourly = async () => (await ok('info', { id: 'cust-123' })).sent_hourly;
       expect(await hourly(), 'at 12:00').to.equal(100);
@@ -166,14 +166,14 @@ describe('subaccounts, over the API', () => {
       expect(await hourly(), 'at 14:00').to.equal(0);
     });
 
-    it('shows when it first sent, and null for one of which something else was counted', async () => {
+    it('shows when it first sent, and null if only other events were counted', async () => {
       await putCounts(world.store, ACCOUNT, 'subaccount', 'cust-123', { rejects: 1 }, new Date(world.clock.now()));
       expect(await ok('info', { id: 'cust-123' })).to.include({ first_sent_at: null });
       await put('early', { firstSentAt: new Date('2025-03-01T00:00:00Z') });
       expect(await ok('info', { id: 'early' })).to.include({ first_sent_at: '2025-03-01 00:00:00' });
     });
 
-    it('has a reputation and a quota of its own, from this month and the one before', async () => {
+    it('has its own reputation and quota, from this month and the last', async () => {
       const { reputation: fresh, hourly_quota: quota } = await ok('info', { id: (await ok('add', { id: 'good' })).id });
       expect([fresh, quota]).to.deep.equal([50, 250]);
       await putCounts(world.store, ACCOUNT, 'subaccount', 'good', { sent: 5000 }, new Date('2025-12-20T00:00:00Z'));
@@ -210,7 +210,7 @@ describe('subaccounts, over the API', () => {
       );
     });
 
-    it('finds by the beginning of an id or of a name, in any case, each once', async () => {
+    it('finds by the prefix of an id or of a name, in any case, each once', async () => {
       expect(await ids({ q: 'ALPHA' })).to.deep.equal(['alpha-2', 'Zeta']);
       expect(await ids({ q: 'zeta' })).to.deep.equal(['Zeta', 'alpha-2']);
       expect(await ids({ q: 'abc w' })).to.deep.equal(['cust-123']);
@@ -222,13 +222,13 @@ describe('subaccounts, over the API', () => {
       expect(await ids({ q: 'a_' })).to.deep.equal(['100%']);
     });
 
-    it('finds a name that was changed by the new one alone', async () => {
+    it('finds a renamed one by the new name only', async () => {
       await ok('update', { id: 'cust-123', name: 'Übersee GmbH' });
       expect(await ids({ q: 'ÜBER' })).to.deep.equal(['cust-123']);
       expect(await ids({ q: 'abc' })).to.deep.equal([]);
     });
 
-    it('answers 1000 of 1001 with their numbers, in a handful of queries', async () => {
+    it('returns 1000 of 1001 with their numbers, in few queries', async () => {
       await world.stop();
       let queries = 0;
       world = await startApi({
@@ -289,7 +289,7 @@ describe('subaccounts, over the API', () => {
       expect(await ok('update', { id: 'cust-123', name: '', notes: '' })).to.include({ name: null });
     });
 
-    it('takes a custom quota back, so that reputation decides again', async () => {
+    it('removes a custom quota, so that reputation decides again', async () => {
       await ok('update', { id: 'cust-123', custom_quota: 7 });
       expect(await ok('update', { id: 'cust-123', remove_custom_quota: true })).to.include({ custom_quota: null });
       expect(await ok('info', { id: 'cust-123' })).to.include({ custom_quota: null, hourly_quota: 250 });
@@ -300,7 +300,7 @@ describe('subaccounts, over the API', () => {
       expect(await ok('info', { id: 'cust-123' })).to.include({ custom_quota: 8, hourly_quota: 8 });
     });
 
-    it('loses none of 50 changes at once to another', async () => {
+    it('loses none of 50 concurrent changes', async () => {
       await Promise.all(
         Array.from({ length: 50 }, (_, i) =>
           ok('update', {
@@ -314,7 +314,7 @@ describe('subaccounts, over the API', () => {
   });
 
   describe('/subaccounts/pause and resume', () => {
-    it('change the status, and again changes nothing', async () => {
+    it('change the status; a repeat changes nothing', async () => {
       const row = () => world.store.subaccounts.one({ account: ACCOUNT, slug: 'cust-123' });
       expect(await ok('resume', { id: 'cust-123' })).to.include({ status: 'active' });
       expect(await ok('pause', { id: 'cust-123' })).to.include({ status: 'paused' });
@@ -326,7 +326,7 @@ describe('subaccounts, over the API', () => {
       expect((await row())?.pausedAt).to.equal(null);
     });
 
-    it('end in one state or the other with 50 callers at once', async () => {
+    it('end in one of both states for 50 concurrent callers', async () => {
       await Promise.all(Array.from({ length: 50 }, (_, i) => ok(i % 2 === 0 ? 'pause' : 'resume', { id: 'cust-123' })));
       const row = await world.store.subaccounts.one({ account: ACCOUNT, slug: 'cust-123' });
       expect(row?.pausedAt !== null).to.equal(row?.status === 'paused');
@@ -336,7 +336,7 @@ describe('subaccounts, over the API', () => {
   });
 
   describe('/subaccounts/delete', () => {
-    it('answers the record as it was, removes its numbers and rejects, and keeps its mail', async () => {
+    it('returns the last record, deletes its numbers and rejects, and keeps its mail', async () => {
       await sent(3, 0);
       for (const [email, expired] of [
         ['a@example.com', false],
@@ -379,7 +379,7 @@ describe('subaccounts, over the API', () => {
       expect(world.published.map(({ event }) => JSON.parse(event.body).action)).to.deep.equal(['remove', 'remove']);
     });
 
-    it('makes every later call to it fail', async () => {
+    it('makes later calls for it fail', async () => {
       await ok('delete', { id: 'cust-123' });
       for (const path of ['info', 'update', 'delete', 'pause', 'resume']) {
         expect(await refused(path, { id: 'cust-123' })).to.deep.equal({
@@ -390,7 +390,7 @@ describe('subaccounts, over the API', () => {
       }
     });
 
-    it('removes many rejects, and is done once by 50 callers at once', async () => {
+    it('removes many rejects, and runs once for 50 concurrent callers', async () => {
       await Promise.all(
         Array.from({ length: 450 }, (_, i) =>
           world.store.rejects.insert(rejectRow(ACCOUNT, `${i}@example.com`, { subaccount: 'cust-123' })),
@@ -403,7 +403,7 @@ describe('subaccounts, over the API', () => {
       expect(await world.store.rejects.many({ account: ACCOUNT, subaccount: 'cust-123' })).to.deep.equal([]);
     });
 
-    it('costs no reputation, whatever its rejects were', async () => {
+    it('costs no reputation, for any rejects', async () => {
       const before = (await world.call('/users/info')).body.reputation;
       await Promise.all(
         Array.from({ length: 20 }, (_, i) =>
@@ -417,8 +417,8 @@ describe('subaccounts, over the API', () => {
     });
   });
 
-  describe('of another account', () => {
-    it('may have the same ids, and are neither seen nor changed', async () => {
+  describe('subaccounts of another account', () => {
+    it('may have the same ids, and are neither visible nor changed', async () => {
       await put('cust-123', { name: 'theirs' }, OTHER_ACCOUNT);
       await put('secret', { name: 'secret' }, OTHER_ACCOUNT);
       await sent(5, 0);

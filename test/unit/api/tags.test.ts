@@ -21,7 +21,7 @@ for (const driver of drivers)
     const put = (key: string, counts: object, at: Date) => putCounts(world.store, ACCOUNT, 'tag', key, counts, at);
     const allOf = (tag: string) => world.store.counters.many({ account: ACCOUNT, kind: 'tag', key: tag });
 
-    it('are listed by name with totals of all time and a reputation of the last two months', async () => {
+    it('are listed by name with totals of all time and the reputation of the last two months', async () => {
       await put('b', { sent: 1000 }, new Date('2025-12-01T00:00:00Z'));
       await put('a', { sent: 1000, complaints: 5 }, new Date('2025-11-30T23:59:59Z'));
       await put('Z', { sent: 100, hardBounces: 10, unsubs: 1 }, hoursAgo(1));
@@ -117,7 +117,7 @@ for (const driver of drivers)
 
     // The same code for every store, and thousands of rows.
     if (driver.kind === 'embedded')
-      it('have one time series together that is whole, also where an hour has more tags than are read at a time', async function () {
+      it('have a complete combined time series, even if an hour has more tags than a page', async function () {
         this.timeout(60_000);
         const names = Array.from({ length: 1203 }, (_, n) => `t${String(n).padStart(4, '0')}`);
         for (const hours of [3, 4, 6]) for (const name of names) await put(name, { sent: 1 }, hoursAgo(hours));
@@ -131,7 +131,7 @@ for (const driver of drivers)
         );
       });
 
-    it('have one time series together, by hour and then tag, that can be read in parts', async () => {
+    it('have a combined time series by hour and tag that is read in pages', async () => {
       await put('b', { sent: 1 }, hoursAgo(5));
       await put('a', { sent: 2 }, hoursAgo(5));
       await put('c', { sent: 3 }, hoursAgo(24 * 31));
@@ -158,7 +158,7 @@ for (const driver of drivers)
       ).to.deep.equal(list);
     });
 
-    it('that nothing was counted of are no tags', async () => {
+    it('without any counts are not listed', async () => {
       for (const path of ['/tags/info', '/tags/time-series', '/tags/delete']) {
         expect(await call(path, { tag: 'mytag' })).to.deep.equal({
           status: 'error',
@@ -172,8 +172,8 @@ for (const driver of drivers)
       }
     });
 
-    describe('deleted', () => {
-      it('answer the record as it was, and are gone with all their numbers', async () => {
+    describe('that are deleted', () => {
+      it('return the last record, and are gone with all their numbers', async () => {
         for (let day = 0; day < 30; day++) await put('example-tag', { sent: 1 }, hoursAgo(day * 24 + 5));
         const [before] = await call('/tags/list');
         expect(await call('/tags/delete', { tag: 'example-tag' })).to.deep.equal(before);
@@ -184,7 +184,7 @@ for (const driver of drivers)
         expect((await call('/users/info')).stats.all_time.sent, 'the account keeps its own').to.equal(40);
       });
 
-      it('leave the messages that were sent with them, and no other account’s', async () => {
+      it('leave sent messages, and tags of other accounts', async () => {
         const { recorder } = createRecording(world.store, world.clock);
         const ids = Array.from({ length: 5 }, (_, n) => String(n).repeat(32));
         const begin = (id: string, fields: object) =>
@@ -221,7 +221,7 @@ for (const driver of drivers)
         expect(await call('/tags/info', { tag: 'gone' }), 'new mail makes it anew').to.include({ sent: 1 });
       });
 
-      it('twice at once, do no harm', async () => {
+      it('twice at once do no harm', async () => {
         await world.store.counters.add(
           'not of this account',
           {},

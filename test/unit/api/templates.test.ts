@@ -45,7 +45,7 @@ for (const driver of drivers) {
     const names = async (params: object = {}) => (await ok('list', params)).map(({ name }: { name: string }) => name);
     const later = (ms = 60_000) => world.clock.advance(ms);
 
-    it('are published when they are added, or stay drafts', async () => {
+    it('are published when added, or stay drafts', async () => {
       expect(await ok('add', { name: 'Letter 1', ...OLD, labels: ['a', 'b', 'a'] })).to.deep.equal({
         slug: 'letter-1',
         name: 'Letter 1',
@@ -80,7 +80,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('are found by name and by slug, exactly', async () => {
+    it('are found by exact name or slug', async () => {
       const made = await ok('add', { name: 'My Letter' });
       for (const name of ['My Letter', 'my-letter']) expect(await ok('info', { name })).to.deep.equal(made);
       for (const name of [
@@ -103,7 +103,7 @@ for (const driver of drivers) {
       }
     });
 
-    it('refuse a name whose slug is taken, and unprintable names', async () => {
+    it('reject a name whose slug is taken, and unprintable names', async () => {
       const taken = {
         status: 'error',
         code: 6,
@@ -124,7 +124,7 @@ for (const driver of drivers) {
       ).to.equal(200);
     });
 
-    it('hold the limits of labels, names and addresses', async () => {
+    it('enforce the limits of labels, names and addresses', async () => {
       const label = 'l'.repeat(100);
       expect(
         (await ok('add', { name: 'Ten', labels: Array.from({ length: 10 }, (_, i) => `${label.slice(1)}${i}`) }))
@@ -183,7 +183,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('keep draft and published apart until they are published', async () => {
+    it('keep draft and published version apart until they are published', async () => {
       await ok('add', { name: 'Letter', ...OLD });
       later();
       const drafted = await ok('update', { name: 'Letter', ...NEW, publish: false });
@@ -207,7 +207,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('are published for the first time', async () => {
+    it('can be published for the first time', async () => {
       await ok('add', { name: 'Letter', ...OLD, publish: false });
       later();
       expect(await ok('publish', { name: 'Letter' })).to.include({
@@ -217,7 +217,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('are deleted with their labels, and answered as they were', async () => {
+    it('are deleted with their labels, and returned as they were', async () => {
       const made = await ok('add', { name: 'Letter', ...OLD, labels: ['a'] });
       expect(await ok('delete', { name: 'letter' })).to.deep.equal(made);
       expect(await fails('info', { name: 'Letter' })).to.include({ name: 'Unknown_Template' });
@@ -227,7 +227,7 @@ for (const driver of drivers) {
       expect(await ok('add', { name: 'Letter' }), 'the name is free again').to.deep.include({ labels: [], code: null });
     });
 
-    it('are listed by name, and by label exactly', async () => {
+    it('are listed by name, or by exact label', async () => {
       await ok('add', { name: 'b', labels: ['one', 'two'] });
       await ok('add', { name: 'a', labels: ['two'] });
       await ok('add', { name: 'c', labels: ['TWO', 'two three'] });
@@ -245,7 +245,7 @@ for (const driver of drivers) {
       expect((await world.call('/templates/list', { key: OTHER_KEY, label: 'one' })).body).to.deep.equal([]);
     });
 
-    it('take the word of the template, not of a label that was left behind', async () => {
+    it('use the labels of the template, not leftover label rows', async () => {
       await world.store.templateLabels.insert({
         id: 'ExampleTemplateId00001 stray',
         account: ACCOUNT,
@@ -268,7 +268,7 @@ for (const driver of drivers) {
       ).to.have.length(1);
     });
 
-    it('may have as much code as their limit says, and no more', async () => {
+    it('may have code up to their limit', async () => {
       const code = 'x'.repeat(5_000_000);
       expect((await ok('add', { name: 'Large', code })).code).to.have.length(code.length);
       const other = 'y'.repeat(5_000_000);
@@ -280,7 +280,7 @@ for (const driver of drivers) {
       });
     }).timeout(30_000);
 
-    it('are all listed, however many', async () => {
+    it('are all listed, however many there are', async () => {
       const at = world.clock.now();
       const content = { code: 'x', subject: null, fromEmail: null, fromName: null, text: null };
       const all = Array.from({ length: 1010 }, (_, i) => `t${String(i).padStart(4, '0')}`);
@@ -369,7 +369,7 @@ for (const driver of drivers) {
       expect(await ok('time-series', { name: 'My Letter' }), 'as it was, when the name is taken').to.have.length(1);
     });
 
-    it('keep one of fifty that want one name or one slug', async () => {
+    it('keep one of fifty with the same name or slug', async () => {
       const answers = await Promise.all(
         Array.from({ length: 50 }, (_, i) =>
           world.call('/templates/add', {
@@ -391,7 +391,7 @@ for (const driver of drivers) {
       ).to.deep.equal(winner.labels);
     });
 
-    it('lose no side of fifty changes and publications at once', async () => {
+    it('lose no part of fifty concurrent changes and publications', async () => {
       await ok('add', { name: 'Busy', publish: false });
       const fields = ['code', 'subject', 'from_name', 'text'];
       const calls = Array.from({ length: 50 }, (_, i) =>
@@ -408,7 +408,7 @@ for (const driver of drivers) {
       );
     });
 
-    it('have the labels of the last change after many at once, and none after a deletion between them', async () => {
+    it('have the labels of the last of many concurrent changes, and none after a deletion', async () => {
       await ok('add', { name: 'Busy' });
       const label = (i: number) =>
         world.call('/templates/update', { name: 'Busy', labels: [`l${i % 4}`, `l${(i + 1) % 4}`] });
@@ -441,7 +441,7 @@ describe('templates/render', () => {
   const add = (code: string | null, more: object = {}) =>
     world.call('/templates/add', { name: 'Letter', code, ...more });
 
-  it('uses the draft of what was never published, then what is published', async () => {
+  it('renders the draft of an unpublished template, then the published version', async () => {
     await add('draft', { publish: false });
     expect(await render()).to.deep.equal({ html: 'draft' });
     await world.call('/templates/publish', { name: 'Letter' });
@@ -451,14 +451,14 @@ describe('templates/render', () => {
     expect(await render({ template_name: 'letter' })).to.deep.equal({ html: 'new draft' });
   });
 
-  it('answers nothing for a template without code', async () => {
+  it('returns an empty text for a template without code', async () => {
     await add(null);
     expect(await render({ template_content: [{ name: 'a', content: 'b' }], merge_vars: [] })).to.deep.equal({
       html: '',
     });
   });
 
-  it('touches no tag without merge_vars, and every one with them, even when there are none', async () => {
+  it('leaves tags as they are without merge_vars, and replaces all with them, even with an empty list', async () => {
     await add('*|A|**|IF:A|*x*|END:IF|*');
     expect(await render()).to.deep.equal({ html: '*|A|**|IF:A|*x*|END:IF|*' });
     expect(await render({ merge_vars: null })).to.deep.equal({ html: '*|A|**|IF:A|*x*|END:IF|*' });
@@ -466,7 +466,7 @@ describe('templates/render', () => {
     expect(await render({ merge_vars: [{ name: 'a', content: '<&>' }] })).to.deep.equal({ html: '<&>x' });
   });
 
-  it('takes values of every simple kind', async () => {
+  it('accepts values of every simple type', async () => {
     await add('[*|A|*]');
     for (const [content, html] of [
       [7, '[7]'],
@@ -482,7 +482,7 @@ describe('templates/render', () => {
     expect(await render({ merge_vars: [{ name: 'A', content: { b: 1 } }] })).to.include({ name: 'ValidationError' });
   });
 
-  it('refuses names that begin with _, naming the place', async () => {
+  it('rejects names that begin with _, naming the position', async () => {
     await add('x');
     expect(
       await render({
@@ -500,7 +500,7 @@ describe('templates/render', () => {
     );
   });
 
-  it('takes the last of two with one name', async () => {
+  it('uses the last of two values with one name', async () => {
     await add('<b mc:edit="r"></b>*|A|*');
     const content = [
       { name: 'r', content: '1' },
@@ -517,12 +517,12 @@ describe('templates/render', () => {
     ).to.deep.equal({ html: '<b>2</b>4' });
   });
 
-  it('has the date of the clock', async () => {
+  it('uses the date of the clock', async () => {
     await add('*|DATE:Y-m-d H:i|* *|CURRENT_YEAR|*');
     expect(await render({ merge_vars: [] })).to.deep.equal({ html: '2026-01-05 12:00 2026' });
   });
 
-  it('refuses what would be too long, naming what made it so', async () => {
+  it('rejects oversize results, naming the cause', async () => {
     await add('<b mc:edit=r></b>'.repeat(100) + '*|A|*'.repeat(100));
     const content = 'x'.repeat(200_000);
     const words = 'The rendered template would be longer than 10000000 characters';
@@ -532,7 +532,7 @@ describe('templates/render', () => {
     expect(await render({ merge_vars: [{ name: 'a', content }] })).to.deep.equal(refused('merge_vars', words));
   });
 
-  it('is for the own account only', async () => {
+  it('renders templates of the own account only', async () => {
     expect(
       (
         await world.call('/templates/render', {

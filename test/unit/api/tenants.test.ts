@@ -262,7 +262,7 @@ describe('another account', () => {
     counters: await world.store.counters.many({ account: ACCOUNT }),
   });
 
-  it('is tried with every operation that takes a name or an id', () => {
+  it('is tested with every operation that takes a name or an id', () => {
     const naming = OPERATIONS.filter((operation) =>
       Object.keys(operation.params.shape).some(
         (name) =>
@@ -288,11 +288,11 @@ describe('another account', () => {
       });
   });
 
-  describe('with nothing of its own', () => {
+  describe('without data of its own', () => {
     beforeEach(start);
     afterEach(() => world.stop());
 
-    it('sees nothing of the first in its lists and numbers', async () => {
+    it('sees nothing of the first account in its lists and numbers', async () => {
       expect((await world.call('/inbound/domains', { key: OTHER_KEY })).body).to.deep.equal([]);
       expect((await world.call('/inbound/deliveries', { key: OTHER_KEY })).body).to.deep.equal([]);
       expect((await world.call('/endpoints/list', { key: OTHER_KEY })).body).to.deep.equal([]);
@@ -318,7 +318,7 @@ describe('another account', () => {
       expect(body.stats.all_time.sent).to.equal(0);
     });
 
-    it('cannot replay by time, by a search or by URL what belongs to the first', async () => {
+    it('cannot replay mail of the first account by time, search or URL', async () => {
       for (const params of [{ from: '2020-01-01' }, { query: '*' }, { url: 'https://app.example.com/hooks/mail' }]) {
         const { body } = await world.call('/inbound/replay', { key: OTHER_KEY, ...params });
         expect(body).to.deep.equal({ matched: 0, forgotten: 0, replayed: 0, job: null });
@@ -326,7 +326,7 @@ describe('another account', () => {
       expect((await world.call('/inbound/replay', { key: KEY, from: '2020-01-01' })).body.replayed).to.equal(1);
     });
 
-    it('cannot drop by time, by a search or by URL what belongs to the first', async () => {
+    it('cannot drop mail of the first account by time, search or URL', async () => {
       for (const params of [{ from: '2020-01-01' }, { query: '*' }, { url: 'https://app.example.com/hooks/mail' }]) {
         const { body } = await world.call('/inbound/drop', { key: OTHER_KEY, ...params, at_most: 9 });
         expect(body).to.deep.equal({ matched: 0, dropped: 0, job: null });
@@ -335,7 +335,7 @@ describe('another account', () => {
       expect(body.dropped).to.equal(1);
     });
 
-    it('has a signing key of its own for the same URL', async () => {
+    it('has its own signing key for the same URL', async () => {
       await world.call('/inbound/add-domain', { key: OTHER_KEY, domain: 'other.example.com' });
       const { body: route } = await world.call('/inbound/add-route', {
         key: OTHER_KEY,
@@ -357,7 +357,7 @@ describe('another account, with every documented operation', () => {
   });
   after(() => world?.stop());
 
-  it('is tried with every one that takes a name or an id', () => {
+  it('is tested with each one that takes a name or an id', () => {
     const naming = /^(id|name|template_name|email|ip|pool|domain|address|tag|to|q)$/;
     // The display name of a subaccount, and the domain that an address is to be called by.
     const only = (path: string, name: string) =>

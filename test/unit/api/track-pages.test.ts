@@ -8,7 +8,7 @@ import { until } from '../../support/until.ts';
 const MESSAGE = 'feedfacefeedfacefeedfacefeedface';
 const URL_IN_MAIL = 'https://shop.example/page?a=1&b=two%20words#part';
 
-describe('the links in messages', () => {
+describe('tracked links in messages', () => {
   let world: ApiWorld;
   let away = false;
   beforeEach(async () => {
@@ -68,7 +68,7 @@ describe('the links in messages', () => {
     expect(await events()).to.have.length(count);
   }
 
-  describe('the picture', () => {
+  describe('the open-tracking image', () => {
     it('records an open, and is not cached', async () => {
       const { status, headers, bytes } = await visit(`/track/open/${token('open')}`);
       expect(status).to.equal(200);
@@ -88,7 +88,7 @@ describe('the links in messages', () => {
       expect(await world.store.messages.one({ id: MESSAGE })).to.include({ opens: 1 });
     });
 
-    it('counts the same visit within a second once, and every other', async () => {
+    it('counts visits within a second once, and all others', async () => {
       const path = `/track/open/${token('open')}`;
       for (let i = 0; i < 3; i++) await visit(path);
       await until('it is there', async () => (await events()).length === 1);
@@ -100,7 +100,7 @@ describe('the links in messages', () => {
       await settled(4);
     });
 
-    it('looks the same for every token, and records nothing for one that we did not make', async () => {
+    it('looks the same for every token, and records nothing for a forged one', async () => {
       expect((await visit(`/track/open/${token('open')}`, { method: 'HEAD' })).headers.get('content-length')).to.equal(
         '42',
       );
@@ -123,7 +123,7 @@ describe('the links in messages', () => {
       await settled(1);
     });
 
-    it('is shown while the store is away, and the open is recorded when it is back', async () => {
+    it('is served while the store is unavailable, and the open is recorded later', async () => {
       away = true;
       expect((await visit(`/track/open/${token('open')}`)).status).to.equal(200);
       await world.clock.advance(1);
@@ -139,7 +139,7 @@ describe('the links in messages', () => {
       await settled(1);
     });
 
-    it('takes no more than a hundred visits of one message while they wait, and says how many were lost', async () => {
+    it('queues at most a hundred visits of a message, and reports how many were lost', async () => {
       away = true;
       for (let n = 0; n < 103; n++) await visit(`/track/open/${token('open')}`, { agent: `Reader/${n}` });
       away = false;
@@ -152,11 +152,11 @@ describe('the links in messages', () => {
     });
   });
 
-  describe('a link whose clicks are told without the query', () => {
+  describe('a link whose clicks are reported without the query', () => {
     const path = (url: string, signed = url) =>
       `/track/click/${token('bare-click', signed)}?u=${encodeURIComponent(url)}`;
 
-    it('leads to all of its URL, and tells the rest', async () => {
+    it('leads to the full URL, and reports the rest', async () => {
       for (const [at, [url, told]] of [
         [URL_IN_MAIL, 'https://shop.example/page#part'],
         ['https://shop.example?a#b?c', 'https://shop.example#b?c'],
@@ -172,7 +172,7 @@ describe('the links in messages', () => {
       }
     });
 
-    it('leads nowhere with a URL that we did not sign, its own without the query included', async () => {
+    it('rejects a URL that we did not sign, even its own without the query', async () => {
       for (const [url, signed] of [
         ['https://evil.example/', URL_IN_MAIL],
         ['https://shop.example/page#part', URL_IN_MAIL],
@@ -185,7 +185,7 @@ describe('the links in messages', () => {
   });
 
   describe('a link', () => {
-    it('leads to the URL that stood in the message, exactly, and records the click', async () => {
+    it('leads to the exact URL in the message, and records the click', async () => {
       const { status, headers } = await visit(clickPath());
       expect([status, headers.get('location')]).to.deep.equal([302, URL_IN_MAIL]);
       expect(Object.fromEntries(headers)).to.include({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' });
@@ -196,12 +196,12 @@ describe('the links in messages', () => {
       });
     });
 
-    it('does not count who only looks', async () => {
+    it('does not count HEAD requests', async () => {
       expect((await visit(clickPath(), { method: 'HEAD' })).status).to.equal(302);
       await settled(0);
     });
 
-    it('writes what no header can hold as a URL does', async () => {
+    it('percent-encodes characters that are invalid in a header', async () => {
       for (const [url, location] of [
         ['https://shop.example/ü ß', 'https://shop.example/%C3%BC%20%C3%9F'],
         ['http://shop.example/😀', 'http://shop.example/%F0%9F%98%80'],
@@ -212,7 +212,7 @@ describe('the links in messages', () => {
       }
     });
 
-    it('leads nowhere that we did not sign', async () => {
+    it('rejects links that we did not sign', async () => {
       const signed = encodeURIComponent(URL_IN_MAIL);
       const evil = encodeURIComponent('https://evil.example/');
       const good = token('click', URL_IN_MAIL);
@@ -259,7 +259,7 @@ describe('the links in messages', () => {
       }
     });
 
-    it('works while the store is away; before the secret was ever read it asks for patience', async () => {
+    it('works while the store is unavailable; before the secret was first read it answers "try later"', async () => {
       away = true;
       expect((await visit(clickPath())).status).to.equal(302);
       world.feedback.state.secretAway = true;
@@ -267,13 +267,13 @@ describe('the links in messages', () => {
     });
   });
 
-  describe('the page for unsubscribing', () => {
+  describe('the unsubscribe page', () => {
     const suppressed = async () =>
       (await world.store.rejects.many({ account: ACCOUNT }))
         .filter(({ email }) => email === '"<b>jo"@example.net')
         .map(({ reason }) => reason);
 
-    it('asks, however often it is looked at, because programs look at links too', async () => {
+    it('asks for confirmation on every visit, because programs follow links too', async () => {
       for (const method of ['GET', 'HEAD', 'GET'])
         expect((await visit(`/unsubscribe/${token('unsub')}`, { method })).status).to.equal(200);
       const { headers, bytes } = await visit(`/unsubscribe/${token('unsub')}`);
@@ -293,7 +293,7 @@ describe('the links in messages', () => {
       await settled(0);
     });
 
-    it('unsubscribes by its button, and by one click of a mail program, once', async () => {
+    it('unsubscribes by its button and by one-click, once', async () => {
       for (const body of ['', 'List-Unsubscribe=One-Click', 'x'.repeat(100_000)]) {
         const { status, bytes, headers } = await visit(`/unsubscribe/${token('unsub')}`, { method: 'POST', body });
         expect(status).to.equal(200);
@@ -313,7 +313,7 @@ describe('the links in messages', () => {
       await settled(2);
     });
 
-    it('says nothing about what is no link, and does nothing', async () => {
+    it('reveals nothing for an invalid link, and does nothing', async () => {
       for (const bad of [
         token('open'),
         token('bounce'),
@@ -344,7 +344,7 @@ describe('the links in messages', () => {
       await settled(0);
     });
 
-    it('knows a link of ours whose message is forgotten, and one of an account that has no such message', async () => {
+    it('handles a valid link whose message has expired, or is not of the account', async () => {
       for (const old of [
         toToken(TOKEN_SECRET, 'unsub', 1, '0'.repeat(32)),
         toToken(TOKEN_SECRET, 'unsub', 2, MESSAGE),
@@ -356,7 +356,7 @@ describe('the links in messages', () => {
       expect(await world.store.messageEvents.many({ account: OTHER_ACCOUNT })).to.deep.equal([]);
     });
 
-    it('promises nothing while the store is away', async () => {
+    it('does not confirm while the store is unavailable', async () => {
       away = true;
       for (const method of ['GET', 'POST'])
         expect((await visit(`/unsubscribe/${token('unsub')}`, { method })).status).to.equal(503);

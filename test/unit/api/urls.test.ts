@@ -22,7 +22,7 @@ describe('a tracking domain', () => {
   const record = async (path: string, params: object = { domain: DOMAIN }) => (await world.call(path, params)).body;
   const verify = () => world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
 
-  it('is tested when it is added: by its CNAME, or by addresses that are ours', async () => {
+  it('is tested when it is added: by its CNAME, or by our addresses', async () => {
     expect((await record('/urls/add-tracking-domain')).cname).to.deep.include({
       valid: false,
       error: `The domain ${DOMAIN} does not exist.`,
@@ -41,7 +41,7 @@ describe('a tracking domain', () => {
     expect((await record('/urls/check-tracking-domain')).cname.valid).to.equal(true);
   });
 
-  it('is no name of the operator: not its hosts, and not those of the console and of the mail that it shows', async () => {
+  it('cannot be a name of the operator: not its hosts, nor those of the console and displayed mail', async () => {
     await world.stop();
     const consoleUrls = ['https://console.example.com', 'https://view.example.net'];
     world = await startApi({ names: { consoleUrls } });
@@ -54,7 +54,7 @@ describe('a tracking domain', () => {
     expect(below.status).to.equal(200);
   });
 
-  it('may be used when its record is old enough for every cache and the account owns it', async () => {
+  it('is usable once its record is older than every cache and the account owns it', async () => {
     zone = { ...HOST, [DOMAIN]: { CNAME: 'postern.test' } };
     expect(await record('/urls/add-tracking-domain')).to.deep.include({
       valid_tracking: false,
@@ -74,7 +74,7 @@ describe('a tracking domain', () => {
     ).to.equal(true);
   });
 
-  it('keeps the result of the last test while the DNS is silent', async () => {
+  it('keeps the last result while the DNS does not answer', async () => {
     zone = { ...HOST, [DOMAIN]: { CNAME: 'postern.test' } };
     await record('/urls/add-tracking-domain');
     zone = { ...HOST, [DOMAIN]: { fails: 'timeout' } };
@@ -94,7 +94,7 @@ describe('a tracking domain', () => {
     expect(await task.run()).to.equal(undefined);
   });
 
-  it('is removed while it is in use only by who confirms it', async () => {
+  it('is removed while in use only with a confirmation', async () => {
     zone = { ...HOST, [DOMAIN]: { CNAME: 'postern.test' } };
     await verify();
     await record('/urls/add-tracking-domain');
@@ -111,7 +111,7 @@ describe('/senders/delete-domain', () => {
   });
   afterEach(() => world.stop());
 
-  it('removes a verified domain only for who confirms it, and its links prove nothing afterwards', async () => {
+  it('removes a verified domain only with a confirmation, and its links are invalid afterwards', async () => {
     await world.call('/senders/verify-domain', { domain: 'example.com', mailbox: 'postmaster' });
     await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
     expect((await world.call('/senders/delete-domain', { domain: 'example.com' })).body).to.include({
@@ -127,14 +127,14 @@ describe('/senders/delete-domain', () => {
   });
 });
 
-describe('the numbers of links', () => {
+describe('link statistics', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
   });
   afterEach(() => world.stop());
 
-  it('have every event once, however often it is applied and wherever it was cut off', async () => {
+  it('count every event once, even if applied again or interrupted anywhere', async () => {
     const at = new Date('2026-01-05T10:00:00Z');
     const url = 'https://shop.example.com/?a=1';
     const event = (id: string, kind: 'send' | 'click', more: Partial<MessageEventRow> = {}): MessageEventRow => ({
@@ -202,7 +202,7 @@ describe('metadata fields', () => {
   });
   afterEach(() => world.stop());
 
-  it('have each name once, and one taken with another account is free', async () => {
+  it('have unique names per account', async () => {
     expect((await world.call('/metadata/add', { name: 'group_id' })).body).to.include({
       name: 'ValidationError',
       message: 'Validation error: {"name":"A metadata field with this name already exists"}',

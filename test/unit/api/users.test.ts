@@ -13,7 +13,7 @@ describe('the account', () => {
 
   const info = async () => (await world.call('/users/info')).body;
 
-  it('shows windows, and of all time also what is older than they are', async () => {
+  it('shows windows, and older activity in the total of all time', async () => {
     for (const [days, sent] of [
       [20, 1],
       [50, 2],
@@ -32,7 +32,7 @@ describe('the account', () => {
     ]);
   });
 
-  it('has the reputation of this month and the one before, and by it a quota', async () => {
+  it('has a reputation of this month and the last, and a quota by it', async () => {
     expect(await info()).to.include({ reputation: 58, hourly_quota: 350 });
     await putCounts(
       world.store,
@@ -54,7 +54,7 @@ describe('the account', () => {
     expect(await info()).to.include({ reputation: 89, hourly_quota: 8745 });
   });
 
-  it('says in the reference how both are made', async () => {
+  it('explains both in the reference', async () => {
     const page = await (await fetch(`${world.base}/docs`)).text();
     expect(page).to.include('Reputation counts this month and the one before').and.include('hourly_quota = round(');
   });

@@ -40,7 +40,7 @@ describe('the page behind a verification link', () => {
   const verifiedAt = async () =>
     (await world.store.senderDomains.one({ account: ACCOUNT, domain: 'example.com' }))?.verifiedAt;
 
-  it('asks, however often it is looked at, because programs look at links too', async () => {
+  it('asks for confirmation on every visit, because programs follow links too', async () => {
     for (const method of ['GET', 'HEAD', 'GET']) expect(await visit(method)).to.include({ status: 200 });
     const { title, text, headers } = await visit('GET');
     expect(title).to.equal('Is example.com yours?');
@@ -64,7 +64,7 @@ describe('the page behind a verification link', () => {
       expect(await visit(method)).to.include({ status: 410, title: 'This link has been used' });
   });
 
-  it('lets one of many who press at the same time do it', async () => {
+  it('lets one of many concurrent visitors verify', async () => {
     const pages = await Promise.all(Array.from({ length: 20 }, () => visit('POST')));
     expect(pages.filter(({ status }) => status === 200)).to.have.length(1);
     expect(pages.filter(({ status }) => status === 410)).to.have.length(19);
@@ -100,14 +100,14 @@ describe('the page behind a verification link', () => {
       expect((await fetch(world.base + path)).status, path).to.equal(404);
   });
 
-  it('asks for patience while the store is away, and works afterwards', async () => {
+  it('answers "try later" while the store is unavailable, and works afterwards', async () => {
     away = true;
     expect(await visit('POST')).to.include({ status: 503, title: 'Please try again in a moment' });
     away = false;
     expect(await visit('POST')).to.include({ status: 200 });
   });
 
-  it('keeps the other pages without forms', async () => {
+  it('leaves the other pages without forms', async () => {
     for (const path of ['/', '/docs']) {
       const response = await fetch(world.base + path);
       await response.text();

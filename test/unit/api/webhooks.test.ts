@@ -37,7 +37,7 @@ describe('webhooks', () => {
     return JSON.parse(body.message.slice('Validation error: '.length));
   };
 
-  it('get every event of the interface when they name none, and each one once', async () => {
+  it('subscribe to every event of the interface, once each, if they name none', async () => {
     expect((await ok('/webhooks/add', { url: URL })).events).to.deep.equal(ALL);
     expect((await ok('/webhooks/add', { url: URL, events: [] })).events).to.deep.equal(ALL);
     expect(
@@ -45,7 +45,7 @@ describe('webhooks', () => {
     ).to.deep.equal(['open', 'click', 'deferral']);
   });
 
-  it('are numbered anew for each, and no number is given out twice', async () => {
+  it('are numbered per account, and numbers are never reused', async () => {
     const { id: first } = await ok('/webhooks/add', { url: URL });
     const { id: others } = await ok('/webhooks/add', { url: URL, key: OTHER_KEY });
     await ok('/webhooks/delete', { id: first });
@@ -54,7 +54,7 @@ describe('webhooks', () => {
     expect(second).to.be.greaterThan(first);
   });
 
-  it('refuse events that there are not, a URL that is none, and one where nothing answers', async () => {
+  it('reject unknown events, an invalid URL, and a URL that does not answer', async () => {
     expect(await fault('/webhooks/add', { url: URL, events: ['send', 'sent'] }))
       .to.have.property('events')
       .that.contains('[1]: ');
@@ -66,7 +66,7 @@ describe('webhooks', () => {
     expect(await ok('/webhooks/list')).to.have.length(1);
   });
 
-  it('keep what an update leaves out, and send what waits to a new URL', async () => {
+  it('keep fields missing in an update, and send what waits to a new URL', async () => {
     const before = await ok('/webhooks/info', { id: 4 });
     const { id: delivery } = await ok('/webhooks/test', { id: 4 });
     const url = async () => (await world.spool.delivery(delivery))?.url;
@@ -84,7 +84,7 @@ describe('webhooks', () => {
     expect(await url()).to.equal(URL);
   });
 
-  it('keep their events when an update names an empty list, as the official client sends it for none given', async () => {
+  it('keep their events when an update names an empty list, as the official client sends it by default', async () => {
     const { events } = await ok('/webhooks/info', { id: 4 });
     expect((await ok('/webhooks/update', { id: 4, url: URL, events: [] })).events)
       .to.deep.equal(events)
@@ -92,7 +92,7 @@ describe('webhooks', () => {
     expect((await ok('/webhooks/update', { id: 4, url: URL, events: ALL })).events).to.deep.equal(ALL);
   });
 
-  it('keep their key at a new URL, because its consumer knows no other; a URL that has a key of its own keeps that', async () => {
+  it('keep their key at a new URL, because their consumer knows no other; a URL with a key of its own keeps that', async () => {
     const { auth_key: key } = await ok('/webhooks/info', { id: 4 });
     expect((await ok('/webhooks/update', { id: 4, url: URL })).auth_key).to.equal(key);
     expect((await ok('/webhooks/info', { id: 4 })).auth_key).to.equal(key);
@@ -119,14 +119,14 @@ describe('webhooks', () => {
     expect((await world.call('/webhooks/delete', { id: 4 })).status).to.equal(404);
   });
 
-  it('are told to the outbox with every change, before the answer', async () => {
+  it('notify the outbox of every change, before the answer', async () => {
     await ok('/webhooks/add', { url: URL });
     await ok('/webhooks/update', { id: 4, url: URL });
     await ok('/webhooks/delete', { id: 4 });
     expect(world.forgotten).to.deep.equal([ACCOUNT, ACCOUNT, ACCOUNT]);
   });
 
-  it('show the sum over all hosts, the last success and the last error of any', async () => {
+  it('show the sum over all hosts, and the latest success and error of any', async () => {
     await world.store.webhookTallies.insert({
       id: '4 three',
       account: ACCOUNT,
@@ -151,7 +151,7 @@ describe('webhooks', () => {
     expect((await ok('/webhooks/list'))[0]).to.include(numbers);
   });
 
-  it('sign with the key of account and URL, which a route to the same URL has too', async () => {
+  it('sign with the key of account and URL, shared with a route to the same URL', async () => {
     const { id, auth_key: key } = await ok('/webhooks/add', { url: 'https://app.example.com/hooks/mail' });
     expect((await ok('/inbound/route-key', { id: '1.1' })).auth_key).to.equal(key);
     const { auth_key: rotated, signing_secret: secret } = await ok('/webhooks/key', { id, rotate: true });
@@ -161,7 +161,7 @@ describe('webhooks', () => {
     expect((await ok('/webhooks/key', { id })).auth_key).to.equal(rotated);
   });
 
-  it('are all listed, however many', async () => {
+  it('are all listed, however many there are', async () => {
     const createdAt = new Date('2026-01-05T11:00:00Z');
     for (let number = 1001; number <= 2050; number++) {
       await world.store.webhooks.insert({
@@ -180,7 +180,7 @@ describe('webhooks', () => {
     ]);
   }).timeout(60_000);
 
-  it('are listed from one on, the oldest first', async () => {
+  it('are listed from a given id on, the oldest first', async () => {
     const more = [];
     for (let i = 0; i < 3; i++) more.push((await ok('/webhooks/add', { url: URL })).id);
     const ids = async (params: object) => (await ok('/webhooks/list', params)).map(({ id }: { id: number }) => id);
@@ -190,7 +190,7 @@ describe('webhooks', () => {
     expect(await ok('/webhooks/list', { key: OTHER_KEY })).to.deep.equal([]);
   });
 
-  it('post an example of each event that they asked for', async () => {
+  it('post an example of each subscribed event', async () => {
     const { id } = await ok('/webhooks/add', { url: URL, events: [...ALL, 'deferral', 'delivered'] });
     expect(await ok('/webhooks/test', { id })).to.include({ events: 12 });
     const [batch] = await queued(world.spool);
@@ -221,7 +221,7 @@ describe('webhooks', () => {
     expect(events.find(({ type }) => type === 'whitelist').entry).to.include({ email: 'example.email@example.com' });
   });
 
-  it('answer ServiceUnavailable when the spool cannot take an example', async () => {
+  it('return ServiceUnavailable when the spool cannot accept an example', async () => {
     world.spool.events.send = () => Promise.reject(new SpoolFull('no room for events'));
     expect((await world.call('/webhooks/test', { id: 4 })).body).to.include({ name: 'ServiceUnavailable' });
   });
@@ -244,7 +244,7 @@ describe('webhooks', () => {
     expect(await ok('/webhooks/deliveries', { id })).to.deep.equal([]);
   });
 
-  it('are changed by fifty calls at once without one undoing another', async () => {
+  it('keep each of fifty concurrent changes', async () => {
     const added = await Promise.all(Array.from({ length: 50 }, (_, n) => ok('/webhooks/add', { url: `${URL}/${n}` })));
     expect(new Set(added.map(({ id }) => id)).size).to.equal(50);
     const deleted = await Promise.all(

@@ -22,7 +22,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       return { status, message: body.message };
     };
 
-    it('takes an address with its comment, shows it, and lets it go', async () => {
+    it('adds an address with its comment, shows it, and removes it', async () => {
       expect(await ok('add', { email: 'Ann@Example.COM', comment: 'Whitelisted internal address' })).to.deep.equal({
         email: 'ann@example.com',
         added: true,
@@ -41,7 +41,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       expect(await emails()).to.deep.equal(['friend@example.com']);
     });
 
-    it('takes the address off the rejection list, those of subaccounts too, and announces each change', async () => {
+    it('removes the address from the rejection list, including subaccounts, and reports each change', async () => {
       for (const subaccount of ['', 'cust-123'])
         await world.store.rejects.insert(
           rejectRow(ACCOUNT, 'ann@example.com', { subaccount, reason: 'spam', expiresAt: new Date('2027-01-01') }),
@@ -59,7 +59,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       });
     });
 
-    it('costs no reputation, though an event had made the entry', async () => {
+    it('costs no reputation, even if an event had made the entry', async () => {
       const reputation = async () => (await world.call('/users/info')).body.reputation;
       const before = await reputation();
       for (let i = 0; i < 10; i++) {
@@ -71,7 +71,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       expect(await reputation()).to.equal(before);
     });
 
-    it('succeeds again for an address that is there, and changes its comment when one is given', async () => {
+    it('succeeds again for an existing address, and updates a given comment', async () => {
       for (const comment of ['one', 'two', null, ''])
         expect(await ok('add', { email: 'ann@example.com', comment })).to.include({ added: true });
       expect((await ok('list', { email: 'ann' })).map(({ detail }: { detail: string }) => detail)).to.deep.equal([
@@ -79,7 +79,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       ]);
     });
 
-    it('takes a comment of 255 characters, and not one more', async () => {
+    it('accepts a comment of up to 255 characters', async () => {
       expect(await ok('add', { email: 'ann@example.com', comment: 'c'.repeat(255) })).to.include({ added: true });
       expect(await refused('add', { email: 'ann@example.com', comment: 'c'.repeat(256) })).to.deep.equal({
         status: 422,
@@ -87,7 +87,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       });
     });
 
-    it('refuses invalid addresses', async () => {
+    it('rejects invalid addresses', async () => {
       for (const operation of ['add', 'delete']) {
         for (const email of ['nobody', 'a b@example.com', 'a@example.com\r\nb', '@example.com', 'a@']) {
           expect(await refused(operation, { email })).to.deep.equal({
@@ -98,7 +98,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       }
     });
 
-    it('keeps a comment as it was given and knows a U-label domain by its A-label', async () => {
+    it('keeps a comment as given, and matches a U-label domain by its A-label', async () => {
       await ok('add', { email: '📮@Bücher.example', comment: 'a\r\nb 📮 =1+1' });
       expect(await ok('list', { email: '📮@bücher.example' })).to.deep.equal([
         { email: '📮@xn--bcher-kva.example', detail: 'a\r\nb 📮 =1+1', created_at: '2026-01-05 12:00:00' },
@@ -106,7 +106,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       expect(await ok('delete', { email: '📮@xn--bcher-kva.example' })).to.include({ deleted: true });
     });
 
-    it('lists by address and finds by its beginning, taking no letter for more than itself', async () => {
+    it('lists by address and finds by its prefix, taking characters literally', async () => {
       for (const email of ['b@example.com', 'a_c@example.com', '100%@example.com', 'abc@example.com'])
         await ok('add', { email });
       expect(await emails()).to.deep.equal([
@@ -122,7 +122,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       expect(await emails({ email: '' })).to.have.length(5);
     });
 
-    it('lists 1000 entries of 1001, and none whose row only waits for its event', async () => {
+    it('lists 1000 entries of 1001, without removed rows whose event still waits', async () => {
       const email = (i: number) => `a${String(i).padStart(4, '0')}@example.com`;
       await Promise.all(
         Array.from({ length: 1000 }, (_, i) => world.store.whitelists.insert(whitelistRow(ACCOUNT, email(i)))),
@@ -134,7 +134,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       expect(await emails({ email: 'a09' })).to.have.length(100);
     });
 
-    it('belongs to one account', async () => {
+    it('is separate for each account', async () => {
       await world.store.whitelists.insert(whitelistRow(OTHER_ACCOUNT, 'theirs@example.com'));
       expect(await emails({ email: 'theirs' })).to.deep.equal([]);
       expect(await ok('delete', { email: 'theirs@example.com' })).to.include({ deleted: false });
@@ -145,7 +145,7 @@ for (const group of ['/whitelists', '/allowlists']) {
       ).to.have.length(1);
     });
 
-    it('ends whitelisted and not listed, whichever of 50 callers at once comes first', async () => {
+    it('leaves the address whitelisted and not rejected, in any order of 50 concurrent callers', async () => {
       const calls = Array.from({ length: 50 }, (_, i) =>
         i % 2 === 0
           ? ok('add', { email: 'ann@example.com' })

@@ -11,7 +11,7 @@ const PATH = '/api/1.0/templates/list.json';
 const TEMPLATES = 60;
 const LENGTH = 1_000_000;
 
-describe('a list that is answered whole', () => {
+describe('a list that is streamed whole', () => {
   let world: ApiWorld;
   let reads: number;
   /** Which reading of templates and sender domains fails, counted from 1. */
@@ -99,7 +99,7 @@ describe('a list that is answered whole', () => {
     return reads;
   }
 
-  it('is cut off when the store fails in its middle, and never looks whole', async () => {
+  it('is cut off when the store fails in the middle, and never looks complete', async () => {
     await addDomains(1200);
     failing = 3;
     const response = await fetch(`${world.base}/api/1.0/senders/domains.json`, {
@@ -119,7 +119,7 @@ describe('a list that is answered whole', () => {
     expect((await world.call('/senders/domains')).body).to.have.length(1201);
   }).timeout(60_000);
 
-  it('is refused in words when the store fails before the first byte', async () => {
+  it('returns an error when the store fails before the first byte', async () => {
     await addDomains(600);
     for (const read of [1, 2]) {
       [reads, failing] = [0, read];
@@ -128,7 +128,7 @@ describe('a list that is answered whole', () => {
     }
   }).timeout(60_000);
 
-  it('is empty, or one page with its length, as any other answer', async () => {
+  it('is empty, or one page with its length, like any other answer', async () => {
     const { body, headers } = await world.call('/senders/domains');
     expect(body).to.have.length(1);
     expect(headers.get('content-length')).to.equal(String(Buffer.byteLength(JSON.stringify(body))));
@@ -136,7 +136,7 @@ describe('a list that is answered whole', () => {
     expect((await world.call('/senders/domains')).body).to.deep.equal([]);
   });
 
-  it('is read from the store as fast as the client reads, not faster', async () => {
+  it('is read from the store only as fast as the client reads', async () => {
     await addTemplates();
     const client = await ask();
     const stalled = await settledReads();
@@ -149,7 +149,7 @@ describe('a list that is answered whole', () => {
     expect(text.trimEnd().endsWith('0')).to.equal(true);
   }).timeout(60_000);
 
-  it('is read no further when its client has gone', async () => {
+  it('stops reading when its client has disconnected', async () => {
     await addTemplates();
     const client = await ask();
     client.destroy();
