@@ -3,7 +3,7 @@ import { createIds, deliveryId, sharedPostId } from '../../../src/base/ids.ts';
 import { createTestClock } from '../../support/clock.ts';
 
 describe('ids', () => {
-  it('makes message ids that sort by time', async () => {
+  it('sort message ids by time', async () => {
     const clock = createTestClock();
     const ids = createIds(clock);
     const made: string[] = [];
@@ -15,7 +15,7 @@ describe('ids', () => {
     expect(new Set(made.map((id) => id.length))).to.deep.equal(new Set([26]));
   });
 
-  it('gives the same delivery id for the same message, route and recipient, and another for each difference', () => {
+  it('derive the delivery id from message, route and recipient', () => {
     const id = deliveryId('m1', '1.2', 'a@example.com');
     expect(deliveryId('m1', '1.2', 'a@example.com')).to.equal(id);
     expect(id).to.match(/^m1-[\w-]{12}$/);
@@ -27,7 +27,7 @@ describe('ids', () => {
     expect(new Set([id, ...others]).size).to.equal(4);
   });
 
-  it('gives the same id to a POST of the same deliveries in the same order, which says how many they are', () => {
+  it('derive the id of a POST from its deliveries and their order and number', () => {
     const id = sharedPostId(['m1-a', 'm2-b']);
     expect(sharedPostId(['m1-a', 'm2-b'])).to.equal(id);
     expect(id).to.match(/^batch-2-[\w-]{20}$/);
@@ -35,20 +35,20 @@ describe('ids', () => {
     expect(new Set([id, ...others]).size).to.equal(4);
   });
 
-  it('makes keys of 22 and signing keys of 32 URL-safe characters', () => {
+  it('are 22 URL-safe characters for keys and 32 for signing keys', () => {
     const ids = createIds(createTestClock());
     expect(ids.key()).to.match(/^[\w-]{22}$/);
     expect(ids.signingKey()).to.match(/^[\w-]{32}$/);
   });
 
-  it('makes no key that a command line would take for an option', () => {
+  it('never begin a key with a dash, which a command line would take for an option', () => {
     const ids = createIds(createTestClock());
     const keys = Array.from({ length: 5000 }, () => ids.key());
     expect(keys.filter((key) => key.startsWith('-'))).to.deep.equal([]);
     expect(new Set(keys).size).to.equal(keys.length);
   });
 
-  it('spreads jitter over zero to below one', () => {
+  it('spread jitter from zero to below one', () => {
     const ids = createIds(createTestClock());
     const values = Array.from({ length: 200 }, () => ids.jitter());
     expect(values.every((value) => value >= 0 && value < 1)).to.equal(true);

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { jsonBytes, slicesOf } from '../../../src/base/json-steps.ts';
 import { toEnd } from '../../../src/base/turns.ts';
 
-describe('JSON in steps', () => {
+describe('JSON written in steps', () => {
   for (const [name, value] of [
     ['of small values', { a: [1, 'x', null, true, { b: undefined, c: [undefined] }], '"': '\n' }],
     ['of nothing', {}],
@@ -10,15 +10,15 @@ describe('JSON in steps', () => {
     ['of characters on every boundary', { a: `${'a'.repeat(65_535)}🦊`.repeat(4), b: `${'a'.repeat(65_534)}🦊🦊` }],
     ['of many texts', { a: Array.from({ length: 1000 }, (_, n) => 'x'.repeat(n)) }],
   ] as const)
-    it(`are the bytes of JSON.stringify, ${name}`, () => {
+    it(`has the bytes of JSON.stringify, ${name}`, () => {
       expect(toEnd(jsonBytes(value)).equals(Buffer.from(JSON.stringify(value)))).to.equal(true);
     });
 
-  it('are many for a text of megabytes', () => {
+  it('takes many steps for a text of megabytes', () => {
     expect([...jsonBytes({ html: 'x'.repeat(2_000_000) })].length).to.be.above(20);
   });
 
-  it('split no character', () => {
+  it('splits no character', () => {
     expect([...slicesOf('ab🦊cd🦊', 3)]).to.deep.equal(['ab🦊', 'cd🦊']);
   });
 });

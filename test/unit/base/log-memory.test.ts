@@ -31,7 +31,7 @@ describe('the last lines of the log', () => {
     ]);
   });
 
-  it('show fields as the log does: no API key, no control character, nothing long, errors with their stack', () => {
+  it('escape fields as the log does: no API key, no control character, truncated, errors with their stack', () => {
     const memory = createLogMemory(createTestClock());
     const circle: Record<string, unknown> = {};
     circle['self'] = circle;

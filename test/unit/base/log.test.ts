@@ -8,7 +8,7 @@ function logged(act: (log: ReturnType<typeof createLog>) => void): Record<string
 }
 
 describe('the log', () => {
-  it('writes one JSON object a line, with the event first and the time in UTC', () => {
+  it('writes one JSON object per line, with the event first and the time in UTC', () => {
     const [line] = logged((log) => log.info('message.accepted', { message: 'm1', size: 5 }));
     expect(line).to.include({ level: 'info', event: 'message.accepted', message: 'm1', size: 5 });
     expect(Object.keys(line ?? {})[0]).to.equal('event');
@@ -20,12 +20,12 @@ describe('the log', () => {
     expect(JSON.stringify(line)).not.to.contain('secret');
   });
 
-  it('makes what clients sent safe for a terminal, and cuts it', () => {
+  it('escapes input for a terminal, and truncates it', () => {
     expect(printable('a\r\nb\x1b[31m\u202e')).to.equal('a\\u000d\\u000ab\\u001b[31m\\u202e');
     expect(printable('x'.repeat(1000))).to.have.length(257);
   });
 
-  it('is one line wherever Unicode ends lines, also in lists, objects and stacks', () => {
+  it('keeps to one line despite Unicode line ends, also in lists, objects and stacks', () => {
     const lines: string[] = [];
     const log = createLog('debug', (line) => lines.push(line));
     const hostile = 'a\u0085b\u2028c\u2029d\ve\ff\u009b31m\u202eg\u{e0001}';
@@ -37,12 +37,12 @@ describe('the log', () => {
     expect(JSON.parse(lines[0] ?? '').list).to.deep.equal([hostile]);
   });
 
-  it('shows a fault with its message and the first lines of its stack', () => {
+  it('shows an error with its message and the first lines of its stack', () => {
     const [line] = logged((log) => log.error('daemon.fault', { error: new Error('broken\nhere') }));
     expect(line?.error).to.have.property('message', 'broken\\u000ahere');
   });
 
-  it('escapes a plain text as it does any other', () => {
+  it('escapes a plain text like any other', () => {
     const texts = ['"', '\\', 'a"b\\c', '\u0000', 'caf\u00e9', 'x'.repeat(1000), ''];
     const [plain] = logged((log) => log.info('api.call', { ...texts }));
     const [rich] = logged((log) => log.info('api.call', { ...texts, list: [] }));
@@ -50,7 +50,7 @@ describe('the log', () => {
     expect(plain).to.include({ 0: '"', 2: 'a"b\\c', 3: '\\u0000' });
   });
 
-  it('writes numbers, truth and absence as they are, and nothing of what is undefined', () => {
+  it('writes numbers, booleans and null as they are, and omits undefined', () => {
     const [line] = logged((log) =>
       log.info('api.call', { n: 1.5, no: Number.NaN, yes: true, none: null, gone: undefined }),
     );
@@ -58,14 +58,14 @@ describe('the log', () => {
     expect(line).not.to.have.property('gone');
   });
 
-  it('names what JSON cannot say, and never throws', () => {
+  it('names values that JSON cannot represent, and never throws', () => {
     const circle: Record<string, unknown> = {};
     circle.circle = circle;
     const [line] = logged((log) => log.info('api.call', { circle, big: 1n, list: [1], act: () => 1 }));
     expect(line).to.deep.include({ circle: '[not serializable]', big: '[not serializable]', list: [1], act: null });
   });
 
-  it('keeps lines below its level to itself', () => {
+  it('omits lines below its level', () => {
     expect(logged((log) => log.debug('api.call', {}))).to.deep.equal([]);
   });
 });

@@ -2,8 +2,8 @@ import { expect } from 'chai';
 import { createExpiringMemory, createMemory, createRecent, createShared } from '../../../src/base/memory.ts';
 import { createTestClock } from '../../support/clock.ts';
 
-describe('a memory', () => {
-  it('drops the oldest above its bound, and what is set anew is the newest', () => {
+describe('a bounded cache', () => {
+  it('drops the oldest above its limit; setting a value again makes it the newest', () => {
     const memory = createMemory<number>({ most: 2 });
     memory.set('a', 1);
     memory.set('b', 2);
@@ -13,7 +13,7 @@ describe('a memory', () => {
     expect(['a', 'b', 'c'].map(memory.get)).to.deep.equal([3, undefined, 4]);
   });
 
-  it('keeps what is used, when it is asked to', () => {
+  it('can keep recently used values', () => {
     const memory = createMemory<number>({ most: 2, keepUsed: true });
     memory.set('a', 1);
     memory.set('b', 2);
@@ -22,7 +22,7 @@ describe('a memory', () => {
     expect(['a', 'b', 'c'].map(memory.get)).to.deep.equal([1, undefined, 3]);
   });
 
-  it('is bounded by weight too, and does not take what is heavier than all may be', () => {
+  it('is also bounded by weight, and rejects a value above the whole limit', () => {
     const memory = createMemory<string>({ most: 10, weight: { of: (_, text) => text.length, most: 10 } });
     memory.set('a', '12345');
     memory.set('b', '12345');
@@ -34,7 +34,7 @@ describe('a memory', () => {
     expect(['c', 'e'].map(memory.get)).to.deep.equal(['1', '123456789']);
   });
 
-  it('forgets a value when its time is over, and takes none that has no time', async () => {
+  it('drops a value when it expires, and stores none without a lifetime', async () => {
     const clock = createTestClock();
     const memory = createExpiringMemory<number>({ most: 10 }, clock);
     memory.set('a', 1, 1000);
@@ -46,8 +46,8 @@ describe('a memory', () => {
   });
 });
 
-describe('what was read', () => {
-  it('is believed for its time, and read anew after a failure, or when it was changed', async () => {
+describe('a cached read', () => {
+  it('is valid for its lifetime, and read again after a failure or a change', async () => {
     let reads = 0;
     const recent = createRecent(async (key) => {
       reads++;
@@ -63,7 +63,7 @@ describe('what was read', () => {
     expect(reads).to.equal(6);
   });
 
-  it('is read once for all who ask while it is read', async () => {
+  it('is shared by all callers during a read', async () => {
     let runs = 0;
     const shared = createShared<number>();
     const run = async () => ++runs;

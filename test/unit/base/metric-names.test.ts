@@ -5,8 +5,8 @@ import { DECLARED } from '../../../src/base/metric-list.ts';
 
 const here = (name: string) => readFileSync(new URL(name, import.meta.url), 'utf8');
 
-describe('the names of metrics', () => {
-  it('stay: what was there once is there with its kind and its labels (new ones go into the fixture too)', () => {
+describe('metric names', () => {
+  it('are stable: a published metric keeps its kind and its labels (new ones go into the fixture too)', () => {
     const declared = DECLARED.map(
       ([name, { kind, labels = {} }]) => `${kind} ${name}{${Object.keys(labels).join(',')}}`,
     ).sort();
@@ -24,13 +24,13 @@ describe('the names of metrics', () => {
     }
   });
 
-  it('stand in docs/metrics.md (npm run docs writes it)', () => {
+  it('are listed in docs/metrics.md (npm run docs writes it)', () => {
     expect(here('../../../docs/metrics.md') === metricsDoc(), 'docs/metrics.md is out of date: npm run docs').to.equal(
       true,
     );
   });
 
-  it('are those that the dashboard and the alerts use', () => {
+  it('include those that the dashboard and the alerts use', () => {
     const known = new Set(
       DECLARED.flatMap(([name, { kind }]) =>
         kind === 'histogram' ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
@@ -46,7 +46,7 @@ describe('the names of metrics', () => {
     }
   });
 
-  it('are all shown on the dashboard, but for what only alerts and people ask for', () => {
+  it('are all on the dashboard, except those only for alerts and people', () => {
     const dashboard = here('../../../config/grafana-dashboard.json');
     const left = DECLARED.map(([name]) => name).filter((name) => !dashboard.includes(name));
     expect(left).to.deep.equal([
@@ -72,7 +72,7 @@ describe('the dashboard', () => {
   } = JSON.parse(here('../../../config/grafana-dashboard.json'));
   const plots = dashboard.panels.filter(({ type }) => type !== 'row');
 
-  it('says of each panel what it shows and in which unit, and asks the source that was chosen', () => {
+  it('has a description and a unit for each panel, and queries the selected source', () => {
     expect(dashboard.templating.list).to.deep.include.members([
       dashboard.templating.list.find(({ type }) => type === 'datasource'),
     ]);
@@ -84,7 +84,7 @@ describe('the dashboard', () => {
     }
   });
 
-  it('lays no panel over another', () => {
+  it('has no overlapping panels', () => {
     const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
       Array.from({ length: w * h }, (_, i) => `${x + (i % w)} ${y + Math.floor(i / w)}`),
     );
@@ -98,7 +98,7 @@ describe('the alerts', () => {
     .slice(1);
   const manual = here('../../../docs/operations.md');
 
-  it('have a severity, a summary and a section that says what to do', () => {
+  it('have a severity, a summary and a section with the remedy', () => {
     expect(alerts).to.have.length.within(10, 16);
     for (const alert of alerts) {
       const name = alert.split('\n')[0] ?? '';

@@ -24,14 +24,14 @@ describe('the output of the log', () => {
     expect(taken()).to.equal(line(1));
   });
 
-  it('waits for a reader that is behind', () => {
+  it('waits for a slow reader', () => {
     const { write, taken } = outputThat('EAGAIN', 'EAGAIN');
     write(line(1));
     expect(taken()).to.equal(line(1));
   });
 
   for (const code of ['EPIPE', 'ENOSPC', 'EIO']) {
-    it(`gives a line up after ${code} and never stops the process for it`, () => {
+    it(`drops a line after ${code} and never stops the process for it`, () => {
       const { write, taken } = outputThat(code);
       write(line(1));
       write(line(2));
@@ -51,7 +51,7 @@ describe('the output of the log', () => {
     expect(taken()).to.equal(line(4));
   });
 
-  it('begins a line of its own after one that was cut', () => {
+  it('starts a new line after a truncated one', () => {
     const { write, taken } = outputThat(5, 'ENOSPC');
     write(line(1));
     write(line(2));

@@ -10,8 +10,8 @@ const start = () => {
   return { clock, metrics, read: async () => readScrape(await metrics.text()) };
 };
 
-describe('numbers for Prometheus', () => {
-  it('are sorted into the bucket whose bound they do not exceed, and summed up towards the last', async () => {
+describe('Prometheus metrics', () => {
+  it('are sorted into the first bucket that includes them, and cumulated', async () => {
     const { metrics, read } = start();
     const writes = metrics.histogram('postern_spool_commit_writes');
     for (const value of [1, 2, 2.5, 512, 513]) writes.observe(value);
@@ -24,14 +24,14 @@ describe('numbers for Prometheus', () => {
     expect(of('postern_spool_commit_writes_sum')).to.equal(1 + 2 + 2.5 + 512 + 513);
   });
 
-  it('are the same counter for the same labels, in whatever order they are named', async () => {
+  it('are the same counter for the same labels in any order', async () => {
     const { metrics, read } = start();
     metrics.counter('postern_store_errors_total', { operation: 'one', reason: 'away' }).add();
     metrics.counter('postern_store_errors_total', { reason: 'away', operation: 'one' }).add(2);
     expect((await read()).of('postern_store_errors_total{operation="one",reason="away"}')).to.equal(3);
   });
 
-  it('grow from one scrape to the next and are never counted twice', async () => {
+  it('grow between scrapes and are never counted twice', async () => {
     const { metrics, read } = start();
     const runs = metrics.counter('postern_task_runs_total', { task: 'purge', result: 'done' });
     for (const expected of [1, 2, 3]) {
@@ -40,7 +40,7 @@ describe('numbers for Prometheus', () => {
     }
   });
 
-  it('of threads count together with our own, and stay when a thread is gone', async () => {
+  it('of threads are added to our own, and stay when a thread ends', async () => {
     const { metrics, read } = start();
     const [first, second] = [metrics.share(), metrics.share()];
     const labels = { type: 'TXT', result: 'answered' };
@@ -60,7 +60,7 @@ describe('numbers for Prometheus', () => {
     ]).to.deep.equal([1, 0.02, 0, 1]);
   });
 
-  it('leave out the part that fails or does not answer in time, name it, and show all the rest', async () => {
+  it('omit and name a part that fails or does not answer in time, and show all others', async () => {
     const { clock, metrics, read } = start();
     metrics.gauge('postern_spool_accepts_mail', () => {
       throw new Error('away');
@@ -86,7 +86,7 @@ describe('numbers for Prometheus', () => {
     expect(of('postern_store_away')).to.equal(1);
   });
 
-  it('do not show a part that is back as missing, nor one that never knew anything as 0', async () => {
+  it('do not show a recovered part as missing, nor one without values as 0', async () => {
     const { metrics, read } = start();
     let away = true;
     metrics.gauge('postern_spool_disk_bytes', () => {
@@ -101,7 +101,7 @@ describe('numbers for Prometheus', () => {
     expect(series).not.to.include('postern_spool_disk_free_bytes{}');
   });
 
-  it('stay bounded when a value of a label is not from a closed list after all', async () => {
+  it('stay bounded when a label value is not from a closed list', async () => {
     const { metrics, read } = start();
     for (let i = 0; i < 10_000; i++) metrics.counter('postern_smtp_logins_total', { result: `r${i}` }).add();
     expect((await read()).series.filter((one) => one.startsWith('postern_smtp_logins_total'))).to.have.length(2000);

@@ -8,7 +8,7 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 describe('running time', () => {
-  it('is wall time while nobody sets the clock', async () => {
+  it('is wall time unless the clock is changed', async () => {
     const clock = createTestClock();
     const time = createRunningTime(clock);
     const from = clock.now();
@@ -17,7 +17,7 @@ describe('running time', () => {
     expect(time.age(from + DAY)).to.equal(0);
   });
 
-  it('leaves out what the clock jumped over, for what was there before and not for what came after', async () => {
+  it('excludes a jump of the clock, for earlier times only', async () => {
     const clock = createTestClock();
     const time = createRunningTime(clock);
     const from = clock.now();
@@ -40,7 +40,7 @@ describe('running time', () => {
     }
   });
 
-  it('is unsure for ten minutes after the start and after a jump either way', async () => {
+  it('is uncertain for ten minutes after the start and after a jump either way', async () => {
     const clock = createTestClock();
     const time = createRunningTime(clock);
     expect(time.sure()).to.equal(false);
@@ -54,7 +54,7 @@ describe('running time', () => {
     }
   });
 
-  it('takes the small corrections of a clock that is kept right for what they are', async () => {
+  it('accepts small corrections of a synchronised clock', async () => {
     const clock = createTestClock();
     const time = createRunningTime(clock);
     await clock.advance(10 * MINUTE);
@@ -75,7 +75,7 @@ describe('running time over a restart', () => {
     return { from, kept };
   }
 
-  it('continues after a short stop, and leaves out a long one', async () => {
+  it('continues after a short stop, and excludes a long one', async () => {
     const { from, kept } = await firstLife();
     expect(createRunningTime(createTestClock(kept.seen + MINUTE), kept).age(from)).to.equal(HOUR + MINUTE);
     const clock = createTestClock(kept.seen + 5 * HOUR);
@@ -91,7 +91,7 @@ describe('running time over a restart', () => {
     ['ahead', 40 * DAY],
     ['behind', -40 * DAY],
   ] as const) {
-    it(`doubts a clock that is days ${name} for an hour, keeps nothing meanwhile, and uses up no time`, async () => {
+    it(`distrusts a clock that is days ${name} for an hour, stores nothing meanwhile, and uses up no time`, async () => {
       const { from, kept } = await firstLife();
       const clock = createTestClock(kept.seen + off);
       const time = createRunningTime(clock, kept);
@@ -108,7 +108,7 @@ describe('running time over a restart', () => {
     });
   }
 
-  it('counts on from where it was when the clock is set right', async () => {
+  it('continues from its last value when the clock is corrected', async () => {
     const { from, kept } = await firstLife();
     const clock = createTestClock(kept.seen + 40 * DAY);
     const time = createRunningTime(clock, kept);
@@ -120,7 +120,7 @@ describe('running time over a restart', () => {
     expect(time.memory()).to.deep.equal({ seen: kept.seen + 3 * HOUR, skips: [] });
   });
 
-  it('remembers no more than a handful of stops, and nothing that makes no sense', async () => {
+  it('remembers only a few stops, and ignores invalid ones', async () => {
     let kept: TimeMemory | undefined = { seen: Date.UTC(2026, 0, 5), skips: [] };
     for (let n = 0; n < 100; n++) {
       const clock = createTestClock((kept?.seen ?? 0) + HOUR);
@@ -144,7 +144,7 @@ describe('running time over a restart', () => {
 });
 
 describe('the agenda', () => {
-  it('wakes each sleeper once at its last time, with one timer for all', async () => {
+  it('wakes each sleeper once at its latest time, with one timer for all', async () => {
     const clock = createTestClock();
     let timers = 0;
     const counting = {

@@ -12,7 +12,7 @@ describe('the log on a terminal', () => {
     return text;
   }
 
-  it('is a line for people: time, level, the event in words, fields as name=value', () => {
+  it('is a readable line: time, level, the event in words, fields as name=value', () => {
     const text = logged('info', false, (log) =>
       log.info('daemon.ready', {
         smtp: ['127.0.0.1:2525', '[::1]:2525'],
@@ -28,7 +28,7 @@ describe('the log on a terminal', () => {
     );
   });
 
-  it('colours levels, and only when it is told to', () => {
+  it('colours levels only on request', () => {
     const lines = (colour: boolean) =>
       logged('debug', colour, (log) => {
         for (const level of ['debug', 'info', 'warn', 'error'] as const) log[level]('daemon.note');
@@ -43,7 +43,7 @@ describe('the log on a terminal', () => {
     expect(lines(false)).not.to.contain('\x1b');
   });
 
-  it('leaves out what the level leaves out', () => {
+  it('omits lines below its level', () => {
     const text = logged('warn', false, (log) => {
       log.debug('daemon.note');
       log.info('daemon.note');
@@ -59,13 +59,13 @@ describe('the log on a terminal', () => {
     expect(logged('silent', false, (log) => log.error('daemon.note'))).to.equal('');
   });
 
-  it('shows a fault with its stack on lines of their own', () => {
+  it('shows an error with its stack on separate lines', () => {
     expect(logged('info', false, (log) => log.error('daemon.fault', { error: new Error('it broke') }))).to.match(
       /^\S+ error daemon fault\n {4}it broke\n {4}at .*terminal-log\.test\.ts/,
     );
   });
 
-  it('never shows a key, and nothing that a terminal would obey', () => {
+  it('never shows a key or a terminal control character', () => {
     const text = logged('info', true, (log) =>
       log.info('smtp.session', { key: 'secret', helo: '\x1b[2Jevil\r\nforged=1', list: ['\x1b]0;x\x07'] }),
     );

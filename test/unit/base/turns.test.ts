@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { createKeyedMutex, createSemaphore } from '../../../src/base/turns.ts';
 
 describe('turns', () => {
-  it('come one after the other in their order, failures among them, and other names beside them', async () => {
+  it('run one after another in order, including failures; other names run in parallel', async () => {
     const inTurn = createKeyedMutex('run');
     const seen: string[] = [];
     let open = () => {};
@@ -31,7 +31,7 @@ describe('turns', () => {
     expect(await inTurn('a', async () => 'again')).to.equal('again');
   });
 
-  it('end with the one that failed, where that is asked for, and begin anew afterwards', async () => {
+  it('can stop at the first failure, and start again afterwards', async () => {
     const inTurn = createKeyedMutex('fail');
     const seen: string[] = [];
     const failing = inTurn('a', () => Promise.reject(new Error('away')));
@@ -47,8 +47,8 @@ describe('turns', () => {
   });
 });
 
-describe('places', () => {
-  it('run so much at a time, the rest in the order of the calls, and are free again after a failure', async () => {
+describe('slots', () => {
+  it('limit concurrency, run the rest in the order of the calls, and are released after a failure', async () => {
     const places = createSemaphore(2);
     const began: string[] = [];
     const ends = new Map<string, (failure?: Error) => void>();

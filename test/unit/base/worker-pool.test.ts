@@ -14,7 +14,7 @@ const pack = (text: string) => {
   return { value, transfer: [value.buffer] };
 };
 
-describe('memory that a task is handed over', () => {
+describe('memory transferred to a task', () => {
   const stops: (() => Promise<void>)[] = [];
   afterTest(async () => {
     for (const stop of stops.splice(0)) await stop();
@@ -37,21 +37,21 @@ describe('memory that a task is handed over', () => {
     return { keep, fail };
   }
 
-  it('is freed on its thread when the task has replied, and when it has failed', async () => {
+  it('is freed on its thread when the task has replied or failed', async () => {
     const { keep, fail } = open();
     expect((await keep(() => pack('first'))).left).to.deep.equal([]);
     expect(String(await fail(() => pack('second')).catch((error: unknown) => error))).to.contain('it was to fail');
     expect((await keep(() => pack('third'))).left).to.deep.equal([0, 0]);
   });
 
-  it('is there as long as the reply needs it, even when replies leave together', async () => {
+  it('stays until the reply is complete, even when replies leave together', async () => {
     const { keep } = open();
     const texts = Array.from({ length: 30 }, (_, n) => `the bytes of task ${n}`);
     const replies = await Promise.all(texts.map((text) => keep(() => pack(text))));
     expect(replies.map(({ same }) => Buffer.from(same).toString())).to.deep.equal(texts.map((text) => text.slice(1)));
   });
 
-  it('was given away before: the task fails, and those beside it and behind it do not', async () => {
+  it('cannot be transferred twice: the task fails, the others continue', async () => {
     const { keep } = open();
     const gone = new Uint8Array(Buffer.from('gone').buffer.slice(0, 4));
     free(gone);
@@ -63,7 +63,7 @@ describe('memory that a task is handed over', () => {
     expect((await keep(() => pack('behind'))).left).to.deep.equal([0]);
   });
 
-  it('is all that is freed: what was copied is not', async () => {
+  it('is freed only if transferred, not if copied', async () => {
     const value = new Uint8Array(8);
     expect(value.byteLength).to.equal(8);
     const { keep } = open();
@@ -74,13 +74,13 @@ describe('memory that a task is handed over', () => {
   });
 });
 
-describe('a question to all threads of a pool', () => {
+describe('a broadcast to all threads of a pool', () => {
   const stops: (() => Promise<void>)[] = [];
   afterTest(async () => {
     for (const stop of stops.splice(0)) await stop();
   });
 
-  it('is answered by those that have work, and not waited for where a thread is stuck', async () => {
+  it('is answered by the working ones, without waiting for a stuck thread', async () => {
     const pool = createWorkerPool(
       {
         script: new URL('../../support/keeping-thread.ts', import.meta.url),
