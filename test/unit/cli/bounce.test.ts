@@ -7,7 +7,7 @@ import { tempDir } from '../../support/temp.ts';
 describe('postern bounce explain', () => {
   const explain = (...argv: string[]) => postern(['bounce', 'explain', ...argv], {});
 
-  it('says which rule classified the reply of a server', async () => {
+  it('names the rule that classified the reply of a server', async () => {
     expect(await explain('--reply', '550 5.1.1 No such user')).to.deep.include({
       code: 0,
       out: 'hard bounce (bad_mailbox), by the rule "mailbox-unknown"\nThe mailbox does not exist.\nIt says: 550 5.1.1 No such user\n',
@@ -36,7 +36,7 @@ describe('postern bounce explain', () => {
     }
   });
 
-  it('ends with the usage for a reply without a code and for a file that is not there', async () => {
+  it('exits with the usage for a reply without a code and for a missing file', async () => {
     expect(await explain('--reply', 'no')).to.include({ code: 64 });
     expect(await explain('/nonexistent')).to.include({ code: 64 });
   });

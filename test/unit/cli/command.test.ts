@@ -9,7 +9,7 @@ import { postern } from '../../support/command.ts';
 import { tempDir } from '../../support/temp.ts';
 
 describe('the command line', () => {
-  it('lists its commands when asked for help, and when asked for nothing', async () => {
+  it('lists its commands for help, and without arguments', async () => {
     for (const argv of [[], ['help'], ['--help']]) {
       const { code, out } = await postern(argv);
       expect(code).to.equal(0);
@@ -25,7 +25,7 @@ describe('the command line', () => {
     }
   });
 
-  it('answers 64 with a hint to a command, an option or a value that it does not know', async () => {
+  it('exits with 64 and a hint for an unknown command, option or value', async () => {
     expect(await postern(['serv'])).to.include({ code: 64 });
     expect((await postern(['queue', 'lst'])).err).to.contain('postern queue list');
     const option = await postern(['queue', 'list', '--sate', 'dead']);
@@ -45,7 +45,7 @@ describe('the command line', () => {
     }
   });
 
-  it('answers 64 to words that it would not heed: a file without --config is not checked', async () => {
+  it('exits with 64 for arguments that it would ignore: a file without --config is not checked', async () => {
     for (const argv of [
       ['config', 'check', 'mine.yaml'],
       ['serve', 'mine.yaml'],
@@ -61,7 +61,7 @@ describe('the command line', () => {
     }
   });
 
-  it('answers 78 to files of the settings that cannot be used, with the setting and the file, before anything is made', async () => {
+  it('exits with 78 for unusable settings files, naming the setting and the file, before it creates anything', async () => {
     const dir = await tempDir();
     const fixture = (name: string) => new URL(`../../fixtures/tls/${name}.pem`, import.meta.url).pathname;
     const empty = join(dir, 'empty');
@@ -109,7 +109,7 @@ describe('the command line', () => {
     ).to.equal(0);
   });
 
-  it('says of a start that fails what to change', async () => {
+  it('says how to fix a failed start', async () => {
     const dir = await tempDir();
     const file = join(dir, 'file');
     writeFileSync(file, '');
@@ -125,7 +125,7 @@ describe('the command line', () => {
       .and.to.contain(`The folder ${join(file, 'data')} (data_dir) must be writable for this user`);
   });
 
-  it('answers 78 to settings that cannot be used, with every fault and its path', async () => {
+  it('exits with 78 for unusable settings, with every error and its path', async () => {
     const file = join(await tempDir(), 'bad.yaml');
     writeFileSync(file, 'smtp: { max_recipients: 1 }\nnot_there: 1\n');
     const ran = await postern(['config', 'check', '--config', file]);
@@ -136,7 +136,7 @@ describe('the command line', () => {
     expect((await postern(['serve'], { POSTERN_CONFIG: file })).code).to.equal(78);
   });
 
-  it('shows the settings with where they came from, for a person and for a script', async () => {
+  it('shows the settings with their origin, for a person and for a script', async () => {
     const env = { POSTERN_HOSTNAME: 'mx.postern.test' };
     expect((await postern(['config', 'show'], env)).out).to.match(/hostname\s+"mx\.postern\.test"\s+POSTERN_HOSTNAME/);
     expect((await postern(['config', 'show', '--json'], env)).json()).to.deep.include({
@@ -147,7 +147,7 @@ describe('the command line', () => {
     expect(await postern(['config', 'check'], env)).to.include({ code: 0, out: 'The settings are valid.\n' });
   });
 
-  it('makes, lists and revokes accounts and keys, and shows a key once', async () => {
+  it('creates, lists and revokes accounts and keys, and shows a key once', async () => {
     const env = { POSTERN_DATA_DIR: await tempDir() };
     expect((await postern(['key', 'create'], env)).err).to.contain('no account exists yet');
     const [{ id, key }] = (await postern(['account', 'create', 'shop', '--json'], env)).json();
@@ -177,7 +177,7 @@ describe('the command line', () => {
     expect((await postern(['key', 'create', '--account', 'other'], env)).code).to.equal(0);
   });
 
-  it('says when there is no queue yet', async () => {
+  it('reports that there is no queue yet', async () => {
     const { code, err } = await postern(['queue', 'list'], { POSTERN_DATA_DIR: await tempDir() });
     expect(code).to.equal(70);
     expect(err).to.contain('no queue found in');
@@ -189,7 +189,7 @@ describe('the command line', () => {
       expect(await postern([option])).to.include({ code: 0, out: `postern ${version}\n` });
   });
 
-  it('prints results as one JSON array with --json, and one object a line with --jsonl, whatever the command', async () => {
+  it('prints results as one JSON array with --json, and one object per line with --jsonl, for every command', async () => {
     const env = {
       POSTERN_DATA_DIR: await tempDir(),
       POSTERN_HOSTNAME: 'mx.postern.test',
@@ -228,7 +228,7 @@ describe('the command line', () => {
     expect(await postern(['key', 'list', '--json', '--jsonl'], env)).to.include({ code: 64, out: '' });
   });
 
-  it('prints a new key alone on standard output, so that a script can take it, and the words about it elsewhere', async () => {
+  it('prints only a new key on standard output, for scripts, and the notes about it elsewhere', async () => {
     const env = { POSTERN_DATA_DIR: await tempDir() };
     for (const argv of [
       ['account', 'create', 'shop'],
@@ -240,7 +240,7 @@ describe('the command line', () => {
     }
   });
 
-  it('refuses the names of the example file in config check, because nobody could reach this host by them', async () => {
+  it('rejects the names of the example file in config check, because they do not resolve to this host', async () => {
     const example = new URL('../../../config/production.example.yaml', import.meta.url).pathname;
     const ran = await postern(['config', 'check', '--config', example]);
     expect(ran).to.include({ code: 78, out: '' });
@@ -262,12 +262,12 @@ describe('the command line', () => {
     }
   });
 
-  it('names every exit code in the manual', () => {
+  it('documents every exit code in the manual', () => {
     const page = commandPage().replaceAll('\\-', '-');
     for (const [name, code] of Object.entries(EXIT)) expect(page, name).to.contain(`.TP\n${code}\n`);
   });
 
-  describe('as a user that may not read what it needs', function () {
+  describe('run by a user who may not read its files', function () {
     this.timeout(60_000);
     before(function () {
       if (process.getuid?.() !== 0 || spawnSync('setpriv', ['--version']).status !== 0) this.skip();
@@ -283,7 +283,7 @@ describe('the command line', () => {
       );
     }
 
-    it('says of a queue and a store of another user that permission is denied, and answers 77', async () => {
+    it('reports that permission is denied for a queue and a store of another user, and exits with 77', async () => {
       const data = join(await tempDir(), 'data');
       mkdirSync(join(data, 'spool'), { recursive: true, mode: 0o750 });
       chmodSync(dirname(data), 0o755);
@@ -299,7 +299,7 @@ describe('the command line', () => {
       }
     });
 
-    it('says of settings of another user that permission is denied, and answers 78 instead of going by the defaults', async () => {
+    it('reports that permission is denied for settings of another user, and exits with 78 instead of using the defaults', async () => {
       const dir = await tempDir();
       chmodSync(dir, 0o755);
       const file = join(dir, 'postern.yaml');

@@ -32,7 +32,7 @@ file=$1; shift; typeset -a words=("$@"); CURRENT=$#words; source $file`,
   fish: (file: string, words: readonly string[]) => ['-c', `source ${file}; complete -C '${words.join(' ')}'`],
 } as const;
 
-describe('the completion', () => {
+describe('shell completion', () => {
   for (const shell of ['bash', 'zsh', 'fish'] as const) {
     describe(`for ${shell}`, () => {
       let file = '';
@@ -62,7 +62,7 @@ describe('the completion', () => {
         }
       });
 
-      it('offers every option of a command, and none of another', function () {
+      it('offers every option of a command, and no other', function () {
         this.timeout(30_000);
         for (const name of ['serve', 'queue list', 'replay', 'import mandrill', 'domain add', 'key create']) {
           const options = Object.keys({ ...commands.find((command) => command.name === name)?.options, ...COMMON }).map(
@@ -75,11 +75,11 @@ describe('the completion', () => {
         }
       });
 
-      it('offers the words that a command takes', () => {
+      it('offers the arguments of a command', () => {
         expect(offers('completion', '')).to.include.members(['bash', 'zsh', 'fish']);
       });
 
-      it('offers the values of an option that has few', function () {
+      it('offers the values of an option with few', function () {
         if (shell === 'zsh') return this.skip(); // _arguments does that
         expect([...offers('queue', 'list', '--state', '')].sort()).to.deep.equal([
           'dead',
@@ -92,7 +92,7 @@ describe('the completion', () => {
     });
   }
 
-  it('is refused for a shell that it does not know', async () => {
+  it('is rejected for an unknown shell', async () => {
     expect(await postern(['completion', 'csh'])).to.include({ code: 64, out: '' });
   });
 });

@@ -46,7 +46,7 @@ describe('postern console, postern person', () => {
     ]);
   });
 
-  it('notes what it did to people in the list of actions: of the account, or of the host for an operator', async () => {
+  it('records its changes of people in the activity: of the account, or of the host for an operator', async () => {
     for (const line of ['add kim --role reader', 'invite kim', 'reset-factor kim', 'unlock kim', 'remove kim'])
       expect((await postern(['person', ...line.split(' ')], env)).code, line).to.equal(0);
     const whats = async () =>
@@ -72,7 +72,7 @@ describe('postern console, postern person', () => {
     });
   });
 
-  it('says what is wrong with a person', async () => {
+  it('explains invalid input for a person', async () => {
     await postern(['person', 'add', 'eve'], env);
     const wrong: Record<string, RegExp> = {
       'person add': /missing argument: NAME/,
@@ -107,7 +107,7 @@ describe('postern console, postern person', () => {
     expect([(await one.read('/console/me')).status, (await two.read('/console/me')).status]).to.deep.equal([401, 401]);
   });
 
-  it('links to the URL of the console where it is on', async () => {
+  it('links to the URL of the console if it is enabled', async () => {
     const link = (more: Record<string, string>) => postern(['console', 'link'], { ...env, ...NOT_RUNNING, ...more });
     const on = { POSTERN_CONSOLE__ENABLED: 'true' };
     const far = await link({ ...on, POSTERN_CONSOLE__URL: 'https://console.example.com' });
@@ -121,7 +121,7 @@ describe('postern console, postern person', () => {
     expect(here.err).to.contain('Postern does not answer');
   });
 
-  it('prints no link that nothing answers, but the setting that is missing', async () => {
+  it('prints no dead link, but the missing setting', async () => {
     const off: Record<string, Record<string, string>> = {
       'turned off': { POSTERN_CONSOLE__ENABLED: 'false' },
       'in production, where the console is not on by itself': { ...NOT_RUNNING, POSTERN_SMTP__LISTEN: '0.0.0.0:25' },
@@ -144,7 +144,7 @@ describe('postern console, postern person', () => {
     expect(added.err).to.contain('console.enabled: true').and.to.contain('postern person invite off');
   });
 
-  it('asks the daemon as it runs: settings that it has not read yet do not count', async () => {
+  it('uses the settings of the running daemon: ones it has not read yet do not count', async () => {
     const running = await startDaemon({ POSTERN_CONSOLE__ENABLED: 'false' });
     const { host } = new URL(running.base);
     const more = { POSTERN_DATA_DIR: running.dir, POSTERN_HTTP__LISTEN: host, POSTERN_CONSOLE__ENABLED: 'true' };
@@ -156,7 +156,7 @@ describe('postern console, postern person', () => {
     expect(changed.err).to.contain('does not know https://new.example').and.to.contain('Restart');
   });
 
-  it('takes no URL for the console that a session would not be safe at', async () => {
+  it('rejects an insecure URL for the console', async () => {
     for (const url of [
       'http://console.example.com',
       'https://x.example/path',

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { postern } from '../../support/command.ts';
 
 describe('postern demo', () => {
-  it('shows verdicts that mean something on a machine without a name server: SPF, DKIM and DMARC of its own zone pass', async function () {
+  it('gets real verdicts on a machine without a name server: SPF, DKIM and DMARC of its own zone pass', async function () {
     this.timeout(30_000);
     // Whatever name servers the machine has, the demo does not ask them: the tests let nobody ask
     // (support/dns-isolation.ts).

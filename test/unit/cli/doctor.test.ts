@@ -88,7 +88,7 @@ describe('postern doctor', () => {
     };
   }
 
-  it('finds no fault with a fresh machine on which the daemon runs, and ends with 0', async () => {
+  it('finds no error on a fresh machine with a running daemon, and exits with 0', async () => {
     const env = await local();
     const ran = await postern(['doctor', '--json'], env);
     const found: Shown[] = ran.json();
@@ -104,7 +104,7 @@ describe('postern doctor', () => {
     });
   });
 
-  it('shows each scanner mail that it must find', async () => {
+  it('sends each scanner test messages that it must detect', async () => {
     const [rspamd, spamd, clamd, milter] = [
       await startRspamd(),
       await startSpamd(),
@@ -136,7 +136,7 @@ describe('postern doctor', () => {
     }
   });
 
-  it('speaks to a listener that expects a PROXY header as a proxy does', async () => {
+  it('speaks the PROXY protocol to a listener that expects it', async () => {
     const proxied = { POSTERN_SMTP__PROXY_PROTOCOL: '127.0.0.1' };
     daemon = await startDaemon(proxied, { dir });
     const at = `127.0.0.1:${daemon.smtp.port}`;
@@ -146,7 +146,7 @@ describe('postern doctor', () => {
     expect(found).to.include({ check: `SMTP ${at}`, verdict: 'ok' });
   });
 
-  it('says for a person what was seen and what to do, and ends with 1 when the daemon is not there', async () => {
+  it('prints findings and remedies, and exits with 1 when the daemon is down', async () => {
     const env = await local();
     await daemon?.stop();
     daemon = undefined;
@@ -156,7 +156,7 @@ describe('postern doctor', () => {
     expect(out).to.match(/^\d+ faults?, \d+ warnings?\.$/m);
   });
 
-  it('makes nothing where the daemon has not run yet', async () => {
+  it('creates no files where the daemon has not run yet', async () => {
     zone = await startZone({});
     const { out } = await postern(['doctor'], {
       POSTERN_DATA_DIR: join(dir, 'new'),
@@ -187,7 +187,7 @@ describe('postern doctor', () => {
     expect(ran.code).to.equal(1);
   });
 
-  it('finds name servers that give no answer', async () => {
+  it('reports name servers that do not answer', async () => {
     const env = await local();
     await zone?.stop();
     const ran = await postern(['doctor', '--json'], env);
@@ -197,7 +197,7 @@ describe('postern doctor', () => {
     expect(ran.code).to.equal(1);
   });
 
-  it('takes a host that has the settings of the package for one on the internet, whose socket unit opens port 25', async () => {
+  it('treats a host with the settings of the package as one on the internet, whose socket unit opens port 25', async () => {
     zone = await startZone({ com: { NS: ['ns.example'] }, 'mx.example.com': { A: ['127.0.0.1'] } });
     const file = new URL('../../../config/production.example.yaml', import.meta.url).pathname;
     const found: Shown[] = (
@@ -218,7 +218,7 @@ describe('postern doctor', () => {
       .and.not.include('port 25');
   });
 
-  it('tries port 25 of the mail server that --reach names', async () => {
+  it('tests port 25 of the mail server given by --reach', async () => {
     const env = await local();
     zone?.set({
       com: { NS: ['ns.example'] },
@@ -231,7 +231,7 @@ describe('postern doctor', () => {
     expect(reach?.seen).to.contain('cannot reach mx.there.example (127.66.55.44)');
   });
 
-  it('answers 64 to words it does not know', async () => {
+  it('exits with 64 for unknown arguments', async () => {
     expect((await postern(['doctor', 'please'], { POSTERN_DATA_DIR: dir })).code).to.equal(64);
   });
 
@@ -275,7 +275,7 @@ describe('postern doctor', () => {
     return collect(check.run(worldOf(given)));
   }
 
-  describe('checks that cannot go on', () => {
+  describe('checks that fail or hang', () => {
     const quick: Check = {
       name: 'quick',
       async *run() {
@@ -283,7 +283,7 @@ describe('postern doctor', () => {
       },
     };
 
-    it('stop after a minute, and their findings so far and the other checks are reported', async () => {
+    it('stop after a minute; their findings so far and the other checks are reported', async () => {
       const clock = createTestClock(NOW);
       const slow: Check = {
         name: 'slow',
@@ -304,7 +304,7 @@ describe('postern doctor', () => {
       ]);
     });
 
-    it('that throw are a fault, and the rest continues', async () => {
+    it('that throw are reported as errors, and the others continue', async () => {
       const broken: Check = {
         name: 'broken',
         // biome-ignore lint/correctness/useYield: it fails before it finds anything
@@ -320,14 +320,14 @@ describe('postern doctor', () => {
     });
   });
 
-  describe('the name of the host', () => {
+  describe('the host name', () => {
     const good: ZoneRecords = {
       'mx.example.com': { A: ['192.0.2.1'], AAAA: ['2001:db8::1'] },
       '1.2.0.192.in-addr.arpa': { PTR: ['mx.example.com'] },
     };
     const v6 = '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa';
 
-    it('is right when every address has it in the reverse DNS', async () => {
+    it('passes if it is the reverse DNS of every address', async () => {
       expect(verdicts(await look(hostName, { zone: { ...good, [v6]: { PTR: ['MX.example.com.'] } } }))).to.deep.equal({
         'host name': 'ok',
         'reverse DNS 192.0.2.1': 'ok',
@@ -335,7 +335,7 @@ describe('postern doctor', () => {
       });
     });
 
-    it('is wrong when one address has another, or none', async () => {
+    it('fails if one address has another, or none', async () => {
       const found = await look(hostName, { zone: { ...good, [v6]: { PTR: ['host-7.provider.example'] } } });
       expect(verdicts(found)).to.include({ 'reverse DNS 192.0.2.1': 'ok', 'reverse DNS 2001:db8::1': 'fault' });
       expect(found.at(-1)?.seen).to.equal('points to host-7.provider.example, not mx.example.com');
@@ -343,7 +343,7 @@ describe('postern doctor', () => {
       expect((await look(hostName, { zone: good })).at(-1)?.seen).to.equal('no PTR record');
     });
 
-    it('is wrong without an address or a dot, and unknown when the DNS is away', async () => {
+    it('fails without an address or a dot, and is unknown when the DNS is unavailable', async () => {
       expect(verdicts(await look(hostName))).to.deep.equal({ 'host name': 'fault' });
       expect(verdicts(await look(hostName, { env: { POSTERN_HOSTNAME: 'mx' } }))).to.deep.equal({
         'host name': 'fault',
@@ -353,7 +353,7 @@ describe('postern doctor', () => {
       });
     });
 
-    it('has a postmaster whose mail somebody reads', async () => {
+    it('needs a postmaster address that is read', async () => {
       const verdict = async (env: Record<string, string>) => (await look(postmaster, { env }))[0]?.verdict;
       expect(await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25' })).to.equal('warning');
       expect(
@@ -362,7 +362,7 @@ describe('postern doctor', () => {
       expect(await verdict({ POSTERN_SMTP__LISTEN: '127.0.0.1:2525' })).to.equal('skipped');
     });
 
-    it('leads to this host where mail is shown for the console, through a proxy that passes the name on', async () => {
+    it('leads to this host for displayed mail of the console, through a proxy that passes the name on', async () => {
       let status = 421;
       const proxy = createHttpServer((_, response) => response.writeHead(status).end());
       await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
@@ -378,7 +378,7 @@ describe('postern doctor', () => {
       expect(await verdict(set)).to.equal('warning');
     });
 
-    it('is not asked for a public URL that is not public', async () => {
+    it('is not needed for a public URL that is not public', async () => {
       const verdict = async (env: Record<string, string>, zone: ZoneRecords = {}) =>
         (await look(publicUrl, { zone, env }))[0]?.verdict;
       expect(await verdict({ POSTERN_PUBLIC_URL: '' })).to.equal('warning');
@@ -405,7 +405,7 @@ describe('postern doctor', () => {
       return first;
     }
 
-    it('is a fault when nothing answers there, as with a web server that is stopped', async () => {
+    it('fails if nothing answers there, for example a stopped web server', async () => {
       const closed = await startReceiver();
       await closed.stop();
       for (const scheme of ['http', 'https']) {
@@ -416,7 +416,7 @@ describe('postern doctor', () => {
       }
     });
 
-    it('is a fault if another server answers, or if the web server does not reach the daemon', async () => {
+    it('fails if another server answers, or if the web server does not reach the daemon', async () => {
       const receiver = await startReceiver();
       try {
         for (const [how, words] of [
@@ -436,7 +436,7 @@ describe('postern doctor', () => {
       }
     });
 
-    it('is a fault when another Postern answers, unless hosts share the work', async () => {
+    it('fails if another Postern answers, unless hosts share the work', async () => {
       const neighbour = await startDaemon();
       try {
         expect(await found(neighbour.base)).to.include({
@@ -450,7 +450,7 @@ describe('postern doctor', () => {
       }
     });
 
-    it('is a fault when its certificate does not count', async () => {
+    it('fails if its certificate is not trusted', async () => {
       const secure = await startReceiver({ tls: { cert: MX_CERT, key: MX_KEY } });
       try {
         const { verdict, advice } = await found(`https://127.0.0.1:${secure.port}`);
@@ -461,7 +461,7 @@ describe('postern doctor', () => {
       }
     });
 
-    it('reaches this daemon, with a warning if others cannot use that address', async () => {
+    it('passes for this daemon, with a warning if others cannot use that address', async () => {
       daemon = await startDaemon({}, { dir });
       expect(await found(daemon.base)).to.include({
         verdict: 'warning',
@@ -483,7 +483,7 @@ describe('postern doctor', () => {
         expect(verdicts(await saysWith(text)), text).to.deep.equal({ 'hosts file': 'ok' });
     });
 
-    it('is a warning when it sends our own names elsewhere, or back to this machine as installers of Debian do', async () => {
+    it('gets a warning if it sends our names elsewhere, or to this machine as installers of Debian do', async () => {
       for (const address of ['127.0.1.1', '203.0.113.9', '::1']) {
         const [first] = await saysWith(`${address} MX.example.com mx\n`);
         expect(first).to.include({ verdict: 'warning' });
@@ -492,15 +492,15 @@ describe('postern doctor', () => {
       expect(await saysWith('127.0.1.1 mail.example.com mx.example.com')).to.have.length(2);
     });
 
-    it('that a resolver answers from shows as an address of this machine', async () => {
+    it('is reported if a resolver answers from it with an address of this machine', async () => {
       const [first] = await look(hostName, { zone: { 'mx.example.com': { A: ['127.0.1.1'] } } });
       expect(first).to.include({ verdict: 'fault' });
       expect(first?.seen).to.contain('127.0.1.1');
     });
   });
 
-  describe('what a mail server shows', () => {
-    it('is its greeting, and after STARTTLS its certificate', async () => {
+  describe('the greeting of a mail server', () => {
+    it('is read, and its certificate after STARTTLS', async () => {
       daemon = await startDaemon(
         { POSTERN_SMTP__TLS__CERT: fixture('first.cert'), POSTERN_SMTP__TLS__KEY: fixture('first.key') },
         { dir },
@@ -511,7 +511,7 @@ describe('postern doctor', () => {
       expect(!(seen instanceof Error) && seen.certificate?.fingerprint256).to.equal(installed.fingerprint256);
     });
 
-    it('is an error when it says nothing, breaks off, or resets at any time', async () => {
+    it('gives an error if it is missing, incomplete, or reset at any time', async () => {
       for (const [lines, wanted] of [
         [[], /without a greeting/],
         [['220 there\r\n'], /closed|ECONNRESET/],
@@ -546,7 +546,7 @@ describe('postern doctor', () => {
   describe('outbound port 25', () => {
     const closed = { A: ['127.66.55.44'] };
 
-    it('is tried with the mail server of somebody whom the host knows, and never with its own', async () => {
+    it('is tested with the mail server of a known recipient, and never with its own', async () => {
       const records: ZoneRecords = {
         'boss.example': { MX: [{ exchange: 'mx.boss.example', priority: 5 }] },
         'mx.boss.example': closed,
@@ -562,7 +562,7 @@ describe('postern doctor', () => {
       expect(await seen('me@own.example')).to.include({ verdict: 'skipped' });
     });
 
-    it('is open when one of them answers', async () => {
+    it('is open if one of them answers', async () => {
       const receiver = await startMailSink();
       try {
         const zone: ZoneRecords = { 'boss.example': { A: ['127.0.0.1'] } };
@@ -594,13 +594,13 @@ describe('postern doctor', () => {
       count: async () => ({ waiting: 0, delivered: 0, dead: 0, dropped: 0, held: 0, ...parts.count }) as any,
     });
 
-    it('is fine when nothing waits', async () => {
+    it('passes when nothing waits', async () => {
       expect(await look(waiting, { queue: queueOf({}) })).to.deep.equal([
         { check: 'queue', verdict: 'ok', seen: 'no waiting deliveries' },
       ]);
     });
 
-    it('names what is down, gone or slow, with what waits and since when, without secrets of its URL', async () => {
+    it('names failing, deleted and slow endpoints, with waiting mail by age, without secrets of the URL', async () => {
       const endpoint = (url: string, phase: string, more = {}) => ({
         account: 'a1',
         url,
@@ -643,7 +643,7 @@ describe('postern doctor', () => {
       ]);
     });
 
-    it('of a real daemon shows an endpoint that is down, and nothing once it is back', async () => {
+    it('of a real daemon shows an endpoint that is down, and nothing after it has recovered', async () => {
       const env = await local();
       const receiver = await startReceiver();
       try {
@@ -705,7 +705,7 @@ describe('postern doctor', () => {
         expect(found.find(({ check }) => check === 'MX other.example')?.seen).to.contain('mx.old.example');
       }));
 
-    it('of the operator are reported if an account has them, as a fault if there are other accounts', () =>
+    it('of the operator are reported if an account has them, as an error if there are other accounts', () =>
       withRows(async (store) => {
         const add = (id: string, account: string) =>
           store.inboundDomains.insert({ id, account, domain: id, createdAt: at, validMx: true, testedAt: at });
@@ -728,7 +728,7 @@ describe('postern doctor', () => {
         });
       }));
 
-    it('of the operator are found among more than one page of them, claims included', () =>
+    it('of the operator are found beyond one page, including claims', () =>
       withRows(async (store) => {
         const add = (id: string) =>
           store.inboundDomains.insert({ id, account: 'a', domain: id, createdAt: at, validMx: true, testedAt: at });
@@ -749,7 +749,7 @@ describe('postern doctor', () => {
         });
       }));
 
-    it('that mail is sent from have SPF and DKIM, each looked at once however many accounts have it', () =>
+    it('that send mail have SPF and DKIM, each checked once for all accounts', () =>
       withRows(async (store) => {
         for (const account of ['a', 'b'])
           await store.senderDomains.insert(newSenderDomain(account, 'shop.example', at));
@@ -768,7 +768,7 @@ describe('postern doctor', () => {
         ]);
       }));
 
-    it('that are right do not hide that mail leaves unsigned, because no account has verified the domain', () =>
+    it('with correct records do not hide that mail is unsigned, because no account has verified the domain', () =>
       withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, async (store) => {
         const row = newSenderDomain('a', 'shop.example', new Date(NOW));
         await store.senderDomains.insert(row);
@@ -794,7 +794,7 @@ describe('postern doctor', () => {
         expect(await signing()).to.include({ check: 'signing shop.example', verdict: 'ok' });
       }));
 
-    it('of our own mail cover its senders and hold its key: the host name, the return domain, the signing domain', () =>
+    it('of system mail cover its senders and have its key: the host name, the return domain, the signing domain', () =>
       withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, async (store) => {
         const env = { POSTERN_OUTBOUND__SIGNING_DOMAIN: 'example.com' };
         const hosts: ZoneRecords = { 'mx.example.com': { A: ['192.0.2.10'], AAAA: ['2001:db8::10'] } };
@@ -830,7 +830,7 @@ describe('postern doctor', () => {
         expect((await own({ ...good, ...two }))[0]).to.match(/^SPF mx\.example\.com: warning: permerror for /);
       }));
 
-    it('of our own take bounces and stand in what others include', async () => {
+    it('of our own accept bounces and are included by others', async () => {
       const zone: ZoneRecords = {
         'bounces.mx.example.com': { MX: [{ exchange: 'mx.example.com', priority: 1 }] },
         'spf.mx.example.com': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] },
@@ -848,7 +848,7 @@ describe('postern doctor', () => {
       return { POSTERN_SMTP__TLS__CERT: join(dir, 'cert.pem'), POSTERN_SMTP__TLS__KEY: join(dir, 'key.pem') };
     };
 
-    it('is valid, has our name and matches its key', async () => {
+    it('passes if it is valid, has our name and matches its key', async () => {
       expect((await look(certificate, { env: files(MX_CERT, MX_KEY) })).map(({ verdict }) => verdict)).to.deep.equal([
         'ok',
         'ok',
@@ -856,7 +856,7 @@ describe('postern doctor', () => {
       ]);
     });
 
-    it('is better an ECDSA one, which is a note and no warning', async () => {
+    it('gets a note, not a warning, if it is not ECDSA', async () => {
       const seen = async (cert: string, key: string) => (await look(certificate, { env: files(cert, key) }))[2];
       expect(await seen(MX_CERT, MX_KEY)).to.deep.include({ verdict: 'ok', seen: 'ECDSA, prime256v1' });
       const rsa = await seen(pem('rsa.cert'), pem('rsa.key'));
@@ -877,7 +877,7 @@ describe('postern doctor', () => {
       });
     });
 
-    it('is a fault with the key of another, or when it cannot be read', async () => {
+    it('fails with a key that does not match, or if it cannot be read', async () => {
       expect((await look(certificate, { env: files(MX_CERT, OTHER_KEY) }))[0]?.seen).to.match(/is not the key of/);
       expect((await look(certificate, { env: files('nothing', MX_KEY) }))[0])
         .to.include({ verdict: 'fault' })
@@ -891,7 +891,7 @@ describe('postern doctor', () => {
   });
 
   describe('the machine', () => {
-    it('has a clock that somebody keeps', async () => {
+    it('has a synchronised clock', async () => {
       expect((await look(clockCheck))[0]?.verdict).to.equal('warning');
       mkdirSync(join(dir, 'run/chrony'), { recursive: true });
       writeFileSync(join(dir, 'run/chrony/chronyd.pid'), '1');
@@ -899,7 +899,7 @@ describe('postern doctor', () => {
       expect((await look(clockCheck, { at: Date.UTC(2001, 0, 1) }))[0]?.verdict).to.equal('fault');
     });
 
-    it('has room on a disk that remembers', async () => {
+    it('has space on a persistent disk', async () => {
       expect(
         (await look(disk, { env: { POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0' } }))[0]
           ?.verdict,
@@ -914,7 +914,7 @@ describe('postern doctor', () => {
         });
     });
 
-    it('shows keys, and settings with a secret, to nobody else', async () => {
+    it('hides keys, and settings with a secret, from other users', async () => {
       const [key, file] = [join(dir, 'key.pem'), join(dir, 'postern.yaml')];
       for (const path of [key, file]) writeFileSync(path, '');
       chmodSync(dir, 0o750);
@@ -946,14 +946,14 @@ describe('postern doctor', () => {
       expect((await look(nameServers, { zone: { com: { fails: 'servfail' } } }))[0]?.verdict).to.equal('fault');
     });
 
-    it('is better none that all the world asks', async () => {
+    it('is preferably not a public one', async () => {
       expect(
         (await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53,8.8.8.8:53' } }))[0]?.seen,
       ).to.contain('Google');
     });
   });
 
-  it('tells a foreign program on our port from the daemon', async () => {
+  it('distinguishes a foreign program on our port from the daemon', async () => {
     const lines = ['220 mail.other.example ESMTP\r\n', 'SSH-2.0-OpenSSH\r\n'];
     other = createServer((socket) => {
       socket.on('error', () => {}).resume();

@@ -30,7 +30,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
   const mail = (to: string) =>
     sendMail(running.smtp, { from: 'ada@client.test', to }, message('By the operator')).catch(String);
 
-  it('are added, take mail, and are removed again, all without a key', async () => {
+  it('are added, receive mail, and are removed again, all without a key', async () => {
     expect(await postern(['domain', 'add', 'Shop.test'], env)).to.include({
       code: 0,
       out: 'Added shop.test to account main.\n'.replace('shop', 'Shop'),
@@ -68,7 +68,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
     expect((await postern(['domain', 'list', '--json'], env)).json()).to.deep.equal([]);
   });
 
-  it('go by the rules of the API: what it refuses is refused with its words, and exit 1', async () => {
+  it('follow the rules of the API: the same errors, and exit code 1', async () => {
     await postern(['domain', 'add', 'rules.test'], env);
     for (const [argv, operation, params] of [
       [['domain', 'add', 'no domain'], '/inbound/add-domain', { domain: 'no domain' }],
@@ -95,7 +95,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
     expect(await postern(['domain', 'check', 'rules.test'], env)).to.include({ code: 1 });
   });
 
-  it('of another account are added for it, and removed whoever has them; what is not there is a wrong usage', async () => {
+  it('of another account are added for it, and removed for any account; unknown ones are a usage error', async () => {
     const [{ id }] = (await postern(['account', 'create', 'second', '--json'], env)).json();
     expect((await postern(['domain', 'add', 'second.test'], env)).err).to.contain('--account');
     const added = await postern(['domain', 'add', 'second.test', '--account', 'second'], env);
@@ -124,7 +124,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
     }
   });
 
-  it('make nothing where no daemon has run', async () => {
+  it('create no files where no daemon has run', async () => {
     const dir = await tempDir();
     await postern(['account', 'create', 'main'], { POSTERN_DATA_DIR: dir });
     expect((await postern(['domain', 'add', 'early.test'], { POSTERN_DATA_DIR: dir })).err).to.contain(

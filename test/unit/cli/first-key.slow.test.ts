@@ -57,13 +57,13 @@ describe('the first API key, at the first start', function () {
     expect(await firstStart(onTerminal)).to.match(KEY_LINE);
   });
 
-  it('is not written to a file, a pipe or the log of a container: the way to make one is', async () => {
+  it('is not written to a file, a pipe or the log of a container: the command to create one is', async () => {
     const said = await firstStart(serve);
     expect(said).to.not.match(KEY_LINE);
     expect(said).to.contain('postern key create').and.to.contain('"key":"YOUR_KEY"');
   });
 
-  it('is never shown when the operator chose it, not on a terminal either', async function () {
+  it('is never shown if the operator chose it, not even on a terminal', async function () {
     withTerminal(this);
     for (const command of [onTerminal, serve]) {
       const said = await firstStart(command, { POSTERN_BOOTSTRAP__API_KEY: KEY });

@@ -8,7 +8,7 @@ import { until } from '../../support/until.ts';
 
 // A state that was added later: every count and every list of states knows it.
 
-describe('mail that is held, on the command line', function () {
+describe('held mail, on the command line', function () {
   this.timeout(60_000);
   let running: TestDaemon;
   let hook: Receiver;
@@ -30,7 +30,7 @@ describe('mail that is held, on the command line', function () {
     await hook.stop();
   });
 
-  it('is listed with what waits and is dead, with its reason, and counted below', async () => {
+  it('is listed with waiting and failed mail, with its reason, and counted below', async () => {
     const { out } = await run('queue', 'list');
     expect(out)
       .to.match(/ held +\d+s /)
@@ -50,7 +50,7 @@ describe('mail that is held, on the command line', function () {
     expect(await countOf('queue', 'retry', '--all', '--dry-run')).to.equal(0);
   });
 
-  it('is chosen by a query of the host', () => {
+  it('is selected by a query of the host', () => {
     const parsed = parseQueueQuery('state:held', 0);
     if ('fault' in parsed) throw new Error(faultText(parsed.fault));
     expect(parsed.filter).to.deep.equal({ states: ['held'] });

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { expect } from 'chai';
 import { createApiClient } from '../../../src/cli/import/client.ts';
 
-describe('an API that is busy', () => {
+describe('a busy API', () => {
   let server: Server;
   let answers: { readonly status: number; readonly retryAfter?: string }[];
   let waits: number[];
@@ -27,7 +27,7 @@ describe('an API that is busy', () => {
       },
     });
 
-  it('is given the time that it asks for, up to a minute, and more each time when it asks for none', async () => {
+  it('gets the delay that it asks for, up to a minute, and growing delays otherwise', async () => {
     answers = [
       { status: 429, retryAfter: '7' },
       { status: 503 },
@@ -38,7 +38,7 @@ describe('an API that is busy', () => {
     expect(waits).to.deep.equal([7000, 2000, 60_000, 8000]);
   });
 
-  it('is asked five times and no more', async () => {
+  it('is called five times at most', async () => {
     answers = Array.from({ length: 9 }, () => ({ status: 503 }));
     const error: unknown = await client()
       .call('/users/ping')

@@ -73,7 +73,7 @@ describe('postern import mandrill', () => {
     });
   }
 
-  it('brings over everything of an account, as it was', async () => {
+  it('imports everything of an account unchanged', async () => {
     await fill();
     const { code, out } = await importing();
     expect(code, out).to.equal(0);
@@ -127,7 +127,7 @@ describe('postern import mandrill', () => {
     });
   });
 
-  it('says what came over and what is still to do, and changes nothing the second time', async () => {
+  it('reports what was imported and what is left to do, and changes nothing the second time', async () => {
     await fill();
     expect((await importing()).out)
       .to.match(/templates\s+2\s+0\s+2\s+0/)
@@ -143,7 +143,7 @@ describe('postern import mandrill', () => {
     expect(await target.api('/rejects/list')).to.have.length(2);
   });
 
-  it('finishes what an import began that was cut off in the middle, and nothing that was changed here since', async () => {
+  it('continues an interrupted import, and keeps later changes here', async () => {
     await fill();
     await source.api('/templates/add', { name: 'Mine', code: 'old', publish: true });
     await source.api('/templates/update', { name: 'Mine', code: 'new', publish: false });
@@ -165,7 +165,7 @@ describe('postern import mandrill', () => {
     expect(await target.api('/templates/info', { name: 'Mine' })).to.include({ code: 'old, and mine' });
   });
 
-  it('waits when it is told to come later, as a program of its own too', async () => {
+  it('waits when the API asks to, as a process too', async () => {
     await fill();
     let calls = 0;
     theirs = createServer((request, response) => {
@@ -207,7 +207,7 @@ describe('postern import mandrill', () => {
     expect(await target.api('/subaccounts/list')).to.have.length(2);
   }).timeout(60_000);
 
-  it('only says what it would do with --dry-run, and does only what --only names', async () => {
+  it('only prints its steps with --dry-run, and imports only what --only names', async () => {
     await fill();
     expect((await importing('--dry-run')).out).to.match(/would be imported/);
     expect(await target.api('/templates/list')).to.deep.equal([]);
@@ -217,7 +217,7 @@ describe('postern import mandrill', () => {
     expect(await target.api('/subaccounts/list')).to.deep.equal([]);
   });
 
-  it('continues after items that the target refuses, names them, and exits 1', async () => {
+  it('continues after items that the target rejects, names them, and exits with 1', async () => {
     await fill();
     await receiver.stop();
     receiver = await startReceiver();
@@ -227,7 +227,7 @@ describe('postern import mandrill', () => {
     expect(await target.api('/templates/list')).to.have.length(2);
   });
 
-  it('reads a list that is longer than a call shows', async function () {
+  it('reads a list longer than a page', async function () {
     this.timeout(60_000);
     const addresses = Array.from({ length: 1100 }, (_, i) => `${i % 7 === 0 ? 'x' : 'user'}${i}@long.example`);
     for (let at = 0; at < addresses.length; at += 20)
@@ -238,7 +238,7 @@ describe('postern import mandrill', () => {
       expect(await target.api('/rejects/list', { email })).to.have.length(1);
   });
 
-  it('leaves soft bounces behind, and reads records that leave fields out', async () => {
+  it('skips soft bounces, and reads records with missing fields', async () => {
     const answers: Readonly<Record<string, unknown>> = {
       '/users/ping.json': 'PONG!',
       '/subaccounts/list.json': [],
@@ -264,7 +264,7 @@ describe('postern import mandrill', () => {
     ).to.deep.equal([['hard@far.example', 'hard-bounce: 550 unknown']]);
   });
 
-  it('tells a wrong key, a wrong address and a missing option apart, before anything is done', async () => {
+  it('distinguishes a wrong key, a wrong address and a missing option, before it starts', async () => {
     writeFileSync(join(dir, 'wrong'), 'no-such-key-at-all-123');
     const wrongKey = await importing('--from-key-file', join(dir, 'wrong'));
     expect(wrongKey).to.include({ code: 69 });

@@ -16,7 +16,7 @@ describe('postern ip', () => {
   const within = <T>(use: (store: Store) => Promise<T>) => withStore(loadSettings(undefined, env).settings, use);
   const listed = async (): Promise<{ ip: string; [name: string]: unknown }[]> => (await ip('list', '--json')).json();
 
-  it('adds addresses, lists them and takes them away', async () => {
+  it('adds, lists and removes addresses', async () => {
     expect(await ip('add', '192.0.2.1')).to.include({ code: 0, out: 'Added 192.0.2.1\n' });
     expect((await ip('add', '192.0.2.2', '--domain', 'Out.Example.NET', '--json')).json()).to.deep.equal([
       { ip: '192.0.2.2', domain: 'out.example.net' },
@@ -33,7 +33,7 @@ describe('postern ip', () => {
     expect((await listed()).map((one) => one.ip)).to.deep.equal(['192.0.2.2']);
   });
 
-  it('knows an address in every spelling', async () => {
+  it('recognises an address in every notation', async () => {
     for (const spelling of ['2001:DB8:0:0::1', '2001:0db8::0001', '2001:db8::1', '2001:db8:0:0:0:0:0.0.0.1'])
       expect((await ip('add', spelling)).out).to.equal('Added 2001:db8::1\n');
     for (const spelling of ['::ffff:192.0.2.1', '::FFFF:c000:201', '192.0.2.1'])
@@ -42,7 +42,7 @@ describe('postern ip', () => {
     expect((await ip('remove', '2001:0DB8::1')).code).to.equal(0);
   });
 
-  it('exits 64 for invalid addresses, addresses that cannot send, and invalid domains', async () => {
+  it('exits with 64 for invalid addresses, addresses that cannot send, and invalid domains', async () => {
     for (const word of [
       'x',
       '192.0.2',
@@ -68,7 +68,7 @@ describe('postern ip', () => {
     expect(await listed()).to.deep.equal([]);
   });
 
-  it('leaves alone what an account has', async () => {
+  it('does not change addresses of an account', async () => {
     await within((store) =>
       putIp(store, 'shop', '192.0.2.1', {
         domain: 'out.example.net',
@@ -91,7 +91,7 @@ describe('postern ip', () => {
     ]);
   });
 
-  it('shows what rests, and lets it go by adding it again, with its domain kept or changed', async () => {
+  it('shows resting addresses, and releases one by adding it again, with its domain kept or changed', async () => {
     await within((store) =>
       putIp(store, '', '192.0.2.1', { homeDomain: 'out.example.net', freeAt: new Date('2999-01-01T00:00:00Z') }),
     );
@@ -102,7 +102,7 @@ describe('postern ip', () => {
     expect((await listed())[0]).to.include({ state: 'free', domain: 'new.example.net' });
   });
 
-  it('says how many accounts wait', async () => {
+  it('reports how many accounts wait', async () => {
     const request = { token: 't', pool: 'Main Pool', warmup: false, requestedAt: new Date(0), ip: null, claim: null };
     await within(async (store) => {
       await store.ipRequests.insert({ ...request, id: 'a', account: 'a' });

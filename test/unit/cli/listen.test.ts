@@ -64,7 +64,7 @@ describe('postern listen', function () {
   });
   const states = async () => (await running.api('/inbound/deliveries')).map(({ state }: any) => state);
 
-  it('posts mail with the headers of a POST, prints a line for each, and acknowledges what is answered with 2xx', async () => {
+  it('posts mail with the headers of a POST, prints a line for each, and acknowledges 2xx answers', async () => {
     const listening = begin();
     await send('Hello');
     await until('the ack', async () => (await states())[0] === 'delivered');
@@ -108,7 +108,7 @@ describe('postern listen', function () {
     expect(await listening.stop()).to.equal(0);
   });
 
-  it('finishes the current message when it is stopped, and returns the rest at once', async () => {
+  it('finishes the current message on stop, and returns the rest at once', async () => {
     let answer = () => {};
     const asked = new Promise<void>((resolve) => {
       answer = resolve;
@@ -142,7 +142,7 @@ describe('postern listen', function () {
     await live.stop();
   });
 
-  it('ends at once with a wrong key, an unknown route, and options that make no sense', async () => {
+  it('exits at once with a wrong key, an unknown route, and invalid options', async () => {
     const wrong = startListening(['--server', running.base, '--forward-to', app.url], 'wrong');
     expect(await wrong.code).to.equal(1);
     expect(wrong.said.err).to.equal('postern listen: Invalid API key\n');
@@ -157,7 +157,7 @@ describe('postern listen', function () {
     expect((await postern(['listen', '--forward-to', app.url])).err).to.contain('missing API key');
   });
 
-  it('finds the subject in every form that has one', async () => {
+  it('finds the subject in every format that has one', async () => {
     const of = (type: string, body: string) => subjectOfPost(type, Buffer.from(body).toString('base64'));
     const form = (fields: Record<string, string>) => new URLSearchParams(fields).toString();
     const FORM = 'application/x-www-form-urlencoded';

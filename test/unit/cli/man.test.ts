@@ -13,7 +13,7 @@ describe('the manual pages', () => {
       .replaceAll('\\&', '')
       .replaceAll(/\\f[BIR]/g, '');
 
-  it('have every command and every one of its options', () => {
+  it('document every command and option', () => {
     const page = plain(commandPage());
     const names = commands.flatMap(({ name, options }) => [
       name,
@@ -22,7 +22,7 @@ describe('the manual pages', () => {
     expect(names.filter((name) => !page.includes(name))).to.deep.equal([]);
   });
 
-  it('have every setting with its default', () => {
+  it('document every setting with its default', () => {
     const page = plain(settingsPage());
     const settings = [...readSettings(readFileSync(DEFAULTS_FILE, 'utf8'))];
     expect(settings).to.have.length.above(80);
@@ -35,7 +35,7 @@ describe('the manual pages', () => {
     ).to.deep.equal([]);
   });
 
-  it('are roff without a fault', function () {
+  it('are valid roff', function () {
     if (spawnSync('groff', ['--version']).status !== 0) this.skip();
     for (const page of [commandPage(), settingsPage(), daemonPage()]) {
       const { status, stderr } = spawnSync('groff', ['-man', '-ww', '-Tutf8'], { input: page, encoding: 'utf8' });

@@ -7,7 +7,7 @@ describe('supervision', () => {
   const PID = 4711;
   const read = (env: Record<string, string>) => readSupervision({ NOTIFY_SOCKET: '/run/systemd/notify', ...env }, PID);
 
-  it('is none without a socket to tell', () => {
+  it('is off without a socket', () => {
     expect(readSupervision({ WATCHDOG_USEC: '60000000' }, PID)).to.deep.equal({
       socket: undefined,
       pingEveryMs: undefined,
@@ -33,12 +33,12 @@ describe('supervision', () => {
   }
 
   for (const socket of ['', 'relative', '/', '/a\nb', '/' + 'x'.repeat(200), 'unix:/run/x']) {
-    it(`does not tell a socket called ${JSON.stringify(socket.slice(0, 12))}`, () => {
+    it(`does not notify a socket called ${JSON.stringify(socket.slice(0, 12))}`, () => {
       expect(readSupervision({ NOTIFY_SOCKET: socket }, PID).socket).to.equal(undefined);
     });
   }
 
-  it('takes an abstract socket, as containers have it', () => {
+  it('accepts an abstract socket, as used by containers', () => {
     expect(readSupervision({ NOTIFY_SOCKET: '@/org/notify' }, PID).socket).to.equal('@/org/notify');
   });
 });
@@ -62,7 +62,7 @@ describe('the watchdog', () => {
     return { clock, log, stop, pings: () => pings };
   }
 
-  it('gives a sign of life at once and then at every interval', async () => {
+  it('pings at once and then at every interval', async () => {
     const dog = watching(async () => {});
     await dog.clock.advance(0);
     expect(dog.pings()).to.equal(1);
@@ -71,7 +71,7 @@ describe('the watchdog', () => {
     dog.stop();
   });
 
-  it('gives none while a check hangs, and does not pile up checks', async () => {
+  it('does not ping while a check hangs, and does not pile up checks', async () => {
     let checks = 0;
     const dog = watching(() => {
       checks++;
@@ -83,7 +83,7 @@ describe('the watchdog', () => {
     dog.stop();
   });
 
-  it('sends none when a check fails, logs why, and continues when it passes again', async () => {
+  it('does not ping when a check fails, logs why, and continues when it passes again', async () => {
     let broken = true;
     const dog = watching(async () => {
       if (broken) throw new Error('the spool does not sync');

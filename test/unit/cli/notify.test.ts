@@ -13,7 +13,7 @@ function recording() {
 }
 
 describe('the notifier', () => {
-  it('does nothing where no service manager listens', async () => {
+  it('does nothing without a service manager', async () => {
     const log = createTestLog();
     const notifier = createNotifier({ tell: undefined, log });
     await notifier.ready('taking mail');
@@ -21,7 +21,7 @@ describe('the notifier', () => {
     expect(log.lines).to.deep.equal([]);
   });
 
-  it('tells each state in the words of sd_notify(3), one after the other', async () => {
+  it('sends each state in the format of sd_notify(3), in order', async () => {
     const { sent, tell } = recording();
     const notifier = createNotifier({ tell, log: createTestLog() });
     await Promise.all([
@@ -44,13 +44,13 @@ describe('the notifier', () => {
     ]);
   });
 
-  it('keeps a status on one line, so that it cannot set anything else', async () => {
+  it('keeps a status on one line, so that it cannot set other fields', async () => {
     const { sent, tell } = recording();
     await createNotifier({ tell, log: createTestLog() }).status('mail from\nMAINPID=1\r\u2028x');
     expect(sent).to.deep.equal([['STATUS=mail from MAINPID=1 x']]);
   });
 
-  it('says a fault once, and again only after it has passed', async () => {
+  it('reports an error once, and again only after it has passed', async () => {
     const log = createTestLog();
     let broken = true;
     const tell: Tell = async () => {
@@ -67,7 +67,7 @@ describe('the notifier', () => {
     expect(log.of('daemon.note')).to.have.length(2);
   });
 
-  it('says so, and nothing more, when systemd-notify is not installed', async () => {
+  it('reports once that systemd-notify is not installed', async () => {
     const log = createTestLog();
     const notifier = createNotifier({ tell: systemdNotify('/nowhere', 'no-such-program-anywhere'), log });
     await notifier.ready('');
@@ -90,7 +90,7 @@ describe('the notifier with a real systemd-notify', () => {
 
   after(() => manager?.stop());
 
-  it('makes READY=1 arrive, and resolves only when it was read', async () => {
+  it('delivers READY=1, and resolves only when it was read', async () => {
     const log = createTestLog();
     const { socket = '', notified = [] } = manager ?? {};
     const notifier = createNotifier({ tell: systemdNotify(socket), log });

@@ -6,8 +6,8 @@ import { postern } from '../../support/command.ts';
 import { freshSpool, put } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 
-describe('a change of many deliveries on the command line', () => {
-  it('says on standard error how far it is, and leaves standard output to the result', async function () {
+describe('a bulk change on the command line', () => {
+  it('shows its progress on standard error, and only the result on standard output', async function () {
     this.timeout(30_000);
     const dir = await tempDir();
     const { spool, clock } = await freshSpool(join(dir, 'spool'));
@@ -27,7 +27,7 @@ describe('a change of many deliveries on the command line', () => {
     expect((await postern(['queue', 'retry', '--recipient', 'box-0-0@in.test'], env)).err, 'one step').to.equal('');
   });
 
-  it('is kept as far as it came when the command is killed, and the same command goes on with what is left', async function () {
+  it('keeps its progress when the command is killed; the same command continues with the rest', async function () {
     this.timeout(60_000);
     const dir = await tempDir();
     const { spool, clock } = await freshSpool(join(dir, 'spool'));

@@ -33,7 +33,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     await hook.stop();
   });
 
-  it('lists what waits, as a table and as JSON, and filters it', async () => {
+  it('lists waiting mail, as a table and as JSON, with filters', async () => {
     const { code, out } = await postern(['queue', 'list'], env);
     expect(code).to.equal(0);
     expect(out)
@@ -48,7 +48,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect(await list('--limit', '1')).to.have.length(1);
   });
 
-  it('shows nothing of a header if journal.subjects is false', async () => {
+  it('hides header fields if journal.subjects is false', async () => {
     const without = { ...env, POSTERN_JOURNAL__SUBJECTS: 'false' };
     expect((await list()).map(({ subject, from }) => [subject, typeof from])).to.have.deep.members([
       ['one', 'string'],
@@ -75,7 +75,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect(await postern(['queue', 'show', 'nothing'], env)).to.include({ code: 1 });
   });
 
-  it('retries now what it is told to, and the daemon notices', async () => {
+  it('retries deliveries now, and the daemon notices', async () => {
     hook.answer({ status: 200 });
     expect((await postern(['queue', 'retry', '--recipient', 'one@in.test', '--json'], env)).json()).to.deep.equal([
       { count: 1, dry_run: false },
@@ -86,7 +86,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     await until('all are delivered', async () => (await delivered()).length === 2);
   });
 
-  it('drops, and replays what ended under the same id', async () => {
+  it('drops deliveries, and replays finished ones under the same id', async () => {
     const [{ id }] = await list('--recipient', 'one@in.test');
     expect((await postern(['queue', 'drop', id], env)).out).to.equal('Dropped 1 delivery.\n');
     expect((await postern(['queue', 'drop', id], env)).code).to.equal(1);
@@ -144,7 +144,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect(await list('--state', 'dropped')).to.have.length(1);
   });
 
-  it('says which route an address would take', async () => {
+  it('shows which route matches an address', async () => {
     expect((await postern(['route', 'test', 'anyone@in.test'], env)).out).to.contain(hook.url);
     expect(await postern(['route', 'test', 'anyone@elsewhere.test'], env)).to.include({ code: 1 });
     expect((await postern(['route', 'list'], env)).out)

@@ -47,7 +47,7 @@ describe('sender domains on the command line, beside a running daemon', function
     return { signed_by, warning, signature: /^DKIM-Signature:.* d=([\w.]+);/m.exec(raw)?.[1] ?? null };
   }
 
-  it("are verified without a mail, and sign at once when their records are right: the operator's own", async () => {
+  it('are verified without a mail, and sign at once if their records are correct: those of the operator', async () => {
     expect(await send('1@to.test')).to.deep.equal({
       signed_by: null,
       warning:
@@ -82,7 +82,7 @@ describe('sender domains on the command line, beside a running daemon', function
     expect(server.mails.filter(({ raw }) => raw.includes('/verify/'))).to.deep.equal([]);
   });
 
-  it('that sign our own mail show their record before there is any mail', async () => {
+  it('for signing system mail show their record before there is any mail', async () => {
     const own = await postern(['dkim', 'show', '--json'], env);
     expect(own.json()).to.have.length(1);
     expect(own.json()[0]).to.include({ domain: 'in.postern.test', name: 'postern._domainkey.in.postern.test' });
@@ -93,7 +93,7 @@ describe('sender domains on the command line, beside a running daemon', function
     expect(await postern(['dkim', 'show', 'other.test'], env)).to.include({ code: 64 });
   });
 
-  it('belong to the account that is named, and must be names that somebody can own', async () => {
+  it('belong to the named account, and must be domains that can be owned', async () => {
     const { id } = await addAccount(running, 'second');
     expect((await postern(['sender', 'add', 'op.test'], env)).err).to.contain('choose one with --account');
     expect(await postern(['sender', 'add', 'op.test', '--account', 'second'], env)).to.include({ code: 0 });

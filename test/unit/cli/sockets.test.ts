@@ -9,19 +9,19 @@ const PID = 4711;
 const handed = (fds: string, names?: string) => ({ LISTEN_PID: String(PID), LISTEN_FDS: fds, LISTEN_FDNAMES: names });
 
 describe('inherited sockets', () => {
-  it('finds none when nothing was handed over', () => {
+  it('are none by default', () => {
     expect(inheritedSockets({}, PID)).to.deep.equal([]);
     expect(inheritedSockets({ LISTEN_PID: String(PID) }, PID)).to.deep.equal([]);
     expect(inheritedSockets(handed('0', ''), PID)).to.deep.equal([]);
   });
 
-  it('leaves alone what was meant for another process', () => {
+  it('are ignored if meant for another process', () => {
     expect(inheritedSockets({ ...handed('1', 'smtp'), LISTEN_PID: '4712' }, PID)).to.deep.equal([]);
     expect(inheritedSockets({ LISTEN_FDS: '1', LISTEN_FDNAMES: 'smtp' }, PID)).to.deep.equal([]);
     expect(inheritedSockets({ ...handed('garbage'), LISTEN_PID: '04711' }, PID)).to.deep.equal([]);
   });
 
-  it('names the descriptors from 3 on, in order', () => {
+  it('are named by descriptors from 3 on, in order', () => {
     expect(inheritedSockets(handed('3', 'smtp:smtp:http'), PID)).to.deep.equal([
       { name: 'smtp', fd: 3 },
       { name: 'smtp', fd: 4 },
@@ -29,12 +29,12 @@ describe('inherited sockets', () => {
     ]);
   });
 
-  it('calls them unknown when the manager gives no names', () => {
+  it('are called unknown if the manager gives no names', () => {
     expect(inheritedSockets(handed('1'), PID)).to.deep.equal([{ name: 'unknown', fd: 3 }]);
   });
 
   for (const fds of ['-1', '1e3', '0x1', ' 1', '1 ', '65', '99999999999999999999', 'NaN', '1.5', '', '١']) {
-    it(`refuses ${JSON.stringify(fds)} as a count`, () => {
+    it(`rejects ${JSON.stringify(fds)} as a count`, () => {
       expect(() => inheritedSockets(handed(fds, 'smtp'), PID)).to.throw(SocketFault);
     });
   }
@@ -46,7 +46,7 @@ describe('inherited sockets', () => {
     ['1', 'é'],
     ['1', 'a'.repeat(256)],
   ] as const) {
-    it(`refuses ${fds} sockets named ${JSON.stringify(names.slice(0, 20))}`, () => {
+    it(`rejects ${fds} sockets named ${JSON.stringify(names.slice(0, 20))}`, () => {
       expect(() => inheritedSockets(handed(fds, names), PID)).to.throw(SocketFault);
     });
   }
@@ -60,8 +60,8 @@ const CHILD = `
   server.listen({ fd: socket.fd });
 `;
 
-describe('a socket handed over', () => {
-  it('is listened on by the child, and a client that came before it started is answered', async () => {
+describe('an inherited socket', () => {
+  it('is used by the child, and a client that connected earlier is answered', async () => {
     // systemd opens the socket before the service runs, so a client may come first.
     const socket = await openSocket();
     const module = new URL('../../../src/cli/systemd.ts', import.meta.url).href;

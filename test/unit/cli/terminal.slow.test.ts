@@ -58,7 +58,7 @@ describe('on a terminal', function () {
     return JSON.parse(out);
   }
 
-  it('serve ends in good order when the terminal is closed, also where a desktop handed its INVOCATION_ID down', async () => {
+  it('serve exits cleanly when the terminal is closed, also with an INVOCATION_ID inherited from a desktop', async () => {
     for (const env of [{}, { INVOCATION_ID: 'a3f0e1d2c4b5968778695a4b3c2d1e0f' }]) {
       const { seen, code } = await onTerminal('users/ping2.json', ['serve'], env);
       expect(seen).to.match(/\d\d:\d\d:\d\d\S* .*info.*daemon ready/);
@@ -66,12 +66,12 @@ describe('on a terminal', function () {
     }
   });
 
-  it('the demo ends when the terminal is closed', async () => {
+  it('the demo exits when the terminal is closed', async () => {
     const { code } = await onTerminal('Ctrl-C ends the demo', ['demo'], {});
     expect(code).to.equal(0);
   });
 
-  it('the log is for people and in colour, without colour when NO_COLOR is set, and JSON when the settings say so', async () => {
+  it('the log is readable and in colour, without colour if NO_COLOR is set, and JSON if the settings say so', async () => {
     expect((await onTerminal('daemon ready', ['serve'], {})).seen).to.contain('\x1b[32minfo');
     expect((await onTerminal('daemon ready', ['serve'], { NO_COLOR: '1' })).seen)
       .to.match(/^\d\d:\d\d:\d\d info {2}daemon starting/)
@@ -81,7 +81,7 @@ describe('on a terminal', function () {
     );
   });
 
-  it('without a service manager a SIGHUP ends the process, whatever standard output is', async () => {
+  it('without a service manager a SIGHUP ends the process, for any standard output', async () => {
     const postern = await spawnDaemon(await tempDir(), { INVOCATION_ID: '' });
     expect(await postern.end('SIGHUP')).to.equal(0);
     expect(postern.lines.map(({ event }) => event))
