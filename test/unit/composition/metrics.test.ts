@@ -56,8 +56,8 @@ function start() {
   return { clock, metrics, read: async () => readScrape(await metrics.text()) };
 }
 
-describe('the numbers of the store', () => {
-  it('tell operations that found it away from those that failed, and an answer that is no from both', async () => {
+describe('store metrics', () => {
+  it('distinguish unavailable, failed and negative results of operations', async () => {
     const { clock, metrics, read } = start();
     const { database, fail } = await openFailing();
     const things = await measured(database, { clock, metrics }).collection(THINGS);
@@ -87,8 +87,8 @@ describe('the numbers of the store', () => {
 });
 
 for (const driver of drivers)
-  describe(`the numbers of tasks, ${driver.name}`, () => {
-    it('say how often each ran, with what result, and when it last ran well', async () => {
+  describe(`task metrics, ${driver.name}`, () => {
+    it('show how often each ran, with what result, and its last success', async () => {
       const { clock, metrics, read } = start();
       const database = await driver.open();
       const store = await openStore(database);
