@@ -117,7 +117,7 @@ describe('the page of the console', () => {
 
   const get = (path: string, headers = {}) => send(port, 'GET', `/console/assets/${version}/${path}`, headers);
 
-  it('names the modules of the first screen, every style and library, and all of them are there', async () => {
+  it('names the modules of the first screen, every style and library, and all of them exist', async () => {
     const named = [...page.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, path]) => path ?? '');
     const { imports } = JSON.parse(/<script type="importmap">(.*?)<\/script>/.exec(page)?.[1] ?? '');
     expect(Object.keys(imports)).to.deep.equal([
@@ -146,7 +146,7 @@ describe('the page of the console', () => {
       expect((await send(port, 'GET', path)).status, path).to.equal(200);
   });
 
-  it('loads modules without their types, with the lines where they were', async () => {
+  it('serves modules without types, at the same line numbers', async () => {
     const { text, headers } = await get('main.ts');
     expect(headers['content-type']).to.equal('text/javascript; charset=utf-8');
     expect(text.split('\n').map((line) => line.replaceAll(/ +/g, ' ').trim())).to.deep.equal([
@@ -158,7 +158,7 @@ describe('the page of the console', () => {
     ]);
   });
 
-  it('has libraries that import one another by the names of the import map, uPlot with a default', async () => {
+  it('has libraries that import one another through the import map, uPlot with a default', async () => {
     const { imports } = JSON.parse(/<script type="importmap">(.*?)<\/script>/.exec(page)?.[1] ?? '');
     for (const path of Object.values<string>(imports)) {
       const { text } = await send(port, 'GET', path);
@@ -175,7 +175,7 @@ describe('the page of the console', () => {
     expect(plot).to.be.a('function');
   });
 
-  it('may be kept for a year, because another version has another address', async () => {
+  it('may be cached for a year, because each version has its own address', async () => {
     const { headers } = await get('main.ts');
     expect(headers['cache-control']).to.equal('public, max-age=31536000, immutable');
     const again = await get('main.ts', { 'If-None-Match': headers.etag });
@@ -183,7 +183,7 @@ describe('the page of the console', () => {
     expect((await send(port, 'GET', '/console/assets/old/main.ts')).status).to.equal(404);
   });
 
-  it('is compressed as the browser wants it', async () => {
+  it('is compressed as the browser accepts', async () => {
     const { text } = await get('page.css');
     const raw = (encoding: string) =>
       fetch(`http://127.0.0.1:${port}/console/assets/${version}/page.css`, {
@@ -196,7 +196,7 @@ describe('the page of the console', () => {
     expect((await get('page.css', { 'Accept-Encoding': 'identity' })).headers).to.not.have.property('content-encoding');
   });
 
-  it('opens no file that is not its own, however the path is written', async () => {
+  it('serves no other file, for any path', async () => {
     const ways = [
       '../secret.ts',
       '..%2fsecret.ts',
@@ -218,7 +218,7 @@ describe('the page of the console', () => {
     for (const way of ways) expect((await get(way)).status, way).to.equal(404);
   });
 
-  it('is the same for everybody, allows itself its own files and nothing else', async () => {
+  it('is the same for everybody, and allows only its own files', async () => {
     const world = await startConsole();
     const browser = world.browser();
     await browser.press(await world.link());
@@ -253,7 +253,7 @@ describe('the page of the console', () => {
     expect(rewritten(light)).to.deep.equal(rewritten(heavy));
   });
 
-  it('keeps what stands in a literal: the blanks of a template, and what only looks like a comment', async () => {
+  it('keeps the contents of literals: blanks of a template, and text that resembles a comment', async () => {
     const { text: served } = await get('parts/hard.ts');
     const run = (code: string) => import(`data:text/javascript,${encodeURIComponent(code)}`);
     const [light, heavy] = [await run(served), await run(stripTypeScriptTypes(HARD))];
@@ -261,7 +261,7 @@ describe('the page of the console', () => {
     expect(served).to.not.match(/^ +const (?:quick|inner)|gone/m);
   });
 
-  it('serves receivers that are whole programs in their languages', async function () {
+  it('serves receiver code as complete programs in each language', async function () {
     this.timeout(60_000);
     const world = await startConsole();
     const { text } = await servedBy(world, 'receivers.ts');

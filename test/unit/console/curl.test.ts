@@ -11,7 +11,7 @@ function argumentsOf(post: SentPost): string[] {
 const FORM = { name: 'content-type', value: 'application/x-www-form-urlencoded' };
 const HOOK = 'https://app.example.com/hooks';
 
-describe('an attempt as a line of curl', () => {
+describe('an attempt as a curl command', () => {
   it('has the header and the body of the POST', () => {
     const payload = { event: 'inbound', msg: { subject: `It's late & "$HOME" \`id\` \\ é\n` } };
     const [url, , header, , , name, value] = argumentsOf({
@@ -26,7 +26,7 @@ describe('an attempt as a line of curl', () => {
     expect(JSON.parse(value?.slice(16) ?? '')).to.deep.equal([payload]);
   });
 
-  it('leaves out signatures, passwords and the query of the URL', () => {
+  it('omits signatures, passwords and the query of the URL', () => {
     const line = curlOf({
       url: 'https://user:swordfish@app.example.com/hooks?token=sesame#x',
       headers: [
@@ -44,7 +44,7 @@ describe('an attempt as a line of curl', () => {
     );
   });
 
-  it('has no character that a terminal would obey', () => {
+  it('has no terminal control characters', () => {
     const hostile = '\u001b[201~rm\r\n\u009b2J\u202e\u0007';
     const line = curlOf({
       url: HOOK,
@@ -54,7 +54,7 @@ describe('an attempt as a line of curl', () => {
     expect(line.replaceAll(' \\\n  ', ' ')).to.match(/^[\x20-\x7e]*$/);
   });
 
-  it('posts JSON as JSON, and names a file for what is too long or not text', () => {
+  it('posts JSON as JSON, and names a file for a body that is too long or not text', () => {
     const json = { name: 'content-type', value: 'application/json' };
     const bodyOf = (name: { name: string; value: string }, payload: unknown) =>
       argumentsOf({ url: HOOK, headers: [name], payload }).slice(-2);

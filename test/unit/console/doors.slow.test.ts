@@ -4,7 +4,7 @@ import { size } from '../../support/sizes.ts';
 
 const MINUTE_MS = 60_000;
 
-describe('the doors of the console, tried thousands of times', () => {
+describe('guessing at the sign-in of the console, thousands of times', () => {
   let world: Awaited<ReturnType<typeof startConsole>>;
   beforeEach(async () => {
     world = await startConsole();
@@ -26,7 +26,7 @@ describe('the doors of the console, tried thousands of times', () => {
 
   const rounds = size(50, 10);
 
-  it('a link cannot be guessed: after 20 tries from a network each is refused at once, a good one too', async () => {
+  it('a link cannot be guessed: after 20 tries from a network each is rejected at once, even a valid one', async () => {
     const statuses: number[] = [];
     for (let n = 0; n < rounds; n++) {
       const tries = Array.from({ length: 100 }, (_, i) =>
@@ -42,7 +42,7 @@ describe('the doors of the console, tried thousands of times', () => {
     expect((await world.browser().press(await world.link())).status).to.equal(303);
   });
 
-  it('a session cannot be guessed: thousands of cookies find none, and most are not looked up', async () => {
+  it('a session cannot be guessed: thousands of cookies match none, and most are not looked up', async () => {
     const statuses = new Map<number, number>();
     for (let n = 0; n < rounds; n++) {
       const tries = Array.from({ length: 100 }, (_, i) => {

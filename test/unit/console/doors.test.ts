@@ -8,7 +8,7 @@ type World = Awaited<ReturnType<typeof startConsole>>;
 
 const MINUTE_MS = 60_000;
 
-describe('the doors of the console', () => {
+describe('sign-in to the console', () => {
   let world: World;
   beforeEach(async () => {
     world = await startConsole();
@@ -16,7 +16,7 @@ describe('the doors of the console', () => {
   afterEach(() => world.stop());
 
   describe('a link', () => {
-    it('opens the console once, as an operator', async () => {
+    it('signs in once, as an operator', async () => {
       const link = await world.link();
       const browser = world.browser();
       const pressed = await browser.press(link);
@@ -29,7 +29,7 @@ describe('the doors of the console', () => {
       expect(again.text).to.contain('postern console link');
     });
 
-    it('is not spent by those who only look at it, as mail scanners do', async () => {
+    it('is not used up by a visit without confirmation, as by mail scanners', async () => {
       const link = await world.link();
       const scanner = world.browser();
       const looked = await scanner.ask('GET', link, { Cookie: undefined });
@@ -38,7 +38,7 @@ describe('the doors of the console', () => {
       expect((await world.browser().press(link)).status).to.equal(303);
     });
 
-    it('looks the same whether it is good, spent or made up', async () => {
+    it('looks the same whether it is valid, used or made up', async () => {
       const link = await world.link();
       const pages = [link, `/console/enter/${'x'.repeat(44)}`, '/console/enter/x', '/console/enter/'].map((path) =>
         world.browser().ask('GET', path),
@@ -46,19 +46,19 @@ describe('the doors of the console', () => {
       expect(new Set((await Promise.all(pages)).map(({ status, text }) => `${status} ${text}`)).size).to.equal(1);
     });
 
-    it('ends after an hour', async () => {
+    it('expires after an hour', async () => {
       const link = await world.link();
       await world.clock.advance(61 * MINUTE_MS);
       expect((await world.browser().press(link)).status).to.equal(410);
     });
 
-    it('opens once also for two who press at the same moment', async () => {
+    it('works once even for two concurrent visitors', async () => {
       const link = await world.link();
       const both = await Promise.all([world.browser().press(link), world.browser().press(link)]);
       expect(both.map(({ status }) => status).toSorted()).to.deep.equal([303, 410]);
     });
 
-    it('for a person lets that person in, who then chooses a password', async () => {
+    it('for a person signs that person in, who then chooses a password', async () => {
       const person = await addTestPerson(world.store, 'ann', 'helper');
       await world.store.people.change({ id: person.id }, { password: null });
       const browser = world.browser();
@@ -74,7 +74,7 @@ describe('the doors of the console', () => {
       expect((await world.browser().enter('Ann', 'four unlikely words')).status).to.equal(200);
     });
 
-    it('of a person who was removed opens nothing', async () => {
+    it('of a removed person is invalid', async () => {
       const person = await addTestPerson(world.store, 'ann', 'owner');
       const link = await world.link(person.id);
       await world.store.people.remove({ id: person.id });
@@ -83,13 +83,13 @@ describe('the doors of the console', () => {
   });
 
   describe('name and password', () => {
-    it('let a person in, in whatever case the name is written', async () => {
+    it('sign in, with the name in any case', async () => {
       await addTestPerson(world.store, 'ann', 'owner');
       const entered = await world.browser().enter(' ANN ');
       expect([entered.status, entered.body.name, entered.body.has_password]).to.deep.equal([200, 'ann', true]);
     });
 
-    it('are refused with the same words, whichever is wrong', async () => {
+    it('are rejected with the same error, whichever is wrong', async () => {
       await addTestPerson(world.store, 'ann', 'owner');
       const replies = [await world.browser().enter('ann', 'wrong password'), await world.browser().enter('bob')];
       expect(replies.map(({ status, text }) => `${status} ${text}`)).to.deep.equal(
@@ -101,7 +101,7 @@ describe('the doors of the console', () => {
       expect(world.log.of('console.refused')).to.have.length(2);
     });
 
-    it('take as long for a name that does not exist', async () => {
+    it('take the same time for an unknown name', async () => {
       await addTestPerson(world.store, 'ann', 'owner', undefined, await createPasswords().hash(PASSWORD));
       const took = { ann: Infinity, bob: Infinity };
       // The least of some, in turns: whatever else the machine does is done to both.
@@ -116,7 +116,7 @@ describe('the doors of the console', () => {
       expect(Math.min(took.ann, took.bob) / Math.max(took.ann, took.bob)).to.be.above(0.4);
     });
 
-    it('cannot be guessed: each try waits longer, and after 20 all are refused', async () => {
+    it('cannot be guessed: each try waits longer, and after 20 all are rejected', async () => {
       await addTestPerson(world.store, 'ann', 'owner');
       const all = Promise.all(Array.from({ length: 100 }, () => world.browser().enter('ann', 'wrong password')));
       for (let moved = 0; moved < 40; moved++) await world.clock.advance(250);
@@ -143,7 +143,7 @@ describe('the doors of the console', () => {
       await behindProxy.stop();
     });
 
-    it('that are missing, or no texts, are said', async () => {
+    it('are reported if missing or not text', async () => {
       for (const params of [{}, { name: 'ann' }, { name: ['ann'], password: {} }, { name: 'ann', password: '' }]) {
         const { status, body } = await world.browser().write('/console/session', params);
         expect([status, body.name]).to.deep.equal([422, 'ValidationError']);
@@ -152,7 +152,7 @@ describe('the doors of the console', () => {
   });
 
   describe('a password', () => {
-    it('needs the old one, but not for ten minutes after coming in by link', async () => {
+    it('change needs the old one, except for ten minutes after sign-in by link', async () => {
       const person = await addTestPerson(world.store, 'ann', 'owner');
       const browser = world.browser();
       await browser.press(await world.link(person.id));
@@ -167,7 +167,7 @@ describe('the doors of the console', () => {
       expect((await browser.write('/console/password', { password, current: PASSWORD })).status).to.equal(204);
     });
 
-    it('that is changed ends the other sessions of the person', async () => {
+    it('change ends the other sessions of the person', async () => {
       await addTestPerson(world.store, 'ann', 'owner');
       const [here, there] = [world.browser(), world.browser()];
       await here.enter('ann');
@@ -178,7 +178,7 @@ describe('the doors of the console', () => {
       ]);
     });
 
-    it('that is short, common or the name is not taken', async () => {
+    it('is rejected if short or common, or if the name is taken', async () => {
       const person = await addTestPerson(world.store, 'anneliese', 'owner');
       const browser = world.browser();
       await browser.press(await world.link(person.id));
@@ -195,7 +195,7 @@ describe('the doors of the console', () => {
       }
     });
 
-    it('makes an operator without a name a person, who comes back by it; for ten minutes, and once', async () => {
+    it('makes an operator without a name a person, who then signs in with it; within ten minutes, once', async () => {
       const browser = world.browser();
       await browser.press(await world.link());
       const before = (await browser.read('/console/me')).body;
@@ -244,7 +244,7 @@ describe('the doors of the console', () => {
       );
     });
 
-    it('is in the store as a hash only', async () => {
+    it('is stored only as a hash', async () => {
       const browser = world.browser();
       await browser.press(await world.link());
       const rows = JSON.stringify(await world.store.consoleSessions.many({}));
@@ -263,7 +263,7 @@ describe('the doors of the console', () => {
       }
     });
 
-    it('ends when it is left', async () => {
+    it('ends on sign-out', async () => {
       const browser = world.browser();
       await browser.press(await world.link());
       const cookie = browser.cookie();

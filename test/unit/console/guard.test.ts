@@ -28,7 +28,7 @@ const EVERY: readonly (readonly [method: string, path: string])[] = [
   ['OPTIONS', '/console/call/users/ping'],
 ];
 
-describe('the guard of the console', () => {
+describe('request checks of the console', () => {
   let world: World;
   before(async () => {
     world = await startConsole({ url: URL_OF_OURS });
@@ -44,7 +44,7 @@ describe('the guard of the console', () => {
     'Postern-Console': '1',
   });
 
-  it('requires a session, also on loopback', async () => {
+  it('require a session, also on loopback', async () => {
     for (const [method, path] of ASKED) {
       const { status, body } = await send(world.port, method, path, ours(), '{}');
       // The one that begins a session wants a name.
@@ -55,7 +55,7 @@ describe('the guard of the console', () => {
     }
   });
 
-  it('refuses what another site asks, with a good cookie too', async () => {
+  it('reject requests from another site, even with a valid cookie', async () => {
     const browser = world.browser();
     await browser.press(await world.link());
     const foreign: Record<string, Record<string, string | undefined>> = {
@@ -77,7 +77,7 @@ describe('the guard of the console', () => {
     expect((await browser.read('/console/me')).status).to.equal(200);
   });
 
-  it('refuses that another site lets somebody in, by their own link', async () => {
+  it('reject a sign-in from another site, even with its own link', async () => {
     const link = await world.link();
     const stranger = await world
       .browser()
@@ -86,7 +86,7 @@ describe('the guard of the console', () => {
     expect((await world.browser().press(link)).status).to.equal(303);
   });
 
-  it('takes the Origin from browsers that send no Sec-Fetch-Site', async () => {
+  it('use the Origin for browsers without Sec-Fetch-Site', async () => {
     const browser = world.browser();
     await browser.press(await world.link());
     const { status } = await browser.read('/console/me', {
@@ -96,7 +96,7 @@ describe('the guard of the console', () => {
     expect(status).to.equal(200);
   });
 
-  it('takes a write only as JSON and with the header that a form cannot send', async () => {
+  it('accept a write only as JSON and with a header that a form cannot send', async () => {
     const browser = world.browser();
     await browser.press(await world.link());
     const wrong = [
@@ -115,7 +115,7 @@ describe('the guard of the console', () => {
     }
   });
 
-  it('answers at its own host names only, so that no name that leads here shows a console', async () => {
+  it('accept only the own host names, so that no name pointing here shows a console', async () => {
     const port = world.port;
     const foreign = [
       'evil.example',
@@ -144,7 +144,7 @@ describe('the guard of the console', () => {
       expect((await send(port, 'GET', '/console/', { Host: host })).status, host).to.equal(200);
   });
 
-  it('takes a loopback name only from this machine itself, not through a proxy on it', async () => {
+  it('accept a loopback name only from this machine itself, not through a proxy on it', async () => {
     const host = `127.0.0.1:${world.port}`;
     for (const headers of [{ 'X-Forwarded-For': '192.0.2.1' }, { Forwarded: 'for=192.0.2.1' }]) {
       const { status } = await send(world.port, 'GET', '/console/', { Host: host, ...headers });
@@ -152,7 +152,7 @@ describe('the guard of the console', () => {
     }
   });
 
-  it('gives the cookie of an https console a name and flags that no other host can set', async () => {
+  it('give the cookie of an https console a name and flags that no other host can set', async () => {
     const browser = world.browser({ origin: URL_OF_OURS });
     const { headers } = await browser.press(await world.link());
     expect(headers['set-cookie']?.[0]).to.match(
@@ -164,7 +164,7 @@ describe('the guard of the console', () => {
     expect((await browser.read('/console/me')).status).to.equal(401);
   });
 
-  it('allows no other origin to read, and no page to frame, on any answer', async () => {
+  it('allow no other origin to read, and no page to frame, on any answer', async () => {
     for (const [method, path] of EVERY) {
       const { status, headers } = await send(world.port, method, path, { Host: `127.0.0.1:${world.port}` });
       const cors = Object.keys(headers).filter((name) => name.startsWith('access-control-'));
@@ -183,7 +183,7 @@ describe('the guard of the console', () => {
     }
   });
 
-  it('caches nothing that belongs to somebody', async () => {
+  it('prevent caching of private data', async () => {
     const browser = world.browser();
     await browser.press(await world.link());
     for (const path of ['/console/me', '/console/enter/x'])
@@ -192,7 +192,7 @@ describe('the guard of the console', () => {
     expect(call.headers['cache-control']).to.equal('no-store');
   });
 
-  it('leaves the API as open to all origins as it is', async () => {
+  it('leave the API open to all origins', async () => {
     const { headers } = await send(
       world.port,
       'POST',
@@ -203,7 +203,7 @@ describe('the guard of the console', () => {
     expect(headers['access-control-allow-origin']).to.equal('*');
   });
 
-  it('is not there at all where the console is off', async () => {
+  it('answer nothing when the console is off', async () => {
     const off = await startConsole({}, { console: undefined });
     const { status, body } = await send(off.port, 'GET', '/console/', { Host: `127.0.0.1:${off.port}` });
     expect([status, body.name]).to.deep.equal([404, 'Unknown_Operation']);

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { type HostWorld, startHost } from '../../support/host-world.ts';
 import { until } from '../../support/until.ts';
 
-describe('changes of a host by operators', () => {
+describe('host changes by operators', () => {
   let world: HostWorld;
   beforeEach(async () => {
     world = await startHost();
@@ -23,7 +23,7 @@ describe('changes of a host by operators', () => {
       );
     });
 
-  it('drops what a query names, and says the number first', async () => {
+  it('drops the results of a query, after showing the count', async () => {
     const query = `account:${world.main} state:waiting`;
     expect(await world.host('drop', { query, dry_run: true })).to.deep.equal({
       ...{ matched: 3, by_state: [{ state: 'waiting', count: 3 }], changed: 0, job: null },
@@ -38,14 +38,14 @@ describe('changes of a host by operators', () => {
     expect((await world.host('queue')).waiting).to.equal(2);
   });
 
-  it('drops nothing if more match by now than the person saw', async () => {
+  it('drops nothing if more match than confirmed', async () => {
     const { status, body } = await world.ask('drop', { query: '*', at_most: 4 });
     expect([status, body.name]).to.deep.equal([422, 'ValidationError']);
     expect(body.message).to.contain('5 deliveries match now');
     expect((await world.host('queue')).waiting).to.equal(5);
   });
 
-  it('changes everything only if it is asked to with a star, and says what is wrong with a query', async () => {
+  it('changes everything only on request with a star, and explains an invalid query', async () => {
     for (const [query, words] of [
       ['  ', 'Enter a filter'],
       ['bob', 'Word 1: plain words are not supported here; use '],
@@ -70,7 +70,7 @@ describe('changes of a host by operators', () => {
     ]);
   });
 
-  it('chooses by whole values of each field', async () => {
+  it('selects by whole values of each field', async () => {
     const count = async (query: string) => (await world.host('drop', { query, dry_run: true })).matched;
     const [{ id }] = await world.api('/inbound/deliveries', { limit: 1 });
     expect(await count(`url:${world.hooks.second.url}`)).to.equal(2);
@@ -85,7 +85,7 @@ describe('changes of a host by operators', () => {
     expect(await count('account:nobody')).to.equal(0);
   });
 
-  it('retries what waits at once, over the accounts', async () => {
+  it('retries waiting mail now, for all accounts', async () => {
     const before = posts('second');
     world.hooks.second.answer({ status: 200 });
     expect(await world.host('retry', { query: `url:${world.hooks.second.url}` })).to.include({
@@ -127,7 +127,7 @@ describe('changes of a host by operators', () => {
     });
   });
 
-  it('pauses nothing if more match by now than the person saw, and lets nothing go on then', async () => {
+  it('pauses and resumes nothing if more match than confirmed', async () => {
     for (const name of ['pause', 'resume', 'pause']) {
       if (name === 'resume') await world.host('pause', { query: '*', at_most: 2 });
       const { status, body } = await world.ask(name, { query: '*', at_most: 1 });
@@ -140,7 +140,7 @@ describe('changes of a host by operators', () => {
     expect(lanes.map(({ paused_until: until }: any) => until !== null)).to.deep.equal([true, true]);
   });
 
-  it('keeps an endpoint paused despite its account, and tells the account', async () => {
+  it('keeps an endpoint paused against its account, and notifies the account', async () => {
     const { url } = world.hooks.main;
     await world.api('/endpoints/pause', { url });
     expect(await world.api('/endpoints/info', { url })).to.include({ paused: true, paused_by: 'account' });
@@ -161,7 +161,7 @@ describe('changes of a host by operators', () => {
     expect(await world.api('/endpoints/pause', { url })).to.include({ paused_by: 'account' });
   });
 
-  it('changes more than a thousand in a job that can be followed', async () => {
+  it('changes more than a thousand in a job with progress', async () => {
     await world.mainGets(1100);
     const { matched, changed, job } = await world.host('drop', { query: `account:${world.main}` });
     expect([matched > 1000, changed]).to.deep.equal([true, 0]);
@@ -180,7 +180,7 @@ describe('changes of a host by operators', () => {
     expect(await actions()).to.have.nested.property('[0][2]', 'dropped');
   });
 
-  it('runs a task now, and notes who did', async () => {
+  it('runs a task now, and records the actor', async () => {
     expect(await world.host('poke', { task: 'keep-time' })).to.deep.equal({ task: 'keep-time' });
     const ran = await until('it has run', async () => {
       const { tasks } = await world.host('tasks');
@@ -196,7 +196,7 @@ describe('changes of a host by operators', () => {
     expect(own.map(({ what }: any) => what)).to.deep.equal(['route added', 'domain added']);
   });
 
-  it('shows the last warnings and errors by event', async () => {
+  it('shows the latest warnings and errors by event', async () => {
     const { lines, events } = await until('what was deferred is in the log', async () => {
       const log = await world.host('log');
       return log.events.some(({ event, count }: any) => event === 'delivery.deferred' && count >= 5) && log;

@@ -10,7 +10,7 @@ import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 import { startZone, type Zone } from '../../support/zone.ts';
 
-describe('an examination of the host at the console', function () {
+describe('host checks in the console', function () {
   this.timeout(30_000);
   let world: HostWorld;
   let zone: Zone;
@@ -40,7 +40,7 @@ describe('an examination of the host at the console', function () {
   const of = (run: any, name: string) => run.checks.find((one: any) => one.name === name);
   let last: any;
 
-  it('finds what postern doctor finds, and nothing wrong with a daemon that runs', async () => {
+  it('match postern doctor, and find no problem with a running daemon', async () => {
     last = await finished((await begin()).id);
     const { smtp, base } = world;
     expect(of(last, `SMTP ${smtp.host}:${smtp.port}`)).to.deep.include({ level: 'ok', advice: null });
@@ -58,7 +58,7 @@ describe('an examination of the host at the console', function () {
     expect(last.started_at <= last.ended_at).to.equal(true);
   });
 
-  it('is shared by all callers, and shows the findings so far, check by check', async () => {
+  it('are shared by all callers, with the findings so far, check by check', async () => {
     zone.behave('drop');
     const { id } = await begin(last.id);
     const other = await world.enter();
@@ -79,12 +79,12 @@ describe('an examination of the host at the console', function () {
     expect(of(done, 'MX in.test').level).to.equal('fault');
   });
 
-  it('knows no other than the last', async () => {
+  it('keep only the latest run', async () => {
     const { status, body } = await world.ask('examine', { id: last.id });
     expect([status, body.name]).to.deep.equal([404, 'Unknown_Job']);
   });
 
-  it('reads the certificate that a reload has brought, not the one of the start', async () => {
+  it('read the certificate after a reload, not the one of the start', async () => {
     const dir = await tempDir();
     await world.daemon.reload(loadTestSettings(world.dir, useCertificate(dir, 'first')));
     last = await finished((await begin((await world.host('examine')).id)).id);
@@ -102,8 +102,8 @@ function useCertificate(dir: string, name: string) {
   return { POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: key };
 }
 
-describe('the listeners at the console', () => {
-  it('are shown with their ports, their sessions and the certificate in use, which a reload exchanges', async () => {
+describe('the listeners in the console', () => {
+  it('are shown with their ports, their sessions and the certificate in use, also after a reload', async () => {
     const dir = await tempDir();
     const env = {
       ...useCertificate(dir, 'first'),

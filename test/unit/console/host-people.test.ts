@@ -47,7 +47,7 @@ describe('changes of people by operators', () => {
     });
   const names = async () => (await world.host('people')).people.map(({ name }: any) => name);
 
-  it('invites a person with a link that lets them in once, as what they were invited as', async () => {
+  it('invites a person with a link for one sign-in, in the role of the invitation', async () => {
     const link = await world.host('add-person', { name: ' Ann ', role: 'helper', account: world.second });
     expect(link.name).to.equal('ann');
     expect(Date.parse(`${link.until}Z`) - Date.now()).to.be.within(3_500_000, 3_600_000);
@@ -91,7 +91,7 @@ describe('changes of people by operators', () => {
     expect(await actions(1)).to.have.length(1);
   });
 
-  it('makes a new link for a person, and knows nobody who is not there', async () => {
+  it('creates a new link for a person, and rejects an unknown one', async () => {
     await addTestPerson(world.store, 'ann', 'owner', world.main);
     const link = await world.host('invite-person', { name: 'Ann' });
     const { browser } = await come(link.url);
@@ -114,7 +114,7 @@ describe('changes of people by operators', () => {
     expect((await actions(2)).at(-1)).to.deep.equal(['operator', 'second', 'person removed', 'ann (reader)']);
   });
 
-  it('ends a session, and nothing else of its person', async () => {
+  it('ends a session, and no other of its person', async () => {
     await addTestPerson(world.store, 'ann', 'owner', world.main);
     const [one, other] = [await enterAs('ann'), await enterAs('ann')];
     const { sessions } = await world.host('sessions');
@@ -129,7 +129,7 @@ describe('changes of people by operators', () => {
     expect(await actions(1)).to.deep.equal([['operator', 'main', 'session ended', 'ann, from 127.0.0.1']]);
   });
 
-  it('leaves operators their own session and themselves, and names them in what they do', async () => {
+  it('protects the own session and person of an operator, and names the actor', async () => {
     for (const name of ['ops', 'second-ops']) await addTestPerson(world.store, name, 'operator');
     const browser = await enterAs('ops');
     const { sessions } = await world.host('sessions', {}, browser);
@@ -152,13 +152,13 @@ describe('changes of people by operators', () => {
     ]);
   });
 
-  it('lets the holder of a command-line link remove the last operator too', async () => {
+  it('lets a command-line session remove the last operator too', async () => {
     await addTestPerson(world.store, 'operator', 'operator');
     expect(await world.host('remove-person', { name: 'operator' })).to.deep.equal({ name: 'operator' });
     expect(await whoIs(world.browser)).to.deep.equal(['operator', 'operator', null]);
   });
 
-  it('lists no session that is over, though its row is still there', async () => {
+  it('omits expired sessions whose row still exists', async () => {
     const { id: person } = await addTestPerson(world.store, 'ann', 'owner', world.main);
     const begin = () =>
       openConsoleSession(world.store, { person, by: 'password', address: '192.0.2.1' }, DAY_MS, {

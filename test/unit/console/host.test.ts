@@ -6,7 +6,7 @@ import { type HostWorld, startHost } from '../../support/host-world.ts';
 import { startKeepingNameServer } from '../../support/keeping-name-server.ts';
 import { until } from '../../support/until.ts';
 
-describe('queries about a host by operators', () => {
+describe('host queries by operators', () => {
   let world: HostWorld;
   before(async () => {
     world = await startHost({ POSTERN_MAIL__RELAY: 'smtp://user:secret@relay.test:25' });
@@ -15,7 +15,7 @@ describe('queries about a host by operators', () => {
   });
   after(() => world.stop());
 
-  it('is for operators only: others learn only that they are not allowed', async () => {
+  it('are for operators only: others only learn that they are not allowed', async () => {
     for (const role of ['owner', 'helper', 'reader'] as const) {
       await addTestPerson(world.store, role, role, world.main);
       const browser = await world.enter();
@@ -31,14 +31,14 @@ describe('queries about a host by operators', () => {
     expect(body.calls).to.include.members(HOST_OPERATIONS.map(({ path }) => path.slice(1)));
   });
 
-  it('is not part of the API: a key calls nothing of it', async () => {
+  it('are not part of the API: a key cannot call them', async () => {
     for (const { path } of HOST_OPERATIONS) {
       const { status, body } = await world.byKey(path);
       expect([status, body.name], path).to.deep.equal([404, 'Unknown_Operation']);
     }
   });
 
-  it('refuses wrong parameters as the API does, and needs no account', async () => {
+  it('reject invalid parameters as the API does, and need no account', async () => {
     const wrong = await world.ask('lanes', { limit: 'many' });
     expect([wrong.status, wrong.body.name]).to.deep.equal([422, 'ValidationError']);
     expect(wrong.body.message).to.contain('limit');
@@ -46,7 +46,7 @@ describe('queries about a host by operators', () => {
     expect(await world.host('lanes', { limit: 1 })).to.have.nested.property('lanes.length', 1);
   });
 
-  it('shows what waits by age, for all accounts', async () => {
+  it('show waiting mail by age, for all accounts', async () => {
     const { waiting, ages, rows, oldest_at: oldest } = await world.host('queue');
     expect([waiting, ages]).to.deep.equal([5, [5, 10, 20, 40, 80, 160]]);
     expect(rows.map((row: any) => [row.account.name, row.url, row.kind, row.waiting, row.ages[0]])).to.deep.equal([
@@ -68,7 +68,7 @@ describe('queries about a host by operators', () => {
     ]);
   });
 
-  it('shows the endpoints of all accounts with their last answer', async () => {
+  it('show the endpoints of all accounts with their last answer', async () => {
     const { total, lanes } = await world.host('lanes');
     expect(total).to.equal(2);
     expect(lanes.map((one: any) => [one.account.name, one.waiting, one.last_status])).to.deep.equal([
@@ -77,7 +77,7 @@ describe('queries about a host by operators', () => {
     ]);
   });
 
-  it('lists accounts with the mail of the day', async () => {
+  it('list accounts with the mail of the day', async () => {
     const seen = await until('the history has it', async () => {
       const { accounts } = await world.host('accounts');
       return accounts[0].day.received === 3 && accounts[1].day.received === 2 && accounts;
@@ -92,7 +92,7 @@ describe('queries about a host by operators', () => {
     expect([rest.accounts[0].name, rest.next]).to.deep.equal(['second', null]);
   });
 
-  it('lists people and their sessions, without what would let anybody in', async () => {
+  it('list people and their sessions, without credentials', async () => {
     const { people } = await world.host('people');
     expect(people.map((one: any) => [one.name, one.role, one.account?.name ?? null, one.sessions])).to.deep.equal([
       ['helper', 'helper', 'main', 1],
@@ -111,7 +111,7 @@ describe('queries about a host by operators', () => {
     for (const { password } of await world.store.people.many({})) expect(shown).to.not.contain(password ?? '-');
   });
 
-  it('lists the actions in all accounts', async () => {
+  it('list the activity in all accounts', async () => {
     const at = Date.now();
     for (const [account, what] of [
       [world.main, 'replayed'],
@@ -130,14 +130,14 @@ describe('queries about a host by operators', () => {
     expect(own.actions.map(({ what }: any) => what)).to.deep.equal(['replayed']);
   });
 
-  it('shows the tasks with their schedule, and how the last run ended', async () => {
+  it('show the tasks with their schedule, and the result of the last run', async () => {
     const { tasks } = await world.host('tasks');
     const keepTime = tasks.find(({ name }: any) => name === 'keep-time');
     expect(keepTime).to.include({ per_host: true, running: false });
     expect(Date.parse(`${keepTime.next_at}Z`)).to.be.within(Date.now() - 1000, Date.now() + 3_600_000);
   });
 
-  it('shows every setting in force with its origin, but no secret', async () => {
+  it('show every current setting with its origin, but no secret', async () => {
     const { settings } = await world.host('settings');
     const of = (path: string) => settings.find((one: any) => one.path === path);
     expect(of('hostname')).to.deep.equal({
@@ -150,14 +150,14 @@ describe('queries about a host by operators', () => {
     expect(JSON.stringify(settings)).to.not.match(/user:secret|a-key-for-the-tests/);
   });
 
-  it('says in a sentence whether all is well, and what needs the operator', async () => {
+  it('summarise the status in a sentence, and what needs the attention of the operator', async () => {
     const all = await world.host('overview');
     expect(all).to.include({ hostname: 'in.postern.test', takes_mail: true, waiting: 5, endpoints_down: 0 });
     expect(all.text).to.match(/^All systems normal\. 5 deliveries wait, the oldest for \d+ s\.$/);
     expect([all.state, all.needs]).to.deep.equal(['ok', []]);
   });
 
-  it('plots its figures of the last hour, and refuses steps that are not known', async () => {
+  it('plot the last hour, and reject unknown steps', async () => {
     const { step, times, series } = await world.host('series', { names: ['accepted', 'waiting', 'attempt_p95'] });
     expect(step).to.equal(10);
     expect(times.length).to.be.within(360, 361);
@@ -183,7 +183,7 @@ describe('queries about a host by operators', () => {
 });
 
 describe('an endpoint that is down', () => {
-  it('is what the overview says first, with the account that it belongs to', async () => {
+  it('comes first in the overview, with its account', async () => {
     const world = await startHost();
     // Nothing listens there any more.
     await world.mainWaits(1);
@@ -211,8 +211,8 @@ describe('an endpoint that is down', () => {
   });
 });
 
-describe('mail that is being made ready', () => {
-  it('is shown with the question that it waits for, and by what it waits for', async () => {
+describe('mail in preparation', () => {
+  it('is shown with the DNS query that it waits for, and counted by reason', async () => {
     const names = await startKeepingNameServer();
     const world = await startHost({
       POSTERN_DNS__SERVERS: names.server,

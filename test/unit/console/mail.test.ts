@@ -47,7 +47,7 @@ describe('the content of a mail in the console', function () {
     return body.url;
   };
 
-  it('is a page that may run nothing, fetch nothing, and be shown by the console only', async () => {
+  it('is a page that may run nothing, fetch nothing, and be framed by the console only', async () => {
     const browser = await enter('owner');
     const { status, headers, text } = await browser.read(`${await open(browser)}/html`);
     expect(status).to.equal(200);
@@ -64,7 +64,7 @@ describe('the content of a mail in the console', function () {
     expect(text).to.not.contain('script');
   });
 
-  it('has its links as text', async () => {
+  it('shows its links as text', async () => {
     const browser = await enter('owner');
     expect((await browser.read(`${await open(browser)}/links`)).body).to.deep.equal({
       links: [{ text: 'Link', href: 'http://x.test/a' }],
@@ -73,7 +73,7 @@ describe('the content of a mail in the console', function () {
     });
   });
 
-  it('is downloaded and never shown as what it says it is, in parts and whole', async () => {
+  it('is downloaded, never displayed by its type, in parts and whole', async () => {
     const browser = await enter('owner');
     const url = await open(browser);
     const part = await browser.read(`${url}/part/2`);
@@ -89,7 +89,7 @@ describe('the content of a mail in the console', function () {
     expect(raw.text).to.equal(MAIL_BYTES.toString());
   });
 
-  it('says so if there is no such part, or no HTML', async () => {
+  it('reports a missing part, or missing HTML', async () => {
     const browser = await enter('owner');
     const url = await open(browser);
     for (const path of ['part/0', 'part/3', 'part/99999']) {
@@ -105,7 +105,7 @@ describe('the content of a mail in the console', function () {
     expect([status, body.message]).to.deep.equal([404, 'This message has no HTML.']);
   });
 
-  it('is shown for five minutes, and to the session that opened it', async () => {
+  it('is available for five minutes, to the session that opened it', async () => {
     const browser = await enter('owner');
     const url = await open(browser);
     const other = world.browser();
@@ -118,7 +118,7 @@ describe('the content of a mail in the console', function () {
     expect((await browser.read(`${url}/html`)).body.name).to.equal('Link_Spent');
   });
 
-  it('is the same for mail out: filtered, with its own pictures, and nothing but looked at', async () => {
+  it('is the same for sent mail: filtered, with its own pictures, and without tracking', async () => {
     const sent = '5c1e0d000000000000000000000000aa';
     const pixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
     await putSubmitted(world, ACCOUNT, sent, {
@@ -150,7 +150,7 @@ describe('the content of a mail in the console', function () {
     expect((await (await enter('helper')).write('/console/mail', { sent })).body.name).to.equal('Not_Allowed');
   });
 
-  it('is noted with the mail when an operator looks at it', async () => {
+  it('is recorded in the history when an operator opens it', async () => {
     const notes: any[] = [];
     const open = await startConsole(
       { operatorReadsMail: true },
@@ -171,7 +171,7 @@ describe('the content of a mail in the console', function () {
     await open.stop();
   });
 
-  it('is refused once the person may not read it any more, within the five minutes', async () => {
+  it('is refused once the person may no longer read it, even within the five minutes', async () => {
     const browser = await enter('owner');
     const url = await open(browser);
     const [person] = await world.store.people.many({ name: 'owner' });
@@ -208,7 +208,7 @@ describe('the content of a mail in the console', function () {
     const ask = (path: string, headers = {}, method = 'GET') =>
       send(world.port, method, path, { Host: HOST, 'Sec-Fetch-Site': 'cross-site', ...headers });
 
-    it('is shown there without a cookie, to a frame of the console only', async () => {
+    it('is served there without a cookie, to a frame of the console only', async () => {
       const { frame, path, url } = await opened();
       expect(frame).to.equal(`${MAIL}${url}/html`);
       const { status, headers, text } = await ask(path);
@@ -229,19 +229,19 @@ describe('the content of a mail in the console', function () {
         expect((await ask(path, { Host: host })).status, host).to.equal(200);
     });
 
-    it('may be framed by the origin at which it was opened, such as one on loopback over SSH', async () => {
+    it('may be framed by the origin that opened it, such as one on loopback over SSH', async () => {
       const origin = `http://127.0.0.1:${world.port}`;
       const { path } = await opened(origin);
       const policy = String((await ask(path)).headers['content-security-policy']);
       expect(policy.endsWith(`frame-ancestors ${origin}`), policy).to.equal(true);
     });
 
-    it('is in the policy of the page, and the only origin of its frames', async () => {
+    it('is in the policy of the page, as the only origin of its frames', async () => {
       const { headers } = await world.browser({ origin: CONSOLE }).ask('GET', '/console/');
       expect(headers['content-security-policy']).to.contain(`; frame-src ${MAIL}; `);
     });
 
-    it('is not shown at the origin of the console, which has its links and its bytes', async () => {
+    it('is not served as HTML at the origin of the console, only its links and bytes', async () => {
       const { browser, url } = await opened();
       const { status, body } = await browser.read(`${url}/html`);
       expect([status, body.message]).to.deep.equal([404, `HTML of mail is shown only at ${MAIL}.`]);
@@ -249,7 +249,7 @@ describe('the content of a mail in the console', function () {
       expect((await browser.read(`${url}/raw`)).text).to.equal(MAIL_BYTES.toString());
     });
 
-    it('is over with the session: ended, idle for too long, or its person gone; and after five minutes', async () => {
+    it('ends with the session: signed out, idle for too long, or its person removed; and after five minutes', async () => {
       const gone = async (path: string) => (await ask(path)).body.name;
       const first = await opened();
       await first.browser.write('/console/session', {}, {}, 'DELETE');
@@ -267,7 +267,7 @@ describe('the content of a mail in the console', function () {
       expect(await gone(fourth.path)).to.equal('Not_Allowed');
     });
 
-    it('cannot be had with a claim that was changed, or that another process made', async () => {
+    it('rejects a claim that was changed, or made by another process', async () => {
       const { path } = await opened();
       const [, claim = '', signature = ''] = /mail\/([\w-]+)\.([\w-]+)\/html$/.exec(path) ?? [];
       const fields = JSON.parse(Buffer.from(claim, 'base64url').toString());
@@ -283,7 +283,7 @@ describe('the content of a mail in the console', function () {
         expect((await ask(`/console/mail/${one}.${two}/html`)).body.name).to.equal('Link_Spent');
     });
 
-    it('is all that is answered there: no console, no API, no links, no page', async () => {
+    it('is all that this origin serves: no console, no API, no links, no page', async () => {
       const { browser, url, path } = await opened();
       const paths = [
         ['GET', '/'],
@@ -313,7 +313,7 @@ describe('the content of a mail in the console', function () {
     });
   });
 
-  it('is not opened for helpers and readers, nor for operators who may not read mail', async () => {
+  it('is refused to helpers and readers, and to operators who may not read mail', async () => {
     for (const role of ['helper', 'reader', 'operator'] as const) {
       const browser = await enter(role);
       const { status, body } = await browser.write('/console/mail', { id }, { 'Postern-Account': ACCOUNT });
@@ -321,7 +321,7 @@ describe('the content of a mail in the console', function () {
     }
   });
 
-  it('does not exist for another account, like a mail that never was', async () => {
+  it('does not exist for another account, as for unknown mail', async () => {
     const [other] = (await world.store.accounts.many({})).filter((row) => row.id !== ACCOUNT);
     const browser = await enter('owner', other?.id ?? '');
     const replies = [

@@ -228,7 +228,7 @@ describe('the roles of the console', () => {
   const call = (role: string, path: string, params: object = {}, account: string = ACCOUNT) =>
     browsers[role]?.write(`/console/call${path}`, params, { 'Postern-Account': account }) ?? Promise.reject();
 
-  it('decide about every path and every operation that the console answers', () => {
+  it('cover every path and every operation of the console', () => {
     const found: Record<string, string[]> = {};
     for (const [name, kind] of SESSION_PATHS) (found[kind] ??= []).push(name);
     for (const { path, access } of [...OPERATIONS, ...HOST_OPERATIONS]) (found[access] ??= []).push(path.slice(1));
@@ -264,7 +264,7 @@ describe('the roles of the console', () => {
     }
   });
 
-  it('are told to the page, which shows what each may do', async () => {
+  it('are sent to the page, which shows what is permitted', async () => {
     for (const role of ROLES) {
       const { body } = (await browsers[role]?.read('/console/me')) ?? {};
       const open = [...OPERATIONS, ...HOST_OPERATIONS].filter(({ access }) => MAY[role].includes(access));
@@ -272,7 +272,7 @@ describe('the roles of the console', () => {
     }
   });
 
-  it('leave nothing that is asked in another way: other methods get the page, which is empty, or nothing', async () => {
+  it('cover other methods too: those get the empty page, or nothing', async () => {
     const known = new Set<string>([...OPEN_PATHS, ...SESSION_PATHS.map(([name]) => name)]);
     const paths = new Set(
       [...known].map((name) => name.split(' ')[1] ?? '').filter((path) => !path.includes('{') && !path.includes('*')),
@@ -287,7 +287,7 @@ describe('the roles of the console', () => {
       }
   });
 
-  it('keep people in the room of their account: another one is as unknown as one that does not exist', async () => {
+  it('confine people to their account: another one looks like an unknown one', async () => {
     for (const role of ['owner', 'helper', 'reader']) {
       const [other, none] = [
         await call(role, '/users/info', {}, OTHER_ACCOUNT),
@@ -302,7 +302,7 @@ describe('the roles of the console', () => {
     }
   });
 
-  it('let an operator choose the account, and ask for it if there are several', async () => {
+  it('let an operator choose the account, and require it if there are several', async () => {
     expect((await call('operator', '/inbound/domains')).body).to.have.length(1);
     expect((await call('operator', '/inbound/domains', {}, OTHER_ACCOUNT)).body).to.have.length(0);
     const without = await browsers['operator']?.write('/console/call/inbound/domains');
@@ -320,7 +320,7 @@ describe('the roles of the console', () => {
     expect([missing.status, missing.body.name]).to.deep.equal([404, 'Unknown_Operation']);
   });
 
-  it('note each look of an operator at mail, where the setting allows it', async () => {
+  it('record each access of an operator to mail, where the setting allows it', async () => {
     const open = await startConsole(
       { operatorReadsMail: true },
       { deps: { notes: { note: (entry) => void notes.push(entry) } } },
@@ -343,7 +343,7 @@ describe('the roles of the console', () => {
     await open.stop();
   });
 
-  it('let one session make eight calls at a time, and no more', async () => {
+  it('limit a session to eight concurrent calls', async () => {
     const browser = world.browser();
     await browser.enter('owner');
     const replies = await Promise.all(Array.from({ length: 30 }, () => browser.write('/console/call/users/info')));

@@ -21,7 +21,7 @@ describe('codes of an authenticator app', () => {
     [2_000_000_000, '69279037'],
     [20_000_000_000, '65353130'],
   ] as const)
-    it(`are those of RFC 6238 at ${seconds} s`, () => {
+    it(`match RFC 6238 at ${seconds} s`, () => {
       expect(totp(RFC_SECRET, Math.floor(seconds / 30))).to.equal(code.slice(2));
     });
 });
@@ -53,7 +53,7 @@ describe('the second factor', () => {
     return { secret: body.secret, recovery: on.body.recovery_codes };
   }
 
-  it('is offered as a key and as an address for apps, and counts once a code of it was entered', async () => {
+  it('is offered as a key and as an address for apps, and active once a code was entered', async () => {
     const { body } = await ann.write('/console/factor');
     const url = new URL(body.url);
     expect([url.protocol, url.host, decodeURIComponent(url.pathname)]).to.deep.equal([
@@ -75,7 +75,7 @@ describe('the second factor', () => {
     expect(notes.map(({ action }) => action?.what)).to.include('second factor turned on');
   });
 
-  it('asks for a code after the right password, and lets in with it', async () => {
+  it('asks for a code after the right password, and signs in with it', async () => {
     const { secret } = await turnOn();
     const browser = world.browser();
     const asked = await enter(browser);
@@ -85,7 +85,7 @@ describe('the second factor', () => {
     expect((await enter(browser, ` ${codeOf(secret).slice(0, 3)} ${codeOf(secret).slice(3)}`)).status).to.equal(200);
   });
 
-  it('says nothing of itself to somebody without the password', async () => {
+  it('is not revealed without the password', async () => {
     const { secret } = await turnOn();
     const replies = [
       await enter(world.browser(), codeOf(secret), 'wrong password'),
@@ -96,7 +96,7 @@ describe('the second factor', () => {
     expect((await enter(world.browser(), codeOf(secret))).status, 'the code is not used up').to.equal(200);
   });
 
-  it('takes each code once, also at the same moment and for a link', async () => {
+  it('accepts each code once, even concurrently and for a link', async () => {
     const { secret } = await turnOn();
     const code = codeOf(secret);
     const both = await Promise.all([enter(world.browser(), code), enter(world.browser(), code)]);
@@ -108,7 +108,7 @@ describe('the second factor', () => {
     expect((await world.browser().press(link, {}, { code: codeOf(secret) })).status).to.equal(303);
   });
 
-  it('takes the codes of clocks that are half a minute off, and no others', async () => {
+  it('accepts codes of clocks that are half a minute off, and no others', async () => {
     const { secret } = await turnOn();
     await world.clock.advance(5 * STEP_MS);
     for (const [steps, status] of [
@@ -121,7 +121,7 @@ describe('the second factor', () => {
       expect((await enter(world.browser(), codeOf(secret, steps))).status, `${steps} steps`).to.equal(status);
   });
 
-  it('cannot be guessed: after 20 wrong codes all are refused', async () => {
+  it('cannot be guessed: after 20 wrong codes all are rejected', async () => {
     const { secret } = await turnOn();
     const all = Promise.all(
       Array.from({ length: 40 }, (_, n) => enter(world.browser(), String(n).padStart(6, '0')).then((r) => r.status)),
@@ -133,7 +133,7 @@ describe('the second factor', () => {
     expect((await enter(world.browser(), codeOf(secret))).status).to.equal(200);
   });
 
-  it('counts wrong codes for good: a restart, a new session and tries side by side do not reset it, a right one does', async () => {
+  it('counts wrong codes permanently: only a right one resets it, no restart, new session or concurrent try', async () => {
     const { secret } = await turnOn();
     const wrong = async (n: number, at = world) => {
       const all = Promise.all(Array.from({ length: n }, () => at.browser().enter('ann', PASSWORD, {}, '000000')));
@@ -174,13 +174,13 @@ describe('the second factor', () => {
     await restarted.stop();
   });
 
-  it('is not counted as a wrong try while the code is asked for', async () => {
+  it('does not count the prompt for a code as a wrong try', async () => {
     const { secret } = await turnOn();
     for (let n = 0; n < 30; n++) expect((await enter(world.browser())).body.name).to.equal('Code_Needed');
     expect((await enter(world.browser(), codeOf(secret))).status).to.equal(200);
   });
 
-  it('takes a recovery code instead, each once', async () => {
+  it('accepts a recovery code instead, each once', async () => {
     const { recovery } = await turnOn();
     expect(new Set(recovery).size).to.equal(10);
     const [first = '', second = ''] = recovery;
@@ -193,7 +193,7 @@ describe('the second factor', () => {
     expect(JSON.stringify(await world.store.people.many({}))).to.not.contain(second.replace('-', ''));
   });
 
-  it('ends the other sessions when it is turned on', async () => {
+  it('ends the other sessions when it is enabled', async () => {
     const other = world.browser();
     await enter(other);
     await turnOn();
@@ -202,7 +202,7 @@ describe('the second factor', () => {
     ]);
   });
 
-  it('is asked for by a link of a person too, which stays good until a code is right', async () => {
+  it('is required for a link of a person too, which stays valid until a code is right', async () => {
     const { secret } = await turnOn();
     const [person] = await world.store.people.many({ name: 'ann' });
     const link = await world.link(person?.id);
@@ -217,7 +217,7 @@ describe('the second factor', () => {
     expect((await world.browser().press(link, {}, { code: codeOf(secret, 1) })).status).to.equal(410);
   });
 
-  it('is turned off by its owner after a fresh sign-in', async () => {
+  it('is disabled by its owner after a fresh sign-in', async () => {
     await turnOn();
     expect((await ann.write('/console/factor/off')).status).to.equal(204);
     expect((await enter(world.browser())).status).to.equal(200);
@@ -236,7 +236,7 @@ describe('the second factor', () => {
     expect(notes.map(({ action }) => action?.what)).to.include('second factor reset');
   });
 
-  it('is for people with a password', async () => {
+  it('requires a password', async () => {
     const operator = world.browser();
     await operator.press(await world.link());
     for (const path of ['/console/factor', '/console/factor/on', '/console/factor/off'])
@@ -260,7 +260,7 @@ describe('a fresh sign-in', () => {
     return browser;
   };
 
-  it('is needed for keys once ten minutes have passed since the password, and lasts for ten more', async () => {
+  it('is needed for keys ten minutes after the password, and lasts for ten more', async () => {
     const ann = await enter('ann');
     expect((await newKey(ann)).status).to.equal(200);
     await world.clock.advance(11 * MINUTE_MS);
@@ -274,7 +274,7 @@ describe('a fresh sign-in', () => {
     expect((await newKey(ann)).status).to.equal(403);
   });
 
-  it('needs a code as well from somebody with a second factor', async () => {
+  it('also needs a code for a person with a second factor', async () => {
     const ann = await enter('ann');
     const { secret } = (await ann.write('/console/factor')).body;
     const code = () => totp(secret, Math.floor(world.clock.now() / STEP_MS));
@@ -288,7 +288,7 @@ describe('a fresh sign-in', () => {
     expect((await ann.write('/console/factor/off')).status).to.equal(204);
   });
 
-  it('is by a new link for those who came by one', async () => {
+  it('uses a new link for people who signed in by one', async () => {
     const operator = world.browser();
     await operator.press(await world.link());
     await world.clock.advance(11 * MINUTE_MS);
@@ -300,7 +300,7 @@ describe('a fresh sign-in', () => {
     );
   });
 
-  it('cannot be passed by a password that somebody chooses at an open page', async () => {
+  it('cannot be bypassed by setting a password in an open page', async () => {
     const bob = await addTestPerson(world.store, 'bob', 'owner');
     await world.store.people.change({ id: bob.id }, { password: null });
     const invited = world.browser();
@@ -315,7 +315,7 @@ describe('a fresh sign-in', () => {
     expect((await ann.write('/console/password', change)).body.name).to.equal('Confirm_Password');
   });
 
-  it('is needed for these operations, and for no others', async () => {
+  it('is needed for exactly these operations', async () => {
     const otto = await enter('otto');
     const { calls } = (await otto.read('/console/me')).body;
     await world.clock.advance(11 * MINUTE_MS);
@@ -348,8 +348,8 @@ describe('a fresh sign-in', () => {
   });
 });
 
-describe('a password that was changed', () => {
-  it('makes the links void that the person has not used', async () => {
+describe('a password change', () => {
+  it('invalidates the unused links of the person', async () => {
     const world = await startConsole();
     const person = await addTestPerson(world.store, 'ann', 'owner');
     const link = await world.link(person.id);
