@@ -52,7 +52,7 @@ describe('the resolver over time', () => {
   });
 
   describe('the cache', () => {
-    it('asks once while the TTL lasts, and counts it down', async () => {
+    it('queries once during the TTL, and counts it down', async () => {
       const resolver = resolverFor();
       await resolver.resolve('host.example', 'A');
       await clock.advance(100_000);
@@ -67,7 +67,7 @@ describe('the resolver over time', () => {
       expect(zone.questions).to.have.length(2);
     });
 
-    it('believes nothing for longer than an hour', async () => {
+    it('keeps nothing longer than an hour', async () => {
       const resolver = resolverFor();
       await resolver.resolve('long.example', 'A');
       await clock.advance(3_600_001);
@@ -75,7 +75,7 @@ describe('the resolver over time', () => {
       expect(zone.questions).to.have.length(2);
     });
 
-    it('asks anew each time for what has no TTL', async () => {
+    it('queries again each time without a TTL', async () => {
       const resolver = resolverFor();
       const seen = [await resolver.resolve('rebind.example', 'A'), await resolver.resolve('rebind.example', 'A')];
       expect(seen.map((answer) => answer.kind === 'records' && answer.records[0])).to.deep.equal([
@@ -84,7 +84,7 @@ describe('the resolver over time', () => {
       ]);
     });
 
-    it('keeps an absence as long as the SOA says', async () => {
+    it('keeps a negative answer for the time in the SOA', async () => {
       const resolver = resolverFor();
       for (const ask of [
         () => resolver.resolve('nothing.example', 'A'),
@@ -112,14 +112,14 @@ describe('the resolver over time', () => {
       expect(await resolver.resolve('broken.example', 'A')).to.have.property('kind', 'records');
     });
 
-    it('joins equal questions that are asked at one time', async () => {
+    it('joins equal concurrent queries', async () => {
       const resolver = resolverFor();
       const answers = await Promise.all(Array.from({ length: 50 }, () => resolver.resolve('host.example', 'A')));
       expect(answers.every((answer) => answer.kind === 'records')).to.equal(true);
       expect(zone.questions).to.have.length(1);
     });
 
-    it('forgets what was not used for longest when it is full', async () => {
+    it('drops the least recently used entry when it is full', async () => {
       const resolver = resolverFor({ cacheEntries: 2 });
       await resolver.resolve('host.example', 'A');
       await resolver.resolve('long.example', 'A');
@@ -144,7 +144,7 @@ describe('the resolver over time', () => {
       expect(zone.questions.length).to.equal(before + 2);
     });
 
-    it('keeps nothing when it has no room', async () => {
+    it('keeps nothing without capacity', async () => {
       const resolver = resolverFor({ cacheEntries: 0 });
       await resolver.resolve('host.example', 'A');
       await resolver.resolve('host.example', 'A');
@@ -152,8 +152,8 @@ describe('the resolver over time', () => {
     });
   });
 
-  describe('a budget', () => {
-    it('is a count of questions, whether or not the answer was known', async () => {
+  describe('a query budget', () => {
+    it('counts queries, cached or not', async () => {
       const resolver = resolverFor();
       const budget = createDnsBudget(2, 20_000, clock);
       await resolver.resolve('host.example', 'A', budget);
@@ -162,7 +162,7 @@ describe('the resolver over time', () => {
       expect(zone.questions).to.have.length(1);
     });
 
-    it('is a time that nobody waits longer than', async () => {
+    it('is also a time limit for each caller', async () => {
       zone.behave('drop');
       const budget = createDnsBudget(10, 500, clock);
       const answer = resolverFor().resolve('host.example', 'A', budget);
@@ -184,7 +184,7 @@ describe('the resolver over time', () => {
       expect(await rich).to.have.property('kind', 'records');
     });
 
-    it('can be shared out, so that one part cannot spend what another needs', async () => {
+    it('can be divided, so that one part cannot use up that of another', async () => {
       const whole = createDnsBudget(5, 1000, clock);
       const part = createShare(whole, 2, 400, clock);
       expect([part.take(), part.take(), part.take()]).to.deep.equal([true, true, false]);
@@ -195,7 +195,7 @@ describe('the resolver over time', () => {
   });
 
   describe('the addresses of a host', () => {
-    it('are those of both families', async () => {
+    it('are of both families', async () => {
       expect(await resolverFor().addresses('host.example')).to.deep.equal({
         kind: 'records',
         records: ['192.0.2.1', '2001:db8::1'],
@@ -203,7 +203,7 @@ describe('the resolver over time', () => {
       });
     });
 
-    it('are those of one family when the other cannot be had', async () => {
+    it('are of one family when the other is unavailable', async () => {
       expect(await resolverFor().addresses('four.example')).to.deep.include({ records: ['192.0.2.4'] });
     });
 
@@ -212,26 +212,26 @@ describe('the resolver over time', () => {
       expect(await resolverFor().addresses('half.example')).to.deep.equal({ kind: 'failure', reason: 'servfail' });
     });
 
-    it('tell a name that is not there from one without addresses', async () => {
+    it('distinguish a missing name from one without addresses', async () => {
       zone.set({ 'bare.example': { TXT: ['hello'] } });
       expect(await resolverFor().addresses('bare.example')).to.deep.equal({ kind: 'none' });
       expect(await resolverFor().addresses('nothing.example')).to.deep.equal({ kind: 'nxdomain' });
     });
 
-    it('are loopback for localhost and what is below it, without a question', async () => {
+    it('are loopback for localhost and names below it, without a query', async () => {
       for (const name of ['localhost', 'LOCALHOST.', 'app.localhost']) {
         expect(await resolverFor().addresses(name), name).to.deep.include({ records: ['127.0.0.1', '::1'] });
       }
       expect(zone.questions).to.deep.equal([]);
     });
 
-    it('are the address itself where one is written', async () => {
+    it('are the address itself for an IP address', async () => {
       expect(await resolverFor().addresses('192.0.2.77')).to.deep.include({ records: ['192.0.2.77'] });
       expect(await resolverFor().addresses('2001:db8::7')).to.deep.include({ records: ['2001:db8::7'] });
       expect(zone.questions).to.deep.equal([]);
     });
 
-    it('come from the hosts file first, which is read again when it changed', async () => {
+    it('come from the hosts file first, which is read again after a change', async () => {
       const hostsFile = join(await tempDir(), 'hosts');
       await writeFile(
         hostsFile,

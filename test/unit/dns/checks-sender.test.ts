@@ -13,7 +13,7 @@ describe('the SPF check of a sender domain', () => {
     return found === 'unknown' ? found : found.error;
   };
 
-  it('is passed by a record that includes our name, with the TTL of the record', async () => {
+  it('passes for a record that includes our name, with its TTL', async () => {
     const records = [
       `v=spf1 include:${INCLUDE} ~all`,
       `v=spf1 include:${INCLUDE}`,
@@ -31,11 +31,11 @@ describe('the SPF check of a sender domain', () => {
       });
   });
 
-  it('reads a record in several strings as one', async () => {
+  it('joins a record in several strings', async () => {
     expect(await check({ TXT: [['v=spf1 include:spf.mx', '.postern.test ~all']] })).to.include({ valid: true });
   });
 
-  it('follows a redirect, and takes the smaller TTL', async () => {
+  it('follows a redirect, and uses the smaller TTL', async () => {
     const redirect = { TXT: ['v=spf1 redirect=_spf.example.com'], ttl: 900 };
     expect(
       await check(redirect, { '_spf.example.com': { TXT: [`v=spf1 include:${INCLUDE} -all`], ttl: 60 } }),
@@ -60,7 +60,7 @@ describe('the SPF check of a sender domain', () => {
       ]),
     );
 
-  it('follows includes in includes, as receivers do, and takes the smallest TTL', async () => {
+  it('follows nested includes, as receivers do, and uses the smallest TTL', async () => {
     const first = { TXT: ['v=spf1 ip4:192.0.2.1 include:a0.example.net ~all'], ttl: 900 };
     expect(await check(first, chain(1))).to.deep.equal({ valid: true, error: null, ttl: 300 });
     expect(await check(first, chain(9))).to.deep.equal({ valid: true, error: null, ttl: 292 });
@@ -73,7 +73,7 @@ describe('the SPF check of a sender domain', () => {
     ).to.include({ valid: true });
   });
 
-  it('stops after ten look-ups, as receivers do', async () => {
+  it('stops after ten lookups, as receivers do', async () => {
     const tooMany = {
       valid: false,
       error: "This domain's SPF record needs more than 10 DNS lookups to reach ours, and receivers stop at that limit.",
@@ -119,7 +119,7 @@ describe('the SPF check of a sender domain', () => {
     expect(await check({ TXT: ['v=spf1 include:example.com -all'] }), 'a circle').to.deep.equal(tooMany);
   });
 
-  it('stops after two look-ups without an answer, eleven MX records, and errors of what it includes, as receivers do', async () => {
+  it('stops after two void lookups, eleven MX records, and errors of an include, as receivers do', async () => {
     const error = async (text: string, more: ZoneRecords = {}) => {
       const found = await check({ TXT: [`v=spf1 ${text} include:${INCLUDE} ~all`] }, more);
       return found === 'unknown' ? found : found.error;
@@ -139,7 +139,7 @@ describe('the SPF check of a sender domain', () => {
     expect(await errorOf('v=spf1 redirect=a.example.net redirect=b.example.net')).to.match(/syntax error in "redirect/);
   });
 
-  it('is not passed by what an included record says behind its "all", or without permission, or by a macro', async () => {
+  it('does not pass by an include after its "all", without permission, or by a macro', async () => {
     const wrong = { valid: false, error: `This domain has an SPF record, but it doesn't include ${INCLUDE}.` };
     for (const record of [
       `v=spf1 -all include:${INCLUDE}`,
@@ -156,7 +156,7 @@ describe('the SPF check of a sender domain', () => {
     expect(await check({ TXT: ['v=spf1 -all include:a0.example.net'] }, chain(1))).to.deep.equal(wrong);
   });
 
-  it('says which of the included records cannot be used, and is unknown while the DNS of one does not answer', async () => {
+  it('names the unusable include, and is unknown while the DNS of one does not answer', async () => {
     const first = { TXT: ['v=spf1 include:b.example.net -all'] };
     const errorWith = async (node: ZoneNode) => {
       const found = await check(first, { 'b.example.net': node });
@@ -174,7 +174,7 @@ describe('the SPF check of a sender domain', () => {
     expect(await errorWith({ fails: 'timeout' })).to.equal('unknown');
   });
 
-  it('says what is wrong', async () => {
+  it('explains a failure', async () => {
     expect(await check(undefined)).to.deep.equal({ valid: false, error: 'This domain does not exist.' });
     expect(await errorOf('v=spf10 include:x', 'v=spf2.0/pra all', 'spf1')).to.equal(
       "This domain doesn't have an SPF record.",
@@ -212,7 +212,7 @@ describe('the SPF check of a sender domain', () => {
     }
   });
 
-  it('is quick with a record that was made to be slow', async () => {
+  it('is fast for a record that was made to be slow', async () => {
     const terms = [
       'include:' + 'a'.repeat(20_000) + ' ',
       'a'.repeat(30_000),
@@ -240,7 +240,7 @@ describe('the DKIM check of a sender domain', () => {
     return found === 'unknown' ? found : found.error;
   };
 
-  it('is passed by our key, however the record is written', async () => {
+  it('passes for our key in any notation', async () => {
     for (const text of [
       `v=DKIM1; k=rsa; p=${KEY}`,
       `v=DKIM1;k=rsa;p=${KEY};`,
@@ -257,13 +257,13 @@ describe('the DKIM check of a sender domain', () => {
     expect(await errorOf(['v=DKIM1; k=rsa; p=', KEY.slice(0, 10), KEY.slice(10)])).to.equal(null);
   });
 
-  it('is passed by our key behind a CNAME', async () => {
+  it('passes for our key behind a CNAME', async () => {
     expect(
       await check({ [place.name]: { CNAME: place.target }, [place.target]: { TXT: [`v=DKIM1; p=${KEY}`] } }),
     ).to.include({ valid: true });
   });
 
-  it('says what is wrong', async () => {
+  it('explains a failure', async () => {
     expect(await check({})).to.deep.equal({
       valid: false,
       error: 'There is no DKIM record at postern._domainkey.example.com.',
@@ -307,7 +307,7 @@ describe('the DKIM check of a sender domain', () => {
   });
 });
 
-describe('the checks of a custom reverse DNS', () => {
+describe('custom reverse DNS checks', () => {
   const resolver = zoneResolver({
     'mail.example.com': { A: ['192.0.2.9', '192.0.2.1'], AAAA: ['2001:DB8:0:0::1'] },
     'other.example.com': { A: ['192.0.2.9'] },
@@ -318,14 +318,14 @@ describe('the checks of a custom reverse DNS', () => {
     '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa': { PTR: ['MAIL.example.com'] },
   });
 
-  it('are passed when name and address lead to one another', async () => {
+  it('pass when name and address point to each other', async () => {
     expect(await checkA(resolver, 'Mail.Example.com', '192.0.2.1')).to.deep.equal({ valid: true, error: null });
     expect(await checkA(resolver, 'mail.example.com', '2001:db8::1')).to.deep.equal({ valid: true, error: null });
     expect(await checkPtr(resolver, '192.0.2.1', 'MAIL.example.com')).to.deep.equal({ valid: true, error: null });
     expect(await checkPtr(resolver, '2001:db8::1', 'mail.example.com')).to.deep.equal({ valid: true, error: null });
   });
 
-  it('say what is wrong in the words of Mandrill', async () => {
+  it('explain a failure in the words of Mandrill', async () => {
     expect(await checkA(resolver, 'mail128.example.com', '192.0.2.1')).to.deep.equal({
       valid: false,
       error: 'mail128.example.com does not exist',
@@ -357,7 +357,7 @@ describe('the checks of a custom reverse DNS', () => {
     expect(await checkPtr(resolver, '192.0.2.9', 'mail.example.com')).to.equal('unknown');
   });
 
-  it('ask for the names that addresses have in the DNS', () => {
+  it('query the names of addresses in the reverse DNS', () => {
     expect(toReverseName('192.0.2.1')).to.equal('1.2.0.192.in-addr.arpa');
     expect(toReverseName('fe80::1%eth0')).to.equal(undefined);
     expect(toReverseName('192.0.2')).to.equal(undefined);

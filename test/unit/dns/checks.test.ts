@@ -20,18 +20,18 @@ describe('the MX check of an inbound domain', () => {
     'broken.example': { fails: 'servfail' },
   });
 
-  it('is passed when one MX names one of our hosts, in any case', async () => {
+  it('passes when an MX names one of our hosts, in any case', async () => {
     expect(await checkMx(resolver, 'good.example', hosts)).to.deep.equal({ valid: true, error: null });
   });
 
-  it('says whom the MX records name instead', async () => {
+  it('shows which hosts the MX records name instead', async () => {
     expect(await checkMx(resolver, 'other.example', hosts)).to.deep.equal({
       valid: false,
       error: 'The MX records of other.example name mail.other.example, not mx1.postern.example or mx2.postern.example',
     });
   });
 
-  it('is not passed by a null MX, by a domain without MX or by no domain', async () => {
+  it('fails for a null MX, a domain without MX and an invalid domain', async () => {
     expect(await checkMx(resolver, 'null.example', hosts)).to.deep.equal({
       valid: false,
       error: 'The domain null.example accepts no mail (null MX, RFC 7505)',
@@ -46,20 +46,20 @@ describe('the MX check of an inbound domain', () => {
     });
   });
 
-  it('is unknown when the DNS does not answer, so that an outage does not make a good domain bad', async () => {
+  it('is unknown when the DNS does not answer, so that an outage does not fail a valid domain', async () => {
     expect(await checkMx(resolver, 'slow.example', hosts)).to.equal('unknown');
     expect(await checkMx(resolver, 'broken.example', hosts)).to.equal('unknown');
   });
 });
 
-describe('names', () => {
-  it('are asked in lower case and as A-labels', () => {
+describe('domain names', () => {
+  it('are queried in lower case and as A-labels', () => {
     expect(toQuestionName('_DMARC.Example.COM.')).to.equal('_dmarc.example.com');
     expect(toQuestionName('_dmarc.Bücher.example')).to.equal('_dmarc.xn--bcher-kva.example');
     expect(toQuestionName('a'.repeat(63) + '.example')).to.equal('a'.repeat(63) + '.example');
   });
 
-  it('that cannot stand in the DNS are none', () => {
+  it('are invalid if they cannot exist in the DNS', () => {
     for (const name of [
       '',
       '.',
@@ -76,7 +76,7 @@ describe('names', () => {
     }
   });
 
-  it('are compared whatever their case, final dot or script', () => {
+  it('are compared regardless of case, final dot or script', () => {
     expect(sameName('MX.Example.', 'mx.example')).to.equal(true);
     expect(sameName('bücher.example', 'xn--bcher-kva.example')).to.equal(true);
     expect(sameName('', '')).to.equal(false);
@@ -91,7 +91,7 @@ describe('name servers in settings and in resolv.conf', () => {
     expect(parseServer('2001:db8::1')).to.deep.equal({ address: '2001:db8::1', port: 53 });
   });
 
-  it('are nothing else', () => {
+  it('are invalid in any other form', () => {
     for (const text of [
       '',
       'dns.example',

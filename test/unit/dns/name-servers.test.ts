@@ -14,7 +14,7 @@ const NAMES: ZoneRecords = {
   'elsewhere.test': { TXT: ['the token'] },
 };
 
-describe('name servers that are asked one by one', () => {
+describe('individually queried name servers', () => {
   let first: Zone;
   let second: Zone;
   before(async () => {
@@ -48,7 +48,7 @@ describe('name servers that are asked one by one', () => {
       answer.kind === 'records' ? answer.records : answer.kind === 'failure' ? answer.reason : answer.kind,
     ]);
 
-  it('each say what they have, also those that do not have it yet', async () => {
+  it('each report their records, including those without them', async () => {
     first.set({ 'in.shop.test': MX('mx.ours.test') });
     second.set({ 'in.shop.test': MX('mail.old.test') });
     const survey = await serversWith(NAMES).ask('in.shop.test', 'MX');
@@ -62,7 +62,7 @@ describe('name servers that are asked one by one', () => {
     expect(answers(await serversWith(NAMES).ask('in.shop.test', 'MX'))[1]).to.deep.equal(['ns2.host.test', 'nxdomain']);
   });
 
-  it('are no name servers of the zone if they only repeat or refuse, and are not waited for if they are silent', async () => {
+  it('give a reason if they are not authoritative, refuse, fail or do not answer', async () => {
     first.set({ 'shop.test': MX('mx.ours.test') });
     const reason = async () => answers(await serversWith(NAMES).ask('shop.test', 'MX'))[0]?.[1];
     for (const [how, expected] of [
@@ -78,14 +78,14 @@ describe('name servers that are asked one by one', () => {
     }
   }).timeout(30_000);
 
-  it('are asked over TCP when the answer is long', async () => {
+  it('are queried over TCP for a long answer', async () => {
     first.set({ 'token.shop.test': { TXT: [Array(20).fill('x'.repeat(200))] } });
     first.behave('truncate');
     const [[, texts] = []] = answers(await serversWith(NAMES).ask('token.shop.test', 'TXT'));
     expect(texts).to.deep.equal(['x'.repeat(4000)]);
   });
 
-  it('are followed to the record of another zone, to which an alias leads', async () => {
+  it('are followed through an alias to the record of another zone', async () => {
     const names = { ...NAMES, 'token.shop.test': { CNAME: 'elsewhere.test' } };
     for (const zone of [first, second]) {
       zone.set({ 'token.shop.test': { CNAME: 'elsewhere.test' } });
@@ -97,7 +97,7 @@ describe('name servers that are asked one by one', () => {
     ]);
   });
 
-  it('on private addresses get no packet, unless the operator allows it', async () => {
+  it('on private addresses are not queried, unless the operator allows it', async () => {
     const inward: ZoneRecords = {
       'shop.test': { NS: ['a.test', 'b.test', 'c.test', 'localhost'] },
       'a.test': { A: ['127.0.0.1'] },
@@ -116,7 +116,7 @@ describe('name servers that are asked one by one', () => {
     expect(first.questions).to.deep.equal([{ name: 'shop.test', type: 'MX' }]);
   });
 
-  it('are asked at one public address of each family at most, and eight of them at most', async () => {
+  it('are queried at one public address of each family, and eight of them at most', async () => {
     const many = Array.from({ length: 12 }, (_, n) => `ns${n}.many.test`);
     const records: ZoneRecords = {
       'shop.test': { NS: many },
@@ -127,7 +127,7 @@ describe('name servers that are asked one by one', () => {
     expect(first.questions).to.have.length(8);
   });
 
-  it('cannot be found for a name in no zone, or while the DNS does not answer', async () => {
+  it('cannot be found for a name outside any zone, or while the DNS does not answer', async () => {
     const servers = serversWith({ ...NAMES, 'lost.test': { fails: 'servfail' } });
     expect(await servers.ask('nowhere.example', 'MX')).to.equal('none');
     expect(await servers.ask('lost.test', 'MX')).to.equal('unknown');

@@ -69,8 +69,8 @@ describe('the resolver', () => {
     for (const close of closers.splice(0)) await close();
   });
 
-  describe('reading answers', () => {
-    it('gives the records of every type with their TTL', async () => {
+  describe('parsing answers', () => {
+    it('returns the records of every type with their TTL', async () => {
       const resolver = resolverFor([zone.server]);
       expect(await resolver.resolve('host.example', 'A')).to.deep.equal({
         kind: 'records',
@@ -99,13 +99,13 @@ describe('the resolver', () => {
       });
     });
 
-    it('tells a name that is not there from a name without such records', async () => {
+    it('distinguishes a missing name from one without such records', async () => {
       const resolver = resolverFor([zone.server]);
       expect(await resolver.resolve('nothing.example', 'A')).to.deep.equal({ kind: 'nxdomain' });
       expect(await resolver.resolve('host.example', 'MX')).to.deep.equal({ kind: 'none' });
     });
 
-    it('takes names in any case, with a final dot and in any script', async () => {
+    it('accepts names in any case, with a final dot and in any script', async () => {
       const resolver = resolverFor([zone.server]);
       expect(await resolver.resolve('HOST.Example.', 'A')).to.have.property('kind', 'records');
       expect(await resolver.resolve('Bücher.example', 'A')).to.deep.include({ records: ['192.0.2.9'] });
@@ -136,7 +136,7 @@ describe('the resolver', () => {
       expect(zone.questions).to.have.length(1);
     });
 
-    it('follows aliases across answers of a server that does not', async () => {
+    it('follows aliases across answers, if a server does not', async () => {
       zone.behave('links');
       expect(await resolverFor([zone.server]).resolve('alias.example', 'A')).to.deep.equal({
         kind: 'records',
@@ -160,7 +160,7 @@ describe('the resolver', () => {
       expect(zone.questions.length).to.be.below(20);
     });
 
-    it('says that the name is not there when its alias leads nowhere', async () => {
+    it('reports a missing name when its alias points nowhere', async () => {
       expect(await resolverFor([zone.server]).resolve('lost.example', 'A')).to.deep.equal({ kind: 'nxdomain' });
     });
   });
@@ -177,7 +177,7 @@ describe('the resolver', () => {
       expect(zone.questions).to.have.length(4);
     });
 
-    it('names the reason of a refusal without waiting', async () => {
+    it('reports the reason of a refusal at once', async () => {
       for (const [how, reason] of [
         ['servfail', 'servfail'],
         ['refuse', 'refused'],
@@ -193,7 +193,7 @@ describe('the resolver', () => {
       }
     });
 
-    it('does not believe an answer to another question, under another id or of no form at all', async () => {
+    it('rejects an answer to another question, under another id or malformed', async () => {
       for (const how of ['other-question', 'wrong-id', 'garbage'] as const) {
         zone.behave(how);
         const asked = zone.questions.length;
@@ -211,7 +211,7 @@ describe('the resolver', () => {
       });
     });
 
-    it('asks a name server on another host from an address of this host, not from that of the server', async () => {
+    it('queries a name server on another host from an address of this host, not from that of the server', async () => {
       let asked = '';
       const other = await startRawServer((request, from, reply) => {
         asked = from.address;
@@ -222,7 +222,7 @@ describe('the resolver', () => {
       expect(asked).to.equal('127.0.0.1');
     });
 
-    it('does not believe the right answer from the wrong address', async () => {
+    it('rejects the right answer from the wrong address', async () => {
       const socket = createSocket('udp4');
       const forge = (bytes: Buffer, port: number) => socket.send(bytes, port, '127.0.0.1');
       const other = await startRawServer((request, from, reply) => {
@@ -238,7 +238,7 @@ describe('the resolver', () => {
       });
     });
 
-    it('leaves out records that a server adds for other names', async () => {
+    it('ignores records that a server adds for other names', async () => {
       const server = await startRawServer((request, _from, reply) => {
         const response = Packet.parse(addressAnswer(request, '192.0.2.1', '6.6.6.6'));
         for (const added of response.answers.slice(1)) added.name = 'other.example';
@@ -250,17 +250,17 @@ describe('the resolver', () => {
       });
     });
 
-    it('takes the question back in any case of letters', async () => {
+    it('accepts the question back in any case of letters', async () => {
       zone.behave('plain-case');
       expect(await resolverFor([zone.server]).resolve('host.example', 'A')).to.have.property('kind', 'records');
     });
 
-    it('asks again without an OPT record where that is not understood', async () => {
+    it('queries again without an OPT record where it is not supported', async () => {
       zone.behave('no-edns');
       expect(await resolverFor([zone.server]).resolve('host.example', 'A')).to.have.property('kind', 'records');
     });
 
-    it('asks over TCP what was truncated', async () => {
+    it('queries over TCP after a truncated answer', async () => {
       zone.behave('truncate');
       expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.include({
         records: ['one', 'two parts'],
@@ -268,7 +268,7 @@ describe('the resolver', () => {
       expect(zone.questions.map((question) => question.type)).to.deep.equal(['TXT', 'TCP TXT']);
     });
 
-    it('does not take a truncated answer over TCP for a whole one', async () => {
+    it('rejects a truncated answer over TCP', async () => {
       zone.behave('truncate-always');
       expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.equal({
         kind: 'failure',
@@ -284,7 +284,7 @@ describe('the resolver', () => {
       expect(await answer).to.deep.equal({ kind: 'failure', reason: 'timeout' });
     });
 
-    it('still hears a slow server while the next try is on its way', async () => {
+    it('still accepts an answer of a slow server during the next try', async () => {
       const late = Promise.withResolvers<void>();
       zone.behave({ after: late.promise });
       const answer = resolverFor([zone.server]).resolve('host.example', 'A');
@@ -296,7 +296,7 @@ describe('the resolver', () => {
       expect(await answer).to.have.property('kind', 'records');
     });
 
-    it('refuses a packet that announces more records than it could be worth', async () => {
+    it('rejects a packet that announces more records than fit into it', async () => {
       const server = await startRawServer((request, _from, reply) => {
         const bytes = addressAnswer(request, '192.0.2.1');
         bytes.writeUInt16BE(65_535, 6);
@@ -311,7 +311,7 @@ describe('the resolver', () => {
   });
 
   describe('several servers', () => {
-    it('goes to the next server when one refuses, fails, is not there or stays silent', async () => {
+    it('tries the next server when one refuses, fails, is down or does not answer', async () => {
       const other = await startZone(RECORDS);
       closers.push(() => other.stop());
       for (const how of ['refuse', 'servfail', 'cut'] as const) {
@@ -358,7 +358,7 @@ describe('the resolver', () => {
       expect(await answer).to.deep.equal({ kind: 'failure', reason: 'unreachable' });
     });
 
-    it('asks the servers of the system when none are set, and looks again after a minute', async () => {
+    it('queries the servers of the system when none are set, and checks them again after a minute', async () => {
       const other = await startZone(RECORDS);
       closers.push(() => other.stop());
       let system = [zone.server];
@@ -370,7 +370,7 @@ describe('the resolver', () => {
       expect([zone.questions.length, other.questions.length]).to.deep.equal([1, 1]);
     });
 
-    it('asks a server at an IPv6 address', async function () {
+    it('queries a server at an IPv6 address', async function () {
       const server = await startRawServer(
         (request, _from, reply) => reply(addressAnswer(request, '192.0.2.6')),
         '::1',
@@ -382,7 +382,7 @@ describe('the resolver', () => {
       });
     });
 
-    it('asks each question from another port under another id', async () => {
+    it('sends each query from another port under another id', async () => {
       const ports = new Set<number>();
       const ids = new Set<number>();
       const server = await startRawServer((request, from, reply) => {
@@ -397,7 +397,7 @@ describe('the resolver', () => {
       expect(ids.size).to.be.above(35);
     });
 
-    it('waits less while no server answers, and logs it once', async () => {
+    it('shortens its waits while no server answers, and logs it once', async () => {
       zone.behave('drop');
       const resolver = resolverFor([zone.server]);
       const silent = async (name: string, ms: number) => {
@@ -415,7 +415,7 @@ describe('the resolver', () => {
       expect(log.of('dns.fault')).to.have.length(1);
     });
 
-    it('ends what is on its way when it is stopped', async () => {
+    it('cancels running queries on stop', async () => {
       zone.behave('drop');
       const resolver = resolverFor([zone.server]);
       const answer = resolver.resolve('host.example', 'A');
