@@ -13,7 +13,7 @@ for (const driver of drivers)
     });
     afterEach(() => store.close());
 
-    it('applies what is recorded and half a minute old, once', async () => {
+    it('applies recorded events once they are half a minute old, once', async () => {
       const world = createRecording(store);
       const { recorder, clock } = world;
       await recorder.begin(newMessage({ subaccount: null }));
@@ -48,7 +48,7 @@ for (const driver of drivers)
       expect(await task.run()).to.equal(undefined);
     });
 
-    it('takes deleted tags off the messages that a call did not come to', async () => {
+    it('removes deleted tags from messages that an interrupted call missed', async () => {
       const { recorder, clock } = createRecording(store);
       await recorder.begin(newMessage());
       await recorder.begin(newMessage({ id: 'later', createdAt: new Date(clock.now() + 5) }));
@@ -86,7 +86,7 @@ for (const driver of drivers)
 
     // The same code for every store, and thousands of rows.
     if (driver.kind === 'embedded')
-      it('takes the rest of very many messages over from a call that deletes a tag', async function () {
+      it('finishes the deletion of a tag for very many messages', async function () {
         this.timeout(60_000);
         const { recorder, clock } = createRecording(store);
         const numbers = createNumbers({ store, clock });

@@ -30,7 +30,7 @@ for (const driver of drivers) {
     const expired = async () =>
       (await store.rejects.many({ expired: true }, { sort: 'email' })).map(({ email }) => email);
 
-    it('marks what is over, to the millisecond, and nothing else', async () => {
+    it('marks exactly the expired entries, to the millisecond', async () => {
       await put('never', null);
       await put('past', -1);
       await put('now', 0);
@@ -49,7 +49,7 @@ for (const driver of drivers) {
       ).to.equal(undefined);
     });
 
-    it('does it in steps until nothing is left', async () => {
+    it('works in steps until nothing is left', async () => {
       for (let i = 0; i < 101; i++) await put(`${i}`, -i);
       expect(await expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run()).to.deep.equal({
         expired: 101,
@@ -57,7 +57,7 @@ for (const driver of drivers) {
       expect(await expired()).to.have.length(101);
     });
 
-    it('marks each once when two processes run it at once', async () => {
+    it('marks each once when two processes run concurrently', async () => {
       for (let i = 0; i < 25; i++) await put(`${i}`, -i);
       const done = await Promise.all([
         expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run(),
@@ -85,7 +85,7 @@ for (const driver of drivers) {
       expect(await expired()).to.deep.equal([]);
     });
 
-    it('waits when the clock jumped, for an operator to set it right', async () => {
+    it('waits after a jump of the clock, for an operator to correct it', async () => {
       await put('ann', 86_400_000);
       const task = expireRejectsTask({ store, clock, time: createRunningTime(clock) });
       clock.jump(3 * 86_400_000);

@@ -64,7 +64,7 @@ for (const driver of drivers) {
     const suppressed = (email = 'ann@example.com', subaccount: string | null = null) =>
       lists.suppression(ME, email, subaccount, new Date(clock.now()));
 
-    it('put an address on the rejection list, with the event that consumers of Mandrill read', async () => {
+    it('add an address to the rejection list, with the event that consumers of Mandrill read', async () => {
       expect(
         await lists.reject(
           entry({
@@ -117,7 +117,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('tell a renewed entry as a change, and one that is kept not at all', async () => {
+    it('report a renewed entry as a change, and an unchanged one not at all', async () => {
       await lists.reject(entry({ reason: 'soft-bounce', eventId: 'e1' }));
       expect(await lists.reject(entry({ reason: 'soft-bounce', eventId: 'e1' }))).to.equal('kept');
       expect(await lists.reject(entry({ reason: 'soft-bounce', eventId: 'e2' }))).to.equal('renewed');
@@ -127,7 +127,7 @@ for (const driver of drivers) {
       expect((await suppressed())?.reason).to.equal('custom');
     });
 
-    it('take an address off, answer the entry as it was, and leave nothing behind', async () => {
+    it('remove an address, return the last entry, and leave nothing behind', async () => {
       await lists.reject(entry({ detail: 'asked' }));
       expect(await lists.unreject(ME, 'ANN@example.com', '')).to.deep.include({
         email: 'ann@example.com',
@@ -140,7 +140,7 @@ for (const driver of drivers) {
       expect(await store.rejects.many({})).to.deep.equal([]);
     });
 
-    it('know an entry no longer once its time is over, and list it anew', async () => {
+    it('ignore an entry once it has expired, and list it anew', async () => {
       await lists.reject(entry({ reason: 'soft-bounce', eventId: 'e1' }));
       await clock.advance(DAY_MS - 1);
       expect(await suppressed()).to.include({ reason: 'soft-bounce' });
@@ -151,7 +151,7 @@ for (const driver of drivers) {
       expect(await suppressed()).to.include({ reason: 'soft-bounce' });
     });
 
-    it('suppress for the subaccount what it has listed, and for all what the account has', async () => {
+    it('suppress for a subaccount its own entries, and for all those of the account', async () => {
       await lists.reject(entry({ email: 'sub@example.com', subaccount: 'one' }));
       await lists.reject(entry({ email: 'all@example.com' }));
       expect(await suppressed('sub@example.com', 'one')).to.include({ subaccount: 'one' });
@@ -162,7 +162,7 @@ for (const driver of drivers) {
       expect(await lists.suppression(NOBODY, 'all@example.com', 'one', new Date(clock.now()))).to.equal(undefined);
     });
 
-    it('whitelist an address: its entries go, those of subaccounts too, and no new ones come', async () => {
+    it('whitelist an address: its entries are removed, including subaccounts, and no new ones are added', async () => {
       for (const subaccount of ['', 'one', 'two']) await lists.reject(entry({ subaccount }));
       await lists.reject(entry({ account: NOBODY }));
       expect(await lists.whitelist(ME, 'Ann@Example.com', 'a friend')).to.equal(true);
@@ -184,7 +184,7 @@ for (const driver of drivers) {
       expect(await store.rejects.many({}), 'the other account keeps its own').to.have.length(1);
     });
 
-    it('whitelist once: again is no news, but for the comment', async () => {
+    it('whitelist once: a repeat changes only the comment', async () => {
       await lists.whitelist(ME, 'ann@example.com', 'a friend');
       expect(await lists.whitelist(ME, 'ann@example.com', null)).to.equal(false);
       expect(await lists.whitelist(ME, 'ann@example.com', 'a good friend')).to.equal(false);
@@ -197,7 +197,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('take an address off the whitelist; then events list it again', async () => {
+    it('remove an address from the whitelist; then events list it again', async () => {
       await lists.whitelist(ME, 'ann@example.com', 'a friend');
       expect(await lists.unwhitelist(ME, 'ann@example.com')).to.deep.include({ detail: 'a friend' });
       expect(await lists.unwhitelist(ME, 'ann@example.com')).to.equal(undefined);
@@ -218,19 +218,19 @@ for (const driver of drivers) {
       expect(published).to.deep.equal([]);
     });
 
-    it('keep apart what has spaces in unexpected places', async () => {
+    it('keep apart names with spaces in unexpected places', async () => {
       await lists.reject(entry({ email: '"a b"@example.com', subaccount: 'c' }));
       await lists.reject(entry({ email: 'a@example.com', subaccount: 'b c' }));
       await lists.reject(entry({ email: 'a@example.com', subaccount: 'b' }));
       expect(await store.rejects.many({})).to.have.length(3);
     });
 
-    describe('when the spool does not take an event', () => {
+    describe('when the spool rejects an event', () => {
       beforeEach(() => {
         broken = true;
       });
 
-      it('change the list all the same, and keep the event in the row', async () => {
+      it('change the list nevertheless, and keep the event in the row', async () => {
         expect(await lists.reject(entry())).to.equal('added');
         expect(await lists.whitelist(ME, 'bob@example.com', null)).to.equal(true);
         const [reject] = await store.rejects.many({ unsentSince: { range: { lte: new Date(clock.now()) } } });
@@ -242,7 +242,7 @@ for (const driver of drivers) {
         expect(log.of('event.unsent')[0]?.fields).to.include({ kind: 'blacklist', account: ME });
       });
 
-      it('hide an entry that was taken off, though its row is still there, and let it come back', async () => {
+      it('hide a removed entry whose row still exists, and allow it to return', async () => {
         await lists.reject(entry({ reason: 'spam' }));
         await lists.unreject(ME, 'ann@example.com', '');
         expect(await suppressed()).to.equal(undefined);
@@ -258,7 +258,7 @@ for (const driver of drivers) {
         ).to.deep.equal(['add', 'remove', 'add']);
       });
 
-      it('send with the next change what is its own, and leave the rest to the sweep', async () => {
+      it('send with the next change its own event, and leave the rest to the sweep', async () => {
         await lists.reject(entry());
         broken = false;
         await lists.unreject(ME, 'ann@example.com', '');
@@ -270,7 +270,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('have what the spool did not take sent by the sweep, which then removes what was taken off', async () => {
+    it('let the sweep send unsent events, and then delete removed rows', async () => {
       broken = true;
       await lists.reject(entry());
       await lists.unreject(ME, 'ann@example.com', '');
@@ -288,7 +288,7 @@ for (const driver of drivers) {
       expect((await store.whitelists.many({}))[0]).to.deep.include({ unsent: null, unsentSince: null, removed: false });
     });
 
-    it('fail all who wait for a row at once while the store is away, and work again afterwards', async () => {
+    it('fail all callers that wait for a row while the store is unavailable, and work again afterwards', async () => {
       let asked = 0;
       let away = true;
       const one: typeof store.rejects.one = async (filter) => {
@@ -308,7 +308,7 @@ for (const driver of drivers) {
     });
 
     for (const processes of [1, 4])
-      describe(`with 50 callers at once in ${processes === 1 ? 'one process' : 'four processes'}`, function () {
+      describe(`with 50 concurrent callers in ${processes === 1 ? 'one process' : 'four processes'}`, function () {
         this.timeout(30_000); // FerretDB has one connection for all of them
         let mine: Lists[];
         beforeEach(() => {
@@ -373,7 +373,7 @@ for (const driver of drivers) {
           await settled();
         });
 
-        it('whitelist and unwhitelist one address: what is told is what happened', async () => {
+        it('whitelist and unwhitelist one address: the events match the changes', async () => {
           await all<unknown>((i) =>
             i % 2 === 0 ? of(i).whitelist(ME, 'ann@example.com', null) : of(i).unwhitelist(ME, 'ann@example.com'),
           );

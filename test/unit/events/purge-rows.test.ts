@@ -17,7 +17,7 @@ for (const driver of drivers)
     });
     afterEach(() => store.close());
 
-    it('forgets hours that no window reaches, and keeps the sums', async () => {
+    it('deletes hours outside every window, and keeps the sums', async () => {
       const clock = createTestClock();
       const task = purgeRowsTask({ keepDays: 90 }, { store, clock, time: createRunningTime(clock) });
       for (const days of [0, 90, 92, 410])
@@ -30,7 +30,7 @@ for (const driver of drivers)
       expect(await task.run(), 'nothing is left to do').to.equal(undefined);
     });
 
-    it('forgets messages with their tags and events after the days that are set', async () => {
+    it('deletes messages with their tags and events after the set number of days', async () => {
       const clock = createTestClock();
       const { recorder } = createRecording(store, clock);
       for (const [id, days] of [
@@ -55,7 +55,7 @@ for (const driver of drivers)
       expect(await recorder.record(newEvent('open', { message: 'b' }))).to.equal('recorded');
     });
 
-    it('forgets links that were neither sent nor clicked for a window, with their hours', async () => {
+    it('deletes links that were neither sent nor clicked within a window, with their hours', async () => {
       const clock = createTestClock();
       const { recorder } = createRecording(store, clock);
       for (const [id, days] of [
@@ -84,7 +84,7 @@ for (const driver of drivers)
       expect((await store.urlHours.many({ account: ACCOUNT })).map(({ sent }) => sent)).to.deep.equal([1, 1]);
     });
 
-    it('forgets nothing by a clock that has just jumped, and ends early when it is told to', async () => {
+    it('deletes nothing after a jump of the clock, and ends early on request', async () => {
       const clock = createTestClock();
       const { recorder } = createRecording(store, clock);
       await recorder.begin(newMessage());
@@ -97,7 +97,7 @@ for (const driver of drivers)
       expect(await task.run()).to.include({ messages: 1 });
     });
 
-    it('goes through many in steps', async () => {
+    it('handles many rows in steps', async () => {
       const clock = createTestClock();
       const createdAt = new Date(clock.now() - 100 * DAY_MS);
       const many = driver.kind === 'embedded' ? 1203 : 30;

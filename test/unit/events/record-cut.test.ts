@@ -56,7 +56,7 @@ const KINDS = [
 ] as const;
 
 for (const driver of drivers)
-  describe(`an event whose recorder is cut off, ${driver.name}`, function () {
+  describe(`an event whose recording is interrupted, ${driver.name}`, function () {
     this.timeout(120_000);
     let store: Store;
     before(async () => {
@@ -82,7 +82,7 @@ for (const driver of drivers)
     // What holds is a matter of the port, so the slower driver need not show it for every kind.
     for (const [kind, counts] of driver.kind === 'embedded' ? KINDS : KINDS.slice(1, 2))
       for (const cut of ['before', 'after'] as const) {
-        it(`${kind}: is in the numbers once, the list once and at the webhooks, cut ${cut} any write`, async () => {
+        it(`${kind}: is in the numbers once, the list once and at the webhooks, interrupted ${cut} any write`, async () => {
           let cuts = 0;
           for (let nth = 1; ; nth++) {
             await clear();
@@ -130,7 +130,7 @@ for (const driver of drivers)
       ['before it reads the counters', 'before'],
       ['after it has read them', 'after'],
     ] as const) {
-      it(`is not counted again by one that was held up ${name} while another finished it and its marks were forgotten`, async () => {
+      it(`is not counted again by a recorder that was delayed ${name} while another finished it and its marks were deleted`, async () => {
         await clear();
         const clock = createTestClock();
         const sound = createRecording(store, clock);
@@ -183,7 +183,7 @@ for (const driver of drivers)
       expect(await recorder.finish(new Date(clock.now() - 30_000))).to.equal(0);
     });
 
-    it('that can never be applied keeps no other waiting', async () => {
+    it('that can never be applied does not block others', async () => {
       await clear();
       const world = createRecording(store);
       await world.recorder.begin(newMessage());

@@ -134,7 +134,7 @@ describe('the payload of an event', () => {
   afterEach(() => store.close());
 
   for (const { kind, state, detail = {}, msg, event = {} } of ROWS) {
-    it(`is, for ${kind}, what consumers of Mandrill read`, async () => {
+    it(`has the fields that consumers of Mandrill read, for ${kind}`, async () => {
       await world.recorder.record(newEvent(kind, { detail }));
       const [
         {
@@ -148,7 +148,7 @@ describe('the payload of an event', () => {
     });
   }
 
-  it('comes twice of a message that a server took: as send, and as delivered for those who ask for that, with the words of the server', async () => {
+  it('is posted twice for an accepted message: as send, and as delivered to subscribers, with the reply of the server', async () => {
     await world.recorder.record(
       newEvent('send', { detail: { diag: '250 2.0.0 OK', source_ip: '192.0.2.1', destination_ip: '192.0.2.2' } }),
     );
@@ -165,7 +165,7 @@ describe('the payload of an event', () => {
     expect(delivered.msg.state).to.equal('delivered');
   });
 
-  it('has everything that happened so far', async () => {
+  it('has the full history so far', async () => {
     await world.recorder.record(newEvent('open', { id: 'a', at: new Date('2026-01-05T11:10:00Z') }));
     await world.recorder.record(
       newEvent('click', { id: 'b', at: new Date('2026-01-05T11:11:00Z'), detail: { url: 'http://a.example/?q=ü' } }),
@@ -180,7 +180,7 @@ describe('the payload of an event', () => {
     expect(new Set(bodies.map(({ msg }) => msg._version)).size, 'a version for each state of the message').to.equal(3);
   });
 
-  it('writes an empty metadata as an empty list, and nothing as null', async () => {
+  it('writes empty metadata as an empty list, and nothing as null', async () => {
     const id = 'a'.repeat(32);
     await world.recorder.begin(newMessage({ id, metadata: {}, tags: [], template: null, subaccount: null }));
     await world.recorder.record(newEvent('click', { message: id }));
@@ -193,7 +193,7 @@ describe('the payload of an event', () => {
     expect(soft.msg).to.include({ bgtools_code: null, bounce_description: 'something_new' });
   });
 
-  it('is written down with the event, so that the webhooks get the same words whenever they get them', async () => {
+  it('is stored with the event, so that webhooks get the same words at any time', async () => {
     world.spool.broken = true;
     await world.recorder.record(newEvent('open'));
     const body = (await store.messageEvents.one({ id: 'event-open' }))?.unsent?.[0]?.body;

@@ -17,7 +17,7 @@ const THINGS: readonly (readonly [CounterSubject, string])[] = [
 ];
 
 for (const driver of drivers)
-  describe(`an event that is recorded, ${driver.name}`, () => {
+  describe(`a recorded event, ${driver.name}`, () => {
     let store: Store;
     let world: ReturnType<typeof createRecording>;
     beforeEach(async () => {
@@ -38,7 +38,7 @@ for (const driver of drivers)
       return row;
     };
 
-    it('belongs to a message that was begun, with a row for each of its tags', async () => {
+    it('belongs to a queued message, with a row for each of its tags', async () => {
       expect(await begin()).to.equal('recorded');
       expect(await begin()).to.equal('duplicate');
       expect(await message()).to.include({
@@ -57,7 +57,7 @@ for (const driver of drivers)
       expect(await countsOf(store, 'account', ACCOUNT), 'nothing has happened to it yet').to.equal(undefined);
     });
 
-    it('makes the domain of its sender known to the account', async () => {
+    it('adds the domain of its sender to the account', async () => {
       await begin();
       await world.recorder.begin(newMessage({ id: 'e'.repeat(32), sender: 'no domain' }));
       expect((await store.senderDomains.many({ account: ACCOUNT })).map(({ domain }) => domain)).to.deep.equal([
@@ -65,7 +65,7 @@ for (const driver of drivers)
       ]);
     });
 
-    it('is counted of the account, the sender, each tag, the template and the subaccount, in the spans of each', async () => {
+    it('is counted for the account, the sender, each tag, the template and the subaccount, in the spans of each', async () => {
       await begin();
       expect(await record('send')).to.equal('recorded');
       for (const [kind, key] of THINGS)
@@ -106,7 +106,7 @@ for (const driver of drivers)
       ['click', 'queued', { clicks: 1, uniqueClicks: 1 }],
     ] as const;
     for (const [kind, state, counts] of OUTCOMES) {
-      it(`${kind}: makes a message ${state}, counts and goes to the webhooks`, async () => {
+      it(`${kind}: makes a message ${state}, is counted and goes to the webhooks`, async () => {
         await begin();
         expect(await record(kind)).to.equal('recorded');
         expect((await message()).state).to.equal(state);
@@ -123,7 +123,7 @@ for (const driver of drivers)
       });
     }
 
-    it('puts the recipient on the rejection list, for the subaccount, when it bounces, complains or leaves', async () => {
+    it('adds the recipient to the rejection list, for the subaccount, after a bounce, complaint or unsubscription', async () => {
       for (const [kind, reason] of [
         ['hard_bounce', 'hard-bounce'],
         ['soft_bounce', 'soft-bounce'],
@@ -146,7 +146,7 @@ for (const driver of drivers)
       expect(await store.rejects.many({ account: ACCOUNT, email: 'person@example.net' })).to.deep.equal([]);
     });
 
-    it('keeps what the list and the export show: diagnosis, opens and clicks, the latest hundred', async () => {
+    it('keeps the data of the list and the export: diagnosis, opens and clicks, the latest hundred', async () => {
       await begin();
       await record('soft_bounce', { detail: { diag: 'smtp;452 4.2.2 full', description: 'mailbox_full', code: 22 } });
       expect(await message()).to.include({ diag: 'smtp;452 4.2.2 full', bounceDescription: 'mailbox_full' });
@@ -175,7 +175,7 @@ for (const driver of drivers)
       expect(await countsOf(store, 'sender', 'news@example.com')).to.deep.equal({ opens: 4, uniqueOpens: 2 });
     });
 
-    it('gives a subaccount that was deleted neither numbers nor rejects: another may be made with its id', async () => {
+    it('gives a deleted subaccount neither numbers nor rejects: another may have its id', async () => {
       await begin();
       await store.subaccounts.remove({ id: subaccountId(ACCOUNT, 'cust-1') });
       await record('hard_bounce');
@@ -184,7 +184,7 @@ for (const driver of drivers)
       expect(await store.rejects.many({ account: ACCOUNT })).to.deep.equal([]);
     });
 
-    it('is recorded once, however often it is said', async () => {
+    it('is recorded once, however often it is reported', async () => {
       await begin();
       expect(await record('open')).to.equal('recorded');
       expect(await record('open')).to.equal('duplicate');
@@ -209,7 +209,7 @@ for (const driver of drivers)
       expect(world.published).to.deep.equal([]);
     });
 
-    it('leaves the same state, whatever the order: a message that bounced is not sent by news that come late', async () => {
+    it('leaves the same state in any order: a bounced message is not sent by a late event', async () => {
       await begin();
       for (const kind of ['hard_bounce', 'send', 'deferral', 'open'] as const) await record(kind);
       expect((await message()).state).to.equal('bounced');
@@ -218,7 +218,7 @@ for (const driver of drivers)
       expect((await message()).state).to.equal('spam');
     });
 
-    it('cannot happen after now: the sweep looks for what is old', async () => {
+    it('is never in the future: the sweep looks for old ones', async () => {
       await begin();
       await record('open', { at: new Date('2036-01-01T00:00:00Z') });
       expect((await store.messageEvents.one({ id: 'event-open' }))?.at).to.deep.equal(new Date(world.clock.now()));
@@ -244,7 +244,7 @@ for (const driver of drivers)
       expect(JSON.stringify(detail).length).to.be.below(6000);
     });
 
-    it('is in the numbers exactly, with 50 in flight on one message and one tag', async () => {
+    it('is counted exactly, with 50 concurrent on one message and one tag', async () => {
       await begin();
       await Promise.all(
         Array.from({ length: 50 }, (_, n) => record(n % 2 === 0 ? 'open' : 'click', { id: `event ${n}` })),
@@ -261,7 +261,7 @@ for (const driver of drivers)
       expect(new Set(world.published.map(({ id }) => id)).size).to.equal(50);
     });
 
-    it('is in the numbers exactly when two processes are told the same 50 at once', async () => {
+    it('is counted exactly when two processes report the same 50 at once', async () => {
       const other = createRecording(store, world.clock);
       await begin();
       const answers = await Promise.all(
@@ -275,7 +275,7 @@ for (const driver of drivers)
         expect(await countsOf(store, kind, key, 'hour'), kind).to.deep.equal({ opens: 50, uniqueOpens: 1 });
     });
 
-    it('stays with its row while the spool takes nothing, for the sweep of the outbox', async () => {
+    it('stays with its row while the spool rejects it, for the sweep of the outbox', async () => {
       await begin();
       world.spool.broken = true;
       expect(await record('send')).to.equal('recorded');
