@@ -16,8 +16,8 @@ const outcome = z.object({
   ),
 });
 
-describe('taking verdicts', () => {
-  it('sends no question past our resolver, nor anything else: not for BIMI, MTA-STS or a list of suffixes', async () => {
+describe('authentication', () => {
+  it('sends no query past our resolver, and none for BIMI, MTA-STS or a suffix list', async () => {
     const script = fileURLToPath(new URL('../../support/dns-isolation.ts', import.meta.url));
     const { stdout } = await promisify(execFile)(process.execPath, [script]);
     const { tried, asked, verdicts } = outcome.parse(JSON.parse(stdout));

@@ -50,7 +50,7 @@ describe('the DKIM verdict', () => {
     expect(await dkimOf(signMessage(PLAIN, ED))).to.deep.equal(VALID);
   });
 
-  it('is valid for what nodemailer signs', async () => {
+  it('is valid for signatures of nodemailer', async () => {
     const dkim = {
       domainName: 'example.net',
       keySelector: 'rsa',
@@ -108,7 +108,7 @@ describe('the DKIM verdict', () => {
     expect(await dkimOf(signMessage(PLAIN, RSA, { tags: 't=1000000000; x=4000000000' }))).to.deep.equal(VALID);
   });
 
-  it('is valid for selectors and domains with underscores, which are in use', async () => {
+  it('is valid for selectors and domains with underscores, which exist', async () => {
     const odd = makeKey('_mail.ex_ample.net', 'k1_2026._esp', 1024);
     const message = PLAIN.replace('ann@example.net', 'ann@_mail.ex_ample.net');
     expect(await dkimOf(signMessage(message, odd), odd.records)).to.deep.equal(VALID);
@@ -127,7 +127,7 @@ describe('the DKIM verdict', () => {
     ).to.deep.equal({ result: 'pass', policy: 'reject', aligned: true });
   });
 
-  it('of one signature is its own, whatever the one beside it makes us throw', async () => {
+  it('of one signature is independent of exceptions caused by another', async () => {
     const good = signMessage(PLAIN, RSA);
     for (const bad of ['c=/; ', 'c=/relaxed; ', 'h=; ', 'd=..; ', 'l=1e9; ', 'b=\xff; ']) {
       const junk = `DKIM-Signature: ${bad}v=1; a=rsa-sha256; d=example.net; s=rsa; h=from; bh=AAAA; b=AAAA\r\n`;
@@ -136,7 +136,7 @@ describe('the DKIM verdict', () => {
     }
   });
 
-  it('is not valid when the key is gone, revoked or cannot be had', async () => {
+  it('is not valid when the key is gone, revoked or unavailable', async () => {
     const name = 'rsa._domainkey.example.net';
     expect(await dkimOf(signMessage(PLAIN, RSA), {})).to.deep.equal(INVALID);
     expect(await dkimOf(signMessage(PLAIN, RSA), { [name]: { TXT: ['v=DKIM1; k=rsa; p='] } })).to.deep.equal(INVALID);
@@ -152,7 +152,7 @@ describe('the DKIM verdict', () => {
     );
   });
 
-  it('looks at ten signatures, whatever their number, and at those first that none put in front can be', async () => {
+  it('checks ten signatures at most, first those that nobody can have added in front', async () => {
     const fake = (i: number) =>
       `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/simple; d=d${i}.example; s=s; h=from; bh=${bodyHash}; b=AAAA\r\n`;
     const bodyHash = /bh=([^;]+);/.exec(signMessage(PLAIN, RSA))?.[1] ?? '';
@@ -182,7 +182,7 @@ describe('the DKIM verdict', () => {
     ).to.deep.equal(VALID);
   });
 
-  it('of a message that cannot be read is an error, not an exception', async () => {
+  it('of an unreadable message is an error, not an exception', async () => {
     const verdicts = await check({ kind: 'file', path: '/nonexistent/message', size: 0 });
     expect(verdicts.dkim).to.deep.equal({ signed: false, valid: false });
     expect(verdicts.dmarc.result).to.equal('permerror');
@@ -207,7 +207,7 @@ describe('the DMARC verdict', () => {
     expect(await dmarcOf(PLAIN, records)).to.deep.equal({ result: 'pass', policy: 'quarantine', aligned: true });
   });
 
-  it('fails when what passed belongs to another domain', async () => {
+  it('fails when the passing domain is another', async () => {
     const records = {
       ...policy('v=DMARC1; p=reject', '_dmarc.bank.example'),
       'example.net': { TXT: ['v=spf1 ip4:198.51.100.9 -all'] },
@@ -219,7 +219,7 @@ describe('the DMARC verdict', () => {
     });
   });
 
-  it('fails on a signature of an unsound kind', async () => {
+  it('fails on a weak signature', async () => {
     const records = policy('v=DMARC1; p=none');
     for (const options of [{ algorithm: 'rsa-sha1' as const }, { length: 5 }]) {
       expect(await dmarcOf(signMessage(PLAIN, RSA, options), records)).to.deep.equal({
@@ -230,7 +230,7 @@ describe('the DMARC verdict', () => {
     }
   });
 
-  it('heeds strict alignment and the policy for subdomains', async () => {
+  it('applies strict alignment and the policy for subdomains', async () => {
     const sub = PLAIN.replace('ann@example.net', 'ann@sub.example.net');
     expect(await dmarcOf(signMessage(sub, RSA), policy('v=DMARC1; p=reject; sp=quarantine'))).to.deep.equal({
       result: 'pass',
@@ -269,7 +269,7 @@ describe('the DMARC verdict', () => {
       expect(await dmarcOf(odd, passing), odd).to.deep.equal({ result: 'permerror', policy: null, aligned: false });
   });
 
-  it('fails by the strictest policy of all whom a From that is not clear may name', async () => {
+  it('fails by the strictest policy of all possible authors of an ambiguous From', async () => {
     const records = {
       ...policy('v=DMARC1; p=quarantine'),
       '_dmarc.bank.example': { TXT: ['v=DMARC1; p=reject'] },
@@ -294,7 +294,7 @@ describe('the DMARC verdict', () => {
     });
   });
 
-  it('is about the sender of the envelope where no From names anybody, and never passes for him', async () => {
+  it('is about the envelope sender if no From names an author, and never passes for it', async () => {
     const records = policy('v=DMARC1; p=reject');
     const passing = { ...records, 'example.net': { TXT: ['v=spf1 ip4:198.51.100.9 -all'] } };
     for (const nobody of [
@@ -313,7 +313,7 @@ describe('the DMARC verdict', () => {
     }
   });
 
-  it('is a temporary error when the policy cannot be had', async () => {
+  it('is a temporary error when the policy is unavailable', async () => {
     expect(await dmarcOf(PLAIN, { '_dmarc.example.net': { fails: 'timeout' } })).to.deep.equal({
       result: 'temperror',
       policy: null,
@@ -321,7 +321,7 @@ describe('the DMARC verdict', () => {
     });
   });
 
-  it('is a temporary error and no failure when the DNS kept an aligned proof from us', async () => {
+  it('is a temporary error, not a failure, when an aligned proof is unavailable in the DNS', async () => {
     const keyAway = { ...policy('v=DMARC1; p=reject'), 'rsa._domainkey.example.net': { fails: 'servfail' as const } };
     expect(await dmarcOf(signMessage(PLAIN, RSA), keyAway)).to.deep.equal({
       result: 'temperror',
@@ -332,7 +332,7 @@ describe('the DMARC verdict', () => {
     expect(await dmarcOf(PLAIN, spfAway)).to.deep.equal({ result: 'temperror', policy: 'reject', aligned: false });
   });
 
-  it('stays a failure when the proof that is away would not have aligned', async () => {
+  it('stays a failure when the unavailable proof would not be aligned', async () => {
     const records = {
       ...policy('v=DMARC1; p=reject', '_dmarc.bank.example'),
       'rsa._domainkey.example.net': { fails: 'servfail' as const },
@@ -413,7 +413,7 @@ describe('the ARC verdict', () => {
   });
 });
 
-describe('what the verdicts were taken from', () => {
+describe('the evidence of the verdicts', () => {
   const policy = { '_dmarc.example.net': { TXT: ['v=DMARC1; p=reject'] } };
   const evidenceOf = async (message: string, trusted: readonly string[] = []) => {
     const settings = { ...SETTINGS, trustedSealers: trusted };
@@ -440,7 +440,7 @@ describe('what the verdicts were taken from', () => {
   /** Forwarded: the signature broke on the way, and the envelope sender is the forwarder's. */
   const forwarded = signMessage(PLAIN, RSA).replace('hello', '[list] hello');
 
-  it('names the domain of SPF and each signature, with its result and whether it stands for the author', async () => {
+  it('names the domain of SPF and each signature, with its result and whether it is aligned with the author', async () => {
     const message = signMessage(signMessage(signMessage(PLAIN, RSA), OTHER), ED);
     const { spf, dkim } = await evidenceOf(message);
     expect(spf).to.equal('example.net');
@@ -457,7 +457,7 @@ describe('what the verdicts were taken from', () => {
     );
   });
 
-  it('believes a trusted sealer that saw DMARC pass, and no other sealer', async () => {
+  it('trusts a configured sealer that saw DMARC pass, and no other sealer', async () => {
     const sealed = await sealAs(forwarded, OTHER, SAW_PASS);
     expect(await evidenceOf(sealed, ['other.example'])).to.deep.include({
       dmarc: 'fail',
@@ -475,7 +475,7 @@ describe('what the verdicts were taken from', () => {
     expect((await evidenceOf(sealed, ['example.net', 'ther.example'])).arc?.trusted).to.equal(false);
   });
 
-  it('does not believe a trusted sealer that saw DMARC fail, saw another author, or did not look', async () => {
+  it('does not trust a configured sealer that saw DMARC fail, saw another author, or did not check', async () => {
     for (const seen of [
       'mx.other.example; dmarc=fail header.from=example.net',
       'mx.other.example; dmarc=pass header.from=evil.example',
@@ -506,7 +506,7 @@ describe('what the verdicts were taken from', () => {
       );
   });
 
-  it('does not trust messages that were changed after the seal, or sealed again by a stranger', async () => {
+  it('does not trust messages that were changed after the seal, or sealed again by an unknown sealer', async () => {
     const sealed = await sealAs(forwarded, OTHER, SAW_PASS);
     expect((await evidenceOf(sealed.replace('Hello Bob', 'Hello Rob'), ['other.example'])).arc).to.deep.equal({
       sealers: [],
@@ -521,7 +521,7 @@ describe('what the verdicts were taken from', () => {
     expect((await evidenceOf(again, ['other.example', 'example.net'])).arc?.trusted).to.equal(true);
   });
 
-  it('does not believe a seal for a message with an unclear author', async () => {
+  it('does not trust a seal for a message with an ambiguous author', async () => {
     const two = forwarded.replace('From: Ann', 'From: Boss <ceo@victim.example>\r\nFrom: Ann');
     const sealed = await sealAs(two, OTHER, SAW_PASS);
     expect((await evidenceOf(sealed, ['other.example'])).arc?.trusted).to.equal(false);

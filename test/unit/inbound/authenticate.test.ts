@@ -73,21 +73,21 @@ describe('the SPF verdict', () => {
     expect(await spfOf(records, envelope('192.0.2.7', '', ''))).to.have.property('result', 'none');
   });
 
-  it('takes an IPv4-mapped address for IPv4, and an IPv6 address for what it is', async () => {
+  it('treats an IPv4-mapped address as IPv4, and an IPv6 address as IPv6', async () => {
     expect(await spfOf(records, envelope('::ffff:192.0.2.7'))).to.have.property('result', 'pass');
     expect(await spfOf(records, envelope('2001:db8::7'))).to.have.property('result', 'pass');
     expect(await spfOf(records, envelope('2001:db9::7'))).to.have.property('result', 'fail');
   });
 
-  it('asks for a domain of any script by its A-label', async () => {
+  it('queries a domain of any script by its A-label', async () => {
     expect(await spfOf(records, envelope('192.0.2.7', 'a@bücher.example'))).to.have.property('result', 'pass');
   });
 
-  it('gives macros the client, its HELO and nothing of this machine', async () => {
+  it('gives macros the client and its HELO, and nothing of this machine', async () => {
     expect(await spfOf(records, envelope('192.0.2.7', 'a@who.example'))).to.have.property('result', 'pass');
   });
 
-  it('survives any HELO and any reverse-path', async () => {
+  it('handles any HELO and any reverse-path', async () => {
     const odd = [
       '[192.0.2.7]',
       '[IPv6:2001:db8::1]',
@@ -122,7 +122,7 @@ describe('the SPF verdict', () => {
 });
 
 describe('the DNS budget of a message', () => {
-  it('that is used up makes a temporary error, not an exception', async () => {
+  it('gives a temporary error when it is used up, not an exception', async () => {
     const records: ZoneRecords = {
       'example.net': { TXT: ['v=spf1 a:a.example.net a:b.example.net ip4:192.0.2.7 -all'] },
       'a.example.net': { A: ['192.0.2.1'] },
@@ -136,7 +136,7 @@ describe('the DNS budget of a message', () => {
     ).to.equal('temperror');
   });
 
-  it('leaves DMARC its share, however much the sender makes SPF cost', async () => {
+  it('reserves a share for DMARC, however expensive the SPF of the sender is', async () => {
     const hosts = Array.from({ length: 10 }, (_, i) => ({ exchange: `mx${i}.evil.example`, priority: i }));
     const records: ZoneRecords = {
       'evil.example': {
@@ -158,7 +158,7 @@ describe('the DNS budget of a message', () => {
     expect(verdicts.dmarc).to.deep.equal({ result: 'fail', policy: 'reject', aligned: false });
   });
 
-  it('is a time too: when it is over every verdict is there', async () => {
+  it('is also a time limit: afterwards every verdict exists', async () => {
     const clock = createTestClock();
     const zone = await startZone({});
     zone.behave('drop');

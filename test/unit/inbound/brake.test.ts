@@ -46,7 +46,7 @@ const routed = (recipient: string, match: Partial<Match> = {}): RoutedRecipient 
   match: { kind: 'inbound', account: 'a', routeId: '1.1', pattern: '*', url: 'https://app.test/', ...match } as Match,
 });
 
-describe('the brake on loops', () => {
+describe('loop protection (the brake)', () => {
   it('marks answers beyond the allowed number in the window', async () => {
     const { after, marks } = openBrake();
     expect(await after(3)).to.equal(false);
@@ -56,7 +56,7 @@ describe('the brake on loops', () => {
     expect(await marks({ account: 'b' })).to.equal(false);
   });
 
-  it('counts what says that it answers: no notices, however many', async () => {
+  it('counts mail that is marked as a reply, and no notices', async () => {
     const { after } = openBrake();
     const notice = ['Subject: DISK CRITICAL', 'Auto-Submitted: auto-generated', 'Precedence: bulk'];
     expect(await after(100, { header: notice })).to.equal(false);
@@ -70,13 +70,13 @@ describe('the brake on loops', () => {
       expect(await after(4, { header, from: `jo${i}@example.net` }), String(header)).to.equal(true);
   });
 
-  it('knows an author by From, whatever the envelope says: it is empty or another in each message', async () => {
+  it('identifies an author by From, even if the envelope sender is empty or varies', async () => {
     const { marks } = openBrake();
     for (let i = 0; i < 4; i++) await marks({ mailFrom: i % 2 ? '' : `bounce+${i}@esp.test` });
     expect(await marks({ from: 'ANN@Example.NET' })).to.equal(true);
   });
 
-  it('counts by route where the address is another in each conversation', async () => {
+  it('counts by route if the address varies by conversation', async () => {
     const { marks } = openBrake();
     const reply = (i: number) => ({ to: `box+${i}@in.test`, captures: { ticket: String(i) } });
     for (let i = 0; i < 4; i++) expect(await marks(reply(i))).to.equal(false);
@@ -84,7 +84,7 @@ describe('the brake on loops', () => {
     expect(await marks({ ...reply(6), routeId: '1.2' })).to.equal(false);
   });
 
-  it('forgets: as many answers in twice the time are none', async () => {
+  it('expires: as many replies in twice the time are not marked', async () => {
     const { clock, marks } = openBrake();
     for (let i = 0; i < 40; i++) {
       expect(await marks(), `answer ${i}`).to.equal(false);
@@ -92,7 +92,7 @@ describe('the brake on loops', () => {
     }
   });
 
-  it('marks until half as many come, and says it once', async () => {
+  it('marks until the rate has halved, and logs it once', async () => {
     const { clock, log, metrics, marks, after } = openBrake();
     expect(await after(4)).to.equal(true);
     for (let i = 0; i < 200; i++) {
@@ -109,7 +109,7 @@ describe('the brake on loops', () => {
     expect(log.of('message.loop')).to.have.length(2);
   });
 
-  it('is not pushed out of memory by addresses of others, and keeps a pair that is in use among many of its own', async () => {
+  it('is not evicted by addresses of others, and keeps an active pair among many of its own', async () => {
     const { after, marks } = openBrake();
     expect(await after(4)).to.equal(true);
     for (let i = 0; i < 3000; i++) {
@@ -120,12 +120,12 @@ describe('the brake on loops', () => {
     expect(await marks()).to.equal(true);
   });
 
-  it('marks nothing if it is turned off, and nothing but mail for routes', async () => {
+  it('marks nothing if it is disabled, and only mail for routes', async () => {
     expect(await openBrake(0).after(100)).to.equal(false);
     expect(await openBrake().after(100, { kind: 'return' })).to.equal(false);
   });
 
-  it('reads the beginning of a large message, which is in a file', async () => {
+  it('reads the beginning of a large message in a file', async () => {
     const path = join(mkdtempSync(join(tmpdir(), 'brake-')), 'mail');
     const text = `From: ann@example.net\r\nIn-Reply-To: <1@a.test>\r\n\r\n${'x'.repeat(100_000)}`;
     writeFileSync(path, text);
@@ -138,7 +138,7 @@ describe('the brake on loops', () => {
     expect(marked).to.deep.equal(['box@in.test']);
   });
 
-  it('reads any message without a fault', async () => {
+  it('reads any message without an exception', async () => {
     const { brake } = openBrake();
     const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
     for (const text of [

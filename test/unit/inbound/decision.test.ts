@@ -73,11 +73,11 @@ describe('the conditions of a route', () => {
     ['what nobody looked at beside what is unknown', { subject: ['*'], spam: ['spam'] }, { scan: null }, 'content'],
   ];
   for (const [name, when, facts, expected] of table)
-    it(`say ${String(expected)} for ${name}`, () => {
+    it(`return ${String(expected)} for ${name}`, () => {
       expect(holds(when, facts)).to.equal(expected);
     });
 
-  it('match texts as regular expressions made of them do', () => {
+  it('match texts as equivalent regular expressions do', () => {
     const letters = ['a', 'b', '*', '?', '*'];
     for (let n = 0; n < 20_000; n++) {
       const glob = Array.from({ length: random(7) }, () => oneOf(letters)).join('');
@@ -87,7 +87,7 @@ describe('the conditions of a route', () => {
     }
   });
 
-  it('cost no more for a subject of 64 kB that is made to be expensive than for one of 4 kB', () => {
+  it('take no longer for a hostile subject of 64 kB than for one of 4 kB', () => {
     const when = { subject: ['*aaaaaaaaaaaaaaaaaaaaab', '*?aaaaaaaaaaaaaaaaaaac*'] };
     const look = (length: number) => {
       const facts = { content: { ...CONTENT, subject: 'a'.repeat(length) } };
@@ -106,7 +106,7 @@ describe('the decision between routes', () => {
     ...more,
   });
 
-  it('asks only for what decides', () => {
+  it('evaluates only what decides', () => {
     const choices = [
       choice('1', { when: { subject: ['x'], spam: ['spam'] } }),
       choice('2', { when: { dmarc: ['pass'] } }),
@@ -116,7 +116,7 @@ describe('the decision between routes', () => {
     expect(decide(choices, { content: CONTENT, auth: auth('pass') })).to.have.nested.property('match.routeId', '2');
   });
 
-  it('lets no header that is too large past a route that would stop the message, and loses none of it', () => {
+  it('never lets a header that is too large bypass a route that would stop the message, and loses none', () => {
     const when = { from: ['ceo@*'] };
     const last = choice('last', { tags: ['rest'] });
     const taken = (action: RouteChoice['action']) =>
@@ -131,7 +131,7 @@ describe('the decision between routes', () => {
       expect(taken(action)).to.deep.equal({ kind: 'matched', match: { ...last.match, tags: ['rest'] } });
   });
 
-  it('never loses mail because of a fact that is unknown, whatever the routes are', () => {
+  it('never loses mail because of unknown facts, for any routes', () => {
     const conditions: readonly When[] = [
       { spam: ['spam'] },
       { virus: ['infected'] },

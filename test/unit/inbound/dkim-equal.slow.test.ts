@@ -270,8 +270,8 @@ const EXCEPTIONS: readonly { readonly found: RegExp; readonly why: string }[] = 
   { found: /\r(?!\n)/, why: 'a bare CR is no white space (section 2.8)' },
 ];
 
-describe('signatures as we check them', () => {
-  it('come out as the library has them, for 2,000 generated messages, most of them damaged, but where RFC 6376 says otherwise', async () => {
+describe('our signature checks', () => {
+  it('agree with the library on 2,000 generated messages, most of them damaged, except where RFC 6376 differs', async () => {
     const seen: Record<string, number> = {};
     for (let seed = 1; seed <= 2000; seed++) {
       const message = await generate(chanceOf(seed));
@@ -297,7 +297,7 @@ describe('signatures as we check them', () => {
       expect(seen[key], key).to.be.above(20);
   }).timeout(60_000);
 
-  it('are those that the library makes', async () => {
+  it('compute the same signatures as the library', async () => {
     for (const key of [RSA, ED])
       for (const form of ['relaxed/relaxed', 'relaxed/simple', 'simple/simple', 'simple/relaxed']) {
         const text = `Subject: a  b\r\n c\r\nFrom: ann@example.net\r\n\r\nHello \r\n\r\n\tyou\r\n\r\n`;
@@ -325,7 +325,7 @@ describe('the hash of a body', () => {
     return result && 'bodyHash' in result ? result.bodyHash : undefined;
   }
 
-  it('is that of the library, whole and in pieces, whatever the white space and line ends', async () => {
+  it('matches that of the library, whole and in pieces, for any white space and line ends', async () => {
     for (let seed = 1; seed <= 400; seed++) {
       const { random, pick, some } = chanceOf(seed);
       const body = Buffer.from(some(seed % 2 === 0 ? BODY : TORN, 60), 'latin1');
@@ -349,7 +349,7 @@ describe('the hash of a body', () => {
     }
   }).timeout(30_000);
 
-  it('takes a time that grows with the length, for megabytes of what has to be looked at twice', () => {
+  it('takes linear time, for megabytes that need a second pass', () => {
     for (const unit of ['\r\n', 'a\r\n\r\n\r\n', 'a  ', ' \t', '\r', 'a\t', '\n']) {
       for (const form of ['simple', 'relaxed'] as const) hashBody(form, Buffer.alloc(4_000_000, unit));
     }

@@ -15,8 +15,8 @@ function plainly(patterns: readonly string[], mailbox: string): string | undefin
   return found[0] && `${found[0].i} ${found[0].pattern}`;
 }
 
-describe('the table of patterns', () => {
-  it('finds what trying every pattern in turn finds, for every short mailbox', () => {
+describe('the pattern table', () => {
+  it('finds the same as trying every pattern in turn, for every short mailbox', () => {
     const letters = ['a', 'b', '-', '*', '?'];
     const words = (alphabet: readonly string[], length: number): string[] =>
       length === 0
@@ -40,7 +40,7 @@ describe('the table of patterns', () => {
     expect(found).to.be.above(1000);
   });
 
-  it('compares letters in any case and composed characters in one form, at both ends', () => {
+  it('compares letters in any case and in composed form, at both ends', () => {
     const globs = globsOf(['GRÜ-*', '*-É', 'x?y']);
     expect(globs.find('gru\u0308-vip')).to.equal('0 GRÜ-*');
     expect(globs.find('any-e\u0301')).to.equal('1 *-É');
@@ -48,7 +48,7 @@ describe('the table of patterns', () => {
     expect(globs.find('xy')).to.equal(undefined);
   });
 
-  it('finds all that match up to the first that ends the search, the highest priority first', () => {
+  it('finds all matches up to the first final one, the highest priority first', () => {
     const globs = createGlobs([
       { pattern: '*', value: 'rest' },
       { pattern: 'a-*', value: 'a' },

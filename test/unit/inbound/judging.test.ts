@@ -2,8 +2,8 @@ import { expect } from 'chai';
 import { createJudging } from '../../../src/inbound/judging.ts';
 import { createTestLog } from '../../support/log.ts';
 
-describe('a look into a message for the conditions of routes', () => {
-  it('finds nothing when it fails, and the log says for which message', async () => {
+describe('parsing a message for route conditions', () => {
+  it('gives no facts when it fails, and logs the message', async () => {
     const log = createTestLog();
     const judging = createJudging({ run: () => Promise.reject(new Error('the thread ended')), log });
     const envelope = { mailFrom: 'a@b.test', rcptTo: ['c@d.test'] } as never;

@@ -9,14 +9,14 @@ async function sequence(order: Order, header: string, mailFrom = 'envelope@examp
 }
 
 describe('the sequence of a message', () => {
-  it('is none without an order, and one of a later version is none', async () => {
+  it('is none without an order, and none for one of a later version', async () => {
     expect(ORDER_NAMES).to.deep.equal(['none', 'sender', 'thread']);
     expect([toOrder(undefined), toOrder('size'), toOrder('thread')]).to.deep.equal(['none', 'none', 'thread']);
     expect(await sequence('none', 'From: a@b.example')).to.equal(undefined);
     expect((await sequencingOf({ kind: 'memory', bytes: new Uint8Array() }, ''))(undefined, ROUTE)).to.equal(undefined);
   });
 
-  it('is the same for one author however the address is written, and says it to nobody', async () => {
+  it('is the same for one author in any notation, and does not reveal the address', async () => {
     const ada = await sequence('sender', 'From: ada@bücher.example');
     expect(ada).to.match(/^sender:[\w-]{22}$/);
     for (const same of [
@@ -39,7 +39,7 @@ describe('the sequence of a message', () => {
     expect(await sequence('sender', 'Subject: x', '')).to.equal(undefined);
   });
 
-  it('is the same in one conversation: of its first message, and of answers by either field', async () => {
+  it('is the same within a conversation: of its first message, and of replies by either field', async () => {
     const root = await sequence('thread', 'Message-ID: <root@x.example>');
     expect(root).to.match(/^thread:[\w-]{22}$/);
     expect(await sequence('thread', 'In-Reply-To: <root@x.example>\nMessage-ID: <2@x.example>')).to.equal(root);
@@ -56,7 +56,7 @@ describe('the sequence of a message', () => {
     expect(await sequence('sender', header, '', '1.1+1')).not.to.equal(await sequence('sender', header));
   });
 
-  it('is found in the first part of a header only, however large that is', async () => {
+  it('is read from the first part of a header only, however large that is', async () => {
     const late = await sequence('sender', `${'X: y\n'.repeat(20_000)}From: ada@example.org`, '');
     expect(late).to.equal(undefined);
     for (const hostile of [

@@ -33,7 +33,7 @@ function open(settings = SETTINGS) {
 }
 
 describe('the replies to accepted messages', () => {
-  it('leave at once while fewer deliveries wait for us than allowed', async () => {
+  it('are sent at once while fewer deliveries wait for preparation than allowed', async () => {
     const world = open();
     expect(await world.delay(0)).to.equal(0);
     expect(await world.delay(1000)).to.equal(0);
@@ -51,11 +51,11 @@ describe('the replies to accepted messages', () => {
       expect(await open().delay(behind)).to.equal(ms);
     });
 
-  it('never wait when that is switched off', async () => {
+  it('never wait when pacing is disabled', async () => {
     expect(await open({ above: 0, longestMs: 5000 }).delay(1_000_000)).to.equal(0);
   });
 
-  it('leave at once when everything ends', async () => {
+  it('are sent at once on stop', async () => {
     const world = open();
     world.pacing.stop();
     expect(await world.delay(1_000_000)).to.be.at.most(100);

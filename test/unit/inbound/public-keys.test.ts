@@ -32,7 +32,7 @@ const get = (
 ) => keys.get('DKIM', name, 1024, options);
 
 describe('public keys', () => {
-  it('are read once for all messages, and handed out as objects', async () => {
+  it('are parsed once for all messages, and passed as objects', async () => {
     const { seen, message } = world('p=1');
     const first = await get(message());
     expect(await get(message())).to.equal(first);
@@ -40,7 +40,7 @@ describe('public keys', () => {
     expect(seen.read).to.equal(1);
   });
 
-  it('are asked for by every message, once, under the name in ASCII', async () => {
+  it('are queried once by every message, under the name in ASCII', async () => {
     const { seen, message } = world('p=1');
     const keys = message();
     await Promise.all([get(keys, 'A.example'), get(keys, 'A.example')]);
@@ -48,7 +48,7 @@ describe('public keys', () => {
     expect(seen.asked).to.deep.equal(['a.example', 'a.example']);
   });
 
-  it('are read anew when the record has changed, or is wanted for something else', async () => {
+  it('are parsed again when the record has changed, or is used for something else', async () => {
     const { seen, message } = world('p=1');
     await get(message());
     seen.record = 'p=2';
@@ -57,7 +57,7 @@ describe('public keys', () => {
     expect(seen.read).to.equal(3);
   });
 
-  it('are gone with their record, and a fault is not kept', async () => {
+  it('are dropped with their record, and an error is not kept', async () => {
     const { seen, message } = world('p=1');
     await get(message());
     seen.record = 'none';
@@ -66,7 +66,7 @@ describe('public keys', () => {
     expect(seen.read).to.equal(3);
   });
 
-  it('are forgotten, the oldest first, when there are a thousand', async () => {
+  it('are dropped, the oldest first, at a thousand', async () => {
     const { seen, message } = world('p=0');
     for (let n = 0; n <= 1000; n++) {
       seen.record = `p=${n}`;

@@ -51,7 +51,7 @@ function openWorld() {
   };
 }
 
-describe('a verdict that was taken before', () => {
+describe('a cached verdict', () => {
   it('is reused without a query for any mailbox of the domain', async () => {
     const { verdicts, asked } = openWorld();
     const first = await verdicts();
@@ -64,7 +64,7 @@ describe('a verdict that was taken before', () => {
     expect(asked).to.have.length(questions);
   });
 
-  it('is no verdict on another address, another greeting of the null sender, or another author', async () => {
+  it('is not reused for another address, another HELO of the null sender, or another author', async () => {
     const { verdicts } = openWorld();
     await verdicts();
     expect((await verdicts({ address: '192.0.2.8' })).spf.result).to.equal('fail');
@@ -74,7 +74,7 @@ describe('a verdict that was taken before', () => {
     expect((await verdicts({ from: 'ann@elsewhere.example' })).dmarc.result).to.equal('none');
   });
 
-  it('is forgotten when the shortest of the records it was made of is', async () => {
+  it('expires with the shortest TTL of its records', async () => {
     const { verdicts, set, clock } = openWorld();
     await verdicts();
     set({ ...ZONE, 'example.net': { TXT: ['v=spf1 -all'], ttl: 60 } });
@@ -84,7 +84,7 @@ describe('a verdict that was taken before', () => {
     expect((await verdicts()).spf.result).to.equal('fail');
   });
 
-  it('is taken anew ten seconds after a record was found to be missing', async () => {
+  it('is computed again ten seconds after a record was missing', async () => {
     const { verdicts, set, clock } = openWorld();
     expect((await verdicts({ mailFrom: 'a@new.example' })).spf.result).to.equal('none');
     set({ ...ZONE, 'new.example': { TXT: ['v=spf1 ip4:192.0.2.7 -all'] } });
@@ -92,14 +92,14 @@ describe('a verdict that was taken before', () => {
     expect((await verdicts({ mailFrom: 'a@new.example' })).spf.result).to.equal('pass');
   });
 
-  it('is not kept where a macro looks at the mailbox', async () => {
+  it('is not kept if a macro uses the mailbox', async () => {
     const { verdicts } = openWorld();
     expect((await verdicts({ mailFrom: 'ann@macro.example' })).spf.result).to.equal('pass');
     expect((await verdicts({ mailFrom: 'eve@macro.example' })).spf.result).to.equal('fail');
     expect((await verdicts({ mailFrom: 'ann@macro.example' })).spf.result).to.equal('pass');
   });
 
-  it('is not kept when the DNS failed', async () => {
+  it('is not kept after a DNS failure', async () => {
     const { verdicts, set } = openWorld();
     expect((await verdicts({ mailFrom: 'a@broken.example' })).spf.result).to.equal('temperror');
     set({ ...ZONE, 'broken.example': { TXT: ['v=spf1 ip4:192.0.2.7 -all'] } });

@@ -11,7 +11,7 @@ import { until } from '../../support/until.ts';
 const SECRET = 'a secret';
 const MESSAGE = '0123456789abcdef0123456789abcdef';
 
-describe('addresses that mail comes back to', () => {
+describe('return addresses', () => {
   let store: Store;
   const clock = createTestClock();
   const log = createTestLog();
@@ -55,13 +55,13 @@ describe('addresses that mail comes back to', () => {
       expect(look(`${mailbox}@bounces.postern.test`), mailbox).to.deep.equal({ kind: 'no-route' });
   });
 
-  it('are none of a domain that is not the return domain', async () => {
+  it('are not recognised outside the return domain', async () => {
     const look = await start();
     for (const domain of ['postern.test', 'x.bounces.postern.test', '[127.0.0.1]', ''])
       expect(look(bounceOf(1).replace('bounces.postern.test', domain)), domain).to.equal(undefined);
   });
 
-  it('may be at a domain that their message has for itself, and are good there alone', async () => {
+  it('may be at the return path domain of their message, and are valid only there', async () => {
     const look = await start();
     const own = 'bounces.customer.test';
     const [bounce, unsub] = [bounceAddress(SECRET, 1, MESSAGE, own, own), unsubAddress(SECRET, 1, MESSAGE, own, own)];
@@ -82,7 +82,7 @@ describe('addresses that mail comes back to', () => {
       expect(look(address), address).to.equal(undefined);
   });
 
-  it('are not known before the secret and the accounts were read, which is not the same as not there', async () => {
+  it('are unknown before the secret and the accounts were read, not invalid', async () => {
     let away = true;
     const look = await start(async () => {
       if (away) throw new StoreAway('away');
@@ -100,7 +100,7 @@ describe('addresses that mail comes back to', () => {
     expect(log.of('daemon.fault')).to.deep.equal([]);
   });
 
-  it('of accounts made since are found, one whose row came late included', async () => {
+  it('of new accounts are found, including one whose row came late', async () => {
     const look = await start();
     await addAccount('three', 3);
     await clock.advance(2000);

@@ -8,7 +8,7 @@ import { createTestLog } from '../../support/log.ts';
 import { openTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 
-describe('the table of routes', () => {
+describe('the routing table', () => {
   const clock = createTestClock();
   let store: Store;
   let number = 0;
@@ -51,7 +51,7 @@ describe('the table of routes', () => {
     return found.kind === 'matched' ? found.match.pattern : found.kind;
   };
 
-  describe('that is asked to look at the store', () => {
+  describe('asked to read the store again', () => {
     /** One that would look by itself in an hour. */
     const second = async (over?: Store) => {
       const routing = createRouting({ refreshMs: 3_600_000 }, { store: over ?? store, clock, log: createTestLog() });
@@ -59,7 +59,7 @@ describe('the table of routes', () => {
       return routing;
     };
 
-    it('has what another process added until then, and what it deleted no more', async () => {
+    it('gets additions and deletions of another process', async () => {
       await domain('in.test');
       const routing = await second();
       expect(hit(routing, 'new')).to.equal('no-route');
@@ -73,7 +73,7 @@ describe('the table of routes', () => {
       await routing.stop();
     });
 
-    it('shares a look that has not begun, and never one that began before the question', async () => {
+    it('shares a read that has not begun, but not one that began earlier', async () => {
       let looks = 0;
       const counting: Store = {
         ...store,
@@ -97,7 +97,7 @@ describe('the table of routes', () => {
       await routing.stop();
     });
 
-    it('keeps what it has while the store is away, and does not wait for it again', async () => {
+    it('keeps its contents while the store is unavailable, and does not wait for it again', async () => {
       await domain('in.test');
       await route('in.test', 'box');
       let asked = 0;
@@ -122,7 +122,7 @@ describe('the table of routes', () => {
       await routing.stop();
     });
 
-    it('waits two seconds at most for a store that hangs', async () => {
+    it('waits two seconds at most for a store that does not answer', async () => {
       const never = new Promise<never>(() => {});
       let hangs = false;
       const hanging: Store = {
@@ -172,7 +172,7 @@ describe('the table of routes', () => {
     ]);
   });
 
-  it('tells an unknown domain from an unknown mailbox', async () => {
+  it('distinguishes an unknown domain from an unknown mailbox', async () => {
     await domain('in.test');
     await route('in.test', 'support');
     const routing = create();
@@ -184,7 +184,7 @@ describe('the table of routes', () => {
     await routing.stop();
   });
 
-  it('takes exact text first, then the most literal characters, then the oldest', async () => {
+  it('prefers exact text, then the most literal characters, then the oldest', async () => {
     await domain('in.test');
     for (const pattern of ['*', 'support-*', 'support-v*', '*-vip', 'Support-VIP']) await route('in.test', pattern);
     const first = await route('in.test', 'a*d');
@@ -200,7 +200,7 @@ describe('the table of routes', () => {
     await routing.stop();
   });
 
-  it('knows how many messages may share a POST of a route: one where its row says nothing', async () => {
+  it('returns how many messages may share a POST of a route: one by default', async () => {
     await domain('in.test');
     const [old, fresh] = [await route('in.test', 'old'), await route('in.test', 'fresh')];
     await store.inboundRoutes.change({ id: fresh }, { batchEvents: 10 });
@@ -232,7 +232,7 @@ describe('the table of routes', () => {
     await routing.stop();
   });
 
-  it('holds what the API changed from the moment it says so', async () => {
+  it('applies API changes before the answer', async () => {
     const routing = create();
     await routing.start();
     await domain('in.test');
@@ -245,7 +245,7 @@ describe('the table of routes', () => {
     await routing.stop();
   });
 
-  it('notices within its interval what another host changed', async () => {
+  it('notices changes of another host within its interval', async () => {
     const routing = create();
     await routing.start();
     expect(hit(routing, 'x')).to.equal('not-ours');
@@ -256,7 +256,7 @@ describe('the table of routes', () => {
     await routing.stop();
   });
 
-  it('answers unknown, never "not ours", until it was read once; and keeps its table while the store is away', async () => {
+  it('answers unknown, never "not ours", until it was read once; and keeps its table while the store is unavailable', async () => {
     let away = true;
     const one: Store['revisions']['one'] = (filter) =>
       away ? Promise.reject(new StoreAway('away')) : store.revisions.one(filter);
