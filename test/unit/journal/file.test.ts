@@ -33,7 +33,7 @@ function damage(file: string): void {
   writeFileSync(file, bytes);
 }
 
-describe('the file of the history', () => {
+describe('the journal file', () => {
   for (const [what, spoil] of [
     [
       'no database',
@@ -49,7 +49,7 @@ describe('the file of the history', () => {
       },
     ],
   ] as const) {
-    it(`is kept aside and replaced when it is ${what}`, async () => {
+    it(`is set aside and replaced when it is ${what}`, async () => {
       const file = await written(500);
       spoil(file);
       const one = await startJournal({ file });
@@ -76,7 +76,7 @@ describe('the file of the history', () => {
     expect(replaced(one)).to.have.length(1);
   });
 
-  it('is begun again when it is damaged while it runs, and nothing that is noted afterwards is lost', async () => {
+  it('is recreated when it is damaged during use, without losing later entries', async () => {
     const one = await startJournal();
     for (let i = 0; i < 3000; i++)
       one.journal.note(refusal({ client: `198.51.${i % 100}.${i % 50}`, recipient: `${i}@example.com` }));
@@ -105,7 +105,7 @@ describe('the file of the history', () => {
     ],
     ['moved away', (file: string) => renameSync(file, `${file}.old`)],
   ] as const) {
-    it(`is begun again when it is ${how} while it runs, with all that the queue still has`, async () => {
+    it(`is recreated when it is ${how} during use, with everything still on the queue`, async () => {
       const queue = await freshSpool();
       const one = await startJournal({}, { clock: queue.clock });
       const watched = one.watch(queue.spool);
@@ -161,7 +161,7 @@ describe('the file of the history', () => {
     });
   });
 
-  it('is tried again when it cannot be opened, and until then 10,000 entries wait for it', async () => {
+  it('is opened again after a failure, and up to 10,000 entries wait for it', async () => {
     const dir = join(await tempDir(), 'missing');
     const one = await startJournal({ file: join(dir, 'journal.db') });
     await until('the failure', () => one.log.of('journal.fault').length > 0);
@@ -196,7 +196,7 @@ describe('the file of the history', () => {
     });
   });
 
-  it('warns of load when its thread does not answer, or its file is locked: no error, for which there is an alert', async () => {
+  it('logs a warning, not an error with an alert, if its thread does not answer or its file is locked', async () => {
     const one = await startJournal();
     await one.journal.ask('mailBounds');
     const holder = new DatabaseSync(one.file);
@@ -239,7 +239,7 @@ describe('the file of the history', () => {
     holder.close();
   });
 
-  it('is not written when the disk is full, counts that, keeps answering, and continues when there is space', async function () {
+  it('is not written when the disk is full, counts lost entries, still answers queries, and continues once there is space', async function () {
     const disk = await smallDisk(8);
     if (disk === undefined) return this.skip();
     const one = await startJournal({ file: join(disk, 'journal.db') });
@@ -262,7 +262,7 @@ describe('the file of the history', () => {
     expect(one.log.of('journal.resumed')).to.have.length(1);
   });
 
-  it('leaves half of the room that the queue leaves on its disk', async function () {
+  it('leaves half of the space that the queue reserves on its disk', async function () {
     const disk = await smallDisk(16);
     if (disk === undefined) return this.skip();
     const room = { minFreePercent: 50, minFreeBytes: 0, maxMessageBytes: 0 };
@@ -278,7 +278,7 @@ describe('the file of the history', () => {
     expect(await one.lost()).to.equal(1);
   });
 
-  it('may be shared by two processes, as when one takes over from the other', async () => {
+  it('may be shared by two processes, for a takeover', async () => {
     const one = await startJournal();
     one.journal.note(refusal());
     await one.journal.flush();

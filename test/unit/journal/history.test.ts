@@ -26,7 +26,7 @@ async function compared<T>(one: TestJournal, start: () => void, probe: () => Pro
 }
 
 describe('the history of mail', () => {
-  it('tells who wrote to whom about what, how it was checked, what the endpoint answered, and how it ended', async () => {
+  it('shows sender, recipient, subject, verdicts, endpoint answers and result', async () => {
     const { journal, watched, clock } = await watching();
     const { delivery, message: sent } = await put(watched.spool, clock, { recipients: ['jo@example.com'] });
     journal.journal.note({ what: 'arrived', messageId: sent.id, session: 'session-1', transaction: 1 });
@@ -66,7 +66,7 @@ describe('the history of mail', () => {
     ).to.deep.equal([['attempt', 503, 'later'], ['attempt', 200, 'ok'], 'delivered']);
   });
 
-  it('is the same whether a delivery ends within the moment in which rows are gathered, or later', async () => {
+  it('is the same whether a delivery ends within a write batch or later', async () => {
     const { journal, watched, clock } = await watching();
     const [now, later] = [await put(watched.spool, clock), await put(watched.spool, clock)];
     const end = async ({ delivery }: typeof now) => {
@@ -84,7 +84,7 @@ describe('the history of mail', () => {
     expect(restOfA).to.deep.include({ state: 'dead', attempts: 1, lastStatus: null, lastError: 'timeout' });
   });
 
-  it('shows mail within a second although it waits', async () => {
+  it('shows waiting mail within a second', async () => {
     const { journal, watched, clock } = await watching();
     const { delivery } = await put(watched.spool, clock);
     await clock.advance(1000);
@@ -103,7 +103,7 @@ describe('the history of mail', () => {
     expect((await next.mail()).map(({ id }) => id)).to.deep.equal([delivery.id]);
   });
 
-  it('remembers mail that the queue has deleted, and says so of mail that was lost while it waited', async () => {
+  it('keeps mail that the queue has deleted, and reports mail that was lost while it waited', async () => {
     const { journal, watched, clock, queue } = await watching();
     const [done, gone] = [await put(watched.spool, clock), message(clock)];
     await watched.spool.settle(settled(clock, done.delivery));
@@ -119,7 +119,7 @@ describe('the history of mail', () => {
     expect(states).to.deep.equal({ [done.delivery.id]: 'delivered', [gone.deliveries[0]?.id ?? '']: 'unknown' });
   });
 
-  it('begins with all that the queue still has when its file was deleted, with sender, client, size and attempts', async () => {
+  it('is restored from the queue after its file was deleted, with sender, client, size and attempts', async () => {
     const { file, journal, watched, queue, clock } = await watching();
     const waiting = await put(watched.spool, clock);
     const dead = await put(watched.spool, clock);
@@ -169,7 +169,7 @@ describe('the history of mail', () => {
     expect(rows.map(({ endedAt }) => typeof endedAt)).to.deep.equal(['number', 'number']);
   });
 
-  it('moves with mail that is redirected to another URL', async () => {
+  it('follows mail that is redirected to another URL', async () => {
     const { journal, watched, clock } = await watching();
     await put(watched.spool, clock, { routeId: '1.7' });
     await journal.journal.flush();
@@ -186,7 +186,7 @@ describe('the history of mail', () => {
     expect(rows.map(({ state }) => state)).to.deep.equal(['waiting']);
   });
 
-  it('tells who dropped and replayed what, of the named deliveries alone that this changed', async () => {
+  it('shows who dropped and replayed mail, for the changed deliveries only', async () => {
     const { journal, watched, clock } = await watching();
     const [one, other] = [await put(watched.spool, clock), await put(watched.spool, clock)];
     const ids = [one.delivery.id];
@@ -208,7 +208,7 @@ describe('the history of mail', () => {
     ['in the same moment', false],
     ['later', true],
   ] as const) {
-    it(`says dropped, as the queue does, when an attempt that was under way ends ${when}`, async () => {
+    it(`shows dropped, as the queue does, when a running attempt ends ${when}`, async () => {
       const { journal, watched, queue, clock } = await watching();
       const { delivery } = await put(watched.spool, clock);
       await watched.spool.drop({ ids: [delivery.id] }, clock.now());
@@ -224,7 +224,7 @@ describe('the history of mail', () => {
     });
   }
 
-  it('keeps neither From nor Subject nor Message-ID when subjects are not to be kept', async () => {
+  it('omits From, Subject and Message-ID when subjects are not kept', async () => {
     const queue = await freshSpool();
     const journal = await startJournal({ subjects: false }, { clock: queue.clock });
     const { spool } = journal.watch(queue.spool);
@@ -241,7 +241,7 @@ describe('the history of mail', () => {
     expect(await journal.mail({ words: ['secret'] })).to.deep.equal([]);
   });
 
-  it('keeps a story within 64 kB and counts all attempts', async () => {
+  it('limits an entry to 64 kB and counts all attempts', async () => {
     const journal = await startJournal();
     const { clock } = journal;
     const one = message(clock).deliveries[0];
@@ -258,7 +258,7 @@ describe('the history of mail', () => {
     expect(row?.story.every((entry) => !('answer' in entry) || entry.answer.length === 200)).to.equal(true);
   });
 
-  it('shows one account nothing of another', async () => {
+  it('hides mail of other accounts', async () => {
     const { journal, watched, clock } = await watching();
     const { delivery } = await put(watched.spool, clock, { account: 'acme' });
     const { history } = journal.journal;
@@ -267,7 +267,7 @@ describe('the history of mail', () => {
     expect((await history.one(delivery.id, 'acme'))?.mail.id).to.equal(delivery.id);
   });
 
-  it('has the session of a mail', async () => {
+  it('includes the session of a mail', async () => {
     const { journal, watched, clock } = await watching();
     const { message: sent, delivery } = await put(watched.spool, clock);
     journal.journal.note({ what: 'arrived', messageId: sent.id, session: 's1', transaction: 1 });
@@ -280,7 +280,7 @@ describe('the history of mail', () => {
     expect(story?.mail.session).to.equal('s1');
   });
 
-  it('gives pages without a gap or a repetition, however many rows are added meanwhile', async () => {
+  it('pages without a gap or a duplicate while rows are added', async () => {
     const { journal, watched, clock } = await watching();
     const sent: string[] = [];
     for (let i = 0; i < 25; i++) sent.unshift((await put(watched.spool, clock)).delivery.id);

@@ -48,7 +48,7 @@ function rowsIn({ file }: TestJournal, table: string): number {
 }
 
 describe('the limits of the history', () => {
-  it('forgets mail after keep_days, with its words, and refusals and sessions after keep_refusals_days', async () => {
+  it('deletes mail and its index after keep_days, and refusals and sessions after keep_refusals_days', async () => {
     const one = await startJournal({ keepDays: 30, keepRefusalsDays: 7 });
     const { clock, journal } = one;
     note(one, 3, 'an old secret');
@@ -67,7 +67,7 @@ describe('the limits of the history', () => {
     expect(rowsIn(one, 'words')).to.be.at.most(1);
   });
 
-  it('forgets mail by when it came, also if it was filled in later', async () => {
+  it('deletes mail by its arrival, even if it was added later', async () => {
     const one = await startJournal({ keepDays: 30 });
     note(one, 1, 'young');
     await one.journal.flush();
@@ -85,7 +85,7 @@ describe('the limits of the history', () => {
     expect((await one.mail()).map(({ subject }) => subject)).to.deep.equal(['young']);
   });
 
-  it('keeps the newest within max_bytes, gives the room back to the disk, and keeps refusals as long as mail', async () => {
+  it('keeps the newest within max_bytes, returns the space to the disk, and keeps refusals as long as mail', async () => {
     const maxBytes = 1024 * 1024;
     const one = await startJournal({ maxBytes });
     const { clock, journal } = one;
@@ -113,7 +113,7 @@ describe('the limits of the history', () => {
     expect(refusals.rows.map(({ sender }) => sender)).to.not.include('0@sender.example');
   });
 
-  it('deletes a file that it set aside when its content has expired', async () => {
+  it('deletes a file that was set aside when its content has expired', async () => {
     const one = await startJournal();
     const aside = `${one.file}.damaged`;
     writeFileSync(aside, 'old');
@@ -126,7 +126,7 @@ describe('the limits of the history', () => {
     await purged(one, async () => !existsSync(aside));
   });
 
-  it('has rows of 60 refusals of a network a minute, and counts the others', async () => {
+  it('keeps 60 refusals of a network a minute, and counts the others', async () => {
     const one = await startJournal();
     const { journal, clock } = one;
     const at = clock.now();
@@ -169,7 +169,7 @@ describe('the limits of the history', () => {
     expect(await found({ since: at + 1000, before: at + 2000 })).to.deep.equal(['relayDenied']);
   });
 
-  it('has no row of a session that did nothing, and 60 a minute of those of a network that only got refusals', async () => {
+  it('omits idle sessions, and keeps 60 a minute of a network that only got refusals', async () => {
     const one = await startJournal();
     for (let i = 0; i < 100; i++) {
       one.journal.note(session({ id: `idle-${i}` }));
@@ -180,7 +180,7 @@ describe('the limits of the history', () => {
     expect(rowsIn(one, 'sessions')).to.equal(160);
   });
 
-  it('drops the oldest of what waits beyond 10,000 entries and counts them', async () => {
+  it('drops the oldest waiting entries beyond 10,000 and counts them', async () => {
     const one = await startJournal({}, { started: false });
     note(one, 12_345);
     expect(await one.lost()).to.equal(2345);
@@ -190,7 +190,7 @@ describe('the limits of the history', () => {
     expect(await one.lost()).to.equal(2345);
   });
 
-  it('drops of what there is most of, so that a flood of refusals does not cost the mail', async () => {
+  it('drops from the most frequent kind, so that a flood of refusals does not cost mail entries', async () => {
     const one = await startJournal({}, { started: false });
     note(one, 1000);
     for (let i = 0; i < 20_000; i++)
@@ -200,7 +200,7 @@ describe('the limits of the history', () => {
     expect(await one.mail()).to.have.length(1000);
   });
 
-  it('keeps what people did for a year, of the account that is asked for', async () => {
+  it('keeps activity for a year, by account', async () => {
     const { journal, clock } = await startJournal();
     const action = { at: clock.now(), by: 'abc…', account: 'acme', what: 'replayed', count: 3, detail: 'state:dead' };
     journal.note({ what: 'action', action });

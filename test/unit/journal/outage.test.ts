@@ -24,15 +24,15 @@ const HEADER =
 const NAMED = { from: 'Jörg <joerg@shop.example>', subject: 'Grüße aus Köln', headerId: '<7@shop>' };
 const inline = (text: string): Body => ({ kind: 'memory', bytes: new Uint8Array(Buffer.from(text)) });
 
-describe('mail that is not parsed yet', () => {
-  it('has a subject, an author and an id as soon as it is accepted', async () => {
+describe('unparsed mail', () => {
+  it('has a subject, an author and a Message-ID as soon as it is accepted', async () => {
     const { journal, watched, clock } = await watching();
     await put(watched.spool, clock, { body: inline(`${HEADER}\r\nHello.\r\n`) });
     const [one] = await journal.mail();
     expect(one).to.deep.include({ ...NAMED, state: 'waiting', attempts: 0 });
   });
 
-  it('has them for each recipient, for returned mail, and for mail that its route holds', async () => {
+  it('has them for each recipient, for returned mail, and for held mail', async () => {
     const { journal, watched, clock } = await watching();
     const body = () => inline(`${HEADER}\r\nHello.\r\n`);
     await put(watched.spool, clock, { body: body(), recipients: ['a@example.com', 'b@example.com'] });
@@ -47,7 +47,7 @@ describe('mail that is not parsed yet', () => {
     ]);
   });
 
-  it('has them if it is so large that it is in a file', async () => {
+  it('has them if it is stored in a file', async () => {
     const { journal, watched, queue, clock } = await watching();
     const { message: sent, deliveries } = message(clock);
     const writer = queue.spool.body(sent.id);
@@ -58,7 +58,7 @@ describe('mail that is not parsed yet', () => {
     expect((await journal.mail())[0]).to.deep.include(NAMED);
   });
 
-  it('is found by its subject, its author and its id', async () => {
+  it('is found by its subject, its author and its Message-ID', async () => {
     const { journal, watched, clock } = await watching();
     await put(watched.spool, clock, { body: inline(`${HEADER}\r\nHello.\r\n`) });
     await put(watched.spool, clock, { body: inline('Subject: other\r\n\r\nHello.\r\n') });
@@ -73,7 +73,7 @@ describe('mail that is not parsed yet', () => {
     expect(await journal.mail({ subject: ['köln'] })).to.have.length(1);
   });
 
-  it('keeps its name if parsing it fails, and gets the one that parsing finds', async () => {
+  it('keeps its summary if parsing fails, and is updated by the parsed one', async () => {
     const { journal, watched, clock } = await watching();
     const { delivery: failed } = await put(watched.spool, clock, { body: inline(`${HEADER}\r\nHello.\r\n`) });
     const { delivery: found } = await put(watched.spool, clock, { body: inline(`${HEADER}\r\nHello.\r\n`) });
@@ -90,13 +90,13 @@ describe('mail that is not parsed yet', () => {
     expect((await journal.mail()).map(({ subject }) => subject)).to.deep.equal(['Found by parsing', NAMED.subject]);
   });
 
-  it('has an empty subject if it has none, so that it is not looked up again', async () => {
+  it('has an empty subject if it has none, so that it is not read again', async () => {
     const { journal, watched, clock } = await watching();
     await put(watched.spool, clock, { body: inline('nothing of this is a header\r\n') });
     expect((await journal.mail())[0]).to.deep.include({ from: null, subject: '', headerId: null });
   });
 
-  it('has none of them with journal.subjects: false, however it gets into the journal', async () => {
+  it('has none of them with journal.subjects: false, by any path into the journal', async () => {
     const { dir, journal, watched, queue, clock } = await watching({ subjects: false });
     await put(watched.spool, clock, { body: inline(`${HEADER}\r\nHello.\r\n`) });
     await put(queue.spool, clock, { body: inline(`${HEADER}\r\nHello.\r\n`) });
@@ -110,7 +110,7 @@ describe('mail that is not parsed yet', () => {
     db.close();
   });
 
-  it('gets its name from the queue if it was accepted by an earlier version, with a row without names or with none', async () => {
+  it('gets its summary from the queue if accepted by an earlier version, whose row may lack it', async () => {
     const first = await watching();
     const { clock } = first;
     const states = [{}, { fate: { state: 'held', note: 'held by route 1.1' } as const }];
@@ -140,7 +140,7 @@ describe('mail that is not parsed yet', () => {
 });
 
 describe('the transaction of a mail', () => {
-  it('is separate from others of its session: their refusals are one number', async () => {
+  it('is separate from others of its session, whose refusals are counted', async () => {
     const { journal, watched, clock } = await watching();
     const { message: sent, delivery } = await put(watched.spool, clock, { account: 'acme' });
     const { history } = journal.journal;
@@ -173,7 +173,7 @@ describe('the transaction of a mail', () => {
     expect(own?.otherRefusals).to.equal(3);
   });
 
-  it('is guessed for rows of an earlier version: the same sender, before it was accepted', async () => {
+  it('is derived for rows of an earlier version: the same sender, before it was accepted', async () => {
     const one = await watching();
     const { message: sent, delivery } = await put(one.watched.spool, one.clock);
     one.journal.journal.note({ what: 'arrived', messageId: sent.id, session: 's1', transaction: 1 });

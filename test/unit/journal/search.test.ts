@@ -71,12 +71,12 @@ const SEARCHES: readonly (readonly [string, readonly number[]])[] = [
   ['off nothing', []],
 ];
 
-describe('the search in the history', () => {
+describe('history search', () => {
   for (const [when, indexed] of [
     ['before it is indexed', false],
     ['when it is indexed', true],
   ] as const) {
-    it(`finds mail by any part of its subject, whatever is in it, ${when}`, async () => {
+    it(`finds mail by any substring of its subject, ${when}`, async () => {
       const one = await startJournal();
       const ids = note(
         one,
@@ -91,7 +91,7 @@ describe('the search in the history', () => {
     });
   }
 
-  it('finds rows on both sides of where the index ends in one page, newest first', async () => {
+  it('pages over both sides of the index boundary, newest first', async () => {
     const one = await startJournal();
     const old = note(
       one,
@@ -107,7 +107,7 @@ describe('the search in the history', () => {
     expect([...page.rows, ...rest.rows]).to.deep.equal(rows);
   });
 
-  it('finds a mail by words that were learned after it was indexed, and not by those that it had before', async () => {
+  it('finds a mail by words added after it was indexed, and not by removed ones', async () => {
     const one = await startJournal();
     const [id = ''] = note(one, [{ subject: 'first draft' }]);
     await one.journal.flush();
@@ -117,7 +117,7 @@ describe('the search in the history', () => {
     expect(await one.mail({ words: ['first draft'] })).to.deep.equal([]);
   });
 
-  it('looks for each word in any field, and for words of a field in that field', async () => {
+  it('searches each word in any field, and a word with a field in that field', async () => {
     const one = await startJournal();
     const [a, b] = note(one, [
       { to: 'anna@example.com', from: 'Berta <berta@shop.example>', subject: 'Order' },
@@ -134,7 +134,7 @@ describe('the search in the history', () => {
     }
   });
 
-  it('narrows by state, status, missing answers, ids, route, endpoint, client and time, all at once', async () => {
+  it('filters by state, status, missing answers, ids, route, endpoint, client and time, combined', async () => {
     const one = await startJournal();
     const [ok, failed, silent] = note(one, [{ status: 200 }, { status: 503 }, { status: null }]);
     await one.journal.flush();
@@ -160,7 +160,7 @@ describe('the search in the history', () => {
     ]);
   });
 
-  it('answers with nothing to what cannot be in a mail', async () => {
+  it('returns nothing for text that no mail can have', async () => {
     const one = await startJournal();
     note(one, [{}]);
     for (const text of ['a\0bc', '\0', '\ud800\ud800\ud800', 'x'.repeat(5000), '***', '""" OR', 'NEAR(a b)'])
@@ -168,7 +168,7 @@ describe('the search in the history', () => {
     expect(one.log.of('journal.fault')).to.deep.equal([]);
   });
 
-  it('names the ids of all matching mail', async () => {
+  it('returns the ids of all matching mail', async () => {
     const one = await startJournal();
     const ids = note(
       one,

@@ -55,8 +55,8 @@ async function start({
   };
 }
 
-describe('the series of a host', () => {
-  it('count what happened in each ten seconds, and know nothing of the time before', async () => {
+describe('the metrics history of a host', () => {
+  it('counts events per ten seconds, with no values before its start', async () => {
     const { clock, accepted, read } = await start();
     accepted.add(3);
     await clock.advance(10 * SECOND);
@@ -73,7 +73,7 @@ describe('the series of a host', () => {
     ]);
   });
 
-  it('count from their start only, whatever was counted before', async () => {
+  it('counts from its start only, ignoring earlier totals', async () => {
     const clock = createTestClock();
     const metrics = createPrometheus({ clock }, { ofProcess: false });
     metrics.counter('postern_messages_accepted_total', { source: 'smtp' }).add(100);
@@ -94,7 +94,7 @@ describe('the series of a host', () => {
     expect(one?.values).to.deep.equal([0]);
   });
 
-  it('take the labels apart: refusals by code, answers of webhooks, but not those of mail servers', async () => {
+  it('splits by label: refusals by code, webhook answers without those of mail servers', async () => {
     const { clock, metrics, series } = await start();
     const refuse = (code: string) =>
       metrics.counter('postern_smtp_refusals_total', { listener: 'smtp', code, reason: 'x' });
@@ -114,7 +114,7 @@ describe('the series of a host', () => {
     expect(plot.series.map(({ values }) => values[0])).to.deep.equal([2, 6, 5, 2, 9]);
   });
 
-  it('show how long attempts took within a step: nothing if there were none', async () => {
+  it('shows attempt durations within a step: nothing without attempts', async () => {
     const { clock, post, read } = await start();
     for (let n = 0; n < 90; n++) post.observe(0.02);
     for (let n = 0; n < 10; n++) post.observe(0.4);
@@ -127,7 +127,7 @@ describe('the series of a host', () => {
     expect(none).to.equal(null);
   });
 
-  it('keep an hour of ten-second steps, and no more', async () => {
+  it('keeps an hour of ten-second steps', async () => {
     const { clock, accepted, read } = await start();
     accepted.add(7);
     await clock.advance(10 * SECOND);
@@ -137,7 +137,7 @@ describe('the series of a host', () => {
     expect([steps?.length, steps?.[0], steps?.[1], steps?.[2]]).to.deep.equal([361, null, 1, 0]);
   });
 
-  it('are written every minute: the sum of counts, the largest of levels, the minute as it is now', async () => {
+  it('is written every minute: sums of counts, maxima of levels, the current minute included', async () => {
     const { clock, metrics, accepted, written } = await start();
     let waiting = 5;
     metrics.gauge('postern_spool_waiting', () => [[{ endpoint: 'webhook' }, waiting]]);
@@ -157,7 +157,7 @@ describe('the series of a host', () => {
     expect(await written('disk_free', ...range)).to.deep.equal([100, 800]);
   });
 
-  it('are merged into longer steps', async () => {
+  it('is merged into longer steps', async () => {
     const { clock, accepted, post, written } = await start();
     for (let n = 0; n < 10; n++) {
       accepted.add(n);
@@ -170,7 +170,7 @@ describe('the series of a host', () => {
     expect(second).to.be.above(1000);
   });
 
-  it('are remembered over a restart, and what is damaged in the file is as if it were not there', async () => {
+  it('survives a restart, without damaged entries', async () => {
     const before = await start();
     before.accepted.add(8);
     await before.clock.advance(2 * MINUTE);
@@ -194,7 +194,7 @@ describe('the series of a host', () => {
     ]);
   });
 
-  it('are kept for 32 days', async () => {
+  it('is kept for 32 days', async () => {
     const clock = createTestClock();
     const { journal, file } = await startJournal({}, { clock });
     for (const days of [40, 33, 31, 1])
@@ -212,7 +212,7 @@ describe('the series of a host', () => {
     });
   });
 
-  it('of a month are read in steps that delay nothing', async () => {
+  it('reads a month in steps without delaying others', async () => {
     const { journal, clock, written } = await start();
     const all = Object.fromEntries(SERIES_NAMES.map((name, i) => [name, 1000 + i]));
     for (let n = 1; n <= 32 * 24 * 60; n++) {
@@ -226,7 +226,7 @@ describe('the series of a host', () => {
     expect(clock.now()).to.equal(NOON);
   });
 
-  it('go on after a clock that was set back, and write over what they had', async () => {
+  it('continues after the clock is set back, replacing old values', async () => {
     const { clock, accepted, read } = await start();
     accepted.add(5);
     await clock.advance(60 * SECOND);
