@@ -51,9 +51,9 @@ const APPENDIX_A: readonly (readonly [value: string, found: readonly string[]])[
   ['Mary Smith    <mary@example.net>', ['Mary Smith <mary@example.net>']],
 ];
 
-describe('the reader of address fields', () => {
+describe('the address field parser', () => {
   for (const [value, found] of APPENDIX_A) {
-    it(`reads the example of RFC 5322 appendix A: ${value}`, () => {
+    it(`parses the example of RFC 5322 appendix A: ${value}`, () => {
       expect(mailboxes(value)).to.deep.equal(found);
       expect(parseAddressList(value)).to.deep.include({ sound: true, unreadable: [], otherDomains: [] });
     });
@@ -80,7 +80,7 @@ describe('the reader of address fields', () => {
     ['a@x.test <a@x.test>', ['a@x.test <a@x.test>']],
     ['=?utf-8?q?Doe,_Jane_(x)?= <j@x.test>', ['Doe, Jane (x) <j@x.test>']],
   ] as const) {
-    it(`reads ${value}`, () => {
+    it(`parses ${value}`, () => {
       expect(mailboxes(value)).to.deep.equal(found);
       expect(parseAddressList(value).sound).to.equal(true);
     });
@@ -135,13 +135,13 @@ describe('the reader of address fields', () => {
     ['a@1.2.3.4', ['a@1.2.3.4'], [], []],
     ['a@b.test\u0000', ['a@b.test'], ['b.test'], []],
   ] as const) {
-    it(`says that it had to guess: ${JSON.stringify(value)}`, () => {
+    it(`reports that it guessed: ${JSON.stringify(value)}`, () => {
       expect(mailboxes(value)).to.deep.equal(found);
       expect(parseAddressList(value)).to.deep.include({ sound: false, otherDomains: domains, unreadable });
     });
   }
 
-  it('takes a time that grows with the length, whatever is repeated', function () {
+  it('takes linear time, for any repetition', function () {
     this.timeout(20_000);
     const pieces = [
       '(',
@@ -169,7 +169,7 @@ describe('the reader of address fields', () => {
     for (const piece of pieces) parseAddressList(piece.repeat((64 * 1024) / piece.length));
   });
 
-  it('never shows an address whose domain it does not name, nor any letter that was not there', () => {
+  it('never returns an address whose domain is not in the text, nor any new letter', () => {
     const random = randomFrom(7);
     const pieces = [
       'a',
@@ -252,7 +252,7 @@ describe('the author of a message', () => {
       });
   });
 
-  it('is the envelope sender, and uncertain, if no author is named', () => {
+  it('is the envelope sender, and uncertain, if From names no author', () => {
     for (const lines of [
       [],
       ['From:'],
@@ -268,7 +268,7 @@ describe('the author of a message', () => {
     }
   });
 
-  it('stands for an account only when he is the only one', () => {
+  it('stands for an account only as the only author', () => {
     const sole = (...lines: string[]) => soleAuthorOf(Buffer.from(lines.map((line) => `${line}\r\n`).join('')));
     expect(sole('From: Ann <ann@example.net>')).to.deep.include({ address: 'ann@example.net', name: 'Ann' });
     for (const lines of [

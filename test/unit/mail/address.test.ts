@@ -25,7 +25,7 @@ describe('an address', () => {
       expect(parseAddress(text), text).to.deep.equal({ text, mailbox, domain });
   });
 
-  it('is nothing else', () => {
+  it('is invalid in any other form', () => {
     for (const text of [
       '',
       'b',
@@ -61,7 +61,7 @@ describe('an address', () => {
       expect(parseAddress(text), text).to.equal(undefined);
   });
 
-  it('holds nothing that could break a line, a header or a log', () => {
+  it('contains nothing that could break a line, a header or a log', () => {
     for (const bad of [
       '\r',
       '\n',
@@ -105,7 +105,7 @@ describe('an address', () => {
     expect(parseAddress(`b@${'d'.repeat(64)}.test`)).to.equal(undefined);
   });
 
-  it('is written by the grammar: quoted where it needs quotes, and only there', () => {
+  it('is quoted only where the grammar requires it', () => {
     for (const [text, wire] of [
       ['B.c@Ours.test', 'B.c@ours.test'],
       ['"b.c"@ours.test', 'b.c@ours.test'],
@@ -120,7 +120,7 @@ describe('an address', () => {
     }
   });
 
-  it('costs little however long it is', () => {
+  it('takes linear time', () => {
     for (const text of [
       '"'.repeat(100_000),
       `${'a.'.repeat(50_000)}@ours.test`,
@@ -133,7 +133,7 @@ describe('an address', () => {
 });
 
 describe('a domain in ASCII', () => {
-  it('is what DNS is asked for', () => {
+  it('is the form used for DNS queries', () => {
     for (const [text, ascii] of [
       ['Ours.TEST', 'ours.test'],
       ['ours.test.', 'ours.test'],
@@ -146,7 +146,7 @@ describe('a domain in ASCII', () => {
       expect(toAsciiDomain(text), text).to.equal(ascii);
   });
 
-  it('is nothing that could be read as something else', () => {
+  it('is rejected if it could be read as something else', () => {
     for (const text of [
       '',
       '.',

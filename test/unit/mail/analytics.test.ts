@@ -7,7 +7,7 @@ const tag = createTagging(
   'news@sender.example',
 );
 
-describe('links that tell analytics where a visitor comes from', () => {
+describe('links with analytics parameters', () => {
   for (const [url, tagged] of [
     ['https://shop.example', `https://shop.example?${UTM}`],
     ['http://SHOP.example/a', `http://SHOP.example/a?${UTM}`],
@@ -20,7 +20,7 @@ describe('links that tell analytics where a visitor comes from', () => {
     ['https://shop.example./', `https://shop.example./?${UTM}`],
     ['https://Bücher.example/', `https://Bücher.example/?${UTM}`],
   ] as const) {
-    it(`get what is missing, and stay as they were written: ${url}`, () => expect(tag(url)).to.equal(tagged));
+    it(`get missing parameters and stay as written: ${url}`, () => expect(tag(url)).to.equal(tagged));
   }
 
   it('take linear time for a query of a million parts without =', () => {
@@ -28,7 +28,7 @@ describe('links that tell analytics where a visitor comes from', () => {
     expect(tag(url) === `${url}${UTM}`).to.equal(true);
   });
 
-  it('keep what they say themselves', () => {
+  it('keep their own parameters', () => {
     expect(tag('https://shop.example/?utm_source=own&UTM_Medium=paper')).to.equal(
       'https://shop.example/?utm_source=own&UTM_Medium=paper&utm_campaign=welcome',
     );
@@ -48,10 +48,10 @@ describe('links that tell analytics where a visitor comes from', () => {
     'https://[::1',
     '',
   ]) {
-    it(`of other hosts stay as they are: ${url}`, () => expect(tag(url)).to.equal(undefined));
+    it(`to other hosts stay as they are: ${url}`, () => expect(tag(url)).to.equal(undefined));
   }
 
-  it('have the sender for a campaign when there is none, and any text as it is meant', () => {
+  it('have the sender as the campaign by default, and any text encoded', () => {
     expect(
       createTagging({ domains: ['a.example'], campaign: null }, 'news@sender.example')('http://a.example/'),
     ).to.match(/&utm_campaign=news%40sender\.example$/);

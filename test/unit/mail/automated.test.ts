@@ -369,7 +369,7 @@ describe('automated mail', () => {
     expect([...found, 'loop']).to.have.members(AUTOMATED_KINDS.map(([kind]) => kind));
   });
 
-  it('is a loop for the recipients for whom the brake says so, whatever else it is', () => {
+  it('is a loop for recipients marked by the brake, whatever else it is', () => {
     const envelope = {
       mailFrom: 'ann@example.net',
       client: { address: null, helo: null, tls: null },
@@ -380,7 +380,7 @@ describe('automated mail', () => {
     expect(automatedFor(envelope, 'b@in.test', { fields, author }).why).to.equal('auto-submitted');
   });
 
-  it('is told from people at a return address by weaker signs too: what comes there answers our mail', () => {
+  it('needs only weaker signs at a return address: mail there answers ours', () => {
     const replyTo = (header: readonly string[] = [], mailFrom?: string) => returnedKindOf(traces(header, mailFrom));
     expect(replyTo(PEOPLE['a person who writes of a vacation']?.[0])).to.equal('auto-reply');
     expect(replyTo([ANN, 'Subject: Please verify your message'])).to.equal('challenge');
@@ -389,7 +389,7 @@ describe('automated mail', () => {
     expect(replyTo(AUTOMATED['a read receipt of Outlook']?.[1])).to.equal('receipt');
   });
 
-  it('answers, or is a notice of its own', () => {
+  it('is recognised as a reply; notices and list mail are not', () => {
     const answers = (...header: string[]) =>
       saysItAnswers(traces(header.some((line) => line.startsWith('From:')) ? header : [ANN, ...header]).fields);
     expect(answers('In-Reply-To: <1@example.com>')).to.equal(true);
@@ -443,7 +443,7 @@ describe('the signs of automated mail', () => {
       expect(growth(look, 8 * 1024)).to.be.below(64);
     });
 
-  it('are looked for without a fault in whatever a header holds', () => {
+  it('are parsed without an exception in any header', () => {
     const names = [
       'Auto-Submitted',
       'Precedence',

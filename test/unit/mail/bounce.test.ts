@@ -66,12 +66,12 @@ describe('a refused mail', () => {
       expect(kind, rule).to.equal(`${expected}_bounce`);
     });
 
-  it('has a sentence for the rule that decided', () => {
+  it('has a sentence for the matching rule', () => {
     for (const reply of ['5.1.1 no such user', '5.0.0 no', '4.4.7 expired', '5.2.2 over quota'])
       expect(ruleInWords(classifyReply(550, reply).rule), reply).to.match(/^The |^A /);
   });
 
-  it('is classified by the first thousand characters, however much a server writes', () => {
+  it('is classified by the first thousand characters of a reply', () => {
     expect(classifyReply(550, `5.0.0 ${'mailbox '.repeat(100_000)} full, over quota`)).to.include({
       description: 'general',
     });

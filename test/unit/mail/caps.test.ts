@@ -18,8 +18,8 @@ function breachOf(bytes: Buffer): string | undefined {
   return scanMessage(bytes).breach;
 }
 
-describe('the caps of a message', () => {
-  it('let a header of 1,000 fields pass and stop one of 1,001', () => {
+describe('the limits of a message', () => {
+  it('allow a header of 1,000 fields and stop one of 1,001', () => {
     const fields = (count: number) => crlf(...Array.from({ length: count }, (_, i) => `X-${i}: y`), '', 'body');
     expect(breachOf(fields(CAPS.headerFields))).to.equal(undefined);
     expect(breachOf(fields(CAPS.headerFields + 1))).to.equal('a header of more than 1000 fields');
@@ -30,7 +30,7 @@ describe('the caps of a message', () => {
     expect(breachOf(Buffer.from(' \n'.repeat(50_000)))).to.equal(undefined);
   });
 
-  it('stop a header of more than 256 KiB, the first one and that of a part', () => {
+  it('stop a header of more than 256 KiB, of the message and of a part', () => {
     const line = `X-A: ${'y'.repeat(CAPS.headerBytes)}`;
     expect(breachOf(crlf(line, '', 'body'))).to.equal('a header of more than 262144 bytes');
     expect(breachOf(multipart('mixed', [], [line, '', 'body']))).to.equal('a header of more than 262144 bytes');
@@ -41,13 +41,13 @@ describe('the caps of a message', () => {
     expect(breachOf(multipart('mixed', [], ...parts))).to.equal('more than 1048576 bytes of part headers');
   });
 
-  it('let 999 parts in a multipart pass and stop one more', () => {
+  it('allow 999 parts in a multipart and stop one more', () => {
     const parts = (count: number) => multipart('mixed', [], ...Array.from({ length: count }, () => ['', 'x']));
     expect(breachOf(parts(CAPS.parts - 1))).to.equal(undefined);
     expect(breachOf(parts(CAPS.parts))).to.equal('more than 1000 parts');
   });
 
-  it('let multiparts 64 deep pass and stop one more', () => {
+  it('allow multiparts 64 deep and stop one more', () => {
     expect(breachOf(nested(CAPS.nesting))).to.equal(undefined);
     expect(breachOf(nested(CAPS.nesting + 1))).to.equal('parts nested more than 64 deep');
   });
@@ -70,7 +70,7 @@ describe('the structure of a message', () => {
     expect(shapeOf(crlf('Content-Type: multipart/mixed', '', '--b', '', 'x'))).to.equal('multipart/mixed');
   });
 
-  it('takes a delimiter with white space behind it', () => {
+  it('accepts a delimiter with trailing white space', () => {
     const bytes = crlf(
       'Content-Type: multipart/mixed; boundary=b',
       '',
@@ -87,7 +87,7 @@ describe('the structure of a message', () => {
     expect(shapeOf(bytes)).to.deep.equal({ 'multipart/mixed': ['text/plain', 'text/html'] });
   });
 
-  it('takes no delimiter that goes on, nor one in the middle of a line', () => {
+  it('rejects a delimiter that goes on, or in the middle of a line', () => {
     const bytes = crlf(
       'Content-Type: multipart/mixed; boundary=b',
       '',
@@ -102,7 +102,7 @@ describe('the structure of a message', () => {
     expect(shapeOf(bytes)).to.deep.equal({ 'multipart/mixed': ['text/plain'] });
   });
 
-  it('lets an outer delimiter end the multiparts inside that were never closed', () => {
+  it('lets an outer delimiter end unclosed inner multiparts', () => {
     const bytes = crlf(
       'Content-Type: multipart/mixed; boundary=out',
       '',
@@ -124,7 +124,7 @@ describe('the structure of a message', () => {
     });
   });
 
-  it('reads LF line ends as well', () => {
+  it('reads LF line endings too', () => {
     expect(
       shapeOf(
         Buffer.from(

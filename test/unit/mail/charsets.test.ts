@@ -28,9 +28,9 @@ function bodyOf(label: string, encoding: string, body: string | Buffer): Buffer 
   return Buffer.concat([header, typeof body === 'string' ? Buffer.from(body) : body]);
 }
 
-describe('text in every charset that mail is written in, as Python writes it', () => {
+describe('text in every charset of mail, as Python writes it', () => {
   for (const { label, text, bytes, halves } of CHARSETS) {
-    it(`${label} is decoded in words that are cut at any character`, () => {
+    it(`${label} is decoded in encoded words split at any character`, () => {
       for (const [first, second] of halves) {
         expect(decodeWords(`${b(label, hex(first))} ${b(label, hex(second))}`)).to.equal(text);
         expect(decodeWords(`${q(label, hex(first))}\t${q(label, hex(second))}`)).to.equal(text);
@@ -39,7 +39,7 @@ describe('text in every charset that mail is written in, as Python writes it', (
     });
 
     if (!ALONE.test(label)) {
-      it(`${label} is decoded in words that are cut inside a character`, () => {
+      it(`${label} is decoded in encoded words split inside a character`, () => {
         const whole = hex(bytes);
         for (let at = 0; at <= whole.length; at++) {
           expect(decodeWords(`${b(label, whole.subarray(0, at))} ${b(label, whole.subarray(at))}`)).to.equal(text);
@@ -47,7 +47,7 @@ describe('text in every charset that mail is written in, as Python writes it', (
       });
     }
 
-    it(`${label} is decoded in a subject, a name, the name of a file and a body`, async () => {
+    it(`${label} is decoded in a subject, a name, a file name and a body`, async () => {
       const [first, second] = halves[Math.floor(halves.length / 2)] ?? ['', ''];
       const words = `${b(label, hex(first))} ${b(label, hex(second))}`;
       const parsed = await parse(
@@ -72,14 +72,14 @@ describe('text in every charset that mail is written in, as Python writes it', (
     });
   }
 
-  it('is decoded where the escape sequences of ISO-2022-JP meet, in one piece and in many', async () => {
+  it('is decoded where escape sequences of ISO-2022-JP meet, in one piece and in many', async () => {
     const { bytes = '', text = '' } = CHARSETS.find(({ label }) => label === 'iso-2022-jp') ?? {};
     const twice = Buffer.concat([hex(bytes), Buffer.from('\x1b(B'), hex(bytes), Buffer.from('\x1b$B\x1b(B\r\n')]);
     expect((await parse(bodyOf('iso-2022-jp', '7bit', twice))).text).to.equal(`${text}${text}\n`);
   });
 
   for (const label of ['iso-2022-jp', 'iso-2022-jp-2', 'iso-2022-kr', 'hz', 'utf-7', 'shift_jis', 'cp437']) {
-    it(`is decoded in a large body of ${label} without a line end, wherever it is cut`, async () => {
+    it(`is decoded in a large body of ${label} without a line end, split anywhere`, async () => {
       const { bytes = '', text = '' } = CHARSETS.find((found) => found.label === label) ?? {};
       const times = 40_000;
       const { text: found } = await parse(

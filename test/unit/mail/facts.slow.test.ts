@@ -76,8 +76,8 @@ const UNITS: readonly (readonly [string, string])[] = [
   ['', '<style></style'],
 ];
 
-describe('the facts of a message that is written to hurt', () => {
-  it('are found in time in proportion to the message, whatever is in it', function () {
+describe('the facts of a hostile message', () => {
+  it('are found in time proportional to the message', function () {
     this.timeout(240_000);
     for (const [lead, unit] of UNITS)
       expect(
@@ -88,7 +88,7 @@ describe('the facts of a message that is written to hurt', () => {
       ).to.be.below(128);
   });
 
-  it('leave out what would take too long, and say so', () => {
+  it('omit what would take too long, and report it', () => {
     const rules = (rule: string, count: number) => `<style>${rule.repeat(count)}</style>`;
     for (const html of [
       rules('.a b i{display:none}', 20_000) + '<i class=a><i>x'.repeat(30_000),
@@ -104,7 +104,7 @@ describe('the facts of a message that is written to hurt', () => {
       expect(find(html).cut, html.slice(0, 60)).to.equal(true);
   });
 
-  it('are found in whatever is made of pieces of pages', function () {
+  it('are found in random combinations of page fragments', function () {
     this.timeout(120_000);
     const pieces = Object.values(DISPLAYED).flatMap((html) => html.split(/(?=<)|(?<=>)/));
     const random = randomFrom(59);

@@ -9,7 +9,7 @@ const tags = (text: string) => [...text].map((one) => String.fromCodePoint(0xe00
 
 describe('the visible text of a message', () => {
   for (const [name, html] of Object.entries(DISPLAYED)) {
-    it(`has what a browser displays, and nothing else: ${name}`, () => {
+    it(`is what a browser displays: ${name}`, () => {
       const { visible_text: visible, hidden, cut } = of(html);
       const written = html.replace(/<(?:style|title|script)>.*?<\/(?:style|title|script)>|<style>.*/g, '');
       const shown = /seen|one|two|three|four/g;
@@ -21,7 +21,7 @@ describe('the visible text of a message', () => {
     });
   }
 
-  it('has blocks on lines of their own, tabs between cells, and markers of lists', () => {
+  it('puts blocks on separate lines, tabs between cells, and list markers', () => {
     const list = '<ul><li>a<li>b<ol start=4><li>c<li value=9>d</ol></ul><ul style="list-style:none"><li>e</ul>';
     const table = '<table><tr><td>1<td>2<tr><td>3<td>4</table>';
     expect(of(`<p>x\n y</p>z<br>w${list}${table}`).visible_text).to.equal(
@@ -40,7 +40,7 @@ describe('the visible text of a message', () => {
     expect(factsOfMessage({ subject: '', text: undefined, html: undefined }, null).visible_text).to.equal('');
   });
 
-  it('has neither what stands in for pictures nor what forms hold', () => {
+  it('excludes alternatives of pictures and the contents of forms', () => {
     expect(of('a<img alt="not seen"><input value="nor this"> b').visible_text).to.equal('a b');
   });
 });
@@ -71,18 +71,18 @@ describe('the hidden text of a message', () => {
     ['comment', page('<!-- <p>lost</p><p>text</p><style>x</style> -->')],
     ['outlook-only', page('<!--[if gte mso 9]><table><tr><td>lost</td><td>text</td></tr></table><![endif]-->')],
   ] as const) {
-    it(`says why, and what: ${why}, ${html.slice(22)}`, () => {
+    it(`is listed with its reason: ${why}, ${html.slice(22)}`, () => {
       expect(of(html).hidden).to.deep.equal([{ why, text: 'lost text' }]);
       expect(of(html).visible_text).to.not.include('lost');
     });
   }
 
-  it('may be displayed by all but Outlook', () => {
+  it('excludes text that only Outlook hides', () => {
     const facts = of(page('<p style="mso-hide:all">Hello</p>'));
     expect(facts).to.deep.include({ visible_text: 'Hello', hidden: [{ why: 'not-outlook', text: 'Hello' }] });
   });
 
-  it('is one entry for each element that hides it, in order', () => {
+  it('has one entry for each hiding element, in order', () => {
     const html = page(
       '<p hidden>a<p hidden>b<div style="visibility:hidden">c<p>d</p><b style="visibility:visible">e</b>f',
     );
@@ -96,13 +96,13 @@ describe('the hidden text of a message', () => {
     });
   });
 
-  it('is not what only pads a preview, nor what Outlook is told', () => {
+  it('excludes preview padding, and comments for Outlook', () => {
     expect(of(page('<div hidden>&zwnj;&nbsp;&#847;&#8199;&shy;</div><!-- -->')).hidden).to.deep.equal([]);
     const office = '<!--[if mso]><xml><o:PixelsPerInch>96</o:PixelsPerInch></xml><style>p{}</style><![endif]-->';
     expect(of(`${office}<!--[if !mso]><!-->x<!--<![endif]-->`)).to.deep.include({ visible_text: 'x', hidden: [] });
   });
 
-  it('is listed up to bounds, and counted beyond them', () => {
+  it('is listed up to limits, and counted beyond them', () => {
     const many = of('<p hidden>x'.repeat(300));
     expect(many.hidden).to.have.length(100);
     expect(many).to.deep.include({ cut: true, counts: { hidden: 300, invisible: 0, links: 0 } });
@@ -140,7 +140,7 @@ describe('the invisible characters of a message', () => {
     });
   }
 
-  it('are no evidence where scripts and emoji need them', () => {
+  it('are not reported where scripts and emoji need them', () => {
     for (const text of [
       'می\u200cخواهم', // Persian
       'क्\u200dष क्\u200cष', // Hindi
@@ -155,21 +155,21 @@ describe('the invisible characters of a message', () => {
       expect(inText(text), JSON.stringify(text)).to.deep.equal([]);
   });
 
-  it('are evidence where nothing needs them', () => {
+  it('are reported where nothing needs them', () => {
     expect(inText(`\u{1f3f4}${tags('abcdef')}\u{e007f}`)).to.have.length(1);
     expect(inText('pay\u200dpal')).to.have.length(1);
     expect(inText('1\ufe0f2\ufe0f3')).to.have.length(2);
     expect(inText('\u{1f600}\ufe01\ufe02\ufe03')).to.have.length(1);
   });
 
-  it('are looked for in the subject and in the name of the sender too', () => {
+  it('are reported in the subject and in the sender name too', () => {
     expect(of('x', 'a\u200bb', 'Bob\u202egnp.exe').invisible).to.deep.equal([
       { kind: 'zero-width', where: 'subject', at: 1, length: 1 },
       { kind: 'bidi', where: 'from_name', at: 3, length: 1 },
     ]);
   });
 
-  it('are listed up to a bound, and counted beyond it', () => {
+  it('are listed up to a limit, and counted beyond it', () => {
     const { invisible, counts, cut } = of('a\u200b'.repeat(1000));
     expect(invisible).to.have.length(100);
     expect({ counts, cut }).to.deep.equal({ counts: { hidden: 0, invisible: 1000, links: 0 }, cut: true });
@@ -218,12 +218,12 @@ describe('the links of a message', () => {
     ['http://[broken', 'bank.example'],
     ['https://bank.example', 'old.test is now bank.example'],
   ] as const) {
-    it(`are not listed if they lead where they say, or nowhere: ${text} to ${href}`, () => {
+    it(`are not listed if they lead where their text says, or nowhere: ${text} to ${href}`, () => {
       expect(linked(href, text)).to.deep.equal([]);
     });
   }
 
-  it('may hide where they lead behind a user name, or in letters that look alike', () => {
+  it('may disguise their host by a user name, or by similar letters', () => {
     expect(linked('https://bank.example:x@evil.test', 'Sign in')).to.deep.equal([
       {
         ...{ why: 'userinfo', text: 'Sign in', text_host: 'bank.example' },
@@ -237,19 +237,19 @@ describe('the links of a message', () => {
     expect(linked('https://\u043f\u0440\u0438\u043c\u0435\u0440.com', 'x')).to.deep.equal([]);
   });
 
-  it('lead where the base of the page says', () => {
+  it('resolve against the base of the page', () => {
     const { links } = of('<base href="https://evil.test/a/"><a href="b">bank.example</a>');
     expect(links[0]).to.include({ text_host: 'bank.example', host: 'evil.test' });
     const broken = of('<base href="nowhere"><a href="https://evil.test">bank.example</a>');
     expect(broken.links[0]).to.include({ text_host: 'bank.example', host: 'evil.test' });
   });
 
-  it('say what a person reads of them, not what is hidden in them', () => {
+  it('have their visible text only', () => {
     expect(linked('https://evil.test', '<span hidden>bank.example</span>Go')).to.deep.equal([]);
     expect(linked('https://evil.test', '<span hidden>evil.test</span>bank.example')).to.have.length(1);
   });
 
-  it('are listed up to a bound, and counted beyond it', () => {
+  it('are listed up to a limit, and counted beyond it', () => {
     const { links, counts, cut } = of('<a href="https://evil.test">bank.example</a>'.repeat(150));
     expect(links).to.have.length(100);
     expect({ counts, cut }).to.deep.equal({ counts: { hidden: 0, invisible: 0, links: 150 }, cut: true });

@@ -27,8 +27,8 @@ function failure(text: string, maxLength?: number): [name: string, message: stri
 }
 const STEPS = 'it takes more than 1000000 steps';
 
-describe('a template in handlebars that is written to hurt', () => {
-  it('cannot repeat without end', () => {
+describe('a hostile handlebars template', () => {
+  it('cannot repeat endlessly', () => {
     const million = '{{#each grid}}{{#each this}}{{/each}}{{/each}}';
     for (const text of [
       million,
@@ -39,7 +39,7 @@ describe('a template in handlebars that is written to hurt', () => {
     }
   });
 
-  it('cannot work on long values without end', () => {
+  it('cannot process long values endlessly', () => {
     for (const part of [
       '{{#if (upper @root.big)}}{{/if}}',
       '{{#if (striptags ../big)}}{{/if}}',
@@ -52,14 +52,14 @@ describe('a template in handlebars that is written to hurt', () => {
     }
   });
 
-  it('cannot grow without end', () => {
+  it('cannot grow endlessly', () => {
     expect(failure('{{big}}'.repeat(30))).to.deep.equal(['TooLong', '']);
     expect(failure('{{#each many}}{{../texts}}{{/each}}')[0]).to.equal('TooLong');
     expect(failure('{{n}}{{n}}', 1)[0]).to.equal('TooLong');
     expect(toEnd(filling('{{n}}{{n}}', 2))).to.equal('55');
   });
 
-  it('cannot nest without end', () => {
+  it('cannot nest endlessly', () => {
     const nested = (depth: number) => '{{#if n}}'.repeat(depth) + 'x' + '{{/if}}'.repeat(depth);
     expect(toEnd(filling(nested(64)))).to.equal('x');
     expect(failure(nested(65))[1]).to.equal('line 1: blocks are nested more than 64 deep');
@@ -70,18 +70,18 @@ describe('a template in handlebars that is written to hurt', () => {
     expect(failure(`{{#if \`${'not '.repeat(40)}n\`}}{{/if}}`)[1]).to.contain('nested too deeply');
   });
 
-  it('may have very many branches, as they are no nesting', () => {
+  it('may have very many branches, which are not nesting', () => {
     expect(toEnd(filling(`{{#if no}}${'{{else if no}}a'.repeat(20_000)}{{else}}b{{/if}}`))).to.equal('b');
   });
 
-  it('has so many tags and no more', () => {
+  it('has a limit of tags', () => {
     expect(toEnd(filling('{{n}}'.repeat(50_000)))).to.have.length(50_000);
     expect(failure('{{n}}'.repeat(50_001))[1]).to.equal('it has more than 50000 tags');
     expect(failure(Array.from({ length: 45_000 }, (_, at) => `{{v${at}}}`).join(''))[1]).to.contain(STEPS);
     expect(failure(`{{${'a'.repeat(3000)}}}`)[1]).to.contain('longer than 2048 characters');
   });
 
-  it('shares one measure with all texts of its message', () => {
+  it('shares one budget with all texts of its message', () => {
     const filler = createFiller('handlebars', VARS, { now });
     const rounds = 1_000_000 / 1000 / 3;
     for (let round = 0; round < rounds - 100; round++) toEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text'));
@@ -90,7 +90,7 @@ describe('a template in handlebars that is written to hurt', () => {
     }).to.throw(STEPS);
   });
 
-  it('lets other work go on while it is read and while it runs', () => {
+  it('yields to other work while it is compiled and run', () => {
     const count = (text: string) => {
       let rests = 0;
       for (const steps = filling(text); !steps.next().done; ) rests++;
@@ -135,7 +135,7 @@ describe('a template in handlebars that is written to hurt', () => {
     '{{upper n}}',
     'é',
   ]) {
-    it(`takes a time that grows with its length: ${JSON.stringify(unit)} over and over`, () => {
+    it(`takes linear time: ${JSON.stringify(unit)} repeated`, () => {
       const run = (size: number) => {
         try {
           toEnd(filling(repeated(unit, size)));
@@ -147,7 +147,7 @@ describe('a template in handlebars that is written to hurt', () => {
     }).timeout(20_000);
   }
 
-  it('takes a bounded time for one tag, whatever is in it', () => {
+  it('takes a bounded time for one tag', () => {
     for (const unit of [
       '(',
       '(n ',
@@ -192,7 +192,7 @@ describe('a template in handlebars that is written to hurt', () => {
     }
   }).timeout(30_000);
 
-  it('never fails in another way than the two that are known (fuzz)', () => {
+  it('fails only in the two expected ways (fuzz)', () => {
     const random = randomFrom(20_261_121);
     const pieces = [
       '{{',
@@ -250,7 +250,7 @@ describe('a template in handlebars that is written to hurt', () => {
 });
 
 describe('a merge value', () => {
-  it('is JSON of bounded depth, in which every name is a name', () => {
+  it('is JSON of limited depth, in which every name is plain', () => {
     const nested = (depth: number): unknown => JSON.parse('['.repeat(depth) + ']'.repeat(depth));
     expect(readMergeValue(nested(32))).to.be.an('array');
     expect(readMergeValue(nested(33))).to.equal(undefined);
@@ -265,7 +265,7 @@ describe('a merge value', () => {
     expect(readMergeValue([() => 1])).to.equal(undefined);
   });
 
-  it('is found under its own names only', () => {
+  it('is found only by its own names', () => {
     const content = readMergeValue(JSON.parse('{"__proto__":{"n":"own"},"constructor":"c"}')) ?? null;
     const filled = toEnd(
       createFiller(

@@ -160,7 +160,7 @@ const FAULTY: Readonly<Record<string, string>> = {
   '{{#if `(n`}}{{/if}}': 'line 1: `(n` cannot be read',
 };
 
-describe('the merge language handlebars', () => {
+describe('the handlebars merge language', () => {
   for (const [name, texts] of Object.entries(MERGED)) {
     it(name, () => {
       for (const [text, expected] of Object.entries(texts)) expect(fill(text), text).to.equal(expected);
@@ -171,7 +171,7 @@ describe('the merge language handlebars', () => {
     expect(fill('{{fname}} {{{fname}}}', 'text')).to.equal('<Ann & "Bob"> <Ann & "Bob">');
   });
 
-  it('lets the last of two variables with one name win', () => {
+  it('uses the last of two variables with one name', () => {
     expect(
       toEnd(
         createFiller(
@@ -192,7 +192,7 @@ describe('the merge language handlebars', () => {
     );
   });
 
-  it('says what is wrong with a template, and in which line', () => {
+  it('reports an error in a template, and its line', () => {
     for (const [text, expected] of Object.entries(FAULTY)) {
       expect(() => fill(text), text)
         .to.throw(expected)
@@ -209,13 +209,13 @@ describe('the merge language handlebars', () => {
     }
   });
 
-  it('finds no fault in what is a template, nor in what the other language takes for text', () => {
+  it('accepts valid templates, and text of the other language', () => {
     for (const text of Object.values(MERGED).flatMap((texts) => Object.keys(texts)))
       expect(toEnd(findingFault('handlebars', [['html', text]])), text).to.equal(undefined);
     expect(toEnd(findingFault('mailchimp', [['html', '{{#if']]))).to.equal(undefined);
   });
 
-  it('leaves the tags of the other language, and that one leaves these', () => {
+  it('ignores the tags of the other language, and vice versa', () => {
     expect(fill('*|N|* {{n}}')).to.equal('*|N|* 5');
     expect(
       toEnd(

@@ -7,8 +7,8 @@ const page = (css: string, body: string) =>
 const many = (count: number, piece: (n: number) => string) =>
   Array.from({ length: count }, (_, n) => piece(n)).join('');
 
-describe('style sheets written into elements', () => {
-  it('are there by their rank, below what elements say themselves, and stay in the page', () => {
+describe('inlined style sheets', () => {
+  it('are applied by specificity, below inline styles, and stay in the page', () => {
     const css =
       'p{color:red;margin:0} .big{font-size:20px} #one{color:blue} a:hover{color:green} @media (max-width:300px){p{color:black}}';
     expect(inline(page(css, '<p class="big" id=one>x</p><p style="margin:3px">y</p><a>z</a>'))).to.equal(
@@ -19,13 +19,13 @@ describe('style sheets written into elements', () => {
     );
   });
 
-  it('leave tags of templates, entities and links as they are', () => {
+  it('leave template tags, entities and links as they are', () => {
     const body =
       '<p>*|NAME|* {{#if x}}{{/if}} <%= 1 %> &eacute;&nbsp; <a href="*|UNSUB:http://a.b/?x=1&amp;y=2|*">l</a> *|IF:A > 3|* x *|END:IF|*</p>';
     expect(inline(page('p{a:b}', body))).to.equal(page('p{a:b}', body.replace('<p>', '<p style="a: b;">')));
   });
 
-  it('yield to !important, and keep the values that one rule gives for different programs', () => {
+  it('yield to !important, and keep repeated values of one rule for different programs', () => {
     const css =
       'p{color:red !important;color:blue} .a{color:green;width:1px;width:calc(1px + 1em)} #x{width:2px!important}';
     expect(inline(page(css, '<p class=a style="color:pink">x</p><p id=x style="width:3px!important;height:1px">y')))
@@ -33,14 +33,14 @@ describe('style sheets written into elements', () => {
       .and.to.contain('<p id=x style="height: 1px; color: red; width: 3px !important;">'.replace('color: blue; ', ''));
   });
 
-  it('count for nothing where browsers ignore them', () => {
+  it('are ignored where browsers ignore them', () => {
     const css =
       'p,:focus{a:1} p,:nope(]{b:1} p::before{c:1} p{d} p{;e:;f:1} @font-face{p{g:1}} @media all{p{h:1}} p{i{j:1} k:1}';
     const sheets = `<style media=print>p{l:1}</style><style>${css}</style><style media="Screen">p{m:1}</style>`;
     expect(inline(`${sheets}<p>x`)).to.equal(`${sheets}<p style="a: 1; f: 1; k: 1; m: 1;">x`);
   });
 
-  it('change nothing but tags: not where an author put text into tables, nor how a tag is written', () => {
+  it('change only tags: neither text in tables nor the notation of a tag', () => {
     const css = 'td{font-family:"A B";background:url(data:image/png;base64,x)} *{c:1}';
     const html = `<style>${css}</style><TABLE >*|LOOP|*<tr\n><td CLASS='y' Style=a:b >&amp<td style><br/></table>`;
     const style = 'font-family: &quot;A B&quot;; background: url(data:image/png;base64,x);';
@@ -57,10 +57,10 @@ describe('style sheets written into elements', () => {
     '<p style="a:b">',
     '<link rel="stylesheet" href="http://127.0.0.1:1/x.css"><p class=x>',
   ]) {
-    it(`change nothing where there are none: ${html}`, () => expect(inline(html)).to.equal(html));
+    it(`change nothing without style sheets: ${html}`, () => expect(inline(html)).to.equal(html));
   }
 
-  it('are not fetched, nor read from files', () => {
+  it('are never fetched, nor read from files', () => {
     const css =
       '@import url("http://127.0.0.1:1/a.css"); @import "file:///etc/passwd"; p{background:url(file:///etc/passwd)}';
     const body = '<link rel="stylesheet" href="file:///etc/passwd"><img src="file:///etc/passwd"><p>x</p>';
@@ -69,13 +69,13 @@ describe('style sheets written into elements', () => {
     );
   });
 
-  it('stay where they are in a page of 256 KB', () => {
+  it('are not inlined in a page above 256 KB', () => {
     const html = (bytes: number) => `<style>p{a:b}</style><p>${'é'.repeat((bytes - 25) / 2)}`;
     expect(inline(html(262_145))).to.equal(html(262_145));
     expect(inline(html(262_141))).to.contain('<p style="a: b;">');
   });
 
-  it('are written into a page of a thousand rows', () => {
+  it('are inlined in a page of a thousand rows', () => {
     const html = page(
       many(40, (n) => `.c${n} td, table.c${n} a{color:red;padding:${n}px;margin:0}\n`),
       `<table>${many(1000, (n) => `<tr class="c${n % 50}"><td><a href="http://x.example/${n}">x</a></td></tr>\n`)}</table>`,
@@ -138,7 +138,7 @@ describe('style sheets written into elements', () => {
       ),
     ],
   ] as const) {
-    it(`do no harm: ${name}`, () => {
+    it(`are safe: ${name}`, () => {
       const started = performance.now();
       expect(inline(html).length).to.be.lessThan(1_000_000);
       // It is given up after a second; the rest is for a machine that is busy.

@@ -57,7 +57,7 @@ describe('links of an HTML text', () => {
       expect(html(before)).to.equal(after);
     });
 
-  it('are told with their entities decoded, as an attribute has them', () => {
+  it('are reported with decoded entities, as in an attribute', () => {
     expect(asked('<a href="http://x.example/?a=1&amp;b=2&#38;c=&#x41;&eacute;">x</a>')).to.deep.equal([
       'http://x.example/?a=1&b=2&c=Aé',
     ]);
@@ -65,7 +65,7 @@ describe('links of an HTML text', () => {
     expect(asked('<a href="&#104;ttp://x.example/">x</a>')).to.deep.equal(['http://x.example/']);
   });
 
-  it('are written so that they are read as they are meant', () => {
+  it('are escaped correctly', () => {
     const nasty = `http://t.example/?a&b"c'd<e>f&amp;`;
     for (const quote of ['"', "'", '']) {
       const changed = changeHtml(`<a href=${quote}http://x.example/${quote}>x</a>`, { relink: () => nasty }, MOST);
@@ -74,7 +74,7 @@ describe('links of an HTML text', () => {
     }
   });
 
-  it('stay when they are no web links, or their author wants them to', () => {
+  it('stay if they are no web links, or their author opts out', () => {
     const kept = [
       '<a href="mailto:x@x.example">x</a>',
       '<a href="tel:+49">x</a>',
@@ -105,7 +105,7 @@ describe('links of an HTML text', () => {
     for (const text of kept) expect(html(text)).to.equal(text);
   });
 
-  it('change nothing else: without the new links the text is the old one', () => {
+  it('change nothing else: with the old links the text is the same', () => {
     const random = randomFrom(1);
     const pieces = [
       '<a href="http://x.example/">',
@@ -139,7 +139,7 @@ describe('links of an HTML text', () => {
     }
   });
 
-  it('leave the end of the body for what is added there', () => {
+  it('leave the end of the body for additions', () => {
     const added = (text: string) => changeHtml(text, { atEnd: '[+]' }, MOST);
     expect(added('<html><body>x</body></html>')).to.equal('<html><body>x[+]</body></html>');
     expect(added('<html>x</BODY >\n</html>\n')).to.equal('<html>x[+]</BODY >\n</html>\n');
@@ -156,7 +156,7 @@ describe('links of an HTML text', () => {
     ).to.equal('<body><a href="[http://x.example/]">x</a>[+]</body><a href="[http://y.example/]">');
   });
 
-  it('make the text no longer than it may be', () => {
+  it('keep the text within its limit', () => {
     const text = '<a href="http://x.example/">x</a>'.repeat(100);
     expect(() => changeHtml(text, { relink: () => 'http://longer.example/'.repeat(3) }, text.length + 1000)).to.throw(
       TooLong,
@@ -184,7 +184,7 @@ describe('links of a plain text', () => {
       expect(plain(before)).to.equal(after);
     });
 
-  it('stay when they are none', () => {
+  it('are not found in other text', () => {
     for (const text of [
       'http:// x',
       'http://',
@@ -199,7 +199,7 @@ describe('links of a plain text', () => {
   });
 });
 
-describe('links in a text that is written to hurt', () => {
+describe('links in a hostile text', () => {
   // Linear work on these is some hundred milliseconds; the square of it would be hours, and the limit of the test ends
   // it.
   const most = 2_000_000;
@@ -235,14 +235,14 @@ describe('links in a text that is written to hurt', () => {
     '\t\r\n',
   ];
   for (const piece of hostile) {
-    it(`takes a time that grows with the text: ${JSON.stringify(piece)} over and over`, () => {
+    it(`take linear time: ${JSON.stringify(piece)} repeated`, () => {
       const text = filled(piece);
       expect(changeHtml(text, { relink: () => undefined, atEnd: '' }, MOST)).to.equal(text);
       expect(changeText(text, () => undefined, MOST)).to.equal(text);
     }).timeout(20_000);
   }
 
-  it('takes a time that grows with the text: one value that never ends', () => {
+  it('take linear time: one value that never ends', () => {
     for (const start of ['<a href="http://x.example/', '<a href= ', 'http://x.example/', '<a href="&#', '<!']) {
       for (const filler of ['a', ')', '(', ' ', '&', '.', '1']) {
         const text = start + filler.repeat(500_000);

@@ -6,7 +6,7 @@ import { toExtras } from '../../../src/mail/outgoing.ts';
 const parse = (...lines: string[]) => parseMcHeaders(parseHeaders(Buffer.from(`${lines.join('\r\n')}\r\n`)));
 
 describe('the X-MC-* fields of a message', () => {
-  it('ask nothing when there are none', () => {
+  it('set no options when absent', () => {
     expect(parse('From: a@b.test', 'X-Mailer: x')).to.deep.equal({
       tags: [],
       track: null,
@@ -38,14 +38,14 @@ describe('the X-MC-* fields of a message', () => {
     });
   });
 
-  it('are known in any case, folded and encoded', () => {
+  it('are recognised in any case, folded and encoded', () => {
     expect(parse('x-mc-TAGS: one,\r\n two', 'X-MC-Subaccount: =?UTF-8?Q?k=C3=B6ln?=')).to.deep.include({
       tags: ['one', 'two'],
       subaccount: 'köln',
     });
   });
 
-  it('name tags, each once, and none that is too long or kept for the system', () => {
+  it('set tags, each once, without long or reserved ones', () => {
     const { tags, ignored } = parse(`X-MC-Tags: a, b,,a , _x, ${'y'.repeat(51)}`, 'X-MC-Tags: c');
     expect(tags).to.deep.equal(['a', 'b', 'c']);
     expect(ignored).to.deep.equal(['X-MC-Tags']);
@@ -59,7 +59,7 @@ describe('the X-MC-* fields of a message', () => {
     ['CLICKS_TEXTONLY', { opens: false, clicks: 'text' }],
     ['none', { opens: false, clicks: 'none' }],
   ] as const) {
-    it(`track by "${value}"`, () => {
+    it(`set tracking by "${value}"`, () => {
       expect(parse(`X-MC-Track: ${value}`).track).to.deep.equal(track);
     });
   }
@@ -68,7 +68,7 @@ describe('the X-MC-* fields of a message', () => {
     [['true', 'On', 'YES', 'y', '1'], true],
     [['false', 'off', 'no', 'N', '0'], false],
   ] as const) {
-    it(`take ${words.join(', ')} for ${value}`, () => {
+    it(`read ${value} as ${words.join(', ')}`, () => {
       for (const word of words) {
         expect(parse(`X-MC-Autotext: ${word}`).autoText).to.equal(value);
         expect(parse(`X-MC-PreserveRecipients: ${word}`, `X-MC-Important: ${word}`)).to.deep.include({
@@ -79,13 +79,13 @@ describe('the X-MC-* fields of a message', () => {
     });
   }
 
-  it('name a template and its block', () => {
+  it('set a template and its block', () => {
     expect(parse('X-MC-Template: my-template').template).to.deep.equal({ name: 'my-template', block: 'main' });
     expect(parse('X-MC-Template: my template | body').template).to.deep.equal({ name: 'my template', block: 'body' });
     expect(parse('X-MC-Template: |body')).to.deep.include({ template: null, ignored: ['X-MC-Template'] });
   });
 
-  it('give merge variables to all and to one recipient, several times over', () => {
+  it('set merge variables for all and for one recipient, repeatedly', () => {
     const { globalVars, rcptVars, ignored } = parse(
       'X-MC-MergeVars: {"fname":"John","n":1,"yes":true,"nothing":null}',
       'X-MC-MergeVars: {"_rcpt":"Jörg@MÜNCHEN.test","fname":"J"}',
@@ -107,11 +107,11 @@ describe('the X-MC-* fields of a message', () => {
     expect(ignored).to.deep.equal([]);
   });
 
-  it('ask for merging when the variables are for one recipient only', () => {
+  it('enable merging when variables for one recipient are given', () => {
     expect(parse('X-MC-MergeVars: {"_rcpt":"a@b.test","x":"y"}').globalVars).to.deep.equal([]);
   });
 
-  it('name the merge language, which alone knows lists and structs', () => {
+  it('set the merge language; only handlebars accepts lists and structs', () => {
     expect(parse('X-MC-MergeLanguage: Handlebars').mergeLanguage).to.equal('handlebars');
     expect(parse('X-MC-MergeLanguage: mailchimp').mergeLanguage).to.equal('mailchimp');
     expect(parse('X-MC-MergeLanguage: mustache')).to.deep.include({
@@ -141,7 +141,7 @@ describe('the X-MC-* fields of a message', () => {
     });
   });
 
-  it('are no way to the insides of objects', () => {
+  it('cannot reach the internals of objects', () => {
     const { rcptVars, metadata } = parse(
       'X-MC-MergeVars: {"_rcpt":"__proto__@b.test","__proto__":"x","constructor":"y"}',
       'X-MC-Metadata: {"__proto__":"z"}',
@@ -152,7 +152,7 @@ describe('the X-MC-* fields of a message', () => {
     expect({}).to.not.have.property('z');
   });
 
-  it('carry metadata, flat and of at most 200 bytes', () => {
+  it('set metadata, flat and of at most 200 bytes', () => {
     expect(parse('X-MC-Metadata: {"user_id":12,"group":"a"}').metadata).to.deep.equal({ user_id: 12, group: 'a' });
     expect(parse('X-MC-Metadata: {"_rcpt":"A@b.test","user_id":1}').rcptMetadata).to.deep.equal({
       'a@b.test': { user_id: 1 },
@@ -167,7 +167,7 @@ describe('the X-MC-* fields of a message', () => {
     });
   });
 
-  it('say when', () => {
+  it('set a send time', () => {
     expect(parse('X-MC-SendAt: 2026-02-28 10:20:30').sendAt).to.deep.equal(new Date('2026-02-28T10:20:30Z'));
     for (const wrong of [
       '2026-02-30 10:20:30',
@@ -180,7 +180,7 @@ describe('the X-MC-* fields of a message', () => {
     }
   });
 
-  it('name a domain, a pool and a copy', () => {
+  it('set a domain, a pool and a copy', () => {
     expect(
       parse('X-MC-SigningDomain: MAIL.example.com', 'X-MC-IpPool: Main Pool', 'X-MC-BccAddress: Boss@example.com'),
     ).to.deep.include({
@@ -223,7 +223,7 @@ describe('the X-MC-* fields of a message', () => {
     });
   }
 
-  it('ask for what few messages ask for', () => {
+  it('set rare options', () => {
     const { extras, ignored } = parse(
       'X-MC-InlineCSS: true',
       'X-MC-AutoHtml: on',
@@ -280,13 +280,13 @@ describe('the X-MC-* fields of a message', () => {
     'X-MC-GoogleAnalyticsCampaign: =?utf-8?Q?a=0D=0Ab?=',
     `X-MC-GoogleAnalyticsCampaign: ${'x'.repeat(256)}`,
   ]) {
-    it(`ask for nothing when malformed (${line.slice(0, 60)})`, () => {
+    it(`set nothing when malformed (${line.slice(0, 60)})`, () => {
       const { extras, ignored } = parse(line);
       expect([toExtras(extras), ignored]).to.deep.equal([{}, [line.split(':')[0]]]);
     });
   }
 
-  it('name so many hosts for analytics and no more', () => {
+  it('limit the hosts for analytics', () => {
     const { extras, ignored } = parse(
       `X-MC-GoogleAnalytics: ${Array.from({ length: 150 }, (_, n) => `a${n}.test`).join(',')}`,
     );

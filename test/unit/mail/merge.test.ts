@@ -156,19 +156,19 @@ describe('merge tags', () => {
     });
   }
 
-  it('let a variable win over what has a meaning of its own', () => {
+  it('let a variable override a tag with a meaning of its own', () => {
     expect(run('*|CURRENT_YEAR|* *|UNSUB|* *|UNSUB:a|*', { current_year: '1999', unsub: 'link' })).to.equal(
       '1999 link *|UNSUB:a|*',
     );
   });
 
-  it('hand the link of a sending in', () => {
+  it('return the link of a sending', () => {
     expect(merge('*|UNSUB:http://a.example|*', toVars([]), { now, onUnsub: (url) => `<${url}>` })).to.equal(
       '<http://a.example>',
     );
   });
 
-  it('take the last of two variables with one name, in any case', () => {
+  it('use the last of two variables with one name, in any case', () => {
     expect(
       merge(
         '*|A|*',
@@ -181,7 +181,7 @@ describe('merge tags', () => {
     ).to.equal('2');
   });
 
-  it('read alike wherever the work is interrupted', () => {
+  it('give the same result wherever the work is interrupted', () => {
     const unit = 'x*|IF:NAME|*y*|ELSE:|*n*|END:IF|**|NAME|* *|';
     let rests = 0;
     const steps = merging(unit.repeat(20_000), vars(VARS), { now });
@@ -195,7 +195,7 @@ describe('merge tags', () => {
     expect(rests).to.be.above(20);
   });
 
-  it('change nothing of any text without tags', () => {
+  it('leave text without tags unchanged', () => {
     const random = randomFrom(3);
     const pieces = [
       '*',
@@ -221,7 +221,7 @@ describe('merge tags', () => {
     }
   });
 
-  it('refuse to become longer than they may', () => {
+  it('reject a result above the limit', () => {
     const options = { now, maxLength: 99 };
     expect(merge('*|A|*'.repeat(9), vars({ a: 'x'.repeat(11) }), options)).to.have.length(99);
     expect(() => merge(`${'*|A|*'.repeat(9)}y`, vars({ a: 'x'.repeat(11) }), options)).to.throw(TooLong);
@@ -234,7 +234,7 @@ describe('merge tags', () => {
     );
   });
 
-  it('come out of two hundred thousand conditions inside one another', () => {
+  it('handle two hundred thousand nested conditions', () => {
     const depth = 200_000;
     expect(run('*|IF:NAME|*'.repeat(depth) + 'x' + '*|END:IF|*'.repeat(depth) + 'y')).to.equal('xy');
     expect(
@@ -246,10 +246,10 @@ describe('merge tags', () => {
   });
 });
 
-describe('dates of merge tags', () => {
+describe('dates in merge tags', () => {
   const of = (time: string, format: string) => formatDate(new Date(time), format);
 
-  it('know every letter of the format', () => {
+  it('support every letter of the format', () => {
     expect(of('2024-02-29T00:05:06.789Z', 'd D j l N S w z W F m M n t L o Y y')).to.equal(
       '29 Thu 29 Thursday 4 th 4 59 09 February 02 Feb 2 29 1 2024 2024 24',
     );
@@ -262,12 +262,12 @@ describe('dates of merge tags', () => {
     expect(of('2100-03-01T00:00:00Z', 'L t z')).to.equal('0 31 59');
   });
 
-  it('give a week to the year that its Thursday is in', () => {
+  it('assign a week to the year of its Thursday', () => {
     expect(of('2021-01-03T12:00:00Z', 'o-W N')).to.equal('2020-53 7');
     expect(of('2024-12-30T12:00:00Z', 'o-W N')).to.equal('2025-01 1');
   });
 
-  it('write days as one says them', () => {
+  it('write days with their ordinal', () => {
     expect(
       ['01', '02', '03', '04', '11', '12', '13', '21', '22', '23', '31']
         .map((day) => of(`2026-01-${day}T00:00:00Z`, 'jS'))
@@ -275,13 +275,13 @@ describe('dates of merge tags', () => {
     ).to.equal('1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 23rd 31st');
   });
 
-  it('leave what means nothing, and what a backslash is in front of', () => {
+  it('leave unknown letters, and ones after a backslash', () => {
     expect(of('2026-01-05T00:00:00Z', '\\Y\\\\ qQ!é 100% \\')).to.equal('Y\\ qQ!é 100% ');
   });
 });
 
 describe('rendering', () => {
-  it('fills regions first, then replaces tags, those of the contents too', async () => {
+  it('fills regions first, then replaces tags, including those in the contents', async () => {
     const input = {
       code: '<p mc:edit="editable">editable content</p>*|MERGE1|*',
       contents: new Map([['editable', '<div>content to inject *|MERGE1|*</div>']]),
@@ -298,7 +298,7 @@ describe('rendering', () => {
     });
   });
 
-  it('changes nothing of any text when there is nothing to put in', async () => {
+  it('leaves text unchanged when there is nothing to insert', async () => {
     const random = randomFrom(4);
     const pieces = ['<div mc:edit="x">', '</div>', '*|IF:A|*', '*|A|*', '*|', '|*', '<', '>', '\ud800', '\0', '\r\n'];
     for (let round = 0; round < 300; round++) {
@@ -307,7 +307,7 @@ describe('rendering', () => {
     }
   });
 
-  it('lets other work go on while it is at five megabytes', async () => {
+  it('yields to other work at five megabytes', async () => {
     for (const unit of ['*|IF:A|*', '<div mc:edit=x>', '<']) {
       const rendered = render({
         code: `<p mc:edit=y>${repeated(unit, 5_000_000)}`,
@@ -329,7 +329,7 @@ describe('rendering', () => {
     }
   }).timeout(60_000);
 
-  it('says which input made it too long', async () => {
+  it('reports which input made it too long', async () => {
     const input = {
       code: '<p mc:edit=x></p>*|A|*',
       contents: new Map([['x', 'long']]),

@@ -80,7 +80,7 @@ describe('a raw header', () => {
     ],
     ['UTF-8 in words that say something else', '=?iso-8859-1?Q?Gr=C3=BC=C3=9Fe?=', [], 'Grüße'],
   ] as const) {
-    it(`is read in ${name}, by everybody who reads it`, () => {
+    it(`is read in ${name}, by every parser of it`, () => {
       const bytes = latin1(
         `From: ${raw} <a@example.com>`,
         `Subject: ${raw}`,
@@ -100,7 +100,7 @@ describe('a raw header', () => {
     });
   }
 
-  it('that is sent is not read so: an address hidden in escapes counts', () => {
+  it('of sent mail is read differently: an address hidden in escapes counts', () => {
     const hidden = latin1('From: \x1b$B <b@other.example>\x1b(B <a@example.com>');
     expect(soleAuthorOf(hidden)).to.have.property('unclear');
     expect(authorOfMessage(hidden, '').mailbox?.address).to.equal('a@example.com');
@@ -124,7 +124,7 @@ describe('a raw header', () => {
     expect(files.map(({ name }) => name)).to.deep.equal(['Привет.pdf', 'При.csv']);
   });
 
-  it('keeps a blank that is none in another charset', () => {
+  it('keeps a blank that is not one in another charset', () => {
     expect(parse(latin1(`Subject: ${utf8('voilà')}`, 'X-Raw: \xfc', '', 'x')).subject).to.equal('voilà');
   });
 });
@@ -139,7 +139,7 @@ describe('a text', () => {
     ['iso-8859-1', utf8('日本語 🎉'), '日本語 🎉'],
     ['iso-8859-1', utf8('20\u00a0°C, 5\u00a0£'), '20\u00a0°C, 5\u00a0£'],
   ] as const) {
-    it(`that says ${label} and is UTF-8 without doubt is UTF-8: ${expected}`, () => {
+    it(`labelled ${label} that is clearly UTF-8 is UTF-8: ${expected}`, () => {
       expect(whole(parse(latin1(`Content-Type: text/plain; charset=${label}`, '', bytes)).text)).to.equal(expected);
     });
   }
@@ -153,12 +153,12 @@ describe('a text', () => {
     ['koi8-r', utf8('Привет'), new TextDecoder('koi8-r').decode(Buffer.from('Привет'))],
     ['iso-8859-1', 'plain', 'plain'],
   ] as const) {
-    it(`that says ${label} and may be it stays so: ${expected}`, () => {
+    it(`labelled ${label} that may be so stays so: ${expected}`, () => {
       expect(whole(parse(latin1(`Content-Type: text/plain; charset=${label}`, '', bytes)).text)).to.equal(expected);
     });
   }
 
-  it('without a charset that has escapes of ISO-2022 is ISO-2022', () => {
+  it('without a charset but with escapes of ISO-2022 is ISO-2022', () => {
     expect(whole(parse(latin1('Subject: x', '', JIS)).text)).to.equal('こんにちは');
     expect(whole(parse(latin1('Subject: x', '', '\x1b[31mred\x1b(B\x1b[m')).text)).to.equal('\x1b[31mred\x1b(B\x1b[m');
   });
@@ -186,7 +186,7 @@ describe('a text', () => {
     ['nothing, if `meta` names a charset nobody knows', 'text/html', '<meta charset=x-nobody>Gr\xfc\xdfe', 'Grüße'],
     ['nothing in a text', 'text/plain', '<meta charset=koi8-r>Gr\xfc\xdfe', 'Grüße'],
   ] as const) {
-    it(`of HTML is in the charset of ${name}`, () => {
+    it(`of HTML has the charset of ${name}`, () => {
       const { html, text } = parse(latin1(`Content-Type: ${type}`, '', body));
       expect(whole(html ?? text).replace(/^<[^>]*>/, '')).to.equal(expected);
     });

@@ -24,12 +24,12 @@ describe('file names', () => {
     ['a/..', ''],
     ['a.\u00a0', 'a'],
   ] as const) {
-    it(`show ${JSON.stringify(written)} as ${JSON.stringify(shown)}`, () => {
+    it(`are shown as ${JSON.stringify(shown)} for ${JSON.stringify(written)}`, () => {
       expect(toFileName(written)).to.equal(shown);
     });
   }
 
-  it('are cut to 200 characters and keep their extension', () => {
+  it('are truncated to 200 characters and keep their extension', () => {
     const name = toFileName(`${'x'.repeat(1000)}.pdf`);
     expect(name).to.have.length(200);
     expect(name.endsWith('.pdf')).to.equal(true);
@@ -62,7 +62,7 @@ describe('file names', () => {
     ['filename="\xfcber.pdf"', 'über.pdf'],
     [`filename*0*=utf-8''${'%C3%BC'.repeat(5000)}; filename*1=".pdf"`, `${'ü'.repeat(196)}.pdf`],
   ] as const) {
-    it(`are read from ${JSON.stringify(written).slice(0, 80)}`, () => {
+    it(`are parsed from ${JSON.stringify(written).slice(0, 80)}`, () => {
       const bytes = Buffer.from(
         `Content-Type: application/pdf\r\nContent-Disposition: attachment; ${written}\r\n\r\nx`,
         'latin1',
@@ -90,7 +90,7 @@ describe('file names', () => {
     ]);
   });
 
-  it('may be those of the language', () => {
+  it('may be those of object properties', () => {
     const names = createNames();
     expect(['__proto__', '__proto__', 'constructor'].map((name) => names.take(name, 'x/y'))).to.deep.equal([
       '__proto__',

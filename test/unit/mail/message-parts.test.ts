@@ -331,7 +331,7 @@ describe('the parts of a message', () => {
     });
   }
 
-  it('base64 goes on behind padding, empty lines and dirt if it is base64', () => {
+  it('base64 continues after padding, empty lines and invalid characters if more base64 follows', () => {
     const long = '0123456789'.repeat(40);
     const lines =
       Buffer.from(long)

@@ -46,7 +46,7 @@ describe('rare forms of mail', () => {
     });
   }
 
-  it('a part whose type makes no sense is a file of unknown type, in a message that mailparser reads', async () => {
+  it('a part of an invalid type is a file of unknown type, in a message that mailparser reads', async () => {
     const { files } = await parse(
       multipart(
         'mixed',
@@ -61,7 +61,7 @@ describe('rare forms of mail', () => {
     for (const { type } of files) expect(type).to.match(/^[\w-]+\/[\w.-]+$/);
   });
 
-  it('a uuencoded file is decoded whose lines lost the blanks at their ends, or that was cut', async () => {
+  it('a uuencoded file is decoded if its lines lost trailing blanks, or if it was truncated', async () => {
     const file = async (...lines: string[]) =>
       bytesOf(
         (await parse(crlf(FROM, 'Content-Type: x/y', 'Content-Transfer-Encoding: uuencode', '', ...lines))).files[0]
@@ -78,7 +78,7 @@ describe('rare forms of mail', () => {
     ).to.be.below(20_000);
   });
 
-  it('a uuencoded text is read in its charset', async () => {
+  it('a uuencoded text is decoded in its charset', async () => {
     const { text } = await parse(
       crlf(
         FROM,
@@ -94,13 +94,13 @@ describe('rare forms of mail', () => {
     expect(text).to.equal('Grüße aus Köln\n');
   });
 
-  it('a body that says it is uuencoded and is not is shown as it is', async () => {
+  it('a body falsely declared as uuencoded is shown as it is', async () => {
     expect((await parse(crlf(FROM, 'Content-Transfer-Encoding: x-uuencode', '', 'no such thing'))).text).to.equal(
       'no such thing\n',
     );
   });
 
-  it('the parts of a digest are messages unless they say otherwise', async () => {
+  it('the parts of a digest are messages unless declared otherwise', async () => {
     const { text, files } = await parse(
       multipart(
         'digest',
@@ -122,7 +122,7 @@ describe('rare forms of mail', () => {
     ['KOI8-R', '\xf0\xd2\xc9\xd7\xc5\xd4', 'koi8-r'],
     ['EUC-JP', '\xb2\xf1\xb5\xc4', 'euc-jp'],
   ] as const) {
-    it(`raw ${name} bytes inside an encoded word are of the charset that the word names`, async () => {
+    it(`raw ${name} bytes inside an encoded word have the charset of the word`, async () => {
       const expected = new TextDecoder(charset).decode(Buffer.from(word, 'latin1'));
       const parsed = await parse(
         latin1(
@@ -141,20 +141,20 @@ describe('rare forms of mail', () => {
     });
   }
 
-  it('a subject is decoded whatever addresses stand beside it, and of two the last one counts', async () => {
+  it('a subject is decoded regardless of addresses beside it, and the last of two counts', async () => {
     const subject = `Subject: =?iso-2022-kr?B?${Buffer.from('\x1b$)C\x0e>H3g\x0f', 'latin1').toString('base64')}?=`;
     expect((await parse(crlf(FROM, 'To: team: a@example.net;', subject, '', 'x'))).subject).to.equal('안녕');
     expect((await parse(crlf(FROM, 'Subject: one', subject, '', 'x'))).subject).to.equal('안녕');
   });
 
-  it('raw UTF-8 inside an encoded word is what it is, whatever the word says', async () => {
+  it('raw UTF-8 inside an encoded word is UTF-8, whatever the word declares', async () => {
     const { subject } = await parse(
       crlf(FROM, 'Subject: =?iso-8859-1?Q?Grüße_=E4?= =?utf-8?Q?Grüße_=C3=A4?=', '', 'x'),
     );
     expect(subject).to.equal('Grüße äGrüße ä');
   });
 
-  it('all HTML parts are shown when there is no text, and the first one beside a text', async () => {
+  it('all HTML parts are shown if there is no text, otherwise the first', async () => {
     const html = (text: string) => ['Content-Type: text/html', '', text];
     const file = ['Content-Type: application/pdf', '', 'x'];
     expect((await parse(multipart('mixed', [FROM], html('<p>one</p>'), file, html('<p>two</p>')))).html).to.equal(

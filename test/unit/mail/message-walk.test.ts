@@ -21,9 +21,9 @@ function parse(bytes: Buffer) {
   return parseMessage(bytes, scanned.root);
 }
 
-describe('parts, read where they stand', () => {
+describe('parts, read in place', () => {
   for (const { label, text, bytes } of CHARSETS) {
-    it(`in ${label}: a body, and the name of a file in words and in the form of RFC 2231`, () => {
+    it(`in ${label}: a body, and a file name in encoded words and in the form of RFC 2231`, () => {
       const body = Buffer.from(bytes, 'hex');
       const percent = body.toString('hex').replace(/../g, '%$&');
       const { text: found, files } = parse(
@@ -89,7 +89,7 @@ describe('parts, read where they stand', () => {
       '<meta charset=windows-1251>Привет\n',
     ],
   ] as const) {
-    it(`decodes a large ${name} text in pieces, the same as a small one`, () => {
+    it(`decodes a large ${name} text in pieces like a small one`, () => {
       const count = Math.ceil(700_000 / piece.length);
       const { text, html } = parse(crlf('From: a@example.com', ...header, '', piece.repeat(count)));
       const found = text ?? html;
@@ -98,7 +98,7 @@ describe('parts, read where they stand', () => {
     });
   }
 
-  it('keeps blanks at the end of endless quoted-printable only where they are escaped', () => {
+  it('keeps trailing blanks of endless quoted-printable only where they are escaped', () => {
     const piece = 'a \t=41=20\t ';
     const { text } = parse(
       crlf('From: a@example.com', 'Content-Transfer-Encoding: quoted-printable', '', piece.repeat(70_000)),
@@ -106,7 +106,7 @@ describe('parts, read where they stand', () => {
     expect(whole(text) === `${'a \tA \t '.repeat(70_000).slice(0, -2)}\n`).to.equal(true);
   });
 
-  it('decodes a large base64 text in pieces, wherever its lines cut characters and line ends', () => {
+  it('decodes a large base64 text in pieces, wherever its lines split characters and line ends', () => {
     const text = 'Grüße 🎉\r\n'.repeat(40_000);
     const lines = Buffer.from(text)
       .toString('base64')
@@ -115,7 +115,7 @@ describe('parts, read where they stand', () => {
     expect(whole(found) === text.replaceAll('\r\n', '\n')).to.equal(true);
   });
 
-  it('joins several large texts as it joins small ones', () => {
+  it('joins large texts like small ones', () => {
     const line = 'a line of text\r\n';
     const { text } = parse(multipart('mixed', [], ['', line.repeat(30_000)], ['', 'small'], ['', line.repeat(30_000)]));
     const large = `${'a line of text\n'.repeat(30_000)}\n`;

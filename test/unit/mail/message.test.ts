@@ -36,7 +36,7 @@ describe('parsing a message', () => {
     ]);
   });
 
-  it('leaves out lines that are no header field', async () => {
+  it('skips invalid header lines', async () => {
     const { fields } = await parse(
       crlf('From x@example.com Mon Jan  5 12:00:00 2026', 'no colon', ': no name', 'bad name: x', 'Good: y', '', 'x'),
     );
@@ -51,7 +51,7 @@ describe('parsing a message', () => {
     ]);
   });
 
-  it('decodes encoded words, also those that cut a character in two', async () => {
+  it('decodes encoded words, including those that split a character', async () => {
     const { subject, from, to } = await sample('encoded words');
     expect(subject).to.equal('Café and more🎉');
     expect(from).to.deep.equal({ address: 'j@example.com', name: 'Jürgen Müller' });
@@ -67,11 +67,11 @@ describe('parsing a message', () => {
     expect((await sample('windows-1252')).text).to.equal('déjà vu “quoted” €\n');
   });
 
-  it('reads a charset nobody knows as UTF-8', async () => {
+  it('reads an unknown charset as UTF-8', async () => {
     expect((await sample('an unknown charset')).text).to.equal('plain enough\n');
   });
 
-  it('shows the members of groups beside the others, and nobody for an empty group', async () => {
+  it('lists the members of groups beside the others, and none for an empty group', async () => {
     const { from, to, cc } = await sample('groups and comments');
     expect(from).to.deep.equal({ address: 'jane@example.com', name: 'Jane' });
     expect(to).to.deep.equal([
@@ -84,12 +84,12 @@ describe('parsing a message', () => {
     ]);
   });
 
-  it('tells a missing Cc from one without addresses', async () => {
+  it('distinguishes a missing Cc from one without addresses', async () => {
     expect((await parse(crlf('From: a@example.com', '', 'x'))).cc).to.equal(undefined);
     expect((await parse(crlf('From: a@example.com', 'Cc:', '', 'x'))).cc).to.deep.equal([]);
   });
 
-  it('takes the first HTML part and all texts', async () => {
+  it('uses the first HTML part and all texts', async () => {
     const { text, html } = await sample('two texts and two HTML parts');
     expect([text, html]).to.deep.equal(['one\n\ntwo\n', '<i>1</i>\n']);
   });
@@ -99,7 +99,7 @@ describe('parsing a message', () => {
     expect([text, html]).to.deep.equal([undefined, '<p>Hello</p>\n']);
   });
 
-  it('shows the line break before a delimiter, as captured posts do', async () => {
+  it('keeps the line break before a delimiter, as captured posts do', async () => {
     const { text, html } = await sample('text and HTML as alternatives');
     expect([text, html]).to.deep.equal(['Hello\n\n', '<div dir="ltr">Hello \ncafé goes on</div>\n\n']);
   });
@@ -108,7 +108,7 @@ describe('parsing a message', () => {
     ['a common header', []],
     ['an uncommon header', ['To: a:;']],
   ] as const) {
-    it(`leaves flowed text as it was written and says so (${kind})`, async () => {
+    it(`leaves flowed text as written and reports it (${kind})`, async () => {
       const { text, textFlowed } = await parse(
         crlf(
           'From: a@example.com',
@@ -124,7 +124,7 @@ describe('parsing a message', () => {
       expect([text, textFlowed]).to.deep.equal(['A long line that \ngoes on.\n> quoted \n> more\n', true]);
     });
 
-    it(`keeps an embedded message as a file, whatever its disposition (${kind})`, async () => {
+    it(`keeps an embedded message as a file, for any disposition (${kind})`, async () => {
       const parsed = await parse(
         multipart(
           'mixed',
@@ -151,7 +151,7 @@ describe('parsing a message', () => {
       expect(contentOf(parsed)).to.deep.equal(['Action: failed']);
     });
 
-    it(`says the type that was declared, not one guessed from the name (${kind})`, async () => {
+    it(`returns the declared type, not one guessed from the name (${kind})`, async () => {
       const parsed = await parse(
         multipart(
           'mixed',
@@ -163,7 +163,7 @@ describe('parsing a message', () => {
     });
   }
 
-  it('reads file names in pieces and in other charsets (RFC 2231)', async () => {
+  it('decodes file names in pieces and in other charsets (RFC 2231)', async () => {
     expect((await sample('file names in pieces (RFC 2231)')).files.map(({ name }) => name)).to.deep.equal([
       'Übersicht 2026.pdf',
       'Übersicht.pdf',
@@ -175,14 +175,14 @@ describe('parsing a message', () => {
     expect([text, files.map(({ type }) => type)]).to.deep.equal(['Привет\n', ['application/pgp-signature']]);
   });
 
-  it('reads encoded file names', async () => {
+  it('decodes encoded file names', async () => {
     expect((await sample('encoded file names')).files.map(({ name }) => name)).to.deep.equal([
       'Übersicht.pdf',
       '€ rates.txt',
     ]);
   });
 
-  it('finds all files behind a part that nobody closed', async () => {
+  it('finds all files after an unclosed part', async () => {
     const parsed = await parse(
       crlf(
         'Content-Type: multipart/mixed; boundary=out',

@@ -85,28 +85,28 @@ const LEFT: Readonly<Record<string, string>> = {
   'another attribute': '<div amc:edit="x" mc:edits="x" data-mc:edit="x">old</div>',
 };
 
-describe('regions', () => {
+describe('editable regions', () => {
   for (const [what, [code, expected]] of Object.entries(FILLED)) {
-    it(`fills ${what}`, () => {
+    it(`fill ${what}`, () => {
       expect(fill(code, { x: 'NEW', y: 'NEWER' })).to.equal(expected);
     });
   }
 
   for (const [what, code] of Object.entries(LEFT)) {
-    it(`leaves ${what} as it is`, () => {
+    it(`leave ${what} as it is`, () => {
       expect(fill(code)).to.equal(code);
       const around = `<b mc:edit="ok">1</b>${code}`;
       expect(fill(around, { x: 'NEW', ok: '2' }), 'beside one that is filled').to.equal(`<b>2</b>${code}`);
     });
   }
 
-  it('puts content in as it is, patterns of replacement and regions included', () => {
+  it('insert content as it is, including replacement patterns and regions', () => {
     for (const content of ['$& $1 $$', '<p mc:edit="x">y</p>', '</div>', '\ud800', '', '*|A|*']) {
       expect(fill('a<div mc:edit="x">old</div>b', { x: content })).to.equal(`a<div>${content}</div>b`);
     }
   });
 
-  it('finds names with quotes, with entities, and names that objects have', () => {
+  it('find quoted names, with entities, and names of object properties', () => {
     expect(
       fill(
         `<b mc:edit='say "x"'>1</b><b mc:edit="it's">2</b><b mc:edit="say &quot;x&quot;">3</b><b mc:edit="a&amp;b&#39;&#x41;&nope;">4</b>`,
@@ -119,7 +119,7 @@ describe('regions', () => {
     expect(fillRegions('<b mc:edit="__proto__">1</b>', new Map([['__proto__', '2']]))).to.equal('<b>2</b>');
   });
 
-  it('reads alike wherever its slices end', () => {
+  it('give the same result for any slices', () => {
     const region = '<td CLASS="a>b" mc:edit="x" id=c>old<b>er</b><!-- </td> --></td>';
     for (let shift = 0; shift <= region.length; shift++) {
       const before = '<i>' + ' '.repeat(32_768 - 3 - shift);
@@ -129,7 +129,7 @@ describe('regions', () => {
     }
   });
 
-  it('changes nothing of any text when there is nothing to fill', () => {
+  it('leave text unchanged when there is nothing to fill', () => {
     const random = randomFrom(1);
     const pieces = [
       '<',
@@ -164,7 +164,7 @@ describe('regions', () => {
     }
   });
 
-  it('changes nothing of any text around a region that is closed', () => {
+  it('leave text around a closed region unchanged', () => {
     const random = randomFrom(2);
     const pieces = [
       '<div>',
@@ -198,7 +198,7 @@ describe('regions', () => {
     }
   });
 
-  it('refuses to become longer than it may', () => {
+  it('reject a result above the limit', () => {
     const contents = new Map([['x', 'N'.repeat(100)]]);
     const code = '<b mc:edit=x></b>'.repeat(10);
     expect(fillRegions(code, contents, 1070)).to.have.length(1070);

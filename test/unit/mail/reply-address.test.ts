@@ -23,7 +23,7 @@ function open(local: string, place: Partial<SealedFor> = {}, keys: readonly stri
 }
 
 describe('a reply address', () => {
-  it('gives back what was sealed in, in any case', () => {
+  it('returns the sealed data, in any case', () => {
     for (const data of ['1', 'ticket 4711', 'Grüße', '😀', 'a'.repeat(24), '0b54ad77-fa1c-4ba2-9b1c-1d2d9b2b0a5f'])
       for (const expiresAt of addressDataSize(data) > 20 ? [null] : [null, toFullMinute(IN_2026)]) {
         const local = seal(data, expiresAt);
@@ -55,7 +55,7 @@ describe('a reply address', () => {
     expect(open(local.replace('reply', 'sales'))).to.equal(undefined);
   });
 
-  it('tells nobody what is in it', () => {
+  it('hides its contents', () => {
     const local = seal('ticket 4711');
     expect(Buffer.from(local).toString('latin1')).not.to.include('4711');
     // The same length, and nothing in common with the address of the next ticket.
@@ -63,7 +63,7 @@ describe('a reply address', () => {
     expect([...one].filter((char, i) => char === two[i]).length).to.be.below(one.length / 2);
   });
 
-  it('is not accepted with any character changed, added or removed', () => {
+  it('is rejected with any character changed, added or removed', () => {
     const local = seal('ticket 4711', toFullMinute(IN_2026));
     const digits = '0123456789abcdefghijklmnopqrstuv';
     for (let at = 'reply+r-'.length; at < local.length; at++) {
@@ -86,7 +86,7 @@ describe('a reply address', () => {
     expect(accepted).to.deep.equal([]);
   });
 
-  it('tells a guess nothing by the time it takes', async () => {
+  it('reveals nothing by its timing', async () => {
     const local = seal('ticket 4711');
     const start = 'reply+r-'.length;
     const random = () => seal('ticket 4711', null, PLACE, randomBytes(8).toString('hex'));
@@ -108,7 +108,7 @@ describe('a reply address', () => {
     expect(took['with ten keys'] / took.random, 'control: more work takes longer').to.be.above(2);
   });
 
-  it('is not what other mailboxes are', () => {
+  it('is different from other mailboxes', () => {
     for (const local of [
       'reply',
       'reply+news',

@@ -3,8 +3,8 @@ import { splitHtmlReply, splitReply } from '../../../src/mail/reply-text.ts';
 import { growth, repeated } from '../../support/growth.ts';
 import { HOSTILE_LINES } from '../../support/quoting.ts';
 
-describe('the reply in a text that is written to hurt', () => {
-  it('is found in time in proportion to the text, whatever is in it', function () {
+describe('the reply in a hostile text', () => {
+  it('is found in time proportional to the text', function () {
     this.timeout(120_000);
     for (const unit of HOSTILE_LINES)
       for (const split of [splitReply, splitHtmlReply])

@@ -10,7 +10,7 @@ const all = (text: string) => ({ reply: text, quoted: '' });
 
 describe('the reply in a plain text', () => {
   for (const [program, above] of Object.entries(QUOTING)) {
-    it(`ends above what is quoted: ${program}`, () => {
+    it(`ends above the quote: ${program}`, () => {
       const marked = lines('', ...above, '', '> Does it work?', '> Bob');
       expect(splitReply(OWN + marked)).to.deep.equal({ reply: OWN, quoted: marked });
       const unmarked = lines('', ...above, '', 'Does it work?', 'Bob');
@@ -19,7 +19,7 @@ describe('the reply in a plain text', () => {
       expect(splitReply(OWN + close), 'without an empty line').to.deep.equal({ reply: OWN, quoted: close });
     });
 
-    it(`begins below what is quoted: ${program}`, () => {
+    it(`begins below the quote: ${program}`, () => {
       const quoted = lines(...above, '> Does it work?', '');
       expect(splitReply(quoted + OWN)).to.deep.equal({ reply: OWN, quoted });
     });
@@ -42,7 +42,7 @@ describe('the reply in a plain text', () => {
       expect(splitReply(text)).to.deep.equal(all(text));
   });
 
-  it('keeps questions between answers, and loses only what is quoted below the last answer', () => {
+  it('keeps questions between answers, and loses only the quote below the last answer', () => {
     const inline = lines(ATTRIBUTION, '> Does it work?', 'Yes.', '> When?', '', 'Monday.', '');
     expect(splitReply(inline)).to.deep.equal(all(inline));
     const below = lines('> Greetings,', '> Bob');
@@ -53,7 +53,7 @@ describe('the reply in a plain text', () => {
     expect(splitReply(lines('Hi Bob,', 'see below.', '') + inline).quoted).to.equal('');
   });
 
-  it('stands around a quote with an attribution, and keeps one without', () => {
+  it('includes text around a quote with an attribution, and keeps a quote without one', () => {
     const quoted = lines('', ATTRIBUTION, '> Does it work?', '>', '>> Old', '> text');
     const end = lines('', 'P.S. Monday.');
     expect(splitReply(OWN + quoted + end)).to.deep.equal({ reply: OWN + end, quoted });
@@ -61,7 +61,7 @@ describe('the reply in a plain text', () => {
     expect(splitReply(excerpt)).to.deep.equal(all(excerpt));
   });
 
-  it('has a quote of its own above the attribution of the message that is answered', () => {
+  it('includes a quote of its own above the attribution of the original message', () => {
     const own = lines('Let me end with a quote:', '', '> this is my own quote');
     for (const quoted of [lines('', ATTRIBUTION, '', '> Hello', '> second line'), lines('', ATTRIBUTION, '', 'Hello')])
       expect(splitReply(own + quoted)).to.deep.equal({ reply: own, quoted });
@@ -69,14 +69,14 @@ describe('the reply in a plain text', () => {
     expect(splitReply(answered).reply).to.equal(lines('> Does it work?', 'Yes.', '', '> a quote'));
   });
 
-  it('has the signature of the sender, above and below a quote', () => {
+  it('includes the signature of the sender, above and below a quote', () => {
     const signed = `${OWN}-- \nAnn Example\n+49 30 123\n`;
     const quoted = lines('', ATTRIBUTION, '> Hi');
     expect(splitReply(signed + quoted)).to.deep.equal({ reply: signed, quoted });
     expect(splitReply(OWN + quoted + '\n-- \nAnn\n').reply).to.equal(`${OWN}\n-- \nAnn\n`);
   });
 
-  it('has what is forwarded', () => {
+  it('includes forwarded text', () => {
     const forwarded = [...HEADER, '', 'Hello', '', ATTRIBUTION, '> older'];
     for (const mark of [
       '---------- Forwarded message ---------',
@@ -99,7 +99,7 @@ describe('the reply in a plain text', () => {
     expect(splitReply(answered).reply, 'the answer to a forwarded message').to.equal(OWN);
   });
 
-  it('is everything if the sender wrote nothing, since that may be forwarded too', () => {
+  it('is the full text if the sender wrote nothing, since it may be a forward', () => {
     for (const text of [
       lines(ATTRIBUTION, '> Hello'),
       lines('> Hello'),
@@ -110,7 +110,7 @@ describe('the reply in a plain text', () => {
       expect(splitReply(text)).to.deep.equal(all(text));
   });
 
-  it('does not take its own words for a part of a wrapped attribution', () => {
+  it('does not treat its own words as a part of a wrapped attribution', () => {
     const quoted = lines('On Mon, Jan 5, 2026 at 3:04 PM Bob', '<bob@example.com> wrote:', '> Hi');
     for (const own of ['On it.', 'It is on', 'Am I right?', 'OK'])
       expect(splitReply(lines(own) + quoted), own).to.deep.equal({ reply: lines(own), quoted });
@@ -118,7 +118,7 @@ describe('the reply in a plain text', () => {
     expect(splitReply(shared).reply).to.include('Fine with me');
   });
 
-  it('has each line in one part, whatever the text is made of', () => {
+  it('has each line in one part, for any text', () => {
     let seed = 1;
     const next = (most: number) => {
       seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
@@ -138,7 +138,7 @@ describe('the reply in an HTML page', () => {
   const own = '<div dir="ltr">Thanks, that works.</div>';
   const reply = 'Thanks, that works.\n';
 
-  it('ends above what the elements of mail programs quote', () => {
+  it('ends above the quote elements of mail programs', () => {
     const programs = {
       gmail:
         '<div class="gmail_quote gmail_quote_container"><div dir="ltr" class="gmail_attr">Any words<br></div><blockquote class="gmail_quote" style="margin:0"><div>Hello <blockquote>x</blockquote> y</div></blockquote></div>',
@@ -161,7 +161,7 @@ describe('the reply in an HTML page', () => {
     }
   });
 
-  it('keeps what the sender quotes above the one of the mail program', () => {
+  it('keeps the sender’s own quotes above that of the mail program', () => {
     const cite = (text: string) => `<blockquote type="cite">${text}</blockquote>`;
     const thunderbird = `<div class="moz-cite-prefix">Any words</div>${cite('<p>Hello</p>')}`;
     const apple = cite('<div>On 5 Jan 2026, at 15:04, Bob &lt;bob@example.com&gt; wrote:</div>Hello');
@@ -179,7 +179,7 @@ describe('the reply in an HTML page', () => {
     expect(found.reply).to.equal(reply);
   });
 
-  it('has the answers between quotes, what is forwarded, and quotes that are part of the text', () => {
+  it('includes answers between quotes, forwarded text, and quotes within the text', () => {
     const inline =
       '<div class="gmail_quote"><div class="gmail_attr">On Monday, Bob wrote:</div><blockquote class="gmail_quote">Does it work?</blockquote><div>Yes.</div><blockquote class="gmail_quote">Bye</blockquote></div>';
     const found = splitHtmlReply(inline);
@@ -194,14 +194,14 @@ describe('the reply in an HTML page', () => {
 describe('the reply in a payload', () => {
   const message = (text?: string | (() => Iterable<string>), html?: string) => ({ text, html, subject: 'Re: Hi' });
 
-  it('comes from the text, and from the HTML only if there is no text', () => {
+  it('comes from the text, and from the HTML only without a text', () => {
     const html = '<p>page</p>';
     expect(replyOf(message('text\n', html))).to.deep.equal({ reply: 'text\n', quoted: '', cut: false });
     expect(replyOf(message(undefined, html))).to.deep.equal({ reply: 'page\n', quoted: '', cut: false });
     expect(replyOf(message())).to.deep.equal({ reply: '', quoted: '', cut: false });
   });
 
-  it('is bounded, says so, and cuts no character in half', () => {
+  it('is truncated between characters, and marked so', () => {
     const own = '😀'.repeat(200_000);
     const long = replyOf(message(own));
     expect(long.cut).to.equal(true);
@@ -214,7 +214,7 @@ describe('the reply in a payload', () => {
     expect(answer.quoted.length).to.equal(64 * 1024);
   });
 
-  it('reads no more than the start of a text of any size', () => {
+  it('reads only the start of a large text', () => {
     let read = 0;
     const endless = function* () {
       for (;;) {

@@ -14,12 +14,12 @@ describe('a token', () => {
       });
     });
 
-    it(`of the kind ${kind} is read as no other kind`, () => {
+    it(`of the kind ${kind} is not valid as another kind`, () => {
       const token = toToken(SECRET, kind, 1234, ID);
       for (const other of KINDS) if (other !== kind) expect(readToken(SECRET, other, token), other).to.equal(undefined);
     });
 
-    it(`of the kind ${kind} is not read when one character of it is another`, () => {
+    it(`of the kind ${kind} is invalid with one character changed`, () => {
       const token = toToken(SECRET, kind, 1234, ID);
       for (let at = 0; at < token.length; at++) {
         const other = token.charAt(at) === 'a' ? 'b' : 'a';
@@ -30,14 +30,14 @@ describe('a token', () => {
     });
   }
 
-  it('is not read with another secret, or about something else', () => {
+  it('is invalid with another secret, or for another object', () => {
     const token = toToken(SECRET, 'click', 1, ID, 'https://example.com/');
     expect(readToken('another', 'click', token, 'https://example.com/')).to.equal(undefined);
     expect(readToken(SECRET, 'click', token, 'https://example.org/')).to.equal(undefined);
     expect(readToken(SECRET, 'click', token)).to.equal(undefined);
   });
 
-  it('is not read when it is cut, lengthened, or nothing of the kind', () => {
+  it('is invalid when truncated, extended or malformed', () => {
     const token = toToken(SECRET, 'open', 1, ID);
     const wrong = [
       token.slice(0, -1),
@@ -55,7 +55,7 @@ describe('a token', () => {
     for (const text of wrong) expect(readToken(SECRET, 'open', text), text.slice(0, 60)).to.equal(undefined);
   });
 
-  it('of an address fits into a local part with its prefix, whatever the account, and has no capital', () => {
+  it('of an address fits into a local part with its prefix, for any account, without capitals', () => {
     const largest = Number.parseInt('zzzzzzzz', 36);
     for (const kind of ['unsub', 'bounce'] as const) {
       const token = toToken(SECRET, kind, largest, ID);
@@ -64,7 +64,7 @@ describe('a token', () => {
     }
   });
 
-  it('of an address is read in any case, as servers on the way may have changed it', () => {
+  it('of an address is read in any case, as servers on the way may change it', () => {
     for (const kind of ['unsub', 'bounce'] as const)
       expect(readToken(SECRET, kind, toToken(SECRET, kind, 35, ID).toUpperCase())).to.deep.equal({
         account: 35,
@@ -80,7 +80,7 @@ describe('a token', () => {
       expect(new Set(signatures.map((signature) => signature.charAt(place))).size, String(place)).to.be.greaterThan(16);
   });
 
-  it('names a message by 32 hex digits that a delivery always gets again', () => {
+  it('names a message by 32 hex digits, the same again for each delivery', () => {
     expect(ID).to.match(/^[0-9a-f]{32}$/);
     expect(sentId('a delivery')).to.equal(ID);
     expect(sentId('another')).to.not.equal(ID);

@@ -140,20 +140,20 @@ function expectHarmless(mail: string): void {
     expect(css, mail).to.not.match(/url|@import|@font-face|evil|</i);
 }
 
-describe('the HTML of a mail, made safe to show', () => {
+describe('the HTML of a mail, sanitised for display', () => {
   for (const mail of HOSTILE)
-    it(`leaves nothing that runs or loads of ${JSON.stringify(mail).slice(0, 90)}`, () => expectHarmless(mail));
+    it(`removes everything that runs or loads from ${JSON.stringify(mail).slice(0, 90)}`, () => expectHarmless(mail));
 
-  it('leaves nothing of all of them together, in either order', () => {
+  it('removes all of them together, in either order', () => {
     expectHarmless(HOSTILE.join('\n'));
     expectHarmless(HOSTILE.toReversed().join('\n'));
   });
 
-  it('leaves nothing of any of them cut off at any place', () => {
+  it('removes any of them truncated anywhere', () => {
     for (const mail of HOSTILE) for (let end = 1; end < mail.length; end++) expectHarmless(mail.slice(0, end));
   });
 
-  it('keeps what an ordinary mail is made of', () => {
+  it('keeps the elements of ordinary mail', () => {
     expect(
       shown(
         '<table width="600" bgcolor="#fff"><tr><td align=center style="color: red; font-family: \'Segoe UI\', Arial">' +
@@ -165,7 +165,7 @@ describe('the HTML of a mail, made safe to show', () => {
     );
   });
 
-  it('keeps style sheets, those for narrow screens too', () => {
+  it('keeps style sheets, including those for narrow screens', () => {
     expect(
       shown(
         '<head><style><!-- /* ours */ .a, td > p:first-child { color: #333; background: linear-gradient(red, blue) }\n' +
@@ -177,7 +177,7 @@ describe('the HTML of a mail, made safe to show', () => {
     );
   });
 
-  it('writes the pictures that the mail carries into the page, and says how many it left out', () => {
+  it('embeds the pictures of the mail, and counts omitted ones', () => {
     const { html, leftOut } = show(
       '<img src="cid:logo@example.org" alt="Logo"><img src="cid:logo%40example.org"><img src="http://x.test/p.gif" alt="Shop">',
     );
@@ -187,12 +187,12 @@ describe('the HTML of a mail, made safe to show', () => {
     expect(leftOut).to.equal(1);
   });
 
-  it('keeps a raster picture that stands in the HTML itself', () => {
+  it('keeps a raster picture in the HTML itself', () => {
     const data = `data:image/png;base64,${PNG.toString('base64')}`;
     expect(shown(`<img src="${data}">`)).to.equal(`<img src="${data}">`);
   });
 
-  it('lists the links as text, and takes them off the page', () => {
+  it('lists the links as text, and removes them from the page', () => {
     const { html, links } = show(
       'See <a href="https://shop.example/?a=1&amp;b=2">our\n<b>shop</b></a>, <a href="#top">top</a>, <a>x</a>',
     );
@@ -201,7 +201,7 @@ describe('the HTML of a mail, made safe to show', () => {
     expect(html).to.contain('<a title="https://shop.example/?a=1&amp;b=2">our');
   });
 
-  it('cuts a page that would be too long, between two pieces, and says so', () => {
+  it('truncates a page that is too long, between two elements, and marks it', () => {
     const page = show('<p>Hello</p>'.repeat(1_000), 2_000);
     expect(page.cut).to.equal(true);
     expect(page.html)
@@ -210,7 +210,7 @@ describe('the HTML of a mail, made safe to show', () => {
     expect(show('<p>Hello</p>', 2_000).cut).to.equal(false);
   });
 
-  it('leaves out a picture that does not fit, and shows the rest', () => {
+  it('omits a picture that does not fit, and shows the rest', () => {
     const page = toShownPage('<img src="cid:x">Hello', () => ({ bytes: Buffer.concat([PNG, Buffer.alloc(5_000)]) }), {
       maxLength: 2_000,
     });

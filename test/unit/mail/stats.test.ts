@@ -17,10 +17,10 @@ const NOTHING = {
 };
 const hour = (time: string, sent: number) => ({ ...NOTHING, sent, start: new Date(time) });
 
-describe('windows of numbers', () => {
+describe('statistics windows', () => {
   const now = new Date('2026-03-31T12:30:00Z');
 
-  it('are sums of hours: today since midnight UTC, the others by days of 24 hours', () => {
+  it('sum up hours: today since midnight UTC, the others by days of 24 hours', () => {
     const windows = windowsOf(
       [
         hour('2026-03-31T12:00:00Z', 1),
@@ -44,7 +44,7 @@ describe('windows of numbers', () => {
     });
   });
 
-  it('begin with the hour in which they began', () => {
+  it('begin with their first hour', () => {
     expect(sinceHours(now, 7).toISOString()).to.equal('2026-03-24T11:30:00.000Z');
     expect(
       sinceHours(new Date('2026-03-31T12:00:00Z'), 7).toISOString(),
@@ -52,7 +52,7 @@ describe('windows of numbers', () => {
     ).to.equal('2026-03-24T11:00:00.000Z');
   });
 
-  it('are zeros where nothing was counted', () => {
+  it('are zeros without counts', () => {
     expect(windowsOf([], now).last_90_days).to.deep.equal(NOTHING);
   });
 
@@ -102,7 +102,7 @@ describe('reputation', () => {
     it(what, () => expect(reputationOf({ ...NOTHING, ...counts })).to.equal(expected));
   }
 
-  it('is that of the present month and the one before', () => {
+  it('is that of the current month and the last', () => {
     expect(reputationMonths(new Date('2026-03-01T00:00:00Z')).map((month) => month.toISOString())).to.deep.equal([
       '2026-03-01T00:00:00.000Z',
       '2026-02-01T00:00:00.000Z',

@@ -37,7 +37,7 @@ const EXPENSIVE: Readonly<Record<string, Buffer>> = {
 };
 
 describe('the summary of a message', () => {
-  it('is what parsing the whole message says', async () => {
+  it('matches the result of parsing the whole message', async () => {
     const all = [
       ...Object.entries(CORPUS).map(([name, sample]) => [name, sample.bytes] as const),
       ...Object.entries(EIGHT_BIT),
@@ -65,7 +65,7 @@ describe('the summary of a message', () => {
     });
   });
 
-  it('says that there is no subject, and no author', () => {
+  it('reports a missing subject and a missing author', () => {
     for (const text of [
       '',
       '\r\nFrom: a@b.example\r\n',
@@ -89,7 +89,7 @@ describe('the summary of a message', () => {
     });
   });
 
-  it('is found behind a thousand recipients, one on each line, as by whoever parses the message', async () => {
+  it('is found after a thousand recipients, one per line, as by a full parse', async () => {
     const to = Array.from({ length: 1100 }, (_, i) => `person${i}@corp.test`).join(',\r\n ');
     const message = bytes(`From: Ana <ana@corp.test>\r\nTo: ${to}\r\nSubject: all staff\r\n\r\nHello all.\r\n`);
     const { root } = scanMessage(message);
@@ -100,7 +100,7 @@ describe('the summary of a message', () => {
     expect(subjectOf(readFields(message)), 'for the conditions of a route').to.equal('all staff');
   });
 
-  it('has at most 200 characters of each', () => {
+  it('has at most 200 characters per field', () => {
     const { from, subject, messageId } = found(
       `From: ${'n'.repeat(900)} <a@b.example>\r\nSubject: ${'s'.repeat(900)}\r\nMessage-ID: <${'m'.repeat(900)}>\r\n\r\n`,
     );
@@ -109,7 +109,7 @@ describe('the summary of a message', () => {
     expect(found(chinese).subject).to.equal('中文'.repeat(100));
   });
 
-  it('takes a bounded time for headers that are made to take long', function () {
+  it('takes a bounded time for hostile headers', function () {
     this.timeout(60_000);
     const took: Record<string, number> = {};
     const times = (run: () => void) => processorMs(() => Array.from({ length: 10 }, run));

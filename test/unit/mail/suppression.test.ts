@@ -40,14 +40,14 @@ describe('an entry of the rejection list', () => {
     ]);
   });
 
-  it('has expired at the moment of expires_at, and not a millisecond before', () => {
+  it('expires exactly at expires_at', () => {
     const listing = newListing(cause('soft-bounce'));
     expect(isExpired(listing, new Date(later(1).getTime() - 1))).to.equal(false);
     expect(isExpired(listing, later(1))).to.equal(true);
     expect(isExpired(newListing(cause('custom')), later(100_000))).to.equal(false);
   });
 
-  it('is renewed for 2 days by the second soft bounce, counted from that event, whether it had expired or not', () => {
+  it('is extended for 2 days by the second soft bounce, counted from that event, expired or not', () => {
     for (const days of [0.5, 4]) {
       const listing = again(
         newListing(cause('soft-bounce')),
@@ -63,7 +63,7 @@ describe('an entry of the rejection list', () => {
     }
   });
 
-  it('doubles its term with every event, up to one year', () => {
+  it('doubles its duration with every event, up to one year', () => {
     let listing = newListing(cause('soft-bounce'));
     const terms = Array.from({ length: 11 }, (_, i) => {
       listing = again(listing, cause('soft-bounce', { at: later(1000 * (i + 1)) }));
@@ -72,13 +72,13 @@ describe('an entry of the rejection list', () => {
     expect(terms).to.deep.equal([2, 4, 8, 16, 32, 64, 128, 256, 365, 365, 365]);
   });
 
-  it('has at least the term of the reason that renews it', () => {
+  it('has at least the duration of the reason that extends it', () => {
     const hard = again(newListing(cause('soft-bounce')), cause('hard-bounce', { at: later(0.5) }));
     expect(hard).to.deep.include({ reason: 'hard-bounce', expiresAt: later(7.5) });
     expect(again(hard, cause('spam', { at: later(1) }))).to.deep.include({ reason: 'spam', expiresAt: later(366) });
   });
 
-  it('keeps a graver reason that still stands, and takes a lighter one once it has expired', () => {
+  it('keeps a graver reason while it is valid, and gets a lighter one once it has expired', () => {
     const spam = newListing(cause('spam', { detail: 'complaint', sender: 'news@example.com' }));
     expect(
       again(spam, cause('soft-bounce', { at: later(1), detail: 'full', sender: 'b@example.com' })),
@@ -88,12 +88,12 @@ describe('an entry of the rejection list', () => {
     ).to.deep.include({ reason: 'soft-bounce', detail: 'full', sender: 'b@example.com' });
   });
 
-  it('is never shortened, by an event that comes late neither', () => {
+  it('is never shortened, even by a late event', () => {
     const listing = again(newListing(cause('soft-bounce', { at: later(3) })), cause('soft-bounce', { at: AT }));
     expect(listing).to.deep.include({ lastEventAt: later(3), expiresAt: later(5) });
   });
 
-  it('is renewed once by an event that is said twice, though another came in between', () => {
+  it('is extended once by a repeated event, even with another in between', () => {
     const first = newListing(cause('soft-bounce', { eventId: 'one' }));
     expect(renewed(first, cause('soft-bounce', { eventId: 'one' }))).to.equal(undefined);
     const second = again(first, cause('soft-bounce', { eventId: 'two' }));
@@ -101,13 +101,13 @@ describe('an entry of the rejection list', () => {
     expect(renewed(second, cause('soft-bounce', { eventId: 'two' }))).to.equal(undefined);
   });
 
-  it('remembers the latest events only, so that it does not grow without end', () => {
+  it('keeps only the latest events, so that its size is limited', () => {
     let listing = newListing(cause('soft-bounce', { eventId: '0' }));
     for (let i = 1; i < 100; i++) listing = again(listing, cause('soft-bounce', { eventId: String(i) }));
     expect(listing.eventIds).to.have.length(20).and.include('99').and.not.include('0');
   });
 
-  it('made by hand is not replaced by an event', () => {
+  it('added by hand is not replaced by an event', () => {
     const byHand = newListing(cause('custom', { detail: 'asked us to' }));
     for (const reason of ['soft-bounce', 'hard-bounce', 'spam', 'unsub'] as const)
       expect(renewed(byHand, cause(reason, { at: later(1) }))).to.equal(undefined);
@@ -129,7 +129,7 @@ describe('an entry of the rejection list', () => {
     });
   });
 
-  it('made by hand takes another comment, and is kept without one', () => {
+  it('added by hand gets a new comment, and stays without one', () => {
     const byHand = newListing(cause('custom', { detail: 'one' }));
     expect(renewed(byHand, cause('custom', { at: later(1) }))).to.equal(undefined);
     expect(renewed(byHand, cause('custom', { at: later(1), detail: 'one' }))).to.equal(undefined);
@@ -144,7 +144,7 @@ describe('suppression', () => {
   const soft = newListing(cause('soft-bounce'));
   const hard = newListing(cause('hard-bounce'));
 
-  it('comes from any entry that has not expired', () => {
+  it('follows from any entry that has not expired', () => {
     expect(suppressing([], false, AT)).to.equal(undefined);
     expect(suppressing([soft, hard], false, AT)).to.equal(soft);
     expect(suppressing([soft, hard], false, later(2))).to.equal(hard);
@@ -152,13 +152,13 @@ describe('suppression', () => {
     expect(suppressing([{ ...hard, expired: true }], false, AT)).to.equal(undefined);
   });
 
-  it('is lifted by the whitelist', () => {
+  it('is overridden by the whitelist', () => {
     expect(suppressing([soft, newListing(cause('custom'))], true, AT)).to.equal(undefined);
   });
 });
 
 describe('an address of the lists', () => {
-  it('is compared in lower case, with the domain as A-labels and without quotes it does not need', () => {
+  it('is compared in lower case, with the domain as A-labels and without unnecessary quotes', () => {
     const cases: readonly [string, string | undefined][] = [
       ['Ann@Example.COM', 'ann@example.com'],
       [' ann@example.com\r\n', 'ann@example.com'],
@@ -188,7 +188,7 @@ describe('an address of the lists', () => {
     }
   });
 
-  it('is searched for by its beginning in the same form', () => {
+  it('is searched by prefix in the same form', () => {
     expect(listedPrefix(' ANN')).to.equal('ann');
     expect(listedPrefix('Ann@Exa')).to.equal('ann@exa');
     expect(listedPrefix('Ann@Bücher.example')).to.equal('ann@xn--bcher-kva.example');

@@ -21,7 +21,7 @@ describe('slugs', () => {
     for (const [name, slug] of Object.entries(slugs)) expect(slugOf(name), name).to.equal(slug);
   });
 
-  it("are their own slugs, whatever character is in them, so that no name can be another's slug", () => {
+  it('are their own slugs, for any character, so that no name can be the slug of another', () => {
     for (let point = 0; point <= 0x10ffff; point++) {
       if (point >= 0xd800 && point <= 0xdfff) continue;
       const slug = slugOf(`A${String.fromCodePoint(point)}b`);
@@ -29,7 +29,7 @@ describe('slugs', () => {
     }
   }).timeout(30_000);
 
-  it('are their own slugs, whatever characters meet in them', () => {
+  it('are their own slugs, for any sequence of characters', () => {
     const random = randomFrom(5);
     const pieces = [
       'a',
@@ -61,13 +61,13 @@ describe('slugs', () => {
   });
 });
 
-describe('names of templates', () => {
-  it('are anything that people can read and type', () => {
+describe('template names', () => {
+  it('are anything readable', () => {
     for (const name of ['Example Template', 'a', '7', 'Grüße!', 'ご注文', '<b>', 'a"b\'c', 'a/b', ' a '])
       expect(nameFault(name), name).to.equal(undefined);
   });
 
-  it('have no line ends, control characters and invisible characters', () => {
+  it('have no line ends, control characters or invisible characters', () => {
     for (const name of [
       'a\nb',
       'a\0',

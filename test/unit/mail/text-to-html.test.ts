@@ -4,15 +4,15 @@ import { TooLong } from '../../../src/mail/faults.ts';
 
 const bodyOf = (text: string) => /<body>\n([^]*)<\/body>/.exec(toHtmlPage(text, 10_000_000))?.[1];
 
-describe('a text as HTML', () => {
-  it('has its paragraphs, its line breaks and its indents', () => {
+describe('plain text as HTML', () => {
+  it('keeps paragraphs, line breaks and indents', () => {
     expect(bodyOf('One\r\ntwo\r\n\r\n \r\nThree\n  four  five\n\tsix\n')).to.equal(
       '<p>One<br>\ntwo</p>\n<p>Three<br>\n&nbsp;&nbsp;four&nbsp; five<br>\n&nbsp;&nbsp;&nbsp; six</p>\n',
     );
     expect(bodyOf('\n\n')).to.equal('');
   });
 
-  it('is escaped, and its links can be followed', () => {
+  it('is escaped, with clickable links', () => {
     expect(bodyOf(`<b>&amp; "x" 'y'</b>`)).to.equal('<p>&lt;b&gt;&amp;amp; &quot;x&quot; &#39;y&#39;&lt;/b&gt;</p>\n');
     expect(bodyOf('see (https://x.example/?a=1&b=2), or http://y.example.')).to.equal(
       '<p>see (<a href="https://x.example/?a=1&amp;b=2">https://x.example/?a=1&amp;b=2</a>), or <a href="http://y.example">http://y.example</a>.</p>\n',

@@ -6,7 +6,7 @@ import { answeredIds, fieldsAboutAnswers, idsIn, threadIdOf, threadOfRoot } from
 const fields = (text: string): readonly HeaderField[] => parseHeaders(Buffer.from(text, 'latin1'));
 const references = (value: string) => idsIn(fields(`References: ${value}`), 'references');
 
-describe('the ids in a field', () => {
+describe('the message ids in a field', () => {
   const FORMS: Readonly<Record<string, readonly string[]>> = {
     '<a@b> <c@d>': ['a@b', 'c@d'],
     '<a@b>,<c@d>': ['a@b', 'c@d'],
@@ -41,13 +41,13 @@ describe('the ids in a field', () => {
     expect(references(`<${'a'.repeat(65_536)}@b> <c@d>`)).to.deep.equal(['c@d']);
   });
 
-  it('are found in one pass, however a field is made', () => {
+  it('are found in one pass, for any field', () => {
     for (const piece of ['<', '>', '(', ')', '\\', '()', '<>', '(<', '=?', '=?utf-8?Q?=3C?= ', ' ', 'a@', '@'])
       expect(references(piece.repeat(Math.ceil(250_000 / piece.length))).length, piece).to.be.at.most(100);
   });
 });
 
-describe('the thread of a message', () => {
+describe('the conversation of a message', () => {
   it('is that of its root: in References, else In-Reply-To, else its own id', () => {
     const root = threadOfRoot('root@a');
     for (const text of [
@@ -60,20 +60,20 @@ describe('the thread of a message', () => {
     expect(threadIdOf(fields('Subject: x'))).to.equal(null);
   });
 
-  it('is that of a sent message, whatever the name of the host was', () => {
+  it('is that of a sent message, for any host name', () => {
     const id = '0123456789abcdef0123456789abcdef';
     for (const host of ['in.postern.test', 'old.example'])
       expect(threadIdOf(fields(`References: <${id}@${host}> <x@y>`))).to.equal(threadOfSent(id));
     expect(threadOfSent(id, { thread: 'given' })).to.equal('given');
   });
 
-  it('says nothing of a message that is sent with neither an id nor a parent', () => {
+  it('is unknown for a sent message with neither an id nor a parent', () => {
     expect(toConversation(fields('Subject: x\r\nReply-To: support+news@a.example'), 'a@b.example')).to.deep.equal({});
   });
 });
 
-describe('what a message answers', () => {
-  it('begins with its parents, then goes back from the nearest, and has an end', () => {
+describe('the references of a message', () => {
+  it('begin with its parents, then go back from the nearest, up to a limit', () => {
     const text = `Subject: x\r\nREFERENCES : <1@a>\r\n <2@a> <3@a>\r\nIn-Reply-To\r\n : <3@a>\r\n\r\nReferences: <body@a>`;
     expect(answeredIds(fieldsAboutAnswers(Buffer.from(text)))).to.deep.equal(['3@a', '2@a', '1@a']);
     const many = `References: ${Array.from({ length: 1000 }, (_, n) => `<${n}@a>`).join(' ')}\r\n\r\n`;
@@ -82,9 +82,9 @@ describe('what a message answers', () => {
   });
 });
 
-describe('the names in the reply of a relay', () => {
+describe('the Message-IDs in the reply of a relay', () => {
   const shared = (reply: string, id: string) => namesOfId(id).some((name) => namesInReply(reply).includes(name));
-  it('are those of ids that it makes', () => {
+  it('are found in its usual formats', () => {
     for (const [reply, id] of [
       [
         '2.0.0 Ok 0102018f4c7a3b2e-0a1b2c3d-aaaa-bbbb-cccc-0123456789ab-000000',
@@ -97,7 +97,7 @@ describe('the names in the reply of a relay', () => {
       expect(shared(reply, id), reply).to.equal(true);
   });
 
-  it('are no words, numbers, addresses or hosts', () => {
+  it('are not words, numbers, addresses or hosts', () => {
     for (const reply of [
       '2.0.0 Ok: queued',
       'Queuedmailfordelivery thankyouverymuchindeed',

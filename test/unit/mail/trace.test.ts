@@ -11,14 +11,14 @@ const trace = {
 };
 
 describe('our Received line', () => {
-  it('says from whom, by whom, how, for whom and when', () => {
+  it('names client, server, protocol, recipient and time', () => {
     expect(traceLine(trace)).to.equal(
       'Received: from mx.example.org ([192.0.2.1])\r\n\tby in.example.com (Postern) with ESMTPS id m1\r\n' +
         '\tfor <to@example.com>\r\n\t(envelope-from <ada@example.org>); Mon, 05 Jan 2026 12:00:00 +0000\r\n',
     );
   });
 
-  it('marks IPv6, leaves out several recipients, and names an unknown client so', () => {
+  it('marks IPv6, omits several recipients, and marks an unknown client', () => {
     const line = traceLine({
       ...trace,
       recipient: undefined,
@@ -30,7 +30,7 @@ describe('our Received line', () => {
       .and.not.to.contain('for <');
   });
 
-  it('lets no client write a header line of its own', () => {
+  it('prevents header injection by a client', () => {
     const line = traceLine({
       ...trace,
       recipient: 'a\r\nBcc: x@y',
@@ -40,7 +40,7 @@ describe('our Received line', () => {
     expect(line).not.to.match(/evil/i);
   });
 
-  it('writes dates as RFC 5322 does', () => {
+  it('writes dates in the format of RFC 5322', () => {
     expect(toMailDate(0)).to.equal('Thu, 01 Jan 1970 00:00:00 +0000');
   });
 });

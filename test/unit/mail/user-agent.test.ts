@@ -51,11 +51,11 @@ const AGENTS: readonly (readonly [string, object])[] = [
   ],
 ];
 
-describe('a user agent', () => {
+describe('user agent parsing', () => {
   for (const [text, expected] of AGENTS)
-    it(`is read: ${text}`, () => expect(parseUserAgent(text)).to.include(expected));
+    it(`recognises ${text}`, () => expect(parseUserAgent(text)).to.include(expected));
 
-  it('has every key that consumers read, whatever is known', () => {
+  it('returns every key that consumers read, known or not', () => {
     for (const [text] of AGENTS) {
       expect(parseUserAgent(text)).to.have.all.keys(
         'type',
@@ -77,12 +77,12 @@ describe('a user agent', () => {
     }
   });
 
-  it('is nothing when it says nothing', () => {
+  it('returns nothing for an empty one', () => {
     for (const text of ['', '   ', 'Example', 'Mozilla/5.0', '(', '\0\u202e'])
       expect(parseUserAgent(text), text).to.equal(undefined);
   });
 
-  it('is read in time linear to its length, whatever is in it', () => {
+  it('takes linear time', () => {
     for (const piece of ['a ', '1.', '(', 'Mozilla/5.0 (', 'x/', '; ', 'Version/', 'Safari', 'Android ', 'MSIE ', '\t'])
       expect(
         growth((size) => parseUserAgent(piece.repeat(size)), 6000),
