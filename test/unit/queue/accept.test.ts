@@ -13,8 +13,8 @@ async function taken(spool: Spool, messageId: string, deliveryId?: string): Prom
   return found.body.bytes;
 }
 
-describe('what is put on the spool', () => {
-  it('is there again after closing and opening, byte for byte', async () => {
+describe('accepted mail on the spool', () => {
+  it('is the same after a restart, byte for byte', async () => {
     const opened = await freshSpool();
     const { message, delivery } = await put(opened.spool, opened.clock);
     const spool = await opened.reopen();
@@ -45,7 +45,7 @@ describe('what is put on the spool', () => {
     });
   });
 
-  it('answers each of many that come at once', async () => {
+  it('is acknowledged for each of many concurrent callers', async () => {
     const { spool, clock } = await freshSpool();
     const mails = Array.from({ length: 300 }, () => mail(clock));
     const outcomes = await Promise.all(mails.map(({ message, deliveries }) => spool.accept(message, deliveries)));
@@ -74,7 +74,7 @@ describe('what is put on the spool', () => {
     expect(told).to.deep.equal([delivery.id]);
   });
 
-  it('stays accepted when a listener fails', async () => {
+  it('stays accepted when a listener throws', async () => {
     const { spool, clock, log } = await freshSpool();
     spool.onChange(() => {
       throw new Error('not my day');
@@ -84,7 +84,7 @@ describe('what is put on the spool', () => {
     expect(log.of('spool.fault')).to.have.length(1);
   });
 
-  it('is refused as a fault when its id is there already, and the first one stays as it was', async () => {
+  it('is rejected with an error if its id exists, and the first one stays', async () => {
     const { spool, clock } = await freshSpool();
     const first = await put(spool, clock);
     const second = mail(clock, { id: first.message.id, recipients: ['other@example.com'] });
@@ -93,7 +93,7 @@ describe('what is put on the spool', () => {
     expect(await spool.list({ recipient: 'other@example.com' }, 10)).to.have.length(0);
   });
 
-  it('does not fail with a wrong one that came at the same time', async () => {
+  it('does not fail with an invalid one that came at the same time', async () => {
     const { spool, clock } = await freshSpool();
     const good = Array.from({ length: 20 }, () => mail(clock));
     const wrong = mail(clock);
@@ -108,14 +108,14 @@ describe('what is put on the spool', () => {
     expect(await spool.delivery(wrong.deliveries[0]?.id ?? '')).to.equal(undefined);
   });
 
-  it('is not changed by text that looks like SQL', async () => {
+  it('is not affected by text that looks like SQL', async () => {
     const { spool, clock } = await freshSpool();
     const recipient = `'); DROP TABLE deliveries; --@example.com`;
     const { delivery } = await put(spool, clock, { recipients: [recipient], url: `https://x.example/'"; --` });
     expect((await spool.list({ recipient }, 10)).map(({ id }) => id)).to.deep.equal([delivery.id]);
   });
 
-  it('has separate bytes for each caller, which each may free', async () => {
+  it('gives separate bytes to each caller, which each may free', async () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
     const { message, deliveries } = await put(spool, clock, {
@@ -131,7 +131,7 @@ describe('what is put on the spool', () => {
     }
   });
 
-  it('keeps the bytes whole that one delivery has, when another ends, and when what is in memory is forgotten', async () => {
+  it('keeps the bytes of one delivery when another ends, and when the cache is cleared', async () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
     const { message, deliveries } = await put(spool, clock, {
@@ -150,7 +150,7 @@ describe('what is put on the spool', () => {
     expect(bytes.equals(await taken(spool, message.id, first.id)), 'of the next attempt').to.equal(true);
   });
 
-  it('is pushed out of memory by newer mail, and still whole for those who have it and those who ask for it', async () => {
+  it('is evicted from memory by newer mail, and still complete for its holders and new readers', async () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(200_000);
     const recipients = ['a@example.com', 'b@example.com'];
@@ -161,7 +161,7 @@ describe('what is put on the spool', () => {
     expect(bytes.equals(await taken(spool, old.message.id, old.deliveries[1]?.id))).to.equal(true);
   });
 
-  it('comes from the disk when it is replayed', async () => {
+  it('is read from the disk when it is replayed', async () => {
     const { spool, clock } = await freshSpool();
     const bytes = randomBytes(5000);
     const { message, delivery } = await put(spool, clock, { body: { kind: 'memory', bytes } });
@@ -171,7 +171,7 @@ describe('what is put on the spool', () => {
     expect(bytes.equals(await taken(spool, message.id, delivery.id))).to.equal(true);
   });
 
-  it('takes no command along that came behind its final dot', async () => {
+  it('excludes a command that came after its final dot', async () => {
     const { spool, clock } = await freshSpool();
     const one = mail(clock);
     const writer = spool.body(one.message.id);
@@ -198,7 +198,7 @@ describe('what is put on the spool', () => {
     expect((await taken(spool, one.message.id, one.deliveries[0]?.id)).byteLength).to.equal(916);
   });
 
-  it('may be empty, time and again', async () => {
+  it('may be empty, any number of times', async () => {
     const { spool, clock } = await freshSpool();
     for (let at = 0; at < 3; at++) {
       const body = await spool.body(`empty-${at}`).finish();
@@ -208,7 +208,7 @@ describe('what is put on the spool', () => {
     }
   });
 
-  it('has the memory of the bytes that were given: nothing is copied, and who gave them has them no more', async () => {
+  it('takes over the memory of its bytes: nothing is copied, and the caller loses access', async () => {
     const { spool, clock } = await freshSpool();
     const one = mail(clock);
     expect(await spool.accept(one.message, one.deliveries)).to.equal('accepted');
@@ -216,7 +216,7 @@ describe('what is put on the spool', () => {
     expect((await taken(spool, one.message.id, one.deliveries[0]?.id)).byteLength).to.equal(1500);
   });
 
-  it('keeps the verdicts that were taken', async () => {
+  it('keeps its verdicts', async () => {
     const opened = await freshSpool();
     const { message, delivery } = await put(opened.spool, opened.clock);
     const verdicts = {
@@ -234,7 +234,7 @@ describe('what is put on the spool', () => {
     expect((await spool.message(message.id))?.message.verdicts).to.deep.equal(verdicts);
   });
 
-  it('is found on the disk after it was delivered', async () => {
+  it('is still on the disk after delivery', async () => {
     const { spool, clock } = await freshSpool();
     const { message, delivery } = await put(spool, clock);
     await spool.settle(settled(clock, delivery, { attempt: attempt(clock, 204) }));
@@ -244,12 +244,12 @@ describe('what is put on the spool', () => {
     });
   });
 
-  it('proves with a synced write that mail could be taken', async () => {
+  it('proves by a synced write that mail could be accepted', async () => {
     const { spool } = await freshSpool();
     await spool.check();
   });
 
-  it('finishes what is under way when it is closed', async () => {
+  it('finishes running writes when it is closed', async () => {
     const opened = await freshSpool();
     const mails = Array.from({ length: 50 }, () => mail(opened.clock));
     const outcomes = Promise.all(mails.map(({ message, deliveries }) => opened.spool.accept(message, deliveries)));

@@ -17,13 +17,13 @@ describe('waiting deliveries, by age', () => {
   });
   afterEach(() => spool.close());
 
-  it('is nothing while nothing waits', async () => {
+  it('are empty while nothing waits', async () => {
     const { delivery } = await put(spool, clockAt(now), HERE);
     await spool.settle(settled(clock, delivery));
     expect(await spool.ages(now)).to.deep.equal([]);
   });
 
-  it('counts the deliveries of each endpoint of each account, in the spans that double', async () => {
+  it('are counted for each endpoint of each account, in doubling spans', async () => {
     for (const minutes of [0, 4, 6, 15, 39, 41, 159, 161, 10_000])
       await put(spool, clockAt(now - minutes * MINUTE), HERE);
     await put(spool, clockAt(now - MINUTE), OTHER);
@@ -34,7 +34,7 @@ describe('waiting deliveries, by age', () => {
     ]);
   });
 
-  it('tells what is scheduled for later and what is parked from the rest', async () => {
+  it('are counted apart from scheduled and parked ones', async () => {
     await put(spool, clockAt(now), { ...HERE, notBefore: now + 60 * MINUTE });
     const { delivery } = await put(spool, clockAt(now - 50 * MINUTE), HERE);
     await spool.settle(settled(clock, delivery, { state: 'waiting', parked: true }));

@@ -9,7 +9,7 @@ const URL_B = 'https://b.example/hook';
 /** Attempts for one endpoint that are prepared at one time. */
 const PREPARED = 32;
 
-describe('deliveries that wait for Postern itself', () => {
+describe('the backlog of deliveries waiting for Postern itself', () => {
   let bench: Bench;
   let backlog: Backlog;
   const place = (url: string) => {
@@ -33,7 +33,7 @@ describe('deliveries that wait for Postern itself', () => {
     await stopped;
   });
 
-  it('is nothing while all is taken up at once', async () => {
+  it('is zero while all are started at once', async () => {
     await put(100, URL_A);
     await settleDown(bench);
     expect(bench.posts).to.have.length(102);
@@ -41,7 +41,7 @@ describe('deliveries that wait for Postern itself', () => {
     expect(before(URL_A)).to.equal(0);
   });
 
-  it('is what came in and is not being prepared, and is over when it is', async () => {
+  it('is the mail that is not yet being prepared, and ends when it is', async () => {
     bench.slow(() => true);
     await put(PREPARED + 40, URL_A);
     await settleDown(bench);
@@ -51,7 +51,7 @@ describe('deliveries that wait for Postern itself', () => {
     expect(backlog.total()).to.equal(0);
   });
 
-  it('counts to the end beyond what is held in memory', async () => {
+  it('counts deliveries beyond those in memory', async () => {
     bench.slow(() => true);
     await put(PREPARED + 600, URL_A);
     await settleDown(bench);
@@ -62,7 +62,7 @@ describe('deliveries that wait for Postern itself', () => {
     expect(backlog.total()).to.equal(0);
   });
 
-  it('of one endpoint holds up its own mail, and that of others as far as its part may', async () => {
+  it('of one endpoint delays its own mail, and that of others only up to its share', async () => {
     bench.slow(() => true);
     await put(PREPARED + 300, URL_A);
     await settleDown(bench);
@@ -73,7 +73,7 @@ describe('deliveries that wait for Postern itself', () => {
     expect(before('https://c.example/')).to.equal(100);
   });
 
-  it('is nothing of an endpoint that is slow, however much waits for it', async () => {
+  it('does not include mail for a slow endpoint', async () => {
     bench.endpoint(
       () =>
         new Promise((resolve) => {
@@ -88,7 +88,7 @@ describe('deliveries that wait for Postern itself', () => {
     expect((await bench.spool.count({ states: ['waiting'] })).waiting).to.be.at.least(1000);
   });
 
-  it('is nothing of an endpoint that is away', async () => {
+  it('does not include mail for an endpoint that is down', async () => {
     bench.endpoint(() => refused);
     await put(10, URL_A);
     await settleDown(bench);
@@ -98,7 +98,7 @@ describe('deliveries that wait for Postern itself', () => {
     expect(backlog.total()).to.equal(0);
   });
 
-  it('is nothing any more when somebody dropped it', async () => {
+  it('is zero after a drop', async () => {
     bench.slow(() => true);
     await put(PREPARED + 100, URL_A);
     await settleDown(bench);

@@ -6,8 +6,8 @@ import { freshSpool, mail, put, settled } from '../../support/spool.ts';
 
 const KIB = 1024;
 
-describe('the body of a message', () => {
-  it('stays in memory up to 256 KiB, however it is cut', async () => {
+describe('a message body', () => {
+  it('stays in memory up to 256 KiB, in any chunks', async () => {
     const { spool } = await freshSpool();
     for (const [size, step] of [
       [0, 1],
@@ -24,7 +24,7 @@ describe('the body of a message', () => {
     }
   });
 
-  it('does not change with the buffer it came in', async () => {
+  it('does not change with the buffer it was read from', async () => {
     const { spool } = await freshSpool();
     const writer = spool.body('m');
     const chunk = Buffer.from('first');
@@ -68,7 +68,7 @@ describe('the body of a message', () => {
     expect([await readdir(join(dir, 'tmp')), await readdir(join(dir, 'blobs'))]).to.deep.equal([[], []]);
   });
 
-  it('is removed when its message is not accepted', async () => {
+  it('is removed when its message is rejected', async () => {
     const { spool, dir, clock } = await freshSpool();
     await put(spool, clock, { id: 'twice' });
     const writer = spool.body('twice');
@@ -78,7 +78,7 @@ describe('the body of a message', () => {
     expect(await readdir(join(dir, 'blobs'))).to.deep.equal([]);
   });
 
-  it('is removed when its message is forgotten', async () => {
+  it('is removed when its message is deleted', async () => {
     const { spool, dir, clock } = await freshSpool();
     const writer = spool.body('large');
     await writer.write(randomBytes(600_000));
@@ -90,7 +90,7 @@ describe('the body of a message', () => {
     expect(await spool.message('large')).to.equal(undefined);
   });
 
-  it('takes bounded memory, whatever comes', async () => {
+  it('takes bounded memory for any input', async () => {
     const { spool } = await freshSpool();
     const fresh = () => new Uint8Array(64 * KIB);
     const writer = spool.body('endless');

@@ -11,7 +11,7 @@ const DISCARDED = { fate: { state: 'dropped', note: 'discarded by route 1.2' } }
 const A = 'https://app.example.com/a';
 const B = 'https://app.example.com/b';
 
-describe('a change of many deliveries', () => {
+describe('a bulk change of deliveries', () => {
   let opened: OpenedSpool;
   let probed: EndpointName[];
   const bulk = () =>
@@ -66,7 +66,7 @@ describe('a change of many deliveries', () => {
       expect(await bulk().change(action, ALL)).to.equal(matched);
     });
 
-  it('leaves out of a retry what waits behind another, and what its consumer pulls: no lease ends early', async () => {
+  it('excludes from a retry deliveries behind others, and pulled ones: no lease ends early', async () => {
     await putInOrder(3);
     await putLater();
     const { delivery } = await put(opened.spool, opened.clock, { url: 'pull:mine' });
@@ -78,7 +78,7 @@ describe('a change of many deliveries', () => {
     expect(await bulk().change('retry', { selections: [{ ids: [delivery.id] }] })).to.equal(0);
   });
 
-  it('leaves out of a replay what a route discarded without a URL', async () => {
+  it('excludes from a replay mail that a route discarded without a URL', async () => {
     const { spool, clock } = opened;
     const nowhere = await put(spool, clock, { ...DISCARDED, url: '' });
     const known = await put(spool, clock, DISCARDED);
@@ -87,7 +87,7 @@ describe('a change of many deliveries', () => {
     expect(await bulk().change('replay', which)).to.equal(1);
   });
 
-  it('says of whom it changed how many, and probes each endpoint once', async () => {
+  it('returns how many of each account it changed, and probes each endpoint once', async () => {
     for (const [account, url, count] of [
       ['acme', A, 2],
       ['acme', B, 1],
@@ -111,7 +111,7 @@ describe('a change of many deliveries', () => {
     expect(probed).to.deep.equal([]);
   });
 
-  describe('with more than one step', () => {
+  describe('in several steps', () => {
     const MANY = 1205;
     beforeEach(async () => {
       const { spool, clock } = opened;
@@ -120,27 +120,27 @@ describe('a change of many deliveries', () => {
     });
     const waiting = async () => (await opened.spool.count({})).waiting;
 
-    it('says after each how far it is', async () => {
+    it('reports its progress after each', async () => {
       const seen: number[] = [];
       await bulk().change('drop', ALL, { progress: (done) => seen.push(done) });
       expect(seen).to.deep.equal([500, 1000, 1205]);
       expect(await waiting()).to.equal(0);
     });
 
-    it('changes no more than it may', async () => {
+    it('changes no more than its limit', async () => {
       expect(await bulk().change('drop', ALL, { most: 600 })).to.equal(600);
       expect(await waiting()).to.equal(MANY - 600);
       expect(await bulk().change('drop', ALL, { most: 0 })).to.equal(0);
     });
 
-    it('ends between two when it is stopped, and goes on with the rest when it is asked again', async () => {
+    it('stops between two on request, and continues with the rest when it is run again', async () => {
       let steps = 0;
       expect(await bulk().change('drop', ALL, { stopping: () => steps++ > 0 })).to.equal(500);
       expect(await bulk().count('drop', ALL)).to.include({ matched: MANY - 500 });
       expect(await bulk().change('drop', ALL)).to.equal(MANY - 500);
     });
 
-    it('says what it did if one fails', async () => {
+    it('reports what it did if one fails', async () => {
       const { spool, clock } = opened;
       let calls = 0;
       const drop: typeof spool.drop = (...args) =>
@@ -155,7 +155,7 @@ describe('a change of many deliveries', () => {
       expect(await waiting()).to.equal(MANY - 500);
     });
 
-    it('takes what is found elsewhere in pages, and counts what the queue has forgotten', async () => {
+    it('processes search results in pages, and counts deleted ones', async () => {
       const ids = (await opened.spool.list({}, MANY)).map(({ id }) => id);
       const found = async function* () {
         yield [...ids.slice(0, 700), 'forgotten-1'];

@@ -3,10 +3,10 @@ import { freshSpool } from '../../support/spool.ts';
 import { killAfter, missing, startSpoolProcess } from '../../support/spool-process.ts';
 import { tempDir } from '../../support/temp.ts';
 
-describe('a daemon that is killed in the middle of mail', function () {
+describe('a daemon that is killed while it processes mail', function () {
   this.timeout(60_000);
 
-  it('has lost nothing that it had answered for, round after round', async () => {
+  it('loses nothing that it acknowledged, round after round', async () => {
     const dir = await tempDir();
     const accepted: { id: string; sha256: string }[] = [];
     for (let round = 0; round < 5; round++) {

@@ -21,8 +21,8 @@ const rowsIn = (dir: string): number => {
   return Number(row?.['n']);
 };
 
-describe('the detail of an attempt', () => {
-  it('is kept with it over a restart, and an attempt without one has none', async () => {
+describe('the details of an attempt', () => {
+  it('are kept with it over a restart, and an attempt without them has none', async () => {
     const world = await freshSpool();
     const { delivery } = await put(world.spool, world.clock);
     await fail(world, delivery, 1);
@@ -32,7 +32,7 @@ describe('the detail of an attempt', () => {
     expect(kept).to.deep.equal([textOf(1), undefined, textOf(3)]);
   });
 
-  it('is that of the last eight attempts, of those before only the result', async () => {
+  it('are those of the last eight attempts, and only the result of earlier ones', async () => {
     const world = await freshSpool();
     const { delivery } = await put(world.spool, world.clock);
     const other = await put(world.spool, world.clock);
@@ -47,7 +47,7 @@ describe('the detail of an attempt', () => {
     expect(rowsIn(world.dir)).to.equal(9);
   });
 
-  it('is forgotten with its delivery, and that of the next recipient stays', async () => {
+  it('are deleted with the delivery; those of the next recipient stay', async () => {
     const world = await freshSpool();
     const { spool, clock } = world;
     const { deliveries } = await put(spool, clock, { recipients: ['a@in.test', 'b@in.test', 'c@in.test'] });
@@ -66,7 +66,7 @@ describe('the detail of an attempt', () => {
     expect(rowsIn(world.dir)).to.equal(0);
   });
 
-  it('is kept when the queue file is rebuilt', async () => {
+  it('are kept when the queue file is rebuilt', async () => {
     const world = await freshSpool();
     const { delivery } = await put(world.spool, world.clock);
     await fail(world, delivery, 10);
@@ -77,7 +77,7 @@ describe('the detail of an attempt', () => {
     expect((await rebuilt.attempts(delivery.id)).at(-1)?.detail).to.equal(textOf(10));
   });
 
-  it('is none when the disk damaged it', () => {
+  it('are dropped if the disk damaged them', () => {
     expect(readDetail('{"ms":{"dns":1}}')).to.deep.equal({ ms: { dns: 1 } });
     expect(readDetail('{"ms":{"dns":1')).to.equal(undefined);
   });

@@ -23,7 +23,7 @@ describe('the dispatcher', () => {
 
   const put = (count: number, url: string) => bench.put(Array.from({ length: count }, () => aDelivery(url)));
 
-  it('delivers a fresh message at once, without reading the queue', async () => {
+  it('delivers a new message at once, without reading the queue', async () => {
     await open();
     const delivery = aDelivery(URL_A);
     await bench.put([delivery]);
@@ -34,7 +34,7 @@ describe('the dispatcher', () => {
     expect(bench.dispatcher.idle()).to.equal(true);
   });
 
-  it('delivers what waited before the start', async () => {
+  it('delivers mail that waited before the start', async () => {
     bench = await createBench();
     const waiting = [aDelivery(URL_A), aDelivery(URL_A), aDelivery(URL_B)];
     await bench.put(waiting);
@@ -44,7 +44,7 @@ describe('the dispatcher', () => {
     expect(await bench.spool.count({})).to.deep.equal({ waiting: 0, delivered: 3, dead: 0, dropped: 0, held: 0 });
   });
 
-  it('keeps the verdicts of the first attempt, and discards the body of every one', async () => {
+  it('keeps the verdicts of the first attempt, and discards each body', async () => {
     await open();
     bench.endpoint(() => answered(500));
     const delivery = aDelivery(URL_A);
@@ -60,7 +60,7 @@ describe('the dispatcher', () => {
     expect(bench.discarded).to.have.length(2);
   });
 
-  it('tries again after 5 s, 30 s, 5 min and so on, and notes every attempt', async () => {
+  it('retries after 5 s, 30 s, 5 min and so on, and records every attempt', async () => {
     await open();
     bench.endpoint(() => answered(404));
     const delivery = aDelivery(URL_A);
@@ -92,7 +92,7 @@ describe('the dispatcher', () => {
     expect(new Set(bench.posts.map(({ id }) => id))).to.deep.equal(new Set([delivery.id]));
   });
 
-  it('drops what is no longer on the spool without an attempt', async () => {
+  it('drops without an attempt deliveries that are no longer on the spool', async () => {
     await open();
     const delivery = aDelivery(URL_A);
     bench.spool.message = async () => undefined;
@@ -102,7 +102,7 @@ describe('the dispatcher', () => {
     expect(await bench.spool.delivery(delivery.id)).to.include({ state: 'dropped', attempts: 0 });
   });
 
-  it('spends no attempt while the signing keys cannot be had', async () => {
+  it('uses no attempt while the signing keys are unavailable', async () => {
     await open();
     bench.keys(undefined);
     const delivery = aDelivery(URL_A);
@@ -115,7 +115,7 @@ describe('the dispatcher', () => {
     expect(await bench.spool.delivery(delivery.id)).to.include({ state: 'delivered', attempts: 1 });
   });
 
-  it('spends no attempt when the message cannot be rendered, and says so once each time', async () => {
+  it('uses no attempt when the message cannot be rendered, and logs it once each time', async () => {
     await open();
     bench.renderer(true);
     const delivery = aDelivery(URL_A);
@@ -127,7 +127,7 @@ describe('the dispatcher', () => {
     expect(await bench.spool.delivery(delivery.id)).to.include({ state: 'delivered', attempts: 1 });
   });
 
-  it('signs odd attempts with the present key first and even ones with the previous, while a rotation lasts', async () => {
+  it('signs odd attempts with the current key first and even ones with the previous, during a rotation', async () => {
     await open();
     bench.keys(['present', 'previous']);
     bench.endpoint(({ keys }) => answered(keys[0] === 'previous' && bench.posts.length > 3 ? 200 : 401));
@@ -141,7 +141,7 @@ describe('the dispatcher', () => {
     ]);
   });
 
-  it('posts nothing again while a result cannot be written, and writes it when it can', async () => {
+  it('posts nothing again while a result cannot be written, and writes it later', async () => {
     await open();
     const { settle } = bench.spool;
     let failures = 3;
@@ -177,7 +177,7 @@ describe('the dispatcher', () => {
     expect(JSON.stringify(bench.log.lines)).not.to.include('secret');
   });
 
-  describe('at one time', () => {
+  describe('limits concurrency:', () => {
     /** An endpoint that answers when it is told to. */
     const held = () => {
       const waiting: (() => void)[] = [];
@@ -194,7 +194,7 @@ describe('the dispatcher', () => {
       };
     };
 
-    it('has as many posts to one endpoint as the setting says, once it has shown that it answers', async () => {
+    it('posts to one endpoint up to the setting, once it has answered', async () => {
       await open({ concurrencyPerEndpoint: 8, concurrencyAtStart: 2 });
       const endpoint = held();
       await put(200, URL_A);
@@ -215,7 +215,7 @@ describe('the dispatcher', () => {
       expect(await bench.spool.count({ states: ['waiting'] })).to.include({ waiting: 0 });
     });
 
-    it('has as many attempts in all as the setting says', async () => {
+    it('attempts in all up to the setting', async () => {
       await open({ concurrency: 5 });
       const endpoint = held();
       await bench.put(Array.from({ length: 20 }, (_, i) => aDelivery(`https://e${i}.example/`)));
@@ -229,7 +229,7 @@ describe('the dispatcher', () => {
       expect(await bench.spool.count({})).to.include({ delivered: 20 });
     });
 
-    it('serves endpoints in turn, so that one with a long queue delays no other', async () => {
+    it('serves endpoints in turn, so that a long queue delays no other', async () => {
       await open({ concurrency: 1 });
       await bench.put(Array.from({ length: 53 }, (_, i) => aDelivery(i < 50 ? URL_A : URL_B)));
       await settleDown(bench);
@@ -241,7 +241,7 @@ describe('the dispatcher', () => {
       expect(bench.posts).to.have.length(53);
     });
 
-    it('leaves places for others, however many slow endpoints could use them', async () => {
+    it('reserves slots for others, however many slow endpoints could use them', async () => {
       await open({ concurrency: 20 });
       bench.endpoint(
         ({ url }) =>
@@ -263,7 +263,7 @@ describe('the dispatcher', () => {
       expect(Math.max(...shares) - Math.min(...shares), shares.join()).to.be.at.most(8);
     });
 
-    it('gives one endpoint four fifths of the places, the next the same of the rest, and the last place to a third', async () => {
+    it('gives one endpoint four fifths of the slots, the next the same share of the rest, and the last slot to a third', async () => {
       await open({ concurrency: 20, concurrencyPerEndpoint: 100, concurrencyAtStart: 100 });
       held();
       const names = ['a', 'b', 'c', 'd'].map((name) => `https://${name}.example/`);
@@ -274,7 +274,7 @@ describe('the dispatcher', () => {
       expect(names.map((url) => bench.postsTo(url).length)).to.deep.equal([16, 3, 1, 0]);
     });
 
-    it('halves the posts to one endpoint at once when it answers 429, and to no other', async () => {
+    it('halves the concurrent posts to an endpoint that answers 429, and to no other', async () => {
       await open({ concurrencyPerEndpoint: 16, concurrencyAtStart: 16 });
       const waiting: ((status: number) => void)[] = [];
       bench.endpoint(
@@ -294,7 +294,7 @@ describe('the dispatcher', () => {
       expect(bench.postsTo(URL_B)).to.have.length(16);
     });
 
-    it('lets a hanging endpoint among a hundred cost the others nothing', async () => {
+    it('isolates a hanging endpoint from a hundred others', async () => {
       await open({ concurrency: 16 });
       bench.endpoint(({ url }) => (url === 'https://e0.example/' ? new Promise(() => {}) : answered(200)));
       await bench.put(Array.from({ length: 1000 }, (_, i) => aDelivery(`https://e${i % 100}.example/`)));
@@ -304,7 +304,7 @@ describe('the dispatcher', () => {
     });
   });
 
-  it('is not held up by messages whose senders have slow name servers', async () => {
+  it('is not delayed by messages whose senders have slow name servers', async () => {
     await open();
     await put(20, URL_A);
     await settleDown(bench); // the endpoint is known to answer now
@@ -318,7 +318,7 @@ describe('the dispatcher', () => {
     expect(bench.posts).to.have.length(136);
   });
 
-  it('keeps half of the places for endpoints that answer, however many do not', async () => {
+  it('reserves half of the slots for endpoints that answer, however many do not', async () => {
     await open({ concurrency: 16 });
     bench.endpoint(({ url, at }) => (url.startsWith('https://bad') ? later(at + 30 * SECOND) : answered(200)));
     const later = (at: number) =>
@@ -336,7 +336,7 @@ describe('the dispatcher', () => {
     }
   });
 
-  describe('with more than it holds', () => {
+  describe('with more deliveries than fit in memory', () => {
     it('reads the rest from the spool, each once and in order', async () => {
       await open();
       const all = Array.from({ length: 2000 }, () => aDelivery(URL_A));
@@ -349,7 +349,7 @@ describe('the dispatcher', () => {
       expect(bench.reads.length).to.be.below(25);
     });
 
-    it('does not let fresh mail overtake for ever what came before it', async () => {
+    it('does not let new mail overtake older mail for ever', async () => {
       await open({ concurrency: 1 });
       const old = Array.from({ length: 400 }, () => aDelivery(URL_A));
       await bench.put(old);
@@ -364,7 +364,7 @@ describe('the dispatcher', () => {
       expect(await bench.spool.count({})).to.include({ waiting: 0 });
     });
 
-    it('reads again after a read that failed', async () => {
+    it('reads again after a failed read', async () => {
       bench = await createBench();
       await bench.put([aDelivery(URL_A)]);
       const due = bench.spool.due;
@@ -380,8 +380,8 @@ describe('the dispatcher', () => {
     });
   });
 
-  describe('when somebody changes the queue by hand', () => {
-    it('attempts nothing that was dropped', async () => {
+  describe('when the queue is changed by hand', () => {
+    it('attempts no dropped delivery', async () => {
       await open();
       bench.endpoint(() => answered(500));
       const delivery = aDelivery(URL_A);
@@ -392,7 +392,7 @@ describe('the dispatcher', () => {
       expect(bench.posts).to.have.length(1);
     });
 
-    it('attempts nothing that was dropped while it was in flight', async () => {
+    it('does not attempt again a delivery dropped in flight', async () => {
       await open();
       let answer = (): void => {};
       bench.endpoint(
@@ -411,7 +411,7 @@ describe('the dispatcher', () => {
       expect((await bench.spool.delivery(delivery.id))?.state).to.equal('dropped');
     });
 
-    it('tries at once what is retried', async () => {
+    it('attempts a retried delivery at once', async () => {
       await open();
       bench.endpoint(() => answered(500));
       await bench.put([aDelivery(URL_A)]);
@@ -424,7 +424,7 @@ describe('the dispatcher', () => {
       expect(await bench.spool.count({})).to.include({ delivered: 1 });
     });
 
-    it('sends what waits for a route to its new URL', async () => {
+    it('sends waiting mail of a route to its new URL', async () => {
       await open();
       bench.endpoint(({ url }) => answered(url === URL_B ? 200 : 500));
       await bench.put([aDelivery(URL_A, { routeId: '1.9' })]);
@@ -437,7 +437,7 @@ describe('the dispatcher', () => {
   });
 
   describe('stopping', () => {
-    it('begins nothing new, waits for what is in flight and notes it', async () => {
+    it('starts nothing new, waits for attempts in flight and records them', async () => {
       await open();
       let answer = (): void => {};
       bench.endpoint(
@@ -458,7 +458,7 @@ describe('the dispatcher', () => {
       expect((await bench.spool.delivery(first.id))?.state).to.equal('delivered');
     });
 
-    it('gives back what does not end in time, without spending an attempt', async () => {
+    it('returns attempts that do not end in time, without counting them', async () => {
       await open();
       let cut = (): void => {};
       bench.endpoint(

@@ -29,7 +29,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.takeWith({ most: 9, takes: () => true }, 50)).to.deep.equal([later]);
   });
 
-  it('holds so many due ones and leaves the rest outside', () => {
+  it('holds up to its limit of due ones and leaves the rest outside', () => {
     const queue = createEndpointQueue();
     for (let i = 0; i < HELD; i++) queue.addFresh(waiting(), 10);
     expect(queue.outsideAt()).to.equal(Number.POSITIVE_INFINITY);
@@ -40,7 +40,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.wantsLoad(10)).to.equal(true);
   });
 
-  it('leaves fresh ones outside while there is due mail outside, and while it reads', () => {
+  it('leaves new ones outside while due mail is outside, and while it reads', () => {
     const queue = createEndpointQueue();
     queue.forget(10);
     queue.addFresh(waiting(), 11);
@@ -51,7 +51,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.wantsLoad(13)).to.equal(true);
   });
 
-  it('takes the same delivery once, even if it is reported several times', () => {
+  it('adds the same delivery once, even if it is reported several times', () => {
     const queue = createEndpointQueue();
     const one = waiting();
     queue.addFresh(one, 0);
@@ -76,7 +76,7 @@ describe('the queue of an endpoint', () => {
     );
   });
 
-  it('knows when there is more outside after a read that was cut', () => {
+  it('knows when there is more outside after a limited read', () => {
     const queue = createEndpointQueue();
     queue.forget(0);
     queue.beginLoad();
@@ -106,7 +106,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.wantsLoad(5100)).to.equal(true);
   });
 
-  it('probes with the first even before its time, but leaves parked ones to theirs', () => {
+  it('probes with the first even before its due time, but not with parked ones', () => {
     const queue = createEndpointQueue();
     queue.defer(waiting(100, { parked: true }));
     expect(queue.takeProbe(0)).to.equal(undefined);
@@ -117,7 +117,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.takeProbe(100)?.parked).to.equal(true);
   });
 
-  it('makes all but parked ones due when the endpoint is back', () => {
+  it('makes all but parked ones due when the endpoint has recovered', () => {
     const queue = createEndpointQueue();
     queue.defer(waiting(100, { parked: true }));
     queue.defer(waiting(200));
@@ -126,7 +126,7 @@ describe('the queue of an endpoint', () => {
     expect(queue.take(99)).to.equal(undefined);
   });
 
-  it('leaves deferred ones beyond its size outside, with their time', () => {
+  it('leaves deferred ones above its limit outside, with their due time', () => {
     const queue = createEndpointQueue();
     for (let i = 0; i <= HELD; i++) queue.defer(waiting(1000 + i));
     expect(queue.outsideAt()).to.equal(1000 + HELD);
@@ -142,7 +142,7 @@ describe('the queue of an endpoint', () => {
 });
 
 describe('a heap', () => {
-  it('gives out the smallest first, whatever went in', () => {
+  it('returns the smallest first, for any input', () => {
     const heap = createHeap<number>((n) => n);
     let seed = 7;
     const numbers = Array.from({ length: 500 }, () => (seed = (seed * 48271) % 2147483647) % 1000);
@@ -159,8 +159,8 @@ describe('a heap', () => {
   });
 });
 
-describe('a fifo', () => {
-  it('gives out those that are chosen, at most so many, and keeps the others where they are', () => {
+describe('a FIFO queue', () => {
+  it('returns selected items up to a limit, and keeps the others in place', () => {
     for (const before of [0, 1, 1500]) {
       const fifo = createFifo<number>();
       for (let i = 0; i < before; i++) fifo.add(-1);
@@ -175,7 +175,7 @@ describe('a fifo', () => {
     }
   });
 
-  it('keeps the order over thousands, and takes one back to the front', () => {
+  it('keeps the order over thousands, and can put one back at the front', () => {
     const fifo = createFifo<number>();
     const out: number[] = [];
     for (let i = 0; i < 5000; i++) {

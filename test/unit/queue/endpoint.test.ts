@@ -49,7 +49,7 @@ function pupil(state: EndpointState = newEndpoint(0, BOUNDS)) {
 }
 
 describe('the breaker of an endpoint', () => {
-  it('opens after five attempts in a row that got no answer', () => {
+  it('opens after five attempts in a row without an answer', () => {
     const site = pupil().tell(miss, 4).tell(pass).tell(miss, 4);
     expect(site.changes).to.deep.equal([]);
     site.tell(miss);
@@ -83,7 +83,7 @@ describe('the breaker of an endpoint', () => {
     expect(pupil().tell({ ...fail, aside: true }, 100).changes).to.deep.equal([]);
   });
 
-  it('lets one probe out every 30 seconds, and every two minutes after six hours', () => {
+  it('allows one probe every 30 seconds, and every two minutes after six hours', () => {
     const site = pupil().tell(miss, 5);
     expect(mayProbe(site.state(), 29_999, false)).to.equal(false);
     expect(mayProbe(site.state(), 30_000, false)).to.equal(true);
@@ -94,14 +94,14 @@ describe('the breaker of an endpoint', () => {
     expect(site.state().probeAt).to.equal(30_000 + 6 * HOUR + 2 * MINUTE);
   });
 
-  it('spreads probes by a fifth to either side', () => {
+  it('spreads probes by a fifth either way', () => {
     const at = (jitter: number) =>
       learn(pupil().tell(miss, 4).state(), miss, { ...occasionAt(0), jitter, probe: false }).state.probeAt;
     expect(at(0)).to.equal(24_000);
     expect(at(0.9999)).to.be.closeTo(36_000, 10);
   });
 
-  it('leaves the endpoint alone as long as Retry-After asks', () => {
+  it('pauses the endpoint for the time of Retry-After', () => {
     expect(
       pupil()
         .tell({ ...fail, leaveAlone: HOUR }, 10)
@@ -109,13 +109,13 @@ describe('the breaker of an endpoint', () => {
     ).to.equal(HOUR);
   });
 
-  it('is not moved by late failures of attempts that began before it opened', () => {
+  it('ignores late failures of attempts that began before it opened', () => {
     const site = pupil().tell(miss, 5);
     const before = site.state();
     expect(site.wait(10_000).tell(fail, 8, false).state()).to.equal(before);
   });
 
-  it('closes when a probe passes, and lets 1, 2, 4 and then 8 out at a time', () => {
+  it('closes when a probe succeeds, and allows 1, 2, 4 and then 8 at a time', () => {
     const site = pupil().tell(miss, 5).wait(30_000).tell(pass);
     expect(site.changes).to.deep.equal(['opened', 'closed']);
     const limits = [site.state().places.limit];
@@ -124,7 +124,7 @@ describe('the breaker of an endpoint', () => {
     expect(mayProbe(site.state(), Number.MAX_SAFE_INTEGER, false)).to.equal(false);
   });
 
-  it('halves what is in flight when the endpoint is at its limit', () => {
+  it('halves the concurrency when the endpoint is at its limit', () => {
     const strained = { ...fail, strained: true };
     expect(pupil().tell(pass, 30).tell(strained).state().places.limit).to.equal(4);
     expect(pupil().tell(pass, 30).tell(miss).state().places.limit).to.equal(4);
@@ -132,7 +132,7 @@ describe('the breaker of an endpoint', () => {
 });
 
 describe('an endpoint that answers 410', () => {
-  it('is paused at once and asked once a day', () => {
+  it('is paused at once and probed once a day', () => {
     const site = pupil().tell(pass, 50).tell(gone);
     expect(site.changes).to.deep.equal(['paused']);
     expect(mayProbe(site.state(), DAY - 1, false)).to.equal(false);
@@ -143,23 +143,23 @@ describe('an endpoint that answers 410', () => {
     expect(site.state()).to.include({ phase: 'paused', probeAt: 3 * DAY });
   });
 
-  it('resumes when a probe passes', () => {
+  it('resumes when a probe succeeds', () => {
     const site = pupil().tell(gone).wait(DAY).tell(pass);
     expect(site.changes).to.deep.equal(['paused', 'resumed']);
     expect(site.state().places.limit).to.equal(1);
   });
 
-  it('is asked at once when an operator moved the queue', () => {
+  it('is probed at once after a retry by an operator', () => {
     expect(mayProbe(askNow(pupil().tell(gone).state(), 5), 5, false)).to.equal(true);
     const closed = pupil().state();
     expect(askNow(closed, 5)).to.equal(closed);
   });
 });
 
-describe('the memory of an endpoint', () => {
+describe('the saved state of an endpoint', () => {
   const SHIFT = Date.UTC(2026, 0, 5);
 
-  it('is nothing while it is closed', () => {
+  it('is empty while it is closed', () => {
     expect(toMemory(pupil().tell(fail, 9).state(), SHIFT, null)).to.equal(null);
   });
 
@@ -172,7 +172,7 @@ describe('the memory of an endpoint', () => {
     expect(paused).to.include({ phase: 'paused', probeAt: DAY - 10_000 });
   });
 
-  it('keeps what its account wants, also while it is closed, and not beyond its end', () => {
+  it('keeps the pause of its account, also while it is closed, and not beyond its end', () => {
     const held = { ...newEndpoint(0, BOUNDS), hold: { by: 'operator' as const, since: -MINUTE, until: HOUR } };
     const memory = toMemory(held, SHIFT, null);
     expect(readMemory(memory)).to.deep.include({
@@ -192,7 +192,7 @@ describe('the memory of an endpoint', () => {
     expect(down, 'the breaker closes, and the hold stays').to.deep.include({ phase: 'closed', hold: held.hold });
   });
 
-  it('takes a hold of an earlier version for one of its account', () => {
+  it('reads a hold of an earlier version as one of its account', () => {
     const memory = JSON.stringify({
       phase: 'closed',
       since: SHIFT,
@@ -202,17 +202,17 @@ describe('the memory of an endpoint', () => {
     expect(fromMemory(memory, SHIFT, 0, BOUNDS).hold).to.deep.equal({ by: 'account', since: 0, until: HOUR });
   });
 
-  it('lets a probe out at once when its time passed meanwhile', () => {
+  it('allows a probe at once if its time passed meanwhile', () => {
     const restored = fromMemory(toMemory(pupil().tell(miss, 5).state(), SHIFT, null), SHIFT + HOUR, 0, BOUNDS);
     expect(mayProbe(restored, 0, false)).to.equal(true);
   });
 
-  it('is not put off for ever by a clock that was wrong', () => {
+  it('is not delayed for ever by a wrong clock', () => {
     const memory = toMemory(pupil().tell(miss, 5).state(), SHIFT + 400 * DAY, null);
     expect(fromMemory(memory, SHIFT, 0, BOUNDS).probeAt).to.be.at.most(6 * HOUR);
   });
 
-  it('counts as nothing when it is not ours', () => {
+  it('is ignored if it is not ours', () => {
     for (const text of [
       '',
       '{',

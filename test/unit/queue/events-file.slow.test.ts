@@ -42,7 +42,7 @@ async function contents(spool: Spool, now: number) {
 describe('the events of a queue file', function () {
   this.timeout(90_000);
 
-  it('are all there, once, after the process was killed in every step: published, frozen, settled and counted', async () => {
+  it('are complete and unique after the process was killed in every step: published, frozen, settled and counted', async () => {
     const dir = await tempDir();
     const taken: string[] = [];
     for (let step = 1; step <= 9; step++) taken.push(...(await killed(dir, step, step)));
@@ -62,7 +62,7 @@ describe('the events of a queue file', function () {
     });
   });
 
-  it('are taken by a file that an older version wrote, and its mail stays', async () => {
+  it('can be added to a file of an older version, and its mail stays', async () => {
     const { dir, spool, clock, reopen } = await freshSpool();
     const { delivery } = await put(spool, clock);
     await spool.close();
@@ -81,7 +81,7 @@ describe('the events of a queue file', function () {
     expect(await (await reopen()).count({})).to.include({ waiting: 1, delivered: 1 });
   });
 
-  it('go over into a new file when the old one cannot be trusted, with what was counted', async () => {
+  it('move to a new file when the old one is damaged, with their counts', async () => {
     const { dir, spool, clock, reopen } = await freshSpool();
     for (let i = 0; i < 30; i++) await put(spool, clock);
     await spool.events.publish([wanted(someEvents(50)), wanted(someEvents(5, 100), hook('8'))], clock.now());

@@ -41,7 +41,7 @@ describe('events on the spool', function () {
     return { batches, events, sentAt, error, errorAt };
   };
 
-  it('wait for each webhook that wants them, over a restart, and are taken once', async () => {
+  it('wait for each subscribed webhook, over a restart, and are stored once', async () => {
     await world.spool.events.publish([wanted(someEvents(3)), wanted(someEvents(2, 1), hook('8'))], world.clock.now());
     await publish(4, 2);
     const bytes = (count: number, from: number) =>
@@ -57,7 +57,7 @@ describe('events on the spool', function () {
     ]);
   });
 
-  it('become one batch with one delivery, in the order they came', async () => {
+  it('become one batch with one delivery, in order of arrival', async () => {
     await publish(3);
     const heard: Delivery[] = [];
     world.spool.onChange((fresh) => heard.push(...fresh));
@@ -84,7 +84,7 @@ describe('events on the spool', function () {
     expect(await freeze()).to.deep.include({ delivery: null, blocked: false });
   });
 
-  it('are known in a batch too, for as long as it is kept', async () => {
+  it('are deduplicated against a batch too, for as long as it is kept', async () => {
     await publish(3);
     const delivery = made(await freeze());
     await publish(4);
@@ -99,7 +99,7 @@ describe('events on the spool', function () {
     expect(await pending()).to.deep.equal([['4', 3]]);
   });
 
-  it('are cut at the number and at the bytes of a batch, and a larger one goes alone', async () => {
+  it('are split at the number and the bytes of a batch, and a larger one goes alone', async () => {
     await publish(25);
     const limits = { events: 10, bytes: 1_000_000 };
     const sizes = [];
@@ -122,7 +122,7 @@ describe('events on the spool', function () {
     expect(bodies[3]).to.be.lessThan(400);
   });
 
-  it('say what is left, counted up to one batch', async () => {
+  it('return the remaining number, up to one batch', async () => {
     await publish(30);
     world.clock.jump(500);
     await publish(5, 30);
@@ -153,7 +153,7 @@ describe('events on the spool', function () {
     expect(await blocked()).to.equal(false);
   });
 
-  it('are frozen once when the answer got lost', async () => {
+  it('are frozen once if the answer was lost', async () => {
     await publish(3);
     const id = ids.message();
     const first = await world.spool.events.freeze('4', id, LIMITS, world.clock.now());
@@ -178,7 +178,7 @@ describe('events on the spool', function () {
       expect(await tally()).to.deep.equal(counted);
     });
 
-    it('even when the batch was dropped while it was on its way', async () => {
+    it('even if the batch was dropped in flight', async () => {
       await publish(2);
       const delivery = made(await freeze());
       await world.spool.drop({ ids: [delivery.id] }, world.clock.now());
@@ -187,7 +187,7 @@ describe('events on the spool', function () {
       expect((await world.spool.delivery(delivery.id))?.state).to.equal('dropped');
     });
 
-    it('and a failure is put in words', async () => {
+    it('with a failure described in words', async () => {
       await publish(2);
       const delivery = made(await freeze());
       await fail(delivery);
@@ -202,7 +202,7 @@ describe('events on the spool', function () {
       expect((await tally()).error).to.equal(`POST to ${hook().url} failed: timeout`);
     });
 
-    it('under a name that no other queue has', async () => {
+    it('under a name unique to this queue', async () => {
       const other = await freshSpool();
       for (const { spool, clock } of [world, other]) {
         await spool.events.publish([wanted(someEvents(1))], clock.now());
@@ -219,7 +219,7 @@ describe('events on the spool', function () {
     });
   });
 
-  it('are dropped with their waiting batches when the webhook is deleted, and none are taken for it any more', async () => {
+  it('are dropped with their waiting batches when the webhook is deleted, and rejected afterwards', async () => {
     await publish(5);
     const delivery = made(await freeze({ events: 2, bytes: 10_000 }));
     await publish(1, 50, hook('8'));
@@ -233,7 +233,7 @@ describe('events on the spool', function () {
     expect(world.spool.backlog('acme')).to.equal(0);
   });
 
-  it('go to the new URL of their webhook, pending ones and those that wait or are dead', async () => {
+  it('follow the new URL of their webhook, if pending, waiting or failed', async () => {
     await publish(5);
     const one = { events: 1, bytes: 10_000 };
     const [waiting, dead, delivered] = [made(await freeze(one)), made(await freeze(one)), made(await freeze(one))];
@@ -264,7 +264,7 @@ describe('events on the spool', function () {
     ]);
   });
 
-  it('make a batch at once when they are sent by themselves, whatever else is pending or open', async () => {
+  it('make a batch at once when they are sent alone, whatever else is pending or open', async () => {
     await publish(5);
     for (let i = 0; i < 4; i++) await freeze({ events: 1, bytes: 1000 });
     const delivery = await world.spool.events.send(wanted(someEvents(2, 90)), ids.message(), world.clock.now());
@@ -287,7 +287,7 @@ describe('events on the spool', function () {
     expect(await world.spool.drop({ kinds: ['inbound'] }, world.clock.now())).to.equal(1);
   });
 
-  it('are refused when the disk is nearly full, so that their rows keep them', async () => {
+  it('are rejected when the disk is nearly full, and stay with their rows', async () => {
     const dir = await tempDir();
     const spool = await openOne(
       dir,

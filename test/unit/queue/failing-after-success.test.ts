@@ -55,19 +55,19 @@ function attendFew(count: number, tries: readonly number[]) {
 }
 
 describe('the breaker of an endpoint with few messages', () => {
-  it('opens when five of them failed, and fail again after five seconds: nothing passed', () => {
+  it('opens when five of them fail, and fail again after five seconds, without any success', () => {
     expect(attendFew(5, [0, 5_000, 35_000])).to.be.below(10_000);
     expect(attendFew(8, [0, 5_000, 35_000])).to.be.below(10_000);
   });
 
-  it('stays closed for one or two that fail again and again: they may be the cause', () => {
+  it('stays closed for one or two that fail repeatedly: they may be the cause', () => {
     const tries = [0, 5_000, 35_000, 335_000, 2_135_000];
     expect(attendFew(1, tries)).to.equal(Number.POSITIVE_INFINITY);
     expect(attendFew(2, tries)).to.equal(Number.POSITIVE_INFINITY);
   });
 });
 
-describe('the breaker after 34,000 good posts', () => {
+describe('the breaker after 34,000 successful posts', () => {
   const good = attend(newEndpoint(0, BOUNDS), 0, 2 * MINUTE, 3.5, () => pass).state;
 
   for (const every of [1, 10, 100, 1000])
@@ -76,12 +76,12 @@ describe('the breaker after 34,000 good posts', () => {
         expect(attend(good, 2 * MINUTE + offset, 5 * MINUTE, every, () => unavailable).openedAfter).to.be.below(10_000);
     });
 
-  it('opens within 10 s while one in twenty still passes', () => {
+  it('opens within 10 s while one in twenty still succeeds', () => {
     const { openedAfter } = attend(good, 2 * MINUTE, MINUTE, 10, (n) => (n % 20 === 7 ? pass : unavailable));
     expect(openedAfter).to.be.below(10_000);
   });
 
-  it('stays closed while half pass, and after a burst of failures that lasts a second', () => {
+  it('stays closed while half succeed, and after a second of failures', () => {
     const half = attend(good, 2 * MINUTE, 10 * MINUTE, 10, (n) => (n % 2 === 0 ? pass : unavailable));
     expect(half.openedAfter).to.equal(Number.POSITIVE_INFINITY);
     const burst = attend(good, 2 * MINUTE, SECOND, 1, () => unavailable);
@@ -123,7 +123,7 @@ const lost = (given: boolean): MailAttempt => ({
   ...{ kind: 'unanswered', reason: 'the connection was closed', permanent: false, durationMs: 3, given },
 });
 
-describe('an endpoint that fails after thousands of good posts', () => {
+describe('an endpoint that fails after thousands of successful posts', () => {
   let bench: Bench;
   const backlog = createBacklog(1000);
   let mail: MailAttempt = mailAnswer(250);
@@ -170,7 +170,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
 
   for (const kind of ['inbound', 'events'] as const)
     for (const status of [500, 503])
-      it(`is down within 10 s and 250 posts, and holds up no new mail: kind ${kind}, ${status}`, async () => {
+      it(`is down within 10 s and 250 posts, and delays no new mail: kind ${kind}, ${status}`, async () => {
         await open();
         const { seconds, failed, behind } = await goodThenBad(kind, () => bench.endpoint(() => answered(status)), 20);
         expect(seconds).to.be.at.most(10);
@@ -193,7 +193,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
         expect(failed).to.be.at.most(250);
       }).timeout(60_000);
 
-  it('gets ten posts a second at most while it is not known whether it is down', async () => {
+  it('gets ten posts a second at most while its state is uncertain', async () => {
     await open();
     await goodThenBad('inbound', () => bench.endpoint(() => answered(503)), 50);
     const down = bench.posts.filter(({ at }) => at >= 3000);
@@ -221,7 +221,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
       return all.filter(({ id }) => rows.find((row) => row.id === id)?.state === 'delivered').length;
     };
 
-    it('that resets the connection alone again and again, is not down, and 300 others pass at once', async () => {
+    it('that always resets the connection is not down, and 300 others are delivered at once', async () => {
       await open();
       const poison = aDelivery(URL_A);
       crash([poison.id]);
@@ -250,7 +250,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
       expect(bench.log.of('endpoint.up')).to.have.length(1);
     });
 
-    it('that crashes the receiver for two seconds each time: 300 others pass within seconds, and it is parked', async () => {
+    it('that crashes the receiver for two seconds each time: 300 others are delivered within seconds, and it is parked', async () => {
       await open();
       const poison = aDelivery(URL_A);
       crash([poison.id], 2000);
@@ -264,7 +264,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
       expect(rows.filter(({ state }) => state !== 'delivered').map(({ id }) => id)).to.deep.equal([poison.id]);
     }).timeout(30_000);
 
-    it('is probed with what was not tried yet, not with what waits in front', async () => {
+    it('is probed with an untried message, not with the first in the queue', async () => {
       await open();
       const poisons = Array.from({ length: 12 }, () => aDelivery(URL_A));
       crash(poisons.map(({ id }) => id));
@@ -273,7 +273,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
     });
   });
 
-  it('is probed a few times more with what was not tried yet, and then every half minute', async () => {
+  it('is probed a few times more with untried messages, and then every half minute', async () => {
     await open();
     bench.endpoint(() => reset);
     await put(100, 'inbound');
@@ -281,7 +281,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
     expect(bench.posts.length).to.be.within(20, 40);
   });
 
-  it('is not tried again and again while this host cannot make its probe ready', async () => {
+  it('is not retried endlessly while its probe cannot be prepared', async () => {
     await open();
     bench.endpoint(() => refused);
     await put(10, 'inbound');
@@ -302,7 +302,7 @@ describe('an endpoint that fails after thousands of good posts', () => {
     expect(await bench.spool.count({})).to.include({ delivered: 10 });
   });
 
-  it('gets no second opinion where no message can be the cause, or where it asks for quiet', async () => {
+  it('is not probed a second time if no message can be the cause, or if it asks for a delay', async () => {
     for (const result of [refused, answered(503, '600')]) {
       await open();
       bench.endpoint(() => result);

@@ -5,8 +5,8 @@ const held = { fate: { state: 'held', note: 'held by route 1.1' } } as const;
 const dropped = { fate: { state: 'dropped', note: 'discarded by route 1.2' } } as const;
 const FOREVER = { deliveredBytes: Number.MAX_SAFE_INTEGER };
 
-describe('mail that its route does not post', () => {
-  it('is in the queue with the reason, over a restart, and is not dispatched', async () => {
+describe('mail that its route holds or discards', () => {
+  it('is on the queue with the reason, over a restart, and is not dispatched', async () => {
     const opened = await freshSpool();
     const { clock } = opened;
     const heard: string[] = [];
@@ -33,7 +33,7 @@ describe('mail that its route does not post', () => {
     expect((await spool.message(one.delivery.messageId))?.body).to.have.property('kind', 'memory');
   });
 
-  it('is carried once it is replayed, with a new budget, and was held no longer than dead letters are kept', async () => {
+  it('is delivered after a replay, with a new retry period, and is held no longer than dead letters', async () => {
     const { spool, clock } = await freshSpool();
     const [one, two, three] = [
       await put(spool, clock, held),
@@ -55,7 +55,7 @@ describe('mail that its route does not post', () => {
     expect(await spool.delivery(one.delivery.id)).to.include({ state: 'delivered' });
   });
 
-  it('can be dropped, and moves with the URL of its route; what a route discarded without a URL stays', async () => {
+  it('can be dropped, and follows the URL of its route; mail discarded without a URL stays', async () => {
     const { spool, clock } = await freshSpool();
     const [one, two, three] = [
       await put(spool, clock, { ...held, routeId: '1.1' }),

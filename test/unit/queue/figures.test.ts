@@ -18,8 +18,8 @@ async function start(dir?: string) {
   return { dir: folder, clock, spool, read: async () => readScrape(await metrics.text()) };
 }
 
-describe('the numbers of the queue', () => {
-  it('say what waits where, what ended how, and since when the oldest waits', async () => {
+describe('the metrics of the queue', () => {
+  it('show what waits where, results, and the age of the oldest', async () => {
     const { clock, spool, read } = await start();
     expect((await read()).of('postern_spool_oldest_waiting_seconds')).to.equal(0);
     const [first, second] = [await put(spool, clock), await put(spool, clock)];
@@ -43,7 +43,7 @@ describe('the numbers of the queue', () => {
     expect(of('postern_spool_oldest_waiting_seconds')).to.equal(3660);
   });
 
-  it('count a replayed delivery from its replay on, and one that is not to go yet not at all', async () => {
+  it('count a replayed delivery from its replay on, and exclude scheduled ones', async () => {
     const { clock, spool, read } = await start();
     const dead = await put(spool, clock);
     await spool.settle(settled(clock, dead.delivery, { state: 'dead' }));
@@ -59,7 +59,7 @@ describe('the numbers of the queue', () => {
     expect((await read()).of('postern_spool_oldest_waiting_seconds')).to.equal(1);
   });
 
-  it('are right after a restart', async () => {
+  it('are correct after a restart', async () => {
     const one = await start();
     for (let i = 0; i < 3; i++) await put(one.spool, one.clock);
     await one.spool.settle(settled(one.clock, (await put(one.spool, one.clock)).delivery));
@@ -71,7 +71,7 @@ describe('the numbers of the queue', () => {
     ]).to.deep.equal([3, 1]);
   });
 
-  it('show the disk, and whether mail may come', async () => {
+  it('show the disk space, and whether mail is accepted', async () => {
     const { read } = await start();
     const { of } = await read();
     expect(of('postern_spool_disk_bytes')).to.be.greaterThan(of('postern_spool_disk_free_bytes'));
@@ -87,7 +87,7 @@ describe('the numbers of the queue', () => {
     expect(readScrape(await metrics.text()).of('postern_spool_accepts_mail')).to.equal(0);
   });
 
-  it('count commits with their writes: what waits together is written together', async () => {
+  it('count commits with their writes: concurrent writes share a commit', async () => {
     const { clock, spool, read } = await start();
     await Promise.all(Array.from({ length: 5 }, () => put(spool, clock)));
     const { of } = await read();
@@ -99,7 +99,7 @@ describe('the numbers of the queue', () => {
     expect(of('postern_spool_commit_seconds_sum')).to.be.greaterThan(0);
   });
 
-  it('find the oldest by an index, and count what ended without looking at rows, so that a million is no trouble', async () => {
+  it('use an index for the oldest, and counters for ended ones, so that a million rows do not matter', async () => {
     const { dir, clock, spool } = await start();
     await put(spool, clock);
     await spool.close();

@@ -10,7 +10,7 @@ const HOUR = 60 * MINUTE;
 const URL = 'https://hooks.example.com/in';
 const HERE = { account: 'acme', url: URL };
 
-describe('the history of an endpoint', () => {
+describe('endpoint statistics', () => {
   const clock = createTestClock();
   const now = clock.now();
   let spool: TestSpool;
@@ -29,7 +29,7 @@ describe('the history of an endpoint', () => {
       }),
     );
 
-  it('has the figures of the last hour and day, by the nearest rank', async () => {
+  it('cover the last hour and day, by the nearest rank', async () => {
     for (let n = 1; n <= 20; n++) {
       const at = now - n * MINUTE;
       await attempt(await accept(at), at, { durationMs: n }, 'delivered');
@@ -45,7 +45,7 @@ describe('the history of an endpoint', () => {
     expect(sampled).to.equal(false);
   });
 
-  it('is empty for an endpoint that is not known, or of another account', async () => {
+  it('are empty for an endpoint that is unknown, or of another account', async () => {
     await attempt(await accept(now), now, {}, 'delivered');
     const none = { attempts: 0, ok: 0, p50: null, p95: null };
     for (const endpoint of [
@@ -55,7 +55,7 @@ describe('the history of an endpoint', () => {
       expect(await history(endpoint)).to.deep.equal({ hour: none, day: none, strip: [], answers: [], sampled: false });
   });
 
-  it('takes a POST that several deliveries shared for one', async () => {
+  it('count a shared POST as one', async () => {
     for (let n = 0; n < 5; n++) await attempt(await accept(now), now, { batch: 'batch-5-a' }, 'delivered');
     await attempt(await accept(now), now, {}, 'delivered');
     const { hour, answers } = await history();
@@ -63,7 +63,7 @@ describe('the history of an endpoint', () => {
     expect(answers[0]?.count).to.equal(2);
   });
 
-  it('has one row for answers that differ in numbers and ids, failures first, the most frequent first', async () => {
+  it('group answers that differ only in numbers and ids, failures first, the most frequent first', async () => {
     const answer = async (made: Partial<AttemptRecord>, times = 1) => {
       for (let n = 0; n < times; n++) {
         const text = made.answer?.replaceAll('N', String(10 ** n));
@@ -85,7 +85,7 @@ describe('the history of an endpoint', () => {
     expect((await spool.attempts(answers[2]?.example ?? ''))[0]?.answer).to.equal('Bad Gateway');
   });
 
-  it('tells fifty answers apart at most, however different they are', async () => {
+  it('distinguish fifty answers at most', async () => {
     const words = Array.from({ length: 60 }, (_, n) =>
       String.fromCharCode(97 + (n % 26)).repeat(1 + Math.floor(n / 26)),
     );
@@ -95,7 +95,7 @@ describe('the history of an endpoint', () => {
     expect(hour.attempts).to.equal(60);
   });
 
-  it('looks at ten thousand attempts, and says that there are more', async () => {
+  it('read ten thousand attempts, and report that there are more', async () => {
     const deliveries = await Promise.all(Array.from({ length: 201 }, () => accept(now - HOUR)));
     for (let n = 0; n < 50; n++)
       await Promise.all(deliveries.map((delivery) => attempt(delivery, now - n, { status: 500 }, 'waiting')));
@@ -106,8 +106,8 @@ describe('the history of an endpoint', () => {
   }).timeout(30_000);
 });
 
-describe('deliveries that wait for an endpoint', () => {
-  it('becomes due at once, each delivery once, and none of another account', async () => {
+describe('deliveries waiting for an endpoint', () => {
+  it('become due at once, each once, and none of another account', async () => {
     const clock = createTestClock();
     const spool = await borrowSpool({ clock, log: createTestLog() });
     const later = async (account: string, count: number) =>
@@ -129,7 +129,7 @@ describe('deliveries that wait for an endpoint', () => {
     await spool.close();
   });
 
-  it('has an oldest, which is the one that was accepted first', async () => {
+  it('have an oldest, by acceptance', async () => {
     const clock = createTestClock();
     const spool = await borrowSpool({ clock, log: createTestLog() });
     const at = clock.now();

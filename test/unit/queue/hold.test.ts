@@ -11,7 +11,7 @@ const DAY = 24 * HOUR;
 const A: Endpoint = { account: 'acc', url: 'https://a.example/hook', kind: 'inbound' };
 const B: Endpoint = { ...A, url: 'https://b.example/hook' };
 
-describe('an endpoint that its account holds', () => {
+describe('an endpoint paused by its account', () => {
   let bench: Bench;
   const open = async (...args: Parameters<typeof createBench>): Promise<Bench> => {
     bench = await createBench(...args);
@@ -33,7 +33,7 @@ describe('an endpoint that its account holds', () => {
     await stopped;
   });
 
-  it('gets nothing until the hold ends by itself, and then everything', async () => {
+  it('gets nothing until the pause expires, and then everything', async () => {
     const backlog = createBacklog(1000);
     await open({}, { backlog });
     await hold(HOUR);
@@ -54,7 +54,7 @@ describe('an endpoint that its account holds', () => {
     expect(await bench.spool.endpoints()).to.deep.equal([]);
   });
 
-  it('gets what waits as soon as it is released, and what failed before when it is due', async () => {
+  it('gets waiting mail as soon as it is resumed, and earlier failures when they are due', async () => {
     await open();
     bench.endpoint(() => answered(500));
     await put(1);
@@ -69,7 +69,7 @@ describe('an endpoint that its account holds', () => {
     expect(await counts()).to.include({ waiting: 0, delivered: 3 });
   });
 
-  it('gets the end of what was on its way, and nothing of what was being made ready', async () => {
+  it('gets the attempts in flight, and nothing in preparation', async () => {
     await open();
     let answer = () => {};
     bench.endpoint(
@@ -93,7 +93,7 @@ describe('an endpoint that its account holds', () => {
     expect(await counts()).to.include({ waiting: 0, delivered: 2 });
   });
 
-  it('is not probed while it is down, and at once when it is released', async () => {
+  it('is not probed while it is down, and at once when it is resumed', async () => {
     await open();
     bench.endpoint(() => refused);
     await put(20);
@@ -109,7 +109,7 @@ describe('an endpoint that its account holds', () => {
     expect(await counts()).to.include({ waiting: 0, delivered: 20 });
   });
 
-  it('uses up the time of what waits for it', async () => {
+  it('uses up the retry time of waiting mail', async () => {
     await open({ retryHours: 2 });
     await hold(DAY);
     await put(3);
@@ -121,7 +121,7 @@ describe('an endpoint that its account holds', () => {
     expect(bench.log.of('delivery.failed')[0]?.fields).to.include({ error: 'held by its account' });
   });
 
-  it('is held over a restart, and no longer than was said', async () => {
+  it('is paused over a restart, until the set time', async () => {
     await open();
     await hold(HOUR);
     await hold(2 * HOUR, B);
@@ -153,7 +153,7 @@ describe('an endpoint that its account holds', () => {
     await next.stop();
   });
 
-  it('keeps the beginning when the end is moved', async () => {
+  it('keeps the start when the end is changed', async () => {
     await open();
     await hold(HOUR);
     const since = bench.clock.now();
@@ -163,7 +163,7 @@ describe('an endpoint that its account holds', () => {
   });
 });
 
-describe('what the dispatcher shows', () => {
+describe('the state of the dispatcher', () => {
   let bench: Bench;
   afterEach(async () => {
     const stopped = bench.dispatcher.stop();
@@ -172,7 +172,7 @@ describe('what the dispatcher shows', () => {
   });
   const view = ({ url } = A) => bench.dispatcher.lanes((lane) => lane.url === url)[0];
 
-  it('is how each lane is: places, what is on its way, what waits, and what is parked', async () => {
+  it('lists each lane: slots, attempts in flight, waiting and parked deliveries', async () => {
     bench = await createBench({ concurrencyPerEndpoint: 8, concurrencyAtStart: 2 });
     await bench.dispatcher.start();
     const [poison, ...others] = Array.from({ length: 8 }, () => aDelivery(A.url));
@@ -200,7 +200,7 @@ describe('what the dispatcher shows', () => {
     answer();
   });
 
-  it('is which deliveries are made ready, and how far each is, as its road tells', async () => {
+  it('lists deliveries in preparation, with the progress of each', async () => {
     const steps = new Map<string, { at: 'verdicts' | 'parsing'; question: string | null }>();
     bench = await createBench({}, { steps: async () => steps });
     await bench.dispatcher.start();
@@ -221,7 +221,7 @@ describe('what the dispatcher shows', () => {
     expect(await bench.dispatcher.making()).to.deep.equal([]);
   });
 
-  it('can be tried again one by one: a retry of one endpoint is no probe of another', async () => {
+  it('allows retries one by one: a retry of one endpoint does not probe another', async () => {
     bench = await createBench();
     await bench.dispatcher.start();
     bench.endpoint(() => refused);

@@ -6,7 +6,7 @@ import { createTestLog } from '../../support/log.ts';
 import { freshSpool, put } from '../../support/spool.ts';
 import { until } from '../../support/until.ts';
 
-describe('the bytes of the queue that an account holds', () => {
+describe('the bytes of an account on the queue', () => {
   /** Holdings over a queue with some mail of `account`, on a disk with so many bytes left. */
   async function world(left: number) {
     const { spool, clock, dir } = await freshSpool();
@@ -34,7 +34,7 @@ describe('the bytes of the queue that an account holds', () => {
     await reading.close();
   });
 
-  it('are counted again when an account seems to hold its share, so that what has left no longer counts', async () => {
+  it('are counted again at the limit, so that deleted mail no longer counts', async () => {
     const { holdings, state, reading } = await world(1000);
     holdings.add(5000, [{ account: 'another' }]);
     await holdings.count();

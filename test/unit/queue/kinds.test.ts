@@ -10,13 +10,13 @@ import { freshSpool, put } from '../../support/spool.ts';
 const ON_DISK = { inbound: 0, events: 1, outbound: 2, return: 3 } as const;
 
 describe('the kinds of deliveries', () => {
-  it('keep the numbers that they have in the queue file, each its own', () => {
+  it('keep their unique numbers in the queue file', () => {
     for (const kind of namesOf(ON_DISK)) expect(KINDS[kind].code, kind).to.equal(ON_DISK[kind]);
     const codes = DELIVERY_KINDS.map((kind) => KINDS[kind].code);
     expect(new Set(codes).size).to.equal(codes.length);
   });
 
-  it('are never mixed up: a delivery of an unknown kind from a newer version becomes a dead letter', async () => {
+  it('are never confused: a delivery of an unknown kind from a newer version becomes a dead letter', async () => {
     const opened = await freshSpool();
     const ours = await put(opened.spool, opened.clock);
     const theirs = await put(opened.spool, opened.clock);

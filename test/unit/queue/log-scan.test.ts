@@ -14,7 +14,7 @@ import { tempDir } from '../../support/temp.ts';
 const HEADER = 32;
 const FRAME = 24 + 4096;
 
-describe('looking for damage in a write-ahead log', () => {
+describe('the damage check of a write-ahead log', () => {
   let path: string;
   beforeEach(async () => {
     path = join(await tempDir(), 'log');
@@ -49,7 +49,7 @@ describe('looking for damage in a write-ahead log', () => {
   };
   const frames = (bytes: Buffer) => Math.floor((bytes.length - HEADER) / FRAME);
 
-  it('finds none in a log that is whole, nor in one that begins anew over an older one', async () => {
+  it('accepts an undamaged log, and one restarted over an older one', async () => {
     expect(await found(await logOf(30))).to.equal(undefined);
     expect(await found(await logOf(30, 5))).to.equal(undefined);
     expect(await found(await logOf(1))).to.equal(undefined);
@@ -63,7 +63,7 @@ describe('looking for damage in a write-ahead log', () => {
     ['the number of its page', 3],
     ['its salt', 9],
   ] as const) {
-    it(`finds a changed bit of ${where} in the middle, and says how much is behind it`, async () => {
+    it(`finds a changed bit of ${where} in the middle, and reports how much follows it`, async () => {
       const bytes = await logOf(30);
       const middle = Math.floor(frames(bytes) / 2);
       const damage = await found(flip(bytes, HEADER + middle * FRAME + at));
@@ -72,11 +72,11 @@ describe('looking for damage in a write-ahead log', () => {
     });
   }
 
-  it('finds it in the header, by which SQLite throws all of the log away', async () => {
+  it('finds it in the header, which makes SQLite drop the whole log', async () => {
     for (const at of [17, 25]) expect((await found(flip(await logOf(10), at)))?.frame, `byte ${at}`).to.equal(0);
   });
 
-  it('takes a torn end for what it is: less than two transactions behind it', async () => {
+  it('recognises a torn end: less than two transactions follow it', async () => {
     const whole = await logOf(10);
     for (let back = 1; back <= 4; back++)
       expect(
@@ -91,7 +91,7 @@ describe('looking for damage in a write-ahead log', () => {
     expect(await found(Buffer.concat([whole, rest(9), rest(3), rest(15)]))).to.equal(undefined);
   });
 
-  it('is done before SQLite truncates it: the queue continues with readable data, the log is kept, and the damage is reported', async () => {
+  it('runs before SQLite truncates it: the queue continues with readable data, the log is kept, and the damage is reported', async () => {
     const { dir, spool, clock } = await freshSpool();
     const mails = [];
     for (let n = 0; n < 20; n++) mails.push(await put(spool, clock));

@@ -65,7 +65,7 @@ describe('deliveries of a sequence', () => {
   const ofSender = (who: string, all = passed): string[] => all.filter((name) => name.startsWith(`${who}-`));
   const counts = () => bench.spool.count({});
 
-  it('go out one after another, in the order in which they were accepted, and others meanwhile', async () => {
+  it('are sent one after another in order of acceptance, and others meanwhile', async () => {
     await open();
     const release: (() => void)[] = [];
     endpoint(async (name) => {
@@ -88,7 +88,7 @@ describe('deliveries of a sequence', () => {
     expect(bench.dispatcher.idle()).to.equal(true);
   });
 
-  it('wait behind one that failed without an attempt, and others do not', async () => {
+  it('wait behind one that failed without an attempt; others do not', async () => {
     await open();
     endpoint((name, attempt) => answered(name === 'ada-1' && attempt < 4 ? 500 : 200));
     await put('ada-1', 'ada-2', 'ada-3');
@@ -115,7 +115,7 @@ describe('deliveries of a sequence', () => {
     expect(ofSender('ada')).to.deep.equal(numbered('ada', 4));
   });
 
-  it('are tried after a while if the first one keeps failing, and go on without it if they are delivered', async () => {
+  it('are tried after a while if the first one keeps failing, and continue without it if they are delivered', async () => {
     await open();
     endpoint((name) => answered(name === 'ada-1' ? 500 : 200));
     await put(...numbered('ada', 3), '-1');
@@ -134,7 +134,7 @@ describe('deliveries of a sequence', () => {
     expect(await bench.spool.delivery(idOf('ada-1'))).to.include({ state: 'waiting' });
   });
 
-  it('pass several that keep failing, one after each while', async () => {
+  it('pass several that keep failing, one after another', async () => {
     await open();
     endpoint((name) => answered(['ada-1', 'ada-2', 'ada-3'].includes(name) ? 500 : 200));
     await put(...numbered('ada', 5), '-1');
@@ -182,7 +182,7 @@ describe('deliveries of a sequence', () => {
     expect(passed).to.deep.equal(numbered('ada', 3));
   });
 
-  it('continue at once when the first one is dropped, dead or lost', async () => {
+  it('continue at once when the first one is dropped, failed or lost', async () => {
     await open({ retryHours: 1 });
     endpoint((name) => answered(name === 'ada-1' || name === 'bob-1' ? 500 : 200));
     await put(...numbered('ada', 2), ...numbered('bob', 2));
@@ -195,7 +195,7 @@ describe('deliveries of a sequence', () => {
     expect(passed).to.deep.equal(['ada-2', 'bob-2']);
   });
 
-  it('end one after another when all of them are dropped, and when time is up for all', async () => {
+  it('end one after another when all of them are dropped, and when all have expired', async () => {
     await open({ retryHours: 1 });
     endpoint(() => refused);
     await put(...numbered('ada', 30), ...numbered('bob', 30));
@@ -205,7 +205,7 @@ describe('deliveries of a sequence', () => {
     expect(await counts()).to.include({ waiting: 0, dropped: 30, dead: 30 });
   });
 
-  it('are replayed behind what is under way, and before what came later', async () => {
+  it('are replayed after those in flight, and before later ones', async () => {
     await open();
     endpoint((name) => answered(name === 'ada-1' ? 500 : 200));
     await put('ada-1', 'ada-2');
@@ -247,7 +247,7 @@ describe('deliveries of a sequence', () => {
     expect(passed).to.deep.equal(['ada-3', 'ada-1', 'ada-2']);
   });
 
-  it('are not made due by a retry of all that waits, nor by a probe', async () => {
+  it('are not made due by a retry of all waiting mail, nor by a probe', async () => {
     await open();
     endpoint((name) => answered(name === 'ada-1' ? 500 : 200));
     await put(...numbered('ada', 3));
@@ -283,7 +283,7 @@ describe('deliveries of a sequence', () => {
     await next.stop();
   });
 
-  it('wait on the disk, whether thousands are of one sender or each of another, and are read a bounded number of times', async () => {
+  it('wait on the disk, from one sender or thousands, and are read a bounded number of times', async () => {
     await open();
     endpoint(() => answered(500));
     const many = (count: number, sequence: (n: number) => string) =>
@@ -300,7 +300,7 @@ describe('deliveries of a sequence', () => {
     expect(bench.reads.length).to.be.below(100);
   }).timeout(60_000);
 
-  it('in no order cost the queue no read more than before', async () => {
+  it('without an order cost the queue no additional read', async () => {
     await open();
     await bench.put(Array.from({ length: 200 }, () => aDelivery(URL_A)));
     await settleDown(bench);
@@ -308,7 +308,7 @@ describe('deliveries of a sequence', () => {
     expect(bench.reads).to.deep.equal([]);
   });
 
-  it('are delivered each in its turn, whatever fails how often', async function () {
+  it('are each delivered in turn, for any failures', async function () {
     this.timeout(60_000);
     await open({ concurrencyPerEndpoint: 16, concurrencyAtStart: 16 });
     let seed = 25;

@@ -9,7 +9,7 @@ const DAY = 24 * HOUR;
 const URL_A = 'https://a.example/hook';
 const URL_B = 'https://b.example/hook';
 
-describe('an endpoint in trouble', () => {
+describe('a failing endpoint', () => {
   let bench: Bench;
   const open = async (...args: Parameters<typeof createBench>): Promise<Bench> => {
     bench = await createBench(...args);
@@ -28,7 +28,7 @@ describe('an endpoint in trouble', () => {
     await stopped;
   });
 
-  it('gets fewer than 200 posts in an hour of 500s, and everything within minutes of its return', async () => {
+  it('gets fewer than 200 posts in an hour of 500s, and all mail within minutes of its recovery', async () => {
     await open();
     bench.endpoint(() => answered(500));
     await put(2_000);
@@ -44,7 +44,7 @@ describe('an endpoint in trouble', () => {
     expect(await counts()).to.include({ waiting: 0, delivered: 2_000 });
   }).timeout(30_000);
 
-  it('has everything that waited for it delivered at its return, also what had been told to wait long', async () => {
+  it('gets all waiting mail at its recovery, including mail with a long delay', async () => {
     await open();
     bench.endpoint(() => refused);
     await put(20);
@@ -54,7 +54,7 @@ describe('an endpoint in trouble', () => {
     expect(await counts()).to.include({ waiting: 0, delivered: 20 });
   });
 
-  it('is probed with one delivery after the other, not always with the same', async () => {
+  it('is probed with one delivery after another, not always with the same', async () => {
     await open();
     bench.endpoint(() => refused);
     await put(50);
@@ -62,7 +62,7 @@ describe('an endpoint in trouble', () => {
     expect(new Set(bench.posts.map(({ id }) => id)).size).to.be.above(10);
   });
 
-  it('comes back when one of those that wait can pass, whatever the others do', async () => {
+  it('recovers when one waiting delivery succeeds, whatever the others do', async () => {
     await open();
     const [poison] = await put(1);
     bench.endpoint(() => refused);
@@ -73,7 +73,7 @@ describe('an endpoint in trouble', () => {
     expect(await counts()).to.include({ delivered: 10, waiting: 1 });
   });
 
-  it('costs the deliveries that wait no attempt while it is away', async () => {
+  it('uses no attempts of waiting deliveries while it is down', async () => {
     await open();
     bench.endpoint(() => refused);
     await put(300);
@@ -82,7 +82,7 @@ describe('an endpoint in trouble', () => {
     expect(untouched.length).to.be.above(280);
   });
 
-  it('is let alone as long as it asks by Retry-After', async () => {
+  it('is left alone for the time of Retry-After', async () => {
     await open();
     bench.endpoint(() => answered(429, '1200'));
     await put(100);
@@ -96,7 +96,7 @@ describe('an endpoint in trouble', () => {
     expect(await counts()).to.include({ delivered: 100 });
   });
 
-  it('costs other endpoints nothing', async () => {
+  it('does not affect other endpoints', async () => {
     await open();
     bench.endpoint(({ url }) => (url === URL_A ? timedOut : answered(200)));
     await put(500);
@@ -141,8 +141,8 @@ describe('an endpoint in trouble', () => {
     await next.stop();
   });
 
-  describe('that answers 410', () => {
-    it('is paused, over a restart too, and asked again after a day', async () => {
+  describe('answering 410', () => {
+    it('is paused, over a restart too, and probed again after a day', async () => {
       await open();
       bench.endpoint(() => answered(410));
       await put(5);
@@ -162,7 +162,7 @@ describe('an endpoint in trouble', () => {
       await next.stop();
     });
 
-    it('is asked at once when an operator retries', async () => {
+    it('is probed at once when an operator retries', async () => {
       await open();
       bench.endpoint(() => answered(410));
       await put(3);
@@ -173,7 +173,7 @@ describe('an endpoint in trouble', () => {
       expect(await counts()).to.include({ delivered: 3 });
     });
 
-    it('has what waits for it end as dead letters when the time is over', async () => {
+    it('turns waiting mail into dead letters when it expires', async () => {
       await open({ retryHours: 24 });
       bench.endpoint(() => answered(410));
       await put(600);
@@ -183,7 +183,7 @@ describe('an endpoint in trouble', () => {
     });
   });
 
-  describe('with one delivery that never passes', () => {
+  describe('with one delivery that always fails', () => {
     it('parks it with long gaps and delivers all others', async () => {
       await open();
       const [poison] = await put(1);
@@ -198,7 +198,7 @@ describe('an endpoint in trouble', () => {
       expect(bench.log.of('endpoint.down')).to.deep.equal([]);
     });
 
-    it('parks nothing because the endpoint as a whole went away', async () => {
+    it('parks nothing if the whole endpoint was down', async () => {
       await open();
       await put(20);
       await settleDown(bench);
@@ -214,7 +214,7 @@ describe('a wall clock that jumps', () => {
   let bench: Bench;
   afterEach(() => bench.dispatcher.stop());
 
-  it('back by hours delays no retry', async () => {
+  it('set back by hours delays no retry', async () => {
     bench = await createBench();
     await bench.dispatcher.start();
     bench.endpoint(() => answered(500));
@@ -225,7 +225,7 @@ describe('a wall clock that jumps', () => {
     expect(bench.posts.map(({ at }) => at / SECOND)).to.deep.equal([0, 5, 35]);
   });
 
-  it('back by hours delays nothing after a restart either', async () => {
+  it('set back by hours delays nothing after a restart either', async () => {
     bench = await createBench();
     await bench.dispatcher.start();
     bench.endpoint(() => refused);
@@ -239,7 +239,7 @@ describe('a wall clock that jumps', () => {
     await next.stop();
   });
 
-  it('ahead by days gives nothing up and hurries nothing', async () => {
+  it('set ahead by days expires nothing and makes nothing due', async () => {
     bench = await createBench();
     await bench.dispatcher.start();
     bench.endpoint(() => answered(500));

@@ -8,7 +8,7 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const PULLED: Endpoint = { account: 'acc', url: 'pull:', kind: 'inbound' };
 
-describe('mail that a consumer pulls', () => {
+describe('pulled mail', () => {
   let bench: Bench;
   const open = async (...args: Parameters<typeof createBench>): Promise<Bench> => {
     bench = await createBench(...args);
@@ -25,7 +25,7 @@ describe('mail that a consumer pulls', () => {
   const errors = () => bench.log.of('delivery.failed').map(({ fields }) => fields['error']);
   afterEach(() => bench.dispatcher.stop());
 
-  it('is never attempted, not loaded, and counts for no delay of new mail, before and after a restart', async () => {
+  it('is never attempted or loaded, and does not count as a delay of new mail, before and after a restart', async () => {
     const backlog = createBacklog(1000);
     await open({}, { backlog });
     await put(300);
@@ -45,7 +45,7 @@ describe('mail that a consumer pulls', () => {
     expect(bench.dispatcher.idle()).to.equal(true);
   });
 
-  it('expires when its time is over, and can be replayed', async () => {
+  it('expires after its time, and can be replayed', async () => {
     await open({ retryHours: 72 });
     await put(250);
     await bench.clock.advance(71 * HOUR);

@@ -79,8 +79,8 @@ const always =
   () =>
     value;
 
-describe('the places of an endpoint', () => {
-  it('are all that it may have within a second, where answers take 50 ms however many there are', () => {
+describe('the concurrency limit of an endpoint', () => {
+  it('reaches its maximum within a second if answers take 50 ms at any concurrency', () => {
     const endpoint = createEndpoint({ work: always(50), workers: always(MANY) });
     endpoint.run(SECOND);
     expect(endpoint.limit()).to.equal(128);
@@ -94,7 +94,7 @@ describe('the places of an endpoint', () => {
     { work: 1, workers: 1, least: 1, most: 42 }, // 40 ms in its queue count as nothing
     { work: 2000, workers: 1, least: 1, most: 8 },
   ])
-    it(`stay between ${least} and ${most} where ${workers} are worked on at one time, ${work} ms each`, () => {
+    it(`stays between ${least} and ${most} if ${workers} are processed concurrently, ${work} ms each`, () => {
       const endpoint = createEndpoint({ work: always(work), workers: always(workers) });
       endpoint.run(60 * work + 2 * SECOND);
       const seen: number[] = [];
@@ -108,13 +108,13 @@ describe('the places of an endpoint', () => {
       expect(answers).to.be.at.least(0.97 * 200 * workers);
     });
 
-  it('do not grow beyond what there is mail for', () => {
+  it('does not grow beyond the waiting mail', () => {
     const endpoint = createEndpoint({ work: always(50), workers: always(MANY) }, BOUNDS, 3);
     endpoint.run(60 * SECOND);
     expect(endpoint.limit()).to.be.at.most(8);
   });
 
-  it('follow an endpoint that can do less for a while', () => {
+  it('follows an endpoint that is slower for a while', () => {
     const workers = (now: number) => (now > 5 * SECOND && now < 30 * SECOND ? 4 : 64);
     const endpoint = createEndpoint({ work: always(50), workers });
     endpoint.run(5 * SECOND);
@@ -125,7 +125,7 @@ describe('the places of an endpoint', () => {
     expect(endpoint.limit()).to.be.at.least(64);
   });
 
-  it('come back where an endpoint became slower for another reason', () => {
+  it('recovers if an endpoint became slower for another reason', () => {
     const endpoint = createEndpoint({ work: (now) => (now < 5 * SECOND ? 50 : 200), workers: always(MANY) });
     const seen = Array.from({ length: 250 }, (_, n) => {
       endpoint.run(n * 100);
@@ -135,7 +135,7 @@ describe('the places of an endpoint', () => {
     expect(seen.at(-1)).to.equal(128);
   });
 
-  it('are not fewer because our own event loop is late', () => {
+  it('does not shrink if our own event loop is late', () => {
     const endpoint = createEndpoint({
       work: always(1),
       workers: always(MANY),
@@ -147,7 +147,7 @@ describe('the places of an endpoint', () => {
     }
   });
 
-  it('find their number where an endpoint refuses with 429 what is too much', () => {
+  it('adapts to an endpoint that answers 429 above its capacity', () => {
     const endpoint = createEndpoint({
       work: always(20),
       workers: always(MANY),
@@ -162,7 +162,7 @@ describe('the places of an endpoint', () => {
     expect(Math.max(...seen)).to.be.at.most(48);
   });
 
-  it('are half as many at once on a failure that speaks of load, once for all that were on their way', () => {
+  it('is halved at once on a failure from load, once for all in flight', () => {
     const full = { now: 10, sentAt: 0, full: true, lag: 0 };
     const strained = { ...full, kind: 'strained' } as const;
     const once = count(newPlaces(64), strained, BOUNDS);
@@ -172,7 +172,7 @@ describe('the places of an endpoint', () => {
     expect(count(newPlaces(1), strained, BOUNDS).limit).to.equal(1);
   });
 
-  it('are a little fewer when a few of many messages fail', () => {
+  it('shrinks a little when a few of many messages fail', () => {
     const few = createEndpoint({ work: always(50), workers: always(MANY), kind: () => (n++ % 100 ? 'ok' : 'failed') });
     let n = 1;
     few.run(30 * SECOND);
@@ -182,14 +182,14 @@ describe('the places of an endpoint', () => {
     expect(all.limit()).to.equal(1);
   });
 
-  it('heed no latency where that is not asked for', () => {
+  it('ignores latency if so set', () => {
     const bounds = { start: 2, most: 20, heedsLatency: false };
     const endpoint = createEndpoint({ work: always(1000), workers: always(2) }, bounds);
     endpoint.run(60 * SECOND);
     expect(endpoint.limit()).to.equal(20);
   });
 
-  it('are few again after a minute without mail', () => {
+  it('is small again after a minute without mail', () => {
     const known = { ...newPlaces(100), floor: 50 };
     expect(afterIdle(known, 59_999, BOUNDS)).to.equal(known);
     expect(afterIdle(known, 60_000, BOUNDS)).to.include({ limit: 2, doubling: true, floor: 50 });

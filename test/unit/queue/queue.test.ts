@@ -5,7 +5,7 @@ const A = 'https://a.example/in';
 const B = 'https://b.example/in';
 
 describe('the queue of the spool', () => {
-  it('answers what is due for one endpoint, oldest due first, without what is in flight', async () => {
+  it('returns due deliveries of one endpoint, oldest first, without those in flight', async () => {
     const { spool, clock } = await freshSpool();
     const first = await put(spool, clock, { url: A });
     clock.jump(10);
@@ -22,7 +22,7 @@ describe('the queue of the spool', () => {
     expect(await due(clock.now() - 100, 10, [])).to.deep.equal([]);
   });
 
-  it('puts a deferred delivery back with its attempt, and counts until it is replayed', async () => {
+  it('reschedules a deferred delivery with its attempt, and counts attempts until a replay', async () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     await spool.settle(
@@ -63,7 +63,7 @@ describe('the queue of the spool', () => {
     expect(await spool.endpoints()).to.deep.equal([]);
   });
 
-  it('notes the attempt of a delivery that was dropped meanwhile, and leaves it dropped', async () => {
+  it('records the attempt of a delivery that was dropped meanwhile, and leaves it dropped', async () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     expect(await spool.drop({ ids: [delivery.id] }, clock.now())).to.equal(1);
@@ -87,7 +87,7 @@ describe('the queue of the spool', () => {
     expect((await spool.delivery(delivery.id))?.attempts).to.equal(55);
   });
 
-  it('knows every endpoint that has something waiting or a memory, and still knows after a restart', async () => {
+  it('knows every endpoint with waiting mail or a saved state, also after a restart', async () => {
     const opened = await freshSpool();
     await put(opened.spool, opened.clock, { url: A });
     opened.clock.jump(1000);
@@ -114,7 +114,7 @@ describe('the queue of the spool', () => {
     expect((await spool.endpoints()).map(({ url }) => url)).to.deep.equal([A]);
   });
 
-  it('replays what ended under the same id with a new budget', async () => {
+  it('replays ended deliveries under the same id with a new retry period', async () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     await spool.settle(settled(clock, delivery, { attempt: attempt(clock, 500), state: 'dead', parked: true }));
@@ -139,7 +139,7 @@ describe('the queue of the spool', () => {
     expect(await spool.attempts(delivery.id)).to.have.length(1);
   });
 
-  it('makes waiting ones due and drops waiting and dead ones, of those that are meant', async () => {
+  it('makes selected waiting ones due, and drops selected waiting and failed ones', async () => {
     const { spool, clock } = await freshSpool();
     const later = await put(spool, clock, { url: A });
     const dead = await put(spool, clock, { url: A });
@@ -153,7 +153,7 @@ describe('the queue of the spool', () => {
     expect((await spool.delivery(other.delivery.id))?.state).to.equal('waiting');
   });
 
-  it('redirects what waits or is dead for a route to another URL', async () => {
+  it('redirects waiting and failed mail of a route to another URL', async () => {
     const { spool, clock } = await freshSpool();
     const waits = await put(spool, clock, { url: A, routeId: '1.1' });
     const dead = await put(spool, clock, { url: A, routeId: '1.1' });
@@ -171,7 +171,7 @@ describe('the queue of the spool', () => {
     expect(spool.backlog('acme')).to.equal(2);
   });
 
-  it('lists the newest first, by every condition of a selection', async () => {
+  it('lists the newest first, by every filter of a selection', async () => {
     const { spool, clock } = await freshSpool();
     const start = clock.now();
     const a = await put(spool, clock, { url: A, routeId: '1.1', recipients: ['ann@example.com'] });
@@ -209,7 +209,7 @@ describe('the queue of the spool', () => {
     });
   });
 
-  it('forgets what ended long enough ago, with its attempts, and keeps a message while any of its deliveries is', async () => {
+  it('deletes old ended deliveries with their attempts, and keeps a message while any delivery is left', async () => {
     const { spool, clock } = await freshSpool();
     const both = await put(spool, clock, { recipients: ['a@example.com', 'b@example.com'] });
     const dead = await put(spool, clock);
@@ -233,7 +233,7 @@ describe('the queue of the spool', () => {
     expect(await spool.count({})).to.deep.equal({ waiting: 0, delivered: 0, dead: 0, dropped: 0, held: 0 });
   });
 
-  it('forgets at once what was settled to be forgotten, when the last delivery of its message has ended', async () => {
+  it('deletes at once those settled for deletion, when the last delivery of the message has ended', async () => {
     const { spool, clock } = await freshSpool();
     const {
       message,
@@ -253,7 +253,7 @@ describe('the queue of the spool', () => {
     expect(await spool.message(message.id)).to.equal(undefined);
   });
 
-  it('forgets the oldest delivered ones beyond a number of bytes, in many steps', async () => {
+  it('deletes the oldest delivered ones above a number of bytes, in many steps', async () => {
     const { spool, clock } = await freshSpool();
     const kept: string[] = [];
     const body = () => ({ kind: 'memory' as const, bytes: new Uint8Array(1000) });

@@ -30,7 +30,7 @@ async function fault(promise: Promise<unknown>): Promise<{ name: string; message
 }
 
 describe('opening the spool', () => {
-  it('throws away what was arriving, and large bodies that no message names', async () => {
+  it('deletes incomplete mail, and large bodies without a message', async () => {
     const { dir, spool, clock, reopen, log } = await freshSpool();
     const kept = await putLarge(spool, clock, 'kept');
     await spool.close();
@@ -48,7 +48,7 @@ describe('opening the spool', () => {
     });
   });
 
-  it('fails the deliveries of a message whose large body is missing, cut or changed, and continues with the others', async () => {
+  it('fails the deliveries of a message whose large body is missing, truncated or changed, and continues with the others', async () => {
     const { dir, spool, clock, reopen, log } = await freshSpool();
     const [gone, cut, changed, whole] = [
       await putLarge(spool, clock, 'gone'),
@@ -85,7 +85,7 @@ describe('opening the spool', () => {
     expect(await missing(spool, child.results())).to.deep.equal([]);
   });
 
-  it('refuses a queue that a newer version wrote, and leaves it as it is', async () => {
+  it('rejects a queue written by a newer version, and leaves it unchanged', async () => {
     const { dir, spool } = await freshSpool();
     await spool.close();
     const db = new DatabaseSync(join(dir, 'spool.db'));
@@ -96,7 +96,7 @@ describe('opening the spool', () => {
     expect(error.message).to.contain('format 99');
   });
 
-  it('refuses a second daemon on the same folder, and takes it over from one that was killed', async () => {
+  it('rejects a second daemon on the same folder, and takes it over from one that was killed', async () => {
     const dir = await tempDir();
     const child = startSpoolProcess([dir, 1, 1_000_000]);
     try {
@@ -111,7 +111,7 @@ describe('opening the spool', () => {
     expect(await missing(spool, child.results())).to.deep.equal([]);
   });
 
-  it('finishes the exchange of a queue file that was cut short', async () => {
+  it('finishes an interrupted replacement of the queue file', async () => {
     const { dir, spool, clock, reopen } = await freshSpool();
     const { message } = await put(spool, clock);
     await spool.close();
@@ -152,7 +152,7 @@ describe('a damaged queue file', () => {
     return counts;
   }
 
-  it('costs the one message whose bytes have changed, and no other', async () => {
+  it('loses only the message whose bytes have changed', async () => {
     const { mails, file, reopen, log } = await filled(200);
     const bytes = await readFile(file);
     const victim = mails[77]?.message.body;
@@ -195,7 +195,7 @@ describe('a damaged queue file', () => {
     ['the recipient', ({ delivery }) => delivery.recipient],
     ['the route', ({ delivery }) => delivery.routeId],
   ] satisfies readonly (readonly [string, (mail: Awaited<ReturnType<typeof putNamed>>) => string])[]) {
-    it(`costs the one message of which a bit of ${what} has changed, and no other`, async () => {
+    it(`loses only the message with a changed bit of ${what}`, async () => {
       const opened = await freshSpool();
       const mails = [];
       for (let n = 0; n < 20; n++) mails.push(await putNamed(opened.spool, opened.clock, n));
@@ -222,7 +222,7 @@ describe('a damaged queue file', () => {
     });
   }
 
-  it('costs a message whose id was changed, which is never dropped in silence', async () => {
+  it('loses a message whose id was changed, with a report', async () => {
     const { mails, file, dir, clock, log } = await filled(20);
     const victim = mails[7];
     if (!victim) throw new Error('no mail');
@@ -237,7 +237,7 @@ describe('a damaged queue file', () => {
     expect(log.of('spool.fault')).to.have.length(1);
   });
 
-  it('costs verdicts that were changed, which are taken again, and nothing else', async () => {
+  it('loses only changed verdicts, which are computed again', async () => {
     const opened = await freshSpool();
     const { message, delivery } = await put(opened.spool, opened.clock);
     const verdicts: Verdicts = {
@@ -254,7 +254,7 @@ describe('a damaged queue file', () => {
     expect(found?.message).to.deep.include({ id: message.id, verdicts: null });
   });
 
-  it('of an older version is brought up to this one; its rows have no checksum and are read as they are', async () => {
+  it('of an older version is upgraded; its rows have no checksum and are read as they are', async () => {
     const { mails, file, dir, clock, log } = await filled(20);
     const db = new DatabaseSync(file);
     db.exec('DROP TABLE time; PRAGMA user_version = 4');
@@ -272,7 +272,7 @@ describe('a damaged queue file', () => {
   });
 
   for (const share of [0.2, 0.5, 0.8, 0.97]) {
-    it(`is salvaged into a new one when pages at ${share * 100}% of it are nonsense, and kept aside when its structure was hit`, async () => {
+    it(`is salvaged into a new one when pages at ${share * 100}% of it are damaged, and kept aside when its structure was hit`, async () => {
       const { mails, file, dir, reopen, clock } = await filled(1000);
       const bytes = await readFile(file);
       const at = Math.floor((bytes.byteLength * share) / 4096) * 4096;
@@ -289,7 +289,7 @@ describe('a damaged queue file', () => {
     });
   }
 
-  it('is moved to a new one while the daemon runs, when a read meets nonsense', async () => {
+  it('is moved to a new one while the daemon runs, when a read fails', async () => {
     const { mails, file, dir, spool: closed, clock, log } = await filled(1000);
     await closed.close();
     const root = new DatabaseSync(file);
@@ -351,7 +351,7 @@ describe('the command line beside a running daemon', () => {
     expect(await visitor.count({})).to.deep.equal({ waiting: 1, delivered: 0, dead: 0, dropped: 1, held: 0 });
   });
 
-  it('leaves alone what is arriving', async () => {
+  it('leaves incomplete mail alone', async () => {
     const { dir, spool, clock } = await freshSpool();
     const writer = spool.body('arriving');
     await writer.write(randomBytes(600_000));

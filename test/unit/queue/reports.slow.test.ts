@@ -15,8 +15,8 @@ import { until } from '../../support/until.ts';
 const DAY = 86_400_000;
 const report = (id: string) => ({ id, body: JSON.stringify({ about: id }) });
 
-describe('reports of mail that went out', () => {
-  it('come with the settlement, the oldest first, until they were told', async () => {
+describe('reports of outgoing mail', () => {
+  it('are stored with the settlement, the oldest first, until they are delivered', async () => {
     const { spool, clock } = await freshSpool();
     for (const id of ['first', 'second', 'third']) {
       const { delivery } = await put(spool, clock, { url: mailUrl('example.com') });
@@ -27,7 +27,7 @@ describe('reports of mail that went out', () => {
     expect(await spool.reports(50)).to.deep.equal([report('second')]);
   });
 
-  it('are kept once when a settlement is asked for twice', async () => {
+  it('are stored once when a settlement is repeated', async () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     await spool.settle(settled(clock, delivery, { report: report('one') }));
@@ -35,7 +35,7 @@ describe('reports of mail that went out', () => {
     expect(await spool.reports(50)).to.have.length(1);
   });
 
-  it('are kept of a delivery that somebody dropped meanwhile, for the mail has left', async () => {
+  it('are kept for a delivery that was dropped meanwhile, because the mail was sent', async () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     await spool.drop({ ids: [delivery.id] }, clock.now());
@@ -44,7 +44,7 @@ describe('reports of mail that went out', () => {
     expect((await spool.delivery(delivery.id))?.state).to.equal('dropped');
   });
 
-  it('are there after a restart', async () => {
+  it('survive a restart', async () => {
     const world = await freshSpool();
     const { delivery } = await put(world.spool, world.clock);
     await world.spool.settle(settled(world.clock, delivery, { report: report('one') }));
@@ -52,7 +52,7 @@ describe('reports of mail that went out', () => {
     expect(await again.reports(50)).to.deep.equal([report('one')]);
   });
 
-  it('are there after a queue file of the version before got their table', async () => {
+  it('exist after an upgrade of a queue file that lacked their table', async () => {
     const world = await freshSpool();
     const { delivery } = await put(world.spool, world.clock);
     await world.spool.close();
@@ -69,10 +69,10 @@ describe('reports of mail that went out', () => {
   });
 });
 
-describe('reports of a process that was killed', function () {
+describe('reports of a killed process', function () {
   this.timeout(60_000);
 
-  it('are all there but those that were told, and each delivery that was settled has one', async () => {
+  it('are complete except for delivered ones, one for each settled delivery', async () => {
     const dir = await tempDir();
     const child = spawn(
       process.execPath,
@@ -115,7 +115,7 @@ describe('reports of a process that was killed', function () {
     expect(kept.size + told.size).to.be.at.least(delivered.length);
   });
 
-  it('go over into a new queue file when the old one cannot be trusted', async () => {
+  it('move to a new queue file when the old one is damaged', async () => {
     const world = await freshSpool();
     for (let i = 0; i < 20; i++) {
       const { delivery } = await put(world.spool, world.clock);
@@ -138,8 +138,8 @@ describe('reports of a process that was killed', function () {
   });
 });
 
-describe('a delivery that is not to go before a time', () => {
-  it('is due then, its time budget begins then, and it was accepted now', async () => {
+describe('a scheduled delivery', () => {
+  it('is due at its time, when its retry period begins, and accepted now', async () => {
     const { spool, clock } = await freshSpool();
     const {
       message,
@@ -158,7 +158,7 @@ describe('a delivery that is not to go before a time', () => {
     expect(await spool.due(one.account, one.url, later, 10, [])).to.have.length(1);
   });
 
-  it('keeps to it though everything that waits is made due', async () => {
+  it('stays scheduled when all waiting mail is made due', async () => {
     const { spool, clock } = await freshSpool();
     const {
       message,
@@ -171,7 +171,7 @@ describe('a delivery that is not to go before a time', () => {
     expect(await spool.delivery(one.id)).to.include({ dueAt: later });
   });
 
-  it('is due at once when that time is over', async () => {
+  it('is due at once when that time has passed', async () => {
     const { spool, clock } = await freshSpool();
     const {
       message,
@@ -184,7 +184,7 @@ describe('a delivery that is not to go before a time', () => {
 });
 
 describe('a selection by kind', () => {
-  it('keeps messages that came in, batches of events, mail that goes out and mail that came back apart', async () => {
+  it('separates received messages, batches of events, outgoing mail and returned mail', async () => {
     const { spool, clock } = await freshSpool();
     const inbound = await put(spool, clock);
     const outgoing = await put(spool, clock, { kind: 'outbound', url: mailUrl('example.com'), routeId: '' });

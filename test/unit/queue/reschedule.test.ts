@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { attempt, freshSpool, put, settled } from '../../support/spool.ts';
 
 describe('rescheduling on the spool', () => {
-  it('moves what was never attempted, later or sooner, and its budget with it, over a restart', async () => {
+  it('moves deliveries without attempts, later or sooner, with their retry period, over a restart', async () => {
     const opened = await freshSpool();
     const { clock } = opened;
     const { delivery } = await put(opened.spool, clock);
@@ -16,7 +16,7 @@ describe('rescheduling on the spool', () => {
     expect(await spool.due('acme', delivery.url, clock.now() + 1000, 10, [])).to.have.length(1);
   });
 
-  it('leaves alone what was attempted, what ended, and what is not selected', async () => {
+  it('does not change those with attempts, ended ones, and others', async () => {
     const { spool, clock } = await freshSpool();
     const [tried, ended, other] = [
       await put(spool, clock),
@@ -32,7 +32,7 @@ describe('rescheduling on the spool', () => {
     expect((await spool.delivery(other.delivery.id))?.dueAt).to.equal(clock.now());
   });
 
-  it('is heard of by those who wait for deliveries', async () => {
+  it('notifies listeners of deliveries', async () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     let heard = 0;

@@ -11,7 +11,7 @@ import { missing } from '../../support/spool-process.ts';
 import { smallDisk, tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
-describe('room for new mail', () => {
+describe('disk space for new mail', () => {
   const settings = { minFreePercent: 10, minFreeBytes: 50, maxMessageBytes: 10, times: 1 };
 
   async function watched(total: number, free: number, overrides: Partial<typeof settings> = {}) {
@@ -23,7 +23,7 @@ describe('room for new mail', () => {
     return { disk, clock, log, room };
   }
 
-  it('is there above the largest of the three floors only', async () => {
+  it('is available only above the largest of the three limits', async () => {
     for (const [total, free, overrides, expected] of [
       [1000, 100, {}, true],
       [1000, 99, {}, false],
@@ -38,7 +38,7 @@ describe('room for new mail', () => {
     }
   });
 
-  it('is looked up every second, and each change is logged once', async () => {
+  it('is checked every second, and each change is logged once', async () => {
     const { disk, clock, log, room } = await watched(1000, 500);
     disk.free = 10;
     expect(room.has()).to.equal(true);
@@ -51,7 +51,7 @@ describe('room for new mail', () => {
     room.stop();
   });
 
-  it('is not there while the disk does not say', async () => {
+  it('is not available while the disk cannot be read', async () => {
     const { clock, room, disk, log } = await watched(1000, 500);
     Object.defineProperty(disk, 'free', {
       configurable: true,
@@ -69,7 +69,7 @@ describe('room for new mail', () => {
     room.stop();
   });
 
-  it('is reserved by writers, so that together they take no more than there is', async () => {
+  it('is reserved by writers, so that together they do not exceed it', async () => {
     const { disk, clock, room } = await watched(1000, 500);
     const ends = Array.from({ length: 10 }, () => room.reserve(90));
     expect(ends.filter(Boolean)).to.have.length(4);
@@ -85,7 +85,7 @@ describe('room for new mail', () => {
     room.stop();
   });
 
-  it('is looked at again before a second has passed when much was written', async () => {
+  it('is checked again before a second has passed when much was written', async () => {
     const { disk, room } = await watched(1000, 500);
     disk.free = 100;
     room.wrote(10);
@@ -97,13 +97,13 @@ describe('room for new mail', () => {
     room.stop();
   });
 
-  it('ends earlier by as many times as it is told', async () => {
+  it('is unavailable below the limit times a given factor', async () => {
     const { room } = await watched(1000, 149, { times: 1.5 });
     expect(room.has()).to.equal(false);
     room.stop();
   });
 
-  it('is not there in a spool whose floor is above what the disk has', async () => {
+  it('is not available in a spool whose limit is above the size of the disk', async () => {
     const dir = await tempDir();
     const log = createTestLog();
     const spool = await openOne(dir, { clock: createTestClock(), log }, { ...spoolSettings(dir), minFreeBytes: 1e18 });
@@ -112,7 +112,7 @@ describe('room for new mail', () => {
   });
 });
 
-describe('a disk that is full', function () {
+describe('a full disk', function () {
   this.timeout(30_000);
   let dir = '';
 
@@ -124,7 +124,7 @@ describe('a disk that is full', function () {
 
   const inline = (size: number): Body => ({ kind: 'memory', bytes: new Uint8Array(randomBytes(size)) });
 
-  it('is answered `full`, for small and large bodies, loses nothing, and takes mail again when there is space', async () => {
+  it('returns `full`, for small and large bodies, loses nothing, and accepts mail again once there is space', async () => {
     const filler = join(dir, 'filler');
     await writeFile(filler, Buffer.alloc(8 << 20));
     const opened = await freshSpool(join(dir, 'spool'));

@@ -30,7 +30,7 @@ const after = (
   });
 
 describe('settling an attempt', () => {
-  it('takes any 2xx for delivered', () => {
+  it('accepts any 2xx as delivered', () => {
     for (const status of [200, 201, 202, 204, 206, 299]) {
       const { outcome, settlement, lesson } = after(answered(status));
       expect(outcome).to.equal('delivered');
@@ -39,7 +39,7 @@ describe('settling an attempt', () => {
     }
   });
 
-  it('tries everything else again, 3xx and 4xx included', () => {
+  it('retries on anything else, 3xx and 4xx included', () => {
     for (const result of [300, 301, 304, 400, 401, 404, 406, 410, 422, 429, 500, 503]
       .map((status) => answered(status))
       .concat(refused, timedOut)) {
@@ -47,24 +47,24 @@ describe('settling an attempt', () => {
     }
   });
 
-  it('waits 5 s, 30 s, 5 min, 15 min and then 25 min from attempt to attempt', () => {
+  it('waits 5 s, 30 s, 5 min, 15 min and then 25 min between attempts', () => {
     const waits = [0, 1, 2, 3, 4, 5, 50].map((attempts) => after(answered(500), { attempts }).wait / SECOND);
     expect(waits).to.deep.equal([5, 30, 300, 900, 1500, 1500, 1500]);
   });
 
-  it('spreads retries by up to a fifth, only upwards and never beyond half an hour', () => {
+  it('adds up to a fifth to retries, up to half an hour', () => {
     expect(after(answered(500), { jitter: 0.5 }).wait).to.equal(5.5 * SECOND);
     expect(after(answered(500), { attempts: 9, jitter: 0.9999 }).wait).to.be.within(29.9 * MINUTE, 30 * MINUTE);
   });
 
-  it('fails when the time is over, and keeps the last answer', () => {
+  it('fails when the retry time has expired, and keeps the last answer', () => {
     const { outcome, settlement } = after(answered(500), { age: LIMIT, attempts: 300 });
     expect(outcome).to.equal('failed');
     expect(settlement.state).to.equal('dead');
     expect(settlement.attempt).to.deep.equal({ at: NOW - 3, durationMs: 3, status: 500, error: null, answer: '' });
   });
 
-  it('gives nothing up, and parks nothing, for a failure that others share: it goes once more, alone', () => {
+  it('neither fails nor parks deliveries after a shared failure: each is retried once, alone', () => {
     const shared = { age: LIMIT, batch: 'batch-2-x' };
     const { outcome, wait, settlement } = after(answered(500), shared);
     expect([outcome, wait]).to.deep.equal(['deferred', 5 * SECOND]);
@@ -74,33 +74,33 @@ describe('settling an attempt', () => {
     expect(after(answered(200), shared).settlement.attempt).to.include({ status: 200, batch: 'batch-2-x' });
   });
 
-  it('delivers what passes at the last moment', () => {
+  it('accepts a success at the last moment', () => {
     expect(after(answered(200), { age: 2 * LIMIT }).outcome).to.equal('delivered');
   });
 
-  it('makes the last attempt when the time is over and not hours later', () => {
+  it('makes the last attempt when the retry time expires, not hours later', () => {
     const { wait } = after(answered(503, '21600'), { age: LIMIT - HOUR, attempts: 9 });
     expect(wait).to.equal(HOUR);
     expect(after(answered(500), { age: LIMIT - MINUTE, attempts: 9 }).wait).to.equal(25 * MINUTE);
   });
 
-  it('gives nothing up while the clock is in doubt', () => {
+  it('fails nothing while the clock is uncertain', () => {
     expect(after(answered(500), { age: 10 * LIMIT, mayEnd: false }).outcome).to.equal('deferred');
   });
 
   describe('with Retry-After', () => {
-    it('waits as long as it was asked, in seconds or until a date', () => {
+    it('waits for the requested time, in seconds or until a date', () => {
       expect(after(answered(503, '90')).wait).to.equal(90 * SECOND);
       expect(after(answered(429, new Date(NOW + 10 * MINUTE).toUTCString())).wait).to.equal(10 * MINUTE);
     });
 
-    it('never waits less than its own gap, and never more than six hours', () => {
+    it('never waits less than its own interval, and never more than six hours', () => {
       expect(after(answered(503, '0'), { attempts: 2 }).wait).to.equal(5 * MINUTE);
       expect(after(answered(503, new Date(NOW - HOUR).toUTCString()), { attempts: 2 }).wait).to.equal(5 * MINUTE);
       expect(after(answered(503, '9999999999')).wait).to.equal(6 * HOUR);
     });
 
-    it('reads nothing into nonsense', () => {
+    it('ignores invalid values', () => {
       for (const value of [
         '',
         'soon',
@@ -118,7 +118,7 @@ describe('settling an attempt', () => {
       expect(readRetryAfter(null, NOW)).to.equal(undefined);
     });
 
-    it('respects the time that the endpoint asks for', () => {
+    it('respects the time requested by the endpoint', () => {
       expect(after(answered(503, '600')).lesson).to.deep.include({
         kind: 'failed',
         leaveAlone: 10 * MINUTE,
@@ -127,7 +127,7 @@ describe('settling an attempt', () => {
     });
   });
 
-  describe('of one that fails while others pass', () => {
+  describe('of a delivery that fails while others succeed', () => {
     it('parks it from the fourth failure on, for an hour and then six', () => {
       expect(after(answered(422), { attempts: 2, othersPass: true }).settlement.parked).to.equal(false);
       const parked = after(answered(422), { attempts: 3, othersPass: true });
@@ -136,12 +136,12 @@ describe('settling an attempt', () => {
       expect(after(answered(422), { attempts: 4, parked: true }).wait).to.equal(6 * HOUR);
     });
 
-    it('parks a message that makes the endpoint hang, and none that could not connect', () => {
+    it('parks a message that makes the endpoint hang, and none without a connection', () => {
       expect(after(timedOut, { attempts: 3, othersPass: true }).settlement.parked).to.equal(true);
       expect(after(refused, { attempts: 3, othersPass: true }).settlement.parked).to.equal(false);
     });
 
-    it('does not count it against the endpoint', () => {
+    it('does not count against the endpoint', () => {
       expect(after(answered(422), { attempts: 5, parked: true }).lesson.aside).to.equal(true);
       expect(after(timedOut, { attempts: 5, parked: true }).lesson.aside).to.equal(true);
       expect(after(refused, { attempts: 5, parked: true }).lesson.aside).to.equal(false);
@@ -150,7 +150,7 @@ describe('settling an attempt', () => {
     });
   });
 
-  it('tells no answer from a bad one, and 410 from both', () => {
+  it('distinguishes no answer from a bad one, and 410 from both', () => {
     expect(after(refused).lesson).to.deep.include({ kind: 'unanswered', strained: false });
     expect(after(timedOut).lesson).to.deep.include({ kind: 'unanswered', strained: true });
     expect(after(answered(500)).lesson).to.deep.include({ kind: 'failed', strained: false });
@@ -168,7 +168,7 @@ describe('settling an attempt', () => {
     });
   });
 
-  it('knows the longest wait it ever gave, so that a due time beyond it is known for a wrong one', () => {
+  it('knows its longest delay, so that a later due time is recognised as wrong', () => {
     for (const attempts of [1, 2, 3, 4, 5, 20]) {
       expect(after(refused, { attempts: attempts - 1, jitter: 0.999 }).wait).to.be.at.most(
         longestWait({ attempts, parked: false, lastStatus: null }),

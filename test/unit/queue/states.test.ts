@@ -13,7 +13,7 @@ describe('the states of deliveries', () => {
     expect(DELIVERY_STATES.slice(0, 5)).to.deep.equal(['waiting', 'delivered', 'dead', 'dropped', 'held']);
   });
 
-  it('each have an end in the history once they have ended, and a time for which they are kept', () => {
+  it('each have a result in the history once they have ended, and a retention time', () => {
     for (const state of DELIVERY_STATES) {
       const { ended, story, kept } = STATES[state];
       expect([story !== null, kept !== null], state).to.deep.equal([ended, ended]);

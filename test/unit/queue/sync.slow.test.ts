@@ -34,7 +34,7 @@ function unsynced(calls: readonly Call[]): string[] {
   return acknowledgements.filter(({ began }) => !syncedBefore(calls, /spool\.db-wal>/, began)).map(({ text }) => text);
 }
 
-describe('what is accepted', function () {
+describe('the sync of accepted mail', function () {
   this.timeout(60_000);
   let reason: string | undefined;
   before(function () {
@@ -69,14 +69,14 @@ describe('what is accepted', function () {
     return { calls: parseTrace(await readFile(out, 'utf8')), results: process.results() };
   }
 
-  it('is synced between its last write to the log and the answer', async () => {
+  it('runs between the last write to the log and the acknowledgement', async () => {
     const { calls } = await trace(5, 0);
     expect(unsynced(calls)).to.deep.equal([]);
     // The same trace without its syncs must not pass.
     expect(unsynced(calls.filter(({ name }) => !SYNCS.has(name)))).to.have.length(5);
   });
 
-  it('is synced as a file, and its folder too, before a large body is answered for', async () => {
+  it('includes a large body as a file, and its folder, before the acknowledgement', async () => {
     const { calls, results } = await trace(2, 1);
     expect(unsynced(calls)).to.deep.equal([]);
     for (const { id } of results) {
@@ -91,7 +91,7 @@ describe('what is accepted', function () {
     }
   });
 
-  it('does not wait while the log is moved into the file: that is the work of another thread, which syncs it', async () => {
+  it('does not wait for the checkpoint, which another thread does and syncs', async () => {
     const { calls } = await trace(150, 0, 100_000);
     expect(unsynced(calls)).to.deep.equal([]);
     const logged = calls.filter(({ name, text }) => WRITES.has(name) && text.includes('spool.db-wal>'));
@@ -143,7 +143,7 @@ describe('what is accepted', function () {
     return { process, results, refused };
   }
 
-  it('is not among those whose sync failed: these are a fault, leave nothing behind, and the queue moves to a new file', async () => {
+  it('fails with an error, leaves nothing behind, and moves the queue to a new file', async () => {
     const { process, results, refused } = await failing(['spool.db-wal'], 'fsync,fdatasync:error=EIO:when=6');
     expect(refused.map(({ outcome }) => outcome)).to.deep.equal(['fault']);
     expect(results.at(-1)?.outcome).to.equal('accepted');
@@ -152,7 +152,7 @@ describe('what is accepted', function () {
     expect(log).to.match(/"rebuilt":\{"messages":\d/);
   });
 
-  it('waits until the new file can be synced, when that fails as well', async () => {
+  it('waits until the new file can be synced, if that fails as well', async () => {
     const { process, results, refused } = await failing(
       ['spool.db-wal', 'spool.db.part'],
       'fsync,fdatasync:error=EIO:when=6..12',
@@ -163,7 +163,7 @@ describe('what is accepted', function () {
     expect(process.log().match(/"event":"spool\.fault"/g)).to.have.length(1);
   });
 
-  it('moves to a new file when the log cannot be put into the old one', async () => {
+  it('moves to a new file when the log cannot be checkpointed into the old one', async () => {
     // The move fails on another thread, and is heard of by a later commit: many come after the 80 that make a move.
     const { process, results, refused } = await failing(['spool.db'], 'fsync,fdatasync:error=EIO:when=1', 300, 100_000);
     expect(refused.length).to.be.lessThan(results.length / 2);
@@ -171,7 +171,7 @@ describe('what is accepted', function () {
     expect(process.log()).to.match(/"rebuilt":\{"messages":\d/);
   });
 
-  it('is not a large body whose own sync failed', async () => {
+  it('fails for a large body whose own sync failed', async () => {
     const dir = await tempDir();
     const process = startSpoolProcess(
       [dir, 1, 1, 1],

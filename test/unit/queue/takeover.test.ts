@@ -82,14 +82,14 @@ async function storyOf(spool: Spool, kind: DeliveryKind): Promise<string[]> {
   return rows.reverse().map((row) => `${nameOf(row)} ${row.state}`);
 }
 
-describe('a queue whose kinds stood in URLs', () => {
-  it('is taken over with every delivery under its kind', async () => {
+describe('a queue that had the kinds in URLs', () => {
+  it('is upgraded with every delivery under its kind', async () => {
     const { spool } = await freshSpool(await oldQueue());
     for (const kind of namesOf(STORY)) expect(await storyOf(spool, kind), kind).to.deep.equal(STORY[kind]);
     expect(await spool.list({}, 100)).to.have.length(Object.values(STORY).flat().length);
   });
 
-  it('says of returned mail what is to be done with it', async () => {
+  it('stores the action for returned mail', async () => {
     const { spool } = await freshSpool(await oldQueue());
     const tasks = (await spool.list({}, 100)).map((row) => [nameOf(row), row.task]);
     expect(tasks.filter(([, task]) => task === 'read').map(([name]) => name)).to.have.members([
@@ -108,7 +108,7 @@ describe('a queue whose kinds stood in URLs', () => {
     ]);
   });
 
-  it('gives out what is due, with right checksums, and keeps what it knew of endpoints and pending events', async () => {
+  it('returns due deliveries with valid checksums, and keeps the state of endpoints and pending events', async () => {
     const { spool, clock, log } = await freshSpool(await oldQueue());
     const endpoints = await spool.endpoints();
     expect(endpoints.map(({ url, kind, waiting }) => `${kind} ${url} ${waiting}`)).to.have.members([
@@ -137,7 +137,7 @@ describe('a queue whose kinds stood in URLs', () => {
     ]);
   });
 
-  it('is carried, each delivery over the road of its kind', async () => {
+  it('is delivered, each by the road of its kind', async () => {
     const { spool, clock, log } = await freshSpool(await oldQueue());
     const seen: string[] = [];
     const ids = { ...createIds(clock), jitter: () => 0 };
@@ -230,7 +230,7 @@ describe('a queue whose kinds stood in URLs', () => {
     await stopped;
   });
 
-  it('is what it was after a second start', async () => {
+  it('is unchanged by a second start', async () => {
     const opened = await freshSpool(await oldQueue());
     const before = await opened.spool.list({}, 100);
     expect(await (await opened.reopen()).list({}, 100)).to.deep.equal(before);
@@ -269,7 +269,7 @@ describe('a queue whose kinds stood in URLs', () => {
     expect((await spool.count({ kinds: ['return'], states: ['dropped'] })).dropped).to.equal(7);
   });
 
-  it('is shown to the command line by the daemon alone, which brings it up to date', async () => {
+  it('is listed on the command line only through the daemon, which upgrades it', async () => {
     const dir = await oldQueue();
     const visitor = () => openOne(dir, { clock: createTestClock(), log: createTestLog(), role: 'visitor' });
     expect(String(await visitor().catch((error: unknown) => error))).to.contain('start the daemon');
@@ -277,7 +277,7 @@ describe('a queue whose kinds stood in URLs', () => {
     expect(await storyOf(await visitor(), 'events')).to.deep.equal(STORY.events);
   });
 
-  it('control: without the kinds of its rows, everything is taken for inbound mail', async () => {
+  it('control: without the kinds of its rows, everything is treated as inbound mail', async () => {
     const dir = await oldQueue();
     const db = new DatabaseSync(join(dir, 'spool.db'));
     db.exec(`ALTER TABLE deliveries ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
@@ -290,7 +290,7 @@ describe('a queue whose kinds stood in URLs', () => {
     expect(await storyOf(spool, 'return')).to.deep.equal([]);
   });
 
-  it('keeps its kinds when it cannot be brought up to date where it is, because its table of batches is damaged', async () => {
+  it('keeps its kinds when it cannot be upgraded in place, because its table of batches is damaged', async () => {
     const dir = await oldQueue();
     await damagePage(join(dir, 'spool.db'), 'batches');
     const { spool, log } = await freshSpool(dir);
@@ -319,7 +319,7 @@ for (const [format, fixture, attempts] of [
   [9, FORMAT_9, ATTEMPTS],
 ] as const) {
   describe(`a queue of format ${format}`, () => {
-    it('is taken over with every delivery and attempt', async () => {
+    it('is upgraded with every delivery and attempt', async () => {
       const { spool } = await freshSpool(await oldQueue(fixture));
       for (const kind of namesOf(STORY)) expect(await storyOf(spool, kind), kind).to.deep.equal(STORY[kind]);
       const retried = (await spool.list({ kinds: ['inbound'] }, 100)).find((row) => nameOf(row) === 'inbound-retried');
@@ -329,7 +329,7 @@ for (const [format, fixture, attempts] of [
       expect(made.filter(({ detail }) => detail !== undefined)).to.deep.equal(made.slice(3));
     });
 
-    it('notes from then on which POST an attempt shared, and its detail', async () => {
+    it('then records the shared POST and the details of an attempt', async () => {
       const { spool, clock, reopen } = await freshSpool(await oldQueue(fixture));
       const [delivery] = await spool.list({ kinds: ['inbound'], states: ['waiting'] }, 1);
       if (!delivery) throw new Error('nothing waits');
@@ -338,7 +338,7 @@ for (const [format, fixture, attempts] of [
       expect((await (await reopen()).attempts(delivery.id)).at(-1)).to.include({ status: 200, ...more });
     });
 
-    it('has nothing in order, and takes mail that is', async () => {
+    it('has no order, and accepts ordered mail', async () => {
       const { spool, clock } = await freshSpool(await oldQueue(fixture));
       const before = await spool.list({ kinds: ['inbound'] }, 100);
       expect(before.filter(({ sequence, behind }) => sequence !== undefined || behind)).to.deep.equal([]);
@@ -356,7 +356,7 @@ for (const [format, fixture, attempts] of [
       ]);
     });
 
-    it('is shown to the command line by the daemon alone, which brings it up to date', async () => {
+    it('is listed on the command line only through the daemon, which upgrades it', async () => {
       const dir = await oldQueue(fixture);
       const visitor = () => openOne(dir, { clock: createTestClock(), log: createTestLog(), role: 'visitor' });
       expect(String(await visitor().catch((error: unknown) => error))).to.contain('start the daemon');

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { attempt, freshSpool, mail, put, settled } from '../../support/spool.ts';
 import { until } from '../../support/until.ts';
 
-describe('a thread of the spool that dies', () => {
+describe('a spool thread that dies', () => {
   let workers: Worker[] = [];
   const note = (worker: Worker) => {
     workers.push(worker);
@@ -16,7 +16,7 @@ describe('a thread of the spool that dies', () => {
     process.off('worker', note);
   });
 
-  it('answers what it had not answered as a fault, keeps nothing of that, and is replaced', async () => {
+  it('fails unanswered writes, stores nothing of them, and is replaced', async () => {
     const { spool, clock, log } = await freshSpool();
     const before = await put(spool, clock);
     const mails = Array.from({ length: 50 }, () => mail(clock));
@@ -34,7 +34,7 @@ describe('a thread of the spool that dies', () => {
     expect(log.of('spool.fault')).to.have.length(1);
   });
 
-  it('is replaced when it was the one that reads, and the question is answered', async () => {
+  it('is replaced if it was the reader, and the query is answered', async () => {
     const { spool, clock, log } = await freshSpool();
     const { delivery } = await put(spool, clock);
     await workers[1]?.terminate();

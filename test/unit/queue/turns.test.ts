@@ -69,7 +69,7 @@ async function openQueue() {
   };
 }
 
-describe('the turns of deliveries on the disk', () => {
+describe('the order of sequences on the disk', () => {
   let queue: Awaited<ReturnType<typeof openQueue>>;
   beforeEach(async () => {
     queue = await openQueue();
@@ -85,7 +85,7 @@ describe('the turns of deliveries on the disk', () => {
   const inTurn = (sequence: string) =>
     queue.waiting().filter((row) => row.sequence === sequence && row.dueAt !== BEHIND);
 
-  it('leave each sequence with one that is due, whatever ends how, and let nobody pass who did not wait long enough', function () {
+  it('leaves each sequence with one due delivery after any results, and lets none overtake too early', function () {
     this.timeout(60_000);
     let overtakings = 0;
     const sequences = ['sender:a', 'sender:b', 'thread:c'];
@@ -192,7 +192,7 @@ describe('the turns of deliveries on the disk', () => {
   }
   const readyNow = () => inTurn('sender:a').map(({ id }) => id);
 
-  it('try one in place of the first at a time, and each once', () => {
+  it('tries one in place of the first at a time, and each once', () => {
     const [a = '', b = '', c = '', d = ''] = acceptInTurn(4);
     const failLong = () => {
       queue.settle(a, 'waiting');
@@ -217,7 +217,7 @@ describe('the turns of deliveries on the disk', () => {
     ]);
   });
 
-  it('begin the time anew after a trial, and when the first one has ended', () => {
+  it('restarts the wait after a trial, and when the first one has ended', () => {
     const [a = '', b = '', c = ''] = acceptInTurn(3);
     queue.settle(a, 'waiting');
     queue.pass(PATIENCE);
@@ -235,7 +235,7 @@ describe('the turns of deliveries on the disk', () => {
     expect(readyNow()).to.deep.equal([b, c]);
   });
 
-  it('keep a replayed one that was not tried again in its sequence, whatever passes it', () => {
+  it('keeps a replayed one without a new attempt in its sequence, whatever passes it', () => {
     const [a = '', b = '', c = ''] = acceptInTurn(3);
     queue.write(['drop', [queue.keysOf([a]), queue.now()]]);
     queue.write(['replay', [queue.keysOf([a]), queue.now()]]);
@@ -246,7 +246,7 @@ describe('the turns of deliveries on the disk', () => {
     expect(readyNow()).to.deep.equal([c]);
   });
 
-  it('say which deliveries are due now that were not, once they are written', () => {
+  it('returns newly due deliveries, once they are written', () => {
     const [a, b, c] = [1, 2, 3].map(() => aDelivery('pull:', { sequence: 'sender:a' }));
     for (const one of [a, b, c]) if (one) queue.accept(one);
     expect(queue.due).to.deep.equal([]);
@@ -256,7 +256,7 @@ describe('the turns of deliveries on the disk', () => {
     expect(queue.due).to.deep.equal([b?.id, c?.id]);
   });
 
-  it('are told who waits at acceptance, several recipients of one message included', () => {
+  it('reports waiting ones at acceptance, including several recipients of one message', () => {
     const [first, second, other] = [
       aDelivery('pull:', { sequence: 'sender:a' }),
       aDelivery('pull:', { sequence: 'sender:a' }),
@@ -276,7 +276,7 @@ describe('the turns of deliveries on the disk', () => {
     expect(accepted).to.deep.include({ written: true, behind: [second?.id] });
   });
 
-  it('go on after the first of a sequence was lost with a damaged page', () => {
+  it('continues after the first of a sequence was lost with a damaged page', () => {
     const all = [1, 2, 3].map(() => aDelivery('pull:', { sequence: 'sender:a' }));
     for (const one of all) queue.accept(one);
     queue.damage('DELETE FROM deliveries WHERE key = (SELECT min(key) FROM deliveries)');
@@ -285,7 +285,7 @@ describe('the turns of deliveries on the disk', () => {
     expect(inTurn('sender:a').map(({ id }) => id)).to.deep.equal([all[1]?.id]);
   });
 
-  it('are as they were after a transaction that was not written', () => {
+  it('is unchanged after a transaction that was not written', () => {
     const all = [1, 2].map(() => aDelivery('pull:', { sequence: 'sender:a' }));
     for (const one of all) queue.accept(one);
     queue.damage("CREATE TRIGGER broken BEFORE INSERT ON attempts BEGIN SELECT raise(ABORT, 'no'); END");

@@ -91,7 +91,7 @@ describe('deliveries from the spool to receivers', () => {
     return id;
   }
 
-  it('arrive everywhere but at the one that hangs', async () => {
+  it('arrive everywhere except at the one that hangs', async () => {
     const spool = await spoolIn(await tempDir(), systemClock);
     const poster = openPoster({ timeoutMs: 60_000 });
     const receivers = await Promise.all(Array.from({ length: 8 }, receive));
@@ -110,7 +110,7 @@ describe('deliveries from the spool to receivers', () => {
     await until('what came is settled', async () => (await spool.count({ states: ['delivered'] })).delivered === 140);
   });
 
-  it('are still there after an end in the middle, and keep their ids', async () => {
+  it('survive a stop in the middle, with their ids', async () => {
     const dir = await tempDir();
     const receiver = await receive();
     receiver.answer('hang');
@@ -138,7 +138,7 @@ describe('deliveries from the spool to receivers', () => {
     expect(new Set(receiver.requests.map(({ headers }) => headers['webhook-id']))).to.deep.equal(new Set(ids));
   }).timeout(30_000);
 
-  it('end as dead letters when the time is over, and a replay arrives under the same webhook-id', async () => {
+  it('become dead letters when they expire, and a replay arrives under the same webhook-id', async () => {
     const clock = createTestClock();
     const spool = await spoolIn(await tempDir(), clock);
     const poster = openPoster({ timeoutMs: 3_600_000, clock });
@@ -167,7 +167,7 @@ describe('deliveries from the spool to receivers', () => {
     expect(new Set(receiver.requests.map(({ headers }) => headers['webhook-id']))).to.deep.equal(new Set([id]));
   });
 
-  it('go on when the queue is longer than what is held in memory', async () => {
+  it('continue when the queue does not fit in memory', async () => {
     const spool = await spoolIn(await tempDir(), systemClock);
     const receiver = await receive();
     const all = await Promise.all(Array.from({ length: 700 }, () => accept(spool, systemClock, receiver.url)));
