@@ -122,24 +122,24 @@ const COMPLAINTS: Readonly<Record<string, string>> = {
   'postfix-unknown-user': 'nothing: a delivery report to the wrong address',
 };
 
-describe('mail that comes back', () => {
+describe('returned mail', () => {
   for (const [name, words] of Object.entries(BOUNCES)) {
-    it(`reads ${name}`, () => expect(inWords(toBounce(name))).to.equal(words));
+    it(`recognises ${name}`, () => expect(inWords(toBounce(name))).to.equal(words));
   }
 
   for (const [name, words] of Object.entries(COMPLAINTS)) {
-    it(`reads ${name} where complaints go`, () =>
+    it(`recognises ${name} at the complaint address`, () =>
       expect(inWords(judge('complaints', mail(name), about(null)))).to.equal(words));
   }
 
-  it('takes whatever is written to the address for unsubscribing, but a delivery report', () => {
+  it('accepts anything at the unsubscribe address except a delivery report', () => {
     for (const name of ['unsubscribe-mail', 'unsubscribe-by-the-mail-program', 'human'])
       expect(judge('unsub', mail(name), about(null)).kind, name).to.equal('unsub');
     expect(judge('unsub', mail('postfix-unknown-user'), about(null)).kind).to.equal('nothing');
     expect(judge('unsub', mail('arf-redacted'), about(null)).kind).to.equal('spam');
   });
 
-  it('believes what a report says of the recipient before what it says of others', () => {
+  it('prefers what a report says of the recipient to what it says of others', () => {
     expect(toBounce('forwarded-to-two').kind).to.equal('nothing');
     expect(toBounce('forwarded-to-two', 'ann@example.org').kind).to.equal('failed');
     expect(toBounce('forwarded-to-two', 'somebody@else.example').kind).to.equal('failed');
@@ -166,8 +166,8 @@ describe('mail that comes back', () => {
   });
 });
 
-describe('mail that comes back and is cut or hostile', () => {
-  it('reads every fixture cut at any point without a fault', () => {
+describe('returned mail that is truncated or hostile', () => {
+  it('is parsed without an exception at any truncation', () => {
     for (const path of globSync(`${FOLDER}/*.eml`)) {
       const whole = mail(basename(path, '.eml'));
       for (let length = 0; length < whole.length; length += 37)
@@ -175,7 +175,7 @@ describe('mail that comes back and is cut or hostile', () => {
     }
   });
 
-  it('reads a report that has no end as far as it goes', () => {
+  it('is parsed as far as a report without an end goes', () => {
     const whole = mail('postfix-unknown-user');
     expect(judge('bounce', Buffer.concat([whole, Buffer.alloc(900_000, 'x')]), about('jo@example.net')).kind).to.equal(
       'failed',
@@ -188,7 +188,7 @@ describe('mail that comes back and is cut or hostile', () => {
     expect(judge('bounce', endless, about(null)).kind).to.be.oneOf(['failed', 'nothing']);
   });
 
-  it('looks away from what breaks the limits of a message', () => {
+  it('is ignored if it exceeds the limits of a message', () => {
     expect(
       inWords(
         judge('bounce', Buffer.from(`From: a@example.net\r\n${'X: y\r\n'.repeat(2000)}\r\n550 5.1.1 no`), about(null)),
@@ -196,7 +196,7 @@ describe('mail that comes back and is cut or hostile', () => {
     ).to.match(/^nothing: /);
   });
 
-  it('is done in linear time with what is made to be slow', () => {
+  it('is parsed in linear time', () => {
     const head = 'From: MAILER-DAEMON@x.example\r\nSubject: failure notice\r\n\r\n';
     for (const piece of [
       '(',
@@ -227,7 +227,7 @@ describe('mail that comes back and is cut or hostile', () => {
 describe('addresses of the return domain', () => {
   const boxes = (text: string) => readReturnMailbox(SECRET, text.slice(0, text.lastIndexOf('@')));
 
-  it('are read back, in any case', () => {
+  it('are parsed in any case', () => {
     const bounce = bounceAddress(SECRET, 7, MESSAGE, 'bounces.postern.test');
     const unsub = unsubAddress(SECRET, 7, MESSAGE, 'bounces.postern.test');
     for (const write of [(text: string) => text, (text: string) => text.toUpperCase()]) {
@@ -238,7 +238,7 @@ describe('addresses of the return domain', () => {
     expect(boxes('abuse@x')).to.deep.equal({ kind: 'complaints' });
   });
 
-  it('are read back at a domain that they were made for, and found in the header of their message', () => {
+  it('are parsed at their own domain, and found in the header of their message', () => {
     const own = 'bounces.customer.test';
     for (const [kind, address] of [
       ['bounce', bounceAddress(SECRET, 7, MESSAGE, own, own)],
@@ -264,7 +264,7 @@ describe('addresses of the return domain', () => {
       expect(address(SECRET, 36 ** 7 - 1, MESSAGE, '').length - 1).to.be.at.most(64);
   });
 
-  it('cannot be made by others', () => {
+  it('cannot be forged', () => {
     const good = tokens.bounce;
     const last = good.endsWith('0') ? '1' : '0';
     for (const mailbox of [

@@ -25,7 +25,7 @@ const fixture = (name: string) =>
   Buffer.from(readFileSync(`test/fixtures/returns/${name}.eml`, 'utf8').replaceAll('\n', '\r\n'));
 const inline = (bytes: Buffer): Body => ({ kind: 'memory', bytes });
 
-describe('returned mail on its way to an event', () => {
+describe('returned mail becoming an event', () => {
   let store: Store;
   const state = { away: false };
   const clock = createTestClock();
@@ -126,7 +126,7 @@ describe('returned mail on its way to an event', () => {
   const bounce = (id = SENT) => bounceAddress(SECRET, 1, id, 'b.test');
   const events = (id = SENT) => store.messageEvents.many({ account: ACCOUNT, message: id });
 
-  it('waits for the row of its message, for an hour', async () => {
+  it('waits up to an hour for the row of its message', async () => {
     for (const [age, gap] of [
       [0, 1000],
       [5000, 5000],
@@ -144,7 +144,7 @@ describe('returned mail on its way to an event', () => {
     expect(settled[0]?.attempt?.answer).to.equal('nothing: the message no longer exists');
   });
 
-  it('waits while the store is away, however long, and is recorded when it is back', async () => {
+  it('waits as long as the store is unavailable, and is recorded afterwards', async () => {
     await begin();
     state.away = true;
     for (let i = 0; i < 3; i++)
@@ -161,7 +161,7 @@ describe('returned mail on its way to an event', () => {
     expect((await events()).map(({ kind, detail }) => [kind, detail['code']])).to.deep.equal([['hard_bounce', 10]]);
   });
 
-  it('counts one bounce of a message, whatever else its recipient sends there; delays are told each time', async () => {
+  it('counts one bounce of a message, whatever else its recipient sends; delays are reported each time', async () => {
     const other = Buffer.from(
       fixture('postfix-unknown-user').toString().replace('<postfix-unknown-user@', '<another@'),
     );
@@ -173,7 +173,7 @@ describe('returned mail on its way to an event', () => {
     expect((await events()).map(({ kind }) => kind).sort()).to.deep.equal(['deferral', 'deferral', 'hard_bounce']);
   });
 
-  it('reads a large mail as far as it must', async () => {
+  it('is parsed as far as needed if large', async () => {
     await begin('f'.repeat(32));
     const bytes = Buffer.concat([
       fixture('gmail-no-such-user'),
@@ -185,7 +185,7 @@ describe('returned mail on its way to an event', () => {
     expect((await events('f'.repeat(32))).map(({ kind }) => kind)).to.deep.equal(['hard_bounce']);
   });
 
-  it('unsubscribes by mail once a day, and records nothing for an account that has no such message', async () => {
+  it('unsubscribes by mail once a day, and records nothing for an account without such a message', async () => {
     await begin('e'.repeat(32), 'ann@example.net');
     for (let i = 0; i < 3; i++)
       await carry(unsubAddress(SECRET, 1, 'e'.repeat(32), 'b.test'), inline(fixture('unsubscribe-mail')));
@@ -200,7 +200,7 @@ describe('returned mail on its way to an event', () => {
     expect(await events('e'.repeat(32))).to.have.length(1);
   });
 
-  it('tries again what fails through a fault of ours, like any delivery, and says so', async () => {
+  it('is retried after an internal error, like any delivery, and reports it', async () => {
     const returns = {
       handle: async () => {
         throw new TypeError('ours');
@@ -213,7 +213,7 @@ describe('returned mail on its way to an event', () => {
     expect(log.of('delivery.fault')).to.have.length(1);
   });
 
-  it('keeps subjects, bodies and addresses out of the log', async () => {
+  it('is logged without subjects, bodies and addresses', async () => {
     await carry(bounce(), inline(fixture('human')), { mailFrom: 'jo@example.net' });
     const lines = JSON.stringify(log.lines);
     expect(lines)
