@@ -58,7 +58,7 @@ function* orders<T>(all: readonly T[]): Iterable<readonly T[]> {
     for (const rest of orders([...all.slice(0, i), ...all.slice(i + 1)])) yield [one, ...rest];
 }
 
-describe('what a milter says by the fields that it writes', () => {
+describe('the verdict of a milter by its header changes', () => {
   let server: Server;
   let answers: readonly Answer[] = [];
   before(async () => {
@@ -73,7 +73,7 @@ describe('what a milter says by the fields that it writes', () => {
     return milter.scan(SPECIMEN, new AbortController().signal);
   }
 
-  it("is infected where clamav-milter takes off the sender's X-Virus-Status before it adds its own (AddHeader Replace)", async () => {
+  it('is infected if clamav-milter removes the X-Virus-Status of the sender before it adds its own (AddHeader Replace)', async () => {
     const said = await finding('virus', [
       ['m', 'X-Virus-Scanned'],
       ['m', 'X-Virus-Status'],
@@ -111,7 +111,7 @@ describe('what a milter says by the fields that it writes', () => {
       }
     });
 
-  it('is clean and ham if it only takes fields off, or says so itself', async () => {
+  it('is clean and ham if fields are only removed, or the milter says so', async () => {
     for (const word of ['a', 'c'] as const) {
       expect(await finding('virus', [['m', 'X-Virus-Status'], [word]])).to.include({ virus: 'clean', rejects: false });
       const clean: readonly Answer[] = [['m', 'X-Virus-Status'], ['h', 'X-Virus-Status', 'Clean'], [word]];
@@ -121,7 +121,7 @@ describe('what a milter says by the fields that it writes', () => {
     }
   });
 
-  it('is spam where the subject is all that a spam filter changes, as rspamd does for "rewrite subject"', async () => {
+  it('is spam if a spam filter only changes the subject, as rspamd does for "rewrite subject"', async () => {
     expect(await finding('spam', [['m', 'Subject', '***SPAM*** Hello'], ['a']])).to.include({ spam: 'spam' });
     expect(await finding('spam', [['m', 'Subject', 'Hello'], ['a']])).to.include({ spam: 'ham' });
     expect(await finding('virus', [['m', 'Subject', '[SPAM] Hello'], ['a']])).not.to.have.property('spam');

@@ -35,9 +35,9 @@ async function scanned(report: string) {
   }
 }
 
-describe("the rules of SpamAssassin's report", () => {
+describe('the rules in the report of SpamAssassin', () => {
   for (const indent of ['', ' ', '  '])
-    it(`are those below its own table, not one that the message shows in the preview, ${indent.length} blanks in`, async () => {
+    it(`are those below its own table, not one that the preview of the message shows, ${indent.length} blanks in`, async () => {
       const forged = [...HEADS, '-99 TRUSTED                 The sender is trusted', ''];
       const { rules } = await scanned(
         [
