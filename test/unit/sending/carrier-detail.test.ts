@@ -14,11 +14,11 @@ const textOf = (attempt: MailAttempt): string => attempt.detail?.(false) ?? '';
 const detailOf = (attempt: MailAttempt): MailDetail => JSON.parse(textOf(attempt));
 const hopsOf = (attempt: MailAttempt): readonly HopDetail[] => detailOf(attempt).hops;
 
-describe('the detail of mail going out', () => {
+describe('the details of outgoing mail', () => {
   const world = createCarrierWorld();
   afterEach(world.stop);
 
-  it('has the server, both addresses and every line of the dialog, of the content its size', async () => {
+  it('have the server, both addresses and every line of the dialog, with only the size of the content', async () => {
     const server = await world.server(at('dot', '250-2.0.0 Ok:\r\n250 2.0.0 queued as 1'));
     const [hop, ...others] = hopsOf(await carry(world.carrier()));
     expect(others).to.deep.equal([]);
@@ -46,7 +46,7 @@ describe('the detail of mail going out', () => {
     expect(hop?.ms).to.be.within(0, 10_000);
   });
 
-  it('has the version of TLS, and says when the connection was there already', async () => {
+  it('have the TLS version, and whether the connection was reused', async () => {
     await world.server(undefined, { tls: TLS });
     const carrier = world.carrier();
     const [first] = hopsOf(await carry(carrier));
@@ -58,7 +58,7 @@ describe('the detail of mail going out', () => {
     expect(second?.dialog.at(-1)).to.equal('< 250 2.0.0 queued as 1');
   });
 
-  it('has every connection: the kept one that was lost, TLS that failed, and plain text after it', async () => {
+  it('have every connection: the reused one that was lost, TLS that failed, and plain text after it', async () => {
     const server = await world.server(undefined, { tls: TLS });
     const carrier = world.carrier();
     await carry(carrier);
@@ -72,7 +72,7 @@ describe('the detail of mail going out', () => {
     expect(plain).not.to.have.any.keys('tls', 'error');
   });
 
-  it('has every host that was tried, the last one last', async () => {
+  it('have every host that was tried, the last one last', async () => {
     const first = await world.server(at('banner', '554 5.3.2 go away'));
     await world.server(at('RCPT', '550 5.1.1 no such user'), { address: '127.0.0.11', port: first.port });
     const attempt = await carry(world.carrier({ zone: TWO_MX }));
@@ -86,7 +86,7 @@ describe('the detail of mail going out', () => {
     expect(hops[1]?.dialog).to.include('< 550 5.1.1 no such user');
   });
 
-  it('has a host that refused the connection, and how far one got whose time was over', async () => {
+  it('have a host that refused the connection, and the progress with one that timed out', async () => {
     const gone = await world.server();
     await gone.stop();
     const [refused] = hopsOf(await carry(world.carrier()));
@@ -102,13 +102,13 @@ describe('the detail of mail going out', () => {
     expect(hopsOf(await carrying)[0]?.dialog.at(-1)).to.equal(`> (${HELLO.length + 3} bytes)`);
   });
 
-  it('is not there when no server was tried', async () => {
+  it('are empty if no server was tried', async () => {
     const attempt = await carry(world.carrier({ zone: {} }));
     expect(attempt).to.include({ kind: 'unanswered', permanent: true });
     expect(attempt.detail?.(false)).to.equal(undefined);
   });
 
-  it('never has the name and password of a relay, however it asks for them and whatever it repeats', async () => {
+  it('never have the name and password of a relay, for any login method and reply', async () => {
     const zone = { 'relay.test': { A: ['127.0.0.1'] } };
     const [user, pass] = ['mailer-name', 'hunter22-secret'];
     const base64 = (text: string) => Buffer.from(text).toString('base64');
@@ -142,7 +142,7 @@ describe('the detail of mail going out', () => {
     }
   });
 
-  it('has of 1,000 lines of a reply the first and the last', async () => {
+  it('have the first and the last of 1,000 lines of a reply', async () => {
     const lines = Array.from({ length: 999 }, (_, i) => `550-5.1.1 line ${i}`);
     await world.server(at('RCPT', [...lines, '550 5.1.1 the end'].join('\r\n')));
     const attempt = await carry(world.carrier());
@@ -152,7 +152,7 @@ describe('the detail of mail going out', () => {
     expect(dialog.slice(start + 15, start + 17)).to.deep.equal(['< (984 lines left out)', '< 550 5.1.1 the end']);
   });
 
-  it('has at most 4 KB, the deciding reply in any case, and nothing that a terminal would obey', async () => {
+  it('have at most 4 KB, always with the deciding reply, and no terminal control characters', async () => {
     const long = (code: string) => [...Array(20).fill(`${code}-${'é'.repeat(400)}`), `${code} end`].join('\r\n');
     await world.server((step) =>
       step === 'EHLO' ? long('250') : step === 'RCPT' ? `${long('550')}\u001b[31m\u202e` : undefined,
@@ -165,7 +165,7 @@ describe('the detail of mail going out', () => {
     expect(dialog).to.include('< 550 end\ufffd[31m\ufffd');
   });
 
-  it('has at most 4 KB of twenty addresses, the last of them in any case', async () => {
+  it('have at most 4 KB of twenty addresses, always with the last', async () => {
     const hosts = Array.from(
       { length: 5 },
       (_, i) => `${'long-name-'.repeat(5)}${i}.${'label.'.repeat(20)}example.com`,
@@ -186,7 +186,7 @@ describe('the detail of mail going out', () => {
     expect(hops.at(-1)?.address).to.contain('127.0.5.4');
   });
 
-  it('forgets the middle of a dialog without end', async () => {
+  it('omit the middle of an endless dialog', async () => {
     let asked = 0;
     const server = await world.server(
       (step) => (step === 'AUTH' || step === ('' as Step) ? (++asked < 500 ? '334 again' : '235 in') : undefined),

@@ -42,7 +42,7 @@ const ODD: readonly Said[] = [
   { bytes: '250 ok\r\n', then: 'close' },
 ];
 
-describe('servers that say anything at any time', () => {
+describe('servers that reply at random', () => {
   const world = createCarrierWorld();
   afterEach(world.stop);
 

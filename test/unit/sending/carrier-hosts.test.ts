@@ -4,7 +4,7 @@ import { hopsToRelay, parseRelay } from '../../../src/sending/carry/hops.ts';
 import { carry, createCarrierWorld, ONE_MX, TWO_MX } from '../../support/carrier-world.ts';
 import { CLOSE, type Script } from '../../support/scripted-smtp.ts';
 
-describe('the hosts that outgoing mail is carried to', () => {
+describe('the hosts for outgoing mail', () => {
   const world = createCarrierWorld();
   afterEach(world.stop);
 
@@ -19,7 +19,7 @@ describe('the hosts that outgoing mail is carried to', () => {
     expect([first.sessions.length, second.sessions.length]).to.deep.equal([1, 0]);
   });
 
-  it('are tried in turn when the trouble is of the host', async () => {
+  it('are tried in turn on a failure of the host', async () => {
     const troubles: readonly Script[] = [
       (step) => (step === 'banner' ? CLOSE : undefined),
       (step) => (step === 'banner' ? '554 not here' : undefined),
@@ -42,7 +42,7 @@ describe('the hosts that outgoing mail is carried to', () => {
     }
   });
 
-  it('are not tried in turn when the answer is about the message', async () => {
+  it('are not tried in turn when the reply is about the message', async () => {
     for (const said of ['450 4.2.1 later', '550 5.1.1 no']) {
       const [, second] = await two((step) => (step === 'RCPT' ? said : undefined));
       expect(await carry(world.carrier({ zone: TWO_MX }))).to.include({
@@ -55,7 +55,7 @@ describe('the hosts that outgoing mail is carried to', () => {
     }
   });
 
-  it('tell more by a 421 than by being away', async () => {
+  it('report a 421 in preference to a host that is down', async () => {
     const server = await world.server((step) => (step === 'RCPT' ? '421 4.7.0 too many connections' : undefined));
     expect(await carry(world.carrier({ zone: TWO_MX }))).to.include({
       kind: 'answered',
@@ -77,7 +77,7 @@ describe('the hosts that outgoing mail is carried to', () => {
     expect(server.sessions).to.have.length(20);
   });
 
-  it('are the domain itself when it has no MX', async () => {
+  it('are the domain itself without an MX', async () => {
     await world.server();
     expect(await carry(world.carrier({ zone: { 'example.com': { A: ['127.0.0.1'] } } }))).to.include({
       kind: 'answered',
@@ -86,7 +86,7 @@ describe('the hosts that outgoing mail is carried to', () => {
     });
   });
 
-  it('are none, for good, where there is no such domain, a null MX, or no address; and for now where nobody knows', async () => {
+  it('do not exist, permanently, for an unknown domain, a null MX, or no address; and temporarily after a DNS failure', async () => {
     await world.server();
     const table = [
       [{}, { permanent: true, reason: 'the domain example.com does not exist' }],
@@ -102,7 +102,7 @@ describe('the hosts that outgoing mail is carried to', () => {
       expect(await carry(world.carrier({ zone }))).to.include({ kind: 'unanswered', ...expected });
   });
 
-  it('are never inside, whatever a stranger writes into the DNS', async () => {
+  it('are never in a private network, for any DNS records', async () => {
     const server = await world.server();
     for (const address of ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.1.1', '100.64.0.1', '0.0.0.0']) {
       const zone = { ...ONE_MX, 'mx.example.com': { A: ['8.8.8.8', address] } };
@@ -118,7 +118,7 @@ describe('the hosts that outgoing mail is carried to', () => {
   describe('with a relay', () => {
     const zone = { 'relay.test': { A: ['127.0.0.1'] } };
 
-    it('are the relay, with name and password, whatever the recipient', async () => {
+    it('are the relay, with name and password, for any recipient', async () => {
       const server = await world.server(undefined, { offers: ['AUTH PLAIN LOGIN'] });
       const carrier = world.carrier({ zone, allowPrivate: [], relay: `smtp://me:p%40ss@relay.test:${server.port}` });
       expect(await carry(carrier, { recipient: 'b@nowhere.example' })).to.include({
@@ -129,7 +129,7 @@ describe('the hosts that outgoing mail is carried to', () => {
       expect(server.sessions[0]?.commands[1]).to.equal(`AUTH PLAIN ${Buffer.from('\0me\0p@ss').toString('base64')}`);
     });
 
-    it('take a wrong password and a lost connection after it for trouble that passes', async () => {
+    it('treat a wrong password and a lost connection after it as temporary', async () => {
       const server = await world.server(undefined, { offers: ['AUTH PLAIN'] });
       for (const said of ['535 5.7.8 wrong', CLOSE] as const) {
         server.say((step) => (step === 'AUTH' ? said : undefined));
@@ -148,14 +148,14 @@ describe('the hosts that outgoing mail is carried to', () => {
   });
 });
 
-describe('the way to a relay', () => {
+describe('the connection to a relay', () => {
   const exchanges = [{ host: 'relay.test', addresses: ['192.0.2.1', '127.0.0.1'] }];
   const tlsOf = (url: string, wish: 'any' | 'encrypted' | 'none') => {
     const relay = parseRelay(url);
     return relay && [...hopsToRelay(exchanges, relay, wish)].map(({ tls }) => tls);
   };
 
-  it('is for a password encrypted to the one it is meant for, or on this machine', () => {
+  it('must be encrypted and verified for a password, or local', () => {
     for (const wish of ['any', 'encrypted', 'none'] as const) {
       expect(tlsOf('smtp://me:pw@relay.test', wish)?.[0], wish).to.equal('verified');
       expect(tlsOf('smtps://relay.test', wish)?.[0], wish).to.equal('verified');

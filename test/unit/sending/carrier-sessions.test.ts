@@ -8,7 +8,7 @@ describe('the sessions of outgoing mail', () => {
   const world = createCarrierWorld();
   afterEach(world.stop);
 
-  it('take one message after the other, with RSET between', async () => {
+  it('carry one message after another, with RSET between', async () => {
     const server = await world.server();
     const carrier = world.carrier();
     for (let i = 0; i < 3; i++)
@@ -25,7 +25,7 @@ describe('the sessions of outgoing mail', () => {
     expect(server.sessions[0]?.messages).to.have.length(3);
   });
 
-  it('go on after a recipient was refused', async () => {
+  it('continue after a recipient was refused', async () => {
     const server = await world.server((step, line) =>
       step === 'RCPT' && line.includes('bad') ? '550 5.1.1 no' : undefined,
     );
@@ -35,7 +35,7 @@ describe('the sessions of outgoing mail', () => {
     expect(server.sessions).to.have.length(1);
   });
 
-  it('are not used again after the message itself was refused, or 421', async () => {
+  it('are not reused after the message itself was refused, or 421', async () => {
     for (const [step, said] of [
       ['dot', '550 5.7.1 spam'],
       ['RCPT', '421 4.3.2 bye'],
@@ -51,7 +51,7 @@ describe('the sessions of outgoing mail', () => {
     }
   });
 
-  it('are replaced, once, when they went stale', async () => {
+  it('are replaced once when they were closed by the server', async () => {
     const stale = {
       'closed while idle': () => server.drop(),
       'closed by RSET': () =>
@@ -87,7 +87,7 @@ describe('the sessions of outgoing mail', () => {
     }
   });
 
-  it('are not replaced when the message may have been taken', async () => {
+  it('are not replaced when the message may have been accepted', async () => {
     const server = await world.server((step, _line, { messages }) =>
       step === 'dot' && messages.length === 2 ? CLOSE : undefined,
     );
@@ -107,7 +107,7 @@ describe('the sessions of outgoing mail', () => {
     expect(server.sessions).to.have.length(1);
   });
 
-  it('end when a server says more than it was asked', async () => {
+  it('end when a server sends an unexpected reply', async () => {
     const server = await world.server((step) =>
       step === 'dot' ? '250 2.0.0 queued\r\n250 2.0.0 and once more' : undefined,
     );
@@ -117,7 +117,7 @@ describe('the sessions of outgoing mail', () => {
     expect(server.sessions.map(({ messages }) => messages.length)).to.deep.equal([1, 1]);
   });
 
-  it('end with QUIT after ten seconds of nothing, after a hundred messages, and with the carrier', async () => {
+  it('end with QUIT after ten idle seconds, after a hundred messages, and with the carrier', async () => {
     const server = await world.server();
     const clock = createTestClock();
     const carrier = world.carrier({ clock });
@@ -134,7 +134,7 @@ describe('the sessions of outgoing mail', () => {
     await until('QUIT', () => server.sessions[2]?.commands.at(-1) === 'QUIT' && server.sessions[2].closed);
   });
 
-  it('are kept up to five for one server', async () => {
+  it('are kept open, up to five for one server', async () => {
     const server = await world.server();
     const carrier = world.carrier();
     const burst = () =>
@@ -147,7 +147,7 @@ describe('the sessions of outgoing mail', () => {
     expect(server.sessions.flatMap(({ messages }) => messages)).to.have.length(16);
   });
 
-  it('to a server that never answers QUIT end all the same', async () => {
+  it('to a server that never answers QUIT are closed too', async () => {
     const server = await world.server((step) => (step === 'QUIT' ? { bytes: '', then: 'hang' } : undefined));
     const carrier = world.carrier();
     await carry(carrier);

@@ -2,11 +2,11 @@ import { expect } from 'chai';
 import { carry, createCarrierWorld, ONE_MX } from '../../support/carrier-world.ts';
 import { hasIPv6 } from '../../support/ipv6.ts';
 
-describe('the addresses that outgoing mail leaves from', () => {
+describe('source addresses of outgoing mail', () => {
   const world = createCarrierWorld();
   afterEach(world.stop);
 
-  it('are those that were chosen, as the receiver sees them', async () => {
+  it('are the chosen ones, as seen by the receiver', async () => {
     const server = await world.server();
     const carrier = world.carrier();
     for (let i = 2; i <= 9; i++)
@@ -18,7 +18,7 @@ describe('the addresses that outgoing mail leaves from', () => {
     expect(server.sessions.map(({ from }) => from)).to.deep.equal([2, 3, 4, 5, 6, 7, 8, 9].map((i) => `127.0.0.${i}`));
   });
 
-  it('have sessions of their own', async () => {
+  it('have separate sessions', async () => {
     const server = await world.server();
     const carrier = world.carrier();
     for (const source of ['127.0.0.2', '127.0.0.3', '127.0.0.2', '127.0.0.3'])
@@ -31,7 +31,7 @@ describe('the addresses that outgoing mail leaves from', () => {
     ]);
   });
 
-  it('are passed over, and said so once, when this machine does not have them', async () => {
+  it('are skipped, and logged once, if this machine lacks them', async () => {
     const server = await world.server();
     const carrier = world.carrier();
     expect(await carry(carrier, { sources: ['192.0.2.7', '127.0.0.4'] })).to.include({
@@ -72,7 +72,7 @@ describe('the addresses that outgoing mail leaves from', () => {
     expect(server.sessions).to.have.length(2);
   });
 
-  it('greet with their name in the reverse DNS when it is theirs, else with our hostname', async () => {
+  it('use their reverse DNS name as HELO if it is theirs, otherwise our hostname', async () => {
     const zone = {
       ...ONE_MX,
       '2.0.0.127.in-addr.arpa': { PTR: ['out2.postern.test'] },

@@ -7,7 +7,7 @@ import { CLOSE, type Script } from '../../support/scripted-smtp.ts';
 const TLS = { cert: MX_CERT, key: MX_KEY };
 const ENFORCE = { of: async () => ({ mode: 'enforce', hosts: ['mx.example.com'], maxAgeS: 86_400 }) as const };
 
-describe('the encryption of outgoing mail', () => {
+describe('TLS for outgoing mail', () => {
   const known = getCACertificates('default');
   const world = createCarrierWorld();
   afterEach(async () => {
@@ -15,7 +15,7 @@ describe('the encryption of outgoing mail', () => {
     await world.stop();
   });
 
-  it('is used where it is offered, whoever the certificate says it is', async () => {
+  it('is used where it is offered, with any certificate', async () => {
     const server = await world.server(undefined, { tls: TLS });
     const carrier = world.carrier();
     for (let i = 0; i < 2; i++) expect(await carry(carrier)).to.include({ kind: 'answered', code: 250, tls: true });
@@ -29,7 +29,7 @@ describe('the encryption of outgoing mail', () => {
     ]);
   });
 
-  it('gives way to plain text when it is offered and does not work', async () => {
+  it('falls back to plain text when it is offered and fails', async () => {
     const broken: readonly Script[] = [
       (step) => (step === 'STARTTLS' ? '454 4.7.0 not available' : undefined),
       (step) => (step === 'STARTTLS' ? CLOSE : undefined),
@@ -43,7 +43,7 @@ describe('the encryption of outgoing mail', () => {
     }
   });
 
-  it('is not fooled by what was said before it began', async () => {
+  it('ignores plaintext replies sent before it began', async () => {
     const server = await world.server(
       (step, _line, { tls }) =>
         step === 'STARTTLS' ? '220 go\r\n250 2.1.0 injected' : step === 'RCPT' && tls ? '550 5.1.1 no' : undefined,
@@ -53,13 +53,13 @@ describe('the encryption of outgoing mail', () => {
     expect(server.sessions).to.have.length(1);
   });
 
-  it('is left out when it is switched off', async () => {
+  it('is not used if it is disabled', async () => {
     const server = await world.server(undefined, { tls: TLS });
     expect(await carry(world.carrier({ tls: 'off' }))).to.include({ code: 250, tls: false });
     expect(server.sessions[0]?.commands).to.not.include('STARTTLS');
   });
 
-  it('is a condition when it is required', async () => {
+  it('is a condition if it is required', async () => {
     const server = await world.server((step) => (step === 'STARTTLS' ? '454 4.7.0 not available' : undefined));
     expect(await carry(world.carrier({ tls: 'required' }))).to.include({ kind: 'unanswered', permanent: false });
     expect(server.sessions.flatMap(({ commands }) => commands).some((line) => line.startsWith('MAIL'))).to.equal(false);
@@ -68,7 +68,7 @@ describe('the encryption of outgoing mail', () => {
     expect(await carry(world.carrier({ tls: 'required' }))).to.include({ kind: 'answered', code: 250, tls: true });
   });
 
-  it('asks for the right certificate where the domain enforces it', async () => {
+  it('needs a valid certificate where the domain enforces it', async () => {
     const server = await world.server(undefined, { tls: TLS });
     expect(await carry(world.carrier({ policies: ENFORCE }))).to.include({ kind: 'unanswered', permanent: false });
     expect(server.sessions.flatMap(({ messages }) => messages)).to.have.length(0);
@@ -85,7 +85,7 @@ describe('the encryption of outgoing mail', () => {
     });
   });
 
-  it('leaves out hosts that an enforced policy does not list, and those that offer none', async () => {
+  it('skips hosts outside an enforced policy, and those without it', async () => {
     const server = await world.server();
     const zone = {
       ...ONE_MX,
@@ -102,7 +102,7 @@ describe('the encryption of outgoing mail', () => {
     expect(server.sessions.flatMap(({ messages }) => messages)).to.have.length(0);
   });
 
-  it('is as ever where a policy only tests', async () => {
+  it('is optional under a testing policy', async () => {
     const server = await world.server(undefined, { tls: TLS });
     for (const mode of ['testing', 'none'] as const) {
       expect(

@@ -10,7 +10,7 @@ describe('the carrier of outgoing mail', () => {
   const world = createCarrierWorld();
   afterEach(world.stop);
 
-  it('hands a message over and says what the server said, from where and to where', async () => {
+  it('hands a message over and returns the reply, from where and to where', async () => {
     const server = await world.server();
     const attempt = await carry(world.carrier());
     expect(attempt).to.deep.include({
@@ -32,7 +32,7 @@ describe('the carrier of outgoing mail', () => {
     expect(server.sessions[0]?.messages.map(String)).to.deep.equal([HELLO]);
   });
 
-  it('tells which reply decided, wherever it comes', async () => {
+  it('reports the deciding reply, at any stage', async () => {
     const server = await world.server();
     const table: readonly [Step, string, object][] = [
       ['MAIL', '550 5.7.1 not from you', { code: 550, diag: '5.7.1 not from you' }],
@@ -75,7 +75,7 @@ describe('the carrier of outgoing mail', () => {
     expect(await carry(world.carrier())).to.include({ diag: '5.1.1 gibt es nicht: Jürgen' });
   });
 
-  it('takes nonsense, silence and a closed connection for no answer, and nothing of them for the end', async () => {
+  it('treats invalid replies, silence and a closed connection as temporary', async () => {
     const nonsense: readonly Said[] = [
       CLOSE,
       'HTTP/1.1 400 Bad Request',
@@ -115,7 +115,7 @@ describe('the carrier of outgoing mail', () => {
     });
   });
 
-  it('takes no reply without end', async () => {
+  it('rejects an endless reply', async () => {
     await world.server(at('RCPT', { bytes: '550-for ever\r\n'.repeat(10_000), then: 'hang' }));
     expect(await carry(world.carrier())).to.include({ kind: 'unanswered' });
     await world.stop();
@@ -123,13 +123,13 @@ describe('the carrier of outgoing mail', () => {
     expect(await carry(world.carrier())).to.include({ kind: 'unanswered' });
   });
 
-  it('goes on with HELO where EHLO is unknown', async () => {
+  it('falls back to HELO where EHLO is unknown', async () => {
     const server = await world.server(at('EHLO', '502 what'));
     expect(await carry(world.carrier())).to.include({ kind: 'answered', code: 250 });
     expect(server.sessions[0]?.commands.slice(0, 2)).to.deep.equal(['EHLO out.postern.test', 'HELO out.postern.test']);
   });
 
-  it('never sends a message twice of which it does not know whether it was taken', async () => {
+  it('never sends a message twice if it may have been accepted', async () => {
     const server = await world.server(at('dot', CLOSE));
     const zone = {
       'example.com': {
@@ -147,7 +147,7 @@ describe('the carrier of outgoing mail', () => {
     expect(second.sessions).to.have.length(0);
   });
 
-  it('stuffs dots and ends lines, whatever the bytes are', async () => {
+  it('stuffs dots and ends lines, for any bytes', async () => {
     const server = await world.server();
     const table: readonly [string, string][] = [
       ['a: b\r\n\r\n.\r\n..\r\n.x\r\n', 'a: b\r\n\r\n..\r\n...\r\n..x\r\n'],
@@ -179,7 +179,7 @@ describe('the carrier of outgoing mail', () => {
   });
 
   describe('with extensions', () => {
-    it('asks for 8BITMIME where it is offered and needed', async () => {
+    it('uses 8BITMIME where it is offered and needed', async () => {
       const text = 'Subject: x\r\n\r\ngrüße\r\n';
       const server = await world.server(undefined, { offers: ['8BITMIME', 'SMTPUTF8', 'SIZE 1000'] });
       await carry(world.carrier(), { text });
@@ -194,7 +194,7 @@ describe('the carrier of outgoing mail', () => {
       expect(plain.sessions[0]?.commands[1]).to.equal('MAIL FROM:<bounce@sender.example>');
     });
 
-    it('asks for SMTPUTF8 for an address and for a header', async () => {
+    it('uses SMTPUTF8 for an address and for a header', async () => {
       const server = await world.server(undefined, { offers: ['8BITMIME', 'SMTPUTF8'] });
       const carrier = world.carrier();
       await carry(carrier, { recipient: 'jürgen@example.com' });
@@ -210,7 +210,7 @@ describe('the carrier of outgoing mail', () => {
       ]);
     });
 
-    it('refuses for good what needs SMTPUTF8 where it is not offered, and writes domains in A-labels', async () => {
+    it('fails permanently if SMTPUTF8 is needed and not offered, and writes domains as A-labels', async () => {
       const server = await world.server(undefined, { offers: ['8BITMIME'] });
       const zone = { 'example.com': { A: ['127.0.0.1'] }, 'xn--bcher-kva.example': { A: ['127.0.0.1'] } };
       expect(await carry(world.carrier({ zone }), { recipient: 'jürgen@example.com' }))
@@ -232,7 +232,7 @@ describe('the carrier of outgoing mail', () => {
       expect(server.sessions.at(-1)?.commands[2]).to.equal('RCPT TO:<b@xn--bcher-kva.example>');
     });
 
-    it('does not begin with what is larger than the server takes', async () => {
+    it('does not send a message above the limit of the server', async () => {
       const server = await world.server(undefined, { offers: ['SIZE 1000'] });
       expect(await carry(world.carrier(), { text: `a: b\r\n\r\n${'x'.repeat(1000)}\r\n` }))
         .to.include({ kind: 'answered', code: 552 })
@@ -245,7 +245,7 @@ describe('the carrier of outgoing mail', () => {
     });
   });
 
-  it('lets no address say anything to a server but what it is', async () => {
+  it('lets no address inject a command', async () => {
     const server = await world.server();
     const hostile = [
       'b@example.com\r\nRCPT TO:<c@example.com>',
@@ -283,7 +283,7 @@ describe('the carrier of outgoing mail', () => {
     expect(server.sessions[0]?.commands[1]).to.equal('MAIL FROM:<>');
   });
 
-  it('has one deadline over everything, and one for each host to get ready', async () => {
+  it('has one deadline in all, and one for each host to get ready', async () => {
     for (const [step, advance, reason] of [
       ['banner', 30_000, 'mx.example.com (127.0.0.1): timed out'],
       ['RCPT', 60_000, 'timed out'],
@@ -307,7 +307,7 @@ describe('the carrier of outgoing mail', () => {
     }
   });
 
-  it('is cut off by stopping', async () => {
+  it('is cancelled on stop', async () => {
     const server = await world.server(at('MAIL', HANG));
     const carrier = world.carrier();
     const carrying = carry(carrier);

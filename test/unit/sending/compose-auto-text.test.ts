@@ -25,8 +25,8 @@ function shapeOf({ raw }: Seen): string {
   return shape(scan.root);
 }
 
-describe('a document of HTML alone that gets a text', () => {
-  it('says the same in both ways, merged and with its links', async () => {
+describe('the generated text of an HTML document', () => {
+  it('has the same content, merged and with its links', async () => {
     const seen = await send(
       ['Content-Type: text/html; charset=iso-8859-1', 'Content-Transfer-Encoding: 7bit', '', HTML],
       { ...ASKED, trackOpens: true, trackClicks: 'all' },
@@ -42,7 +42,7 @@ describe('a document of HTML alone that gets a text', () => {
     ]);
   });
 
-  it('keeps its HTML byte for byte when nothing else is asked', async () => {
+  it('leaves the HTML byte for byte without other options', async () => {
     const body = '<p>caf=E9</p>  <br>';
     const seen = await send(
       ['Content-Type: text/html; charset=iso-8859-1', 'Content-Transfer-Encoding: quoted-printable', '', body],
@@ -54,7 +54,7 @@ describe('a document of HTML alone that gets a text', () => {
     expect(seen.mail.text?.trim()).to.equal('café');
   });
 
-  it('is not asked for, or has a text, or nothing to say: then nothing is added', async () => {
+  it('is added only if requested, missing and not empty', async () => {
     const html = ['Content-Type: text/html', '', HTML];
     for (const [lines, outgoing] of [
       [html, { ...ASKED, autoText: false }],
@@ -80,7 +80,7 @@ describe('a document of HTML alone that gets a text', () => {
     }
   });
 
-  it('gets it beside the HTML, wherever that stands, and files are no text', async () => {
+  it('is placed beside the HTML, wherever that is, and files do not count as text', async () => {
     const html = ['Content-Type: text/html; charset=utf-8', '', HTML];
     const image = ['Content-Type: image/png', 'Content-ID: <i>', 'Content-Transfer-Encoding: base64', '', 'AAEC'];
     const file = ['Content-Type: text/plain', 'Content-Disposition: attachment; filename=a.txt', '', 'file *|NAME|*'];
@@ -101,7 +101,7 @@ describe('a document of HTML alone that gets a text', () => {
     expect(seen.mail.attachments.map(({ content }) => content.toString('latin1'))).to.include('file *|NAME|*');
   });
 
-  it('leaves what is signed as it is', async () => {
+  it('is not added to a signed document', async () => {
     const signed = [
       'Content-Type: multipart/signed; boundary=s',
       '',
@@ -119,7 +119,7 @@ describe('a document of HTML alone that gets a text', () => {
     expect(seen.raw.toString()).to.contain(signed.join('\r\n'));
   });
 
-  it('is merged in handlebars once: what a value says is no tag', async () => {
+  it('is merged once with handlebars: values are not templates', async () => {
     const seen = await send(['Content-Type: text/html', '', '<p>{{v}}</p>{{#if v}}<b>yes</b>{{/if}}'], {
       autoText: true,
       mergeLanguage: 'handlebars',

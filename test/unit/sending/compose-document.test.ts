@@ -21,8 +21,8 @@ const bodyOf = ({ raw }: Seen) => raw.subarray(raw.indexOf('\r\n\r\n') + 4).toSt
 const textOf = (text: string | false | undefined) => (text || '').replace(/\r\n/g, '\n').trimEnd();
 const QUOTED = ['Content-Transfer-Encoding: quoted-printable'];
 
-describe('a document that is composed', () => {
-  it('stays byte for byte when nothing is asked of it and nothing is missing', async () => {
+describe('a composed document', () => {
+  it('stays byte for byte without options and missing fields', async () => {
     const random = randomFrom(2);
     const pieces = [
       '<a href="https://x.example/">',
@@ -49,7 +49,7 @@ describe('a document that is composed', () => {
     }
   });
 
-  it('loses what was said to us alone, and only that', async () => {
+  it('loses only our own control fields', async () => {
     const secret = [
       'X-MC-Tags: a,',
       '\tb',
@@ -73,7 +73,7 @@ describe('a document that is composed', () => {
     );
   });
 
-  it('gets what is missing in front: a way to unsubscribe, a date, an id, a sender', async () => {
+  it('gets missing fields in front: unsubscribe, date, id, sender', async () => {
     const seen = await sendDocument(['Subject: Hello', '', 'text']);
     expect(seen.fields.map((field) => field.split(':', 1)[0])).to.deep.equal([
       'List-Unsubscribe',
@@ -91,14 +91,14 @@ describe('a document that is composed', () => {
     expect(bodyOf(seen)).to.equal('text\r\n');
   });
 
-  it('has our trace line in front of everything', async () => {
+  it('has our Received line in front of everything', async () => {
     const seen = await sendDocument([...HEAD, '', 'x'], { settings: { trace: 'Received: from a\r\n\tby b; now\r\n' } });
     expect(seen.raw.toString()).to.equal(
       `Received: from a\r\n\tby b; now\r\n${bytesOf([...HEAD, '', 'x']).toString()}`,
     );
   });
 
-  it('has another sender when the account gave one beside it', async () => {
+  it('has another sender if the account set one', async () => {
     const seen = await sendDocument([...HEAD, '', 'x'], {
       outgoing: { sender: 'other@example.com', fromName: 'Öther' },
     });
@@ -108,7 +108,7 @@ describe('a document that is composed', () => {
     expect(valuesOf(same, 'From')).to.deep.equal(['ANN@Example.COM']);
   });
 
-  it('is not composed if its author is unclear, as one that an older version queued', async () => {
+  it('is not composed if its author is ambiguous, as in a queue of an older version', async () => {
     for (const from of [
       'From: ann@example.com, eve@example.com',
       'From: ann@example.com\r\nFrom: eve@example.com',
@@ -120,7 +120,7 @@ describe('a document that is composed', () => {
     }
   });
 
-  it('has a From in plain form, and the bytes of one that is plain', async () => {
+  it('has a simple From, unchanged if it was simple', async () => {
     const fromOf = async (from: string) => valuesOf(await sendDocument([from, ...HEAD.slice(1), '', 'x']), 'From');
     expect(await fromOf('From: "Ann" (of us) <ann(x)@example.com>')).to.deep.equal(['Ann <ann@example.com>']);
     expect(await fromOf('From: jü@example.com <ann@example.com>')).to.deep.equal([
@@ -140,12 +140,12 @@ describe('a document that is composed', () => {
       expect(await fromOf(`From: ${plain}`)).to.deep.equal([plain]);
   });
 
-  it('has CRLF line ends, whatever it came with', async () => {
+  it('has CRLF line ends', async () => {
     const seen = await sendDocument(Buffer.from([...HEAD, '', 'a', 'b\rc\r', '', 'd'].join('\n')));
     expect(seen.raw.toString()).to.equal([...HEAD, '', 'a', 'b', 'c', '', 'd'].join('\r\n'));
   });
 
-  it('loses the line of an mbox file, and is all body when it has no header', async () => {
+  it('loses the From line of an mbox file, and is all body without a header', async () => {
     expect(
       (await sendDocument(['From ann@example.com Mon Jan  5 12:00:00 2026', ...HEAD, '', 'x'])).raw.toString(),
     ).to.equal(bytesOf([...HEAD, '', 'x']).toString());
@@ -175,7 +175,7 @@ describe('a document that is composed', () => {
   });
 });
 
-describe('merge tags of a document', () => {
+describe('merge tags in a document', () => {
   const tagged = [
     'From: "*|NAME|* of us" <ann@example.com>',
     ...HEAD.slice(1, 2),
@@ -183,7 +183,7 @@ describe('merge tags of a document', () => {
     ...HEAD.slice(3),
   ];
 
-  it('become values in subject, name and texts', async () => {
+  it('are replaced in subject, name and texts', async () => {
     const seen = await sendDocument(
       [
         ...tagged,
@@ -199,7 +199,7 @@ describe('merge tags of a document', () => {
     );
   });
 
-  it('bring no line into the header', async () => {
+  it('add no line to the header', async () => {
     const seen = await sendDocument([...tagged, '', 'x'], {
       outgoing: { globalVars: [{ name: 'NAME', content: 'a\r\nBcc: evil@example.com\r\n\r\nbody' }] },
     });
@@ -207,7 +207,7 @@ describe('merge tags of a document', () => {
     expect([valuesOf(seen, 'Bcc'), bodyOf(seen)]).to.deep.equal([[], 'x\r\n']);
   });
 
-  it('stay byte for byte when nothing is to be merged', async () => {
+  it('stay byte for byte when nothing is merged', async () => {
     const document = bytesOf([
       ...tagged.slice(0, 2),
       'Subject: a\t*|NAME|*  b',
@@ -218,7 +218,7 @@ describe('merge tags of a document', () => {
     expect((await sendDocument(document)).raw.equals(document)).to.equal(true);
   });
 
-  it('make a part UTF-8 when its charset may not have the value, and say so', async () => {
+  it('make a part UTF-8 when its charset cannot encode the value, and declare it', async () => {
     const seen = await sendDocument(
       Buffer.concat([
         bytesOf([
@@ -241,7 +241,7 @@ describe('merge tags of a document', () => {
     ]);
   });
 
-  it('bring line ends like those around them', async () => {
+  it('use the line ends around them', async () => {
     const seen = await sendDocument([...HEAD, '', '*|NAME|*'], {
       outgoing: { globalVars: [{ name: 'NAME', content: 'a\nb\r\nc\rd' }] },
     });
@@ -259,7 +259,7 @@ describe('tracking of a document', () => {
   };
 
   for (const [encoding, encode] of Object.entries(encodings)) {
-    it(`changes links in ${encoding} parts and nothing else`, async () => {
+    it(`changes only links in ${encoding} parts`, async () => {
       const part = (type: string, text: string) => [
         '--b',
         `Content-Type: ${type}; charset=utf-8`,
@@ -308,7 +308,7 @@ describe('tracking of a document', () => {
     });
   }
 
-  it('changes links of other charsets, which then are UTF-8', async () => {
+  it('changes links in other charsets, which become UTF-8', async () => {
     const seen = await sendDocument(
       Buffer.concat([
         bytesOf([...HEAD, 'Content-Type: text/html; charset=shift_jis', '']),
@@ -320,7 +320,7 @@ describe('tracking of a document', () => {
     expect(textOf(seen.mail.html)).to.match(/^自試 <a href="https:\/\/postern/);
   });
 
-  it('puts one pixel into the first HTML part', async () => {
+  it('adds one pixel to the first HTML part', async () => {
     const seen = await sendDocument(
       [
         ...HEAD,
@@ -391,7 +391,7 @@ describe('tracking of a document', () => {
     });
   }
 
-  it('leaves alone what is sealed as a whole', async () => {
+  it('leaves sealed parts alone', async () => {
     const document = bytesOf([
       ...HEAD,
       'Content-Type: multipart/signed; boundary=s',
@@ -409,7 +409,7 @@ describe('tracking of a document', () => {
     expect((await sendDocument(document, { outgoing: TRACKED })).raw.equals(document)).to.equal(true);
   });
 
-  it('leaves a message alone that no parser should see', async () => {
+  it('leaves alone a message that exceeds the parser limits', async () => {
     const document = bytesOf([
       ...HEAD,
       'Content-Type: multipart/mixed; boundary=b',
@@ -426,7 +426,7 @@ describe('tracking of a document', () => {
 describe('lines that are too long for SMTP', () => {
   const long = `${'word '.repeat(500)}é`;
 
-  it('are encoded where they are text, which stays the same', async () => {
+  it('are encoded in text, which stays the same', async () => {
     const seen = await sendDocument([...HEAD, 'Content-Type: text/plain; charset=utf-8', '', long, 'next'], {});
     expect(textOf(seen.mail.text)).to.equal(`${long}\nnext`);
     expect(valuesOf(seen, 'Content-Transfer-Encoding')).to.deep.equal(['quoted-printable']);
@@ -440,7 +440,7 @@ describe('lines that are too long for SMTP', () => {
     ).to.be.at.most(200);
   });
 
-  it('are encoded when tracking has made them', async () => {
+  it('are encoded if tracking has made them', async () => {
     const html = '<a href="https://x.example/">x</a>'.repeat(20);
     const seen = await sendDocument(
       [...HEAD, 'Content-Type: text/html; charset=utf-8', 'Content-Transfer-Encoding: 7bit', '', html],
@@ -454,7 +454,7 @@ describe('lines that are too long for SMTP', () => {
     expect(valuesOf(seen, 'Content-Transfer-Encoding')).to.deep.equal(['quoted-printable']);
   });
 
-  it('are encoded anew where the encoding has them', async () => {
+  it('are encoded again where the transfer encoding contains them', async () => {
     const base64 = Buffer.from(long.repeat(3)).toString('base64');
     const seen = await sendDocument(
       [...HEAD, 'Content-Type: text/plain; charset=utf-8', 'Content-Transfer-Encoding: base64', '', base64],
@@ -471,7 +471,7 @@ describe('lines that are too long for SMTP', () => {
     ).to.be.at.most(200);
   });
 
-  it('stay where they are no text', async () => {
+  it('stay outside text', async () => {
     const document = bytesOf([
       ...HEAD,
       'Content-Type: application/octet-stream',

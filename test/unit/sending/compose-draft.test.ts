@@ -12,7 +12,7 @@ const base64 = (text: string) => Buffer.from(text).toString('base64');
 const TRACKED = { trackOpens: true, trackClicks: 'all' } as const;
 const textOf = (text: string | false | undefined) => (text || '').replace(/\r\n/g, '\n').trimEnd();
 
-describe('a draft that is composed', () => {
+describe('a composed draft', () => {
   it('has its sender, recipient, subject, both texts, a date and an id', async () => {
     const seen = await sendDraft(
       {
@@ -44,7 +44,7 @@ describe('a draft that is composed', () => {
     expect((await sendDraft(draft)).raw.equals((await sendDraft(draft)).raw)).to.equal(true);
   });
 
-  it('is one part when it has one text, and an empty text when it has none', async () => {
+  it('is one part with one text, and an empty text with none', async () => {
     const [html, text, none] = [
       await sendDraft({ html: '<p>x</p>' }),
       await sendDraft({ text: 'x' }),
@@ -62,7 +62,7 @@ describe('a draft that is composed', () => {
     ).to.deep.equal(['<p>x</p>', 'x', '']);
   });
 
-  it('has the text of its HTML when that was asked for and there is none', async () => {
+  it('has a text generated from its HTML if requested and missing', async () => {
     const html =
       '<html><head><title>no</title><style>p{}</style></head><body><h1>News &amp; more</h1><p>One\n  two<br>three <a href="https://x.example/?a&amp;b">here</a>now.</p><ul><li>a<li>b</ul><img alt="logo"><script>no()</script></body></html>';
     const seen = await sendDraft({ html }, { outgoing: { autoText: true } });
@@ -75,7 +75,7 @@ describe('a draft that is composed', () => {
     expect((await sendDraft({ html })).raw.toString()).to.not.contain('text/plain');
   });
 
-  it('shows each recipient only itself', async () => {
+  it('shows each recipient only their own address', async () => {
     const to = [
       { email: 'a@example.net', name: 'A', type: 'to' },
       { email: 'bob@example.net', name: 'Bob', type: 'cc' },
@@ -86,7 +86,7 @@ describe('a draft that is composed', () => {
     expect(seen.raw.toString()).to.not.match(/a@example\.net|c@example\.net|^(?:cc|bcc):/im);
   });
 
-  it('shows them all when they are to be preserved, but those of type bcc to nobody', async () => {
+  it('shows all recipients with preserve_recipients, except those of type bcc', async () => {
     const to = [
       { email: 'a@example.net', name: 'A', type: 'to' },
       { email: 'bob@example.net', name: null, type: 'to' },
@@ -107,7 +107,7 @@ describe('a draft that is composed', () => {
     expect(hidden.raw.toString()).to.not.contain('bob@example.net');
   });
 
-  it('has its attachments with safe names and the same bytes, and its images beside the HTML', async () => {
+  it('has its attachments with safe names and the same bytes, and its inline images', async () => {
     const bytes = Buffer.from(Uint8Array.from({ length: 5000 }, (_, n) => n * 7));
     const seen = await sendDraft({
       html: '<img src="cid:logo.png">',
@@ -152,7 +152,7 @@ describe('a draft that is composed', () => {
     expect(seen.raw.toString()).to.not.match(/^(?:Bcc|X-Evil):/m);
   });
 
-  it("keeps the header fields that are an author's, and drops those that say how a message is built or travelled", async () => {
+  it('keeps header fields of an author, and drops structural and trace fields', async () => {
     const seen = await sendDraft({
       text: 'x',
       headers: [
@@ -207,7 +207,7 @@ describe('a draft that is composed', () => {
     expect(decodeWords(valuesOf(seen, 'X-Umlaut')[0] ?? '')).to.equal('Grüße');
   });
 
-  it('keeps a Message-ID and a Date that are some', async () => {
+  it('keeps a valid Message-ID and Date', async () => {
     const own = await sendDraft({
       text: 'x',
       headers: [
@@ -232,7 +232,7 @@ describe('a draft that is composed', () => {
     ]);
   });
 
-  it('offers to unsubscribe with one click and by mail, with links that name the message', async () => {
+  it('offers one-click unsubscribe and unsubscribe by mail, with links that name the message', async () => {
     const seen = await sendDraft({ text: 'x' });
     const [, link = '', mailbox = ''] =
       /^<https:\/\/postern\.test\/unsubscribe\/([\w-]+)>, <mailto:([\w-]+)@return\.postern\.test>$/.exec(
@@ -243,7 +243,7 @@ describe('a draft that is composed', () => {
     expect(valuesOf(seen, 'List-Unsubscribe-Post')).to.deep.equal(['List-Unsubscribe=One-Click']);
   });
 
-  it('leaves unsubscribing to a message that brings its own way', async () => {
+  it('keeps the unsubscribe fields of a message', async () => {
     const own = await sendDraft({ text: 'x', headers: [['list-unsubscribe', '<https://example.com/u>']] });
     expect([valuesOf(own, 'List-Unsubscribe'), valuesOf(own, 'List-Unsubscribe-Post')]).to.deep.equal([
       ['<https://example.com/u>'],
@@ -253,7 +253,7 @@ describe('a draft that is composed', () => {
     expect(valuesOf(post, 'List-Unsubscribe-Post')).to.deep.equal(['List-Unsubscribe=One-Click']);
   });
 
-  it('leaves with a return path that names the message', async () => {
+  it('has a return path that names the message', async () => {
     const { mailFrom } = await sendDraft({ text: 'x' });
     expect(mailFrom).to.match(/^[a-z0-9-]{1,64}@return\.postern\.test$/);
     expect(readReturnMailbox(SECRET, mailFrom.split('@')[0] ?? '')).to.deep.equal({
@@ -264,7 +264,7 @@ describe('a draft that is composed', () => {
   });
 });
 
-describe('merge tags of a draft', () => {
+describe('merge tags in a draft', () => {
   const merged = {
     globalVars: [
       { name: 'City', content: 'Köln' },
@@ -276,7 +276,7 @@ describe('merge tags of a draft', () => {
     },
   };
 
-  it('become what everybody gets, overlaid by what the recipient gets', async () => {
+  it('use global values, overridden by those of the recipient', async () => {
     const draft = { html: '<p>*|NAME|*, *|CITY|**|NONE|*</p>', text: '*|name|* in *|city|* on *|DATE:Y-m-d|*' };
     const subject = { ...OUTGOING, ...merged, subject: 'Dear *|NAME|*', fromName: 'Ann of *|CITY|*' };
     const [bob, dora] = [
@@ -298,7 +298,7 @@ describe('merge tags of a draft', () => {
     ).to.equal('Bob');
   });
 
-  it('stay when nothing is to be merged', async () => {
+  it('stay when nothing is merged', async () => {
     const seen = await sendDraft(
       { html: '*|NAME|* *|UNSUB:http://x.example|*', text: '*|NAME|*' },
       { outgoing: { subject: '*|NAME|*' } },
@@ -310,7 +310,7 @@ describe('merge tags of a draft', () => {
     ]);
   });
 
-  it('know the recipient, the subject and the way to unsubscribe', async () => {
+  it('have the recipient, the subject and the unsubscribe link', async () => {
     const seen = await sendDraft(
       { text: '*|EMAIL|* *|SUBJECT|* *|UNSUB:https://x.example/bye|* *|UNSUB|*' },
       { outgoing: { ...merged, subject: 'Dear *|NAME|*' } },
@@ -329,7 +329,7 @@ describe('merge tags of a draft', () => {
     );
   });
 
-  it('bring no line into the header', async () => {
+  it('add no line to the header', async () => {
     const evil = 'x\r\nBcc: evil@example.com\n\tY: 1\u2028Z: 2\0';
     const seen = await sendDraft(
       { text: '*|EVIL|*', to: [{ email: 'bob@example.net', name: 'Bob\r\nBcc: evil@example.com', type: 'to' }] },
@@ -343,7 +343,7 @@ describe('merge tags of a draft', () => {
     expect(valuesOf(seen, 'Bcc')).to.deep.equal([]);
   });
 
-  it('show values in the HTML as they are', async () => {
+  it('insert values into the HTML as they are', async () => {
     expect(
       textOf(
         (
@@ -363,12 +363,12 @@ describe('tracking of a draft', () => {
     text: 'See https://x.example/text.',
   };
 
-  it('is off unless it is asked for', async () => {
+  it('is off by default', async () => {
     const { mail } = await sendDraft(draft);
     expect([textOf(mail.html), textOf(mail.text)]).to.deep.equal([draft.html, draft.text]);
   });
 
-  it('puts a pixel at the end of the body', async () => {
+  it('adds a pixel at the end of the body', async () => {
     const html = textOf((await sendDraft(draft, { outgoing: { trackOpens: true } })).mail.html);
     const [, token = ''] =
       /<img src="https:\/\/postern\.test\/track\/open\/([\w-]+)" height="1" width="1" alt=""><\/body><\/html>$/.exec(
@@ -378,7 +378,7 @@ describe('tracking of a draft', () => {
     expect(html.replace(/<img[^>]*>/, '')).to.equal(draft.html);
   });
 
-  it('makes links go through us in the parts that were asked for, each signed', async () => {
+  it('makes tracked links in the requested parts, each signed', async () => {
     const seen = async (trackClicks: 'html' | 'text' | 'all') => {
       const { mail } = await sendDraft(draft, { outgoing: { trackClicks } });
       return [linksOf(textOf(mail.html)).clicks, linksOf(textOf(mail.text)).clicks];
@@ -403,12 +403,12 @@ describe('tracking of a draft', () => {
     expect(seen).to.deep.equal({ clicks: ['y', 'https://postern.test/other'], opens: 0, unsubs: 1 });
   });
 
-  it('leaves alone what is no URL, or one that no server would read', async () => {
+  it('leaves invalid URLs alone', async () => {
     const html = `<a href="http://[x">x</a><a href="http://x.example/${'a'.repeat(9000)}">y</a>`;
     expect(textOf((await sendDraft({ html }, { outgoing: { trackClicks: 'all' } })).mail.html)).to.equal(html);
   });
 
-  it('says in each link what is signed, whatever the URL is', async () => {
+  it('signs each link for any URL', async () => {
     const random = randomFrom(3);
     const pieces = [
       '?',
@@ -453,7 +453,7 @@ describe('tracking of a draft', () => {
     }
   });
 
-  it('follows links of values and of the text made of the HTML', async () => {
+  it('includes links of values and of the text generated from the HTML', async () => {
     const { mail } = await sendDraft(
       { html: '<a href="*|LINK|*">x</a>' },
       {

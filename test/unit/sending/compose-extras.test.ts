@@ -23,13 +23,13 @@ async function both(html: string, changes: ReturnType<typeof asked>): Promise<re
 }
 
 describe('rare options of messages', () => {
-  it('is nothing when nothing is asked', async () => {
+  it('do nothing by default', async () => {
     const html = '<style>p{a:b}</style><p><a href="https://shop.example/?a=1">x</a></p>';
     for (const seen of await both(html, asked({}))) expect(textOf(seen.mail.html)).to.equal(html);
   });
 
   describe('inline_css', () => {
-    it('writes style sheets into elements, after merging and before tracking', async () => {
+    it('inlines style sheets, after merging and before tracking', async () => {
       const html = '<style>p{color:*|COLOUR|*}</style><p><a href="https://shop.example/">x</a></p>';
       for (const seen of await both(
         html,
@@ -42,7 +42,7 @@ describe('rare options of messages', () => {
       }
     });
 
-    it('is about HTML alone', async () => {
+    it('affects HTML only', async () => {
       const text = '<style>p{a:b}</style><p>';
       expect(textOf((await sendDraft({ text }, asked({ inlineCss: true }))).mail.text)).to.equal(text);
       expect(textOf((await sendDocument([...HEAD, '', text], asked({ inlineCss: true }))).mail.text)).to.equal(text);
@@ -50,7 +50,7 @@ describe('rare options of messages', () => {
   });
 
   describe('google_analytics_domains', () => {
-    it('tells the sites in the list, with and without tracking of clicks, in all texts', async () => {
+    it('adds parameters for the listed sites, with and without click tracking, in all texts', async () => {
       const draft = {
         html: '<a href="https://shop.example/?a=1&amp;b#c">x</a><a href="https://else.example/">y</a><a mc:disable-tracking href="https://shop.example/">z</a>',
         text: 'https://shop.example/ https://else.example/',
@@ -73,7 +73,7 @@ describe('rare options of messages', () => {
       expect(textOf(tracked.mail.text)).to.equal(`https://shop.example/?${spring} https://else.example/`);
     });
 
-    it('never tells our own links', async () => {
+    it('never changes our own links', async () => {
       const seen = await sendDraft(
         { text: '*|UNSUB|*' },
         asked({ analytics: { domains: ['postern.test'], campaign: null } }, { globalVars: [] }),
@@ -82,7 +82,7 @@ describe('rare options of messages', () => {
     });
   });
 
-  it('url_strip_qs marks links as told without their query, and leads where they led', async () => {
+  it('url_strip_qs marks links as reported without their query, with the same target', async () => {
     const url = 'https://shop.example/a?b=1#c';
     for (const stripQuery of [true, false]) {
       const seen = await sendDraft({ html: `<a href="${url}">x</a>` }, asked({ stripQuery }, { trackClicks: 'all' }));
@@ -95,7 +95,7 @@ describe('rare options of messages', () => {
     }
   });
 
-  it('a tracking domain is where links begin, and neither it nor ours is followed again', async () => {
+  it('a tracking domain is the host of links, and neither it nor ours is tracked again', async () => {
     const text =
       'https://shop.example/ https://postern.test/track/click/x https://clicks.shop.example/unsubscribe/x *|UNSUB|*';
     const settings = {
@@ -130,13 +130,13 @@ describe('rare options of messages', () => {
       );
     };
 
-    it('makes the HTML of a draft that has a text alone', async () => {
+    it('makes the HTML of a draft with text only', async () => {
       shows(await sendDraft({ text: TEXT }, AUTO));
       expect((await sendDraft({ text: TEXT, html: '<p>own' }, AUTO)).mail.html).to.match(/^<p>own/);
       for (const text of ['', ' \n']) expect((await sendDraft({ text }, AUTO)).mail.html).to.equal(false);
     });
 
-    it('makes a text document an alternative, whatever it is written in', async () => {
+    it('makes a text document an alternative, in any encoding', async () => {
       for (const head of [
         [],
         ['Content-Type: text/plain; charset=utf-8', 'Content-Transfer-Encoding: 8bit', 'MIME-Version: 1.0'],
@@ -159,7 +159,7 @@ describe('rare options of messages', () => {
       }
     });
 
-    it('says of the whole what its text is in', async () => {
+    it('moves the fields of the text to its part', async () => {
       const seen = await sendDocument(
         [
           ...HEAD,
@@ -178,7 +178,7 @@ describe('rare options of messages', () => {
       ]);
     });
 
-    it('puts the HTML beside the text, and leaves the files', async () => {
+    it('adds the HTML beside the text, and leaves the files', async () => {
       const mixed = [
         'MIME-Version: 1.0',
         'Content-Type: multipart/mixed; boundary=b',

@@ -62,10 +62,10 @@ print(json.dumps(out))
   return JSON.parse(execFileSync('python3', ['-c', script, ...names], { input: raw, encoding: 'utf8' }));
 }
 
-describe('lines of a header that leaves', () => {
+describe('lines of an outgoing header', () => {
   const ids = Array.from({ length: 40 }, (_, at) => `<${at}.${'x'.repeat(40)}@mail.example.com>`);
 
-  it('are folded where they are too long, and the signature holds', async () => {
+  it('are folded where they are too long, and the signature stays valid', async () => {
     const seen = await sent([
       ...HEAD,
       SUBJECT,
@@ -95,7 +95,7 @@ describe('lines of a header that leaves', () => {
     expect(headerOf(over)).to.include('X-Short: as   it is');
   });
 
-  it('are folded in a draft, whatever its headers are', async () => {
+  it('are folded in a draft, for any headers', async () => {
     const headers = [
       ['References', ids.join(' ')],
       ['X-Token', 'k'.repeat(3000)],
@@ -121,7 +121,7 @@ describe('lines of a header that leaves', () => {
     expect(String(read.Autocrypt).replaceAll(' ', '')).to.equal(headers[6][1].replaceAll(' ', ''));
   });
 
-  it('are divided where a field has no blank but may have one', async () => {
+  it('are split where a field without blanks allows one', async () => {
     const seen = await sent([
       ...HEAD,
       SUBJECT,
@@ -138,7 +138,7 @@ describe('lines of a header that leaves', () => {
     expect(read['Resent-To addresses']).to.deep.equal([['ö'.repeat(600), 'r@example.com']]);
   });
 
-  it('go with their field where nothing may be divided, or are refused where the message needs it', async () => {
+  it('are dropped with their field if they cannot be split, or rejected if the message needs it', async () => {
     for (const field of [
       `Cc: ${'x'.repeat(1200)}@example.com`,
       `Received: ${'x'.repeat(1200)}`,
@@ -161,8 +161,8 @@ describe('lines of a header that leaves', () => {
   });
 });
 
-describe('raw 8-bit fields that leave', () => {
-  it('are encoded, as what they say', async () => {
+describe('raw 8-bit fields', () => {
+  it('are encoded in their charset', async () => {
     const seen = await sent([
       'From: Jürgen Größe <ann@example.com>',
       'To: "Müller, Jörg" <bob@example.net>, Team Köln: Zoë <z@example.net>, plain@example.net;',
@@ -196,7 +196,7 @@ describe('raw 8-bit fields that leave', () => {
     expect(read['In-Reply-To']).to.deep.equal(['<gr%C3%B6%C3%9Fe@example.com>']);
   });
 
-  it('are read by the charset of the body where they are not UTF-8', async () => {
+  it('are decoded by the charset of the body if they are not UTF-8', async () => {
     const latin1 = await sent([...HEAD, 'Subject: Größe', '', 'x'], 'latin1');
     expect(python(latin1.raw, ['Subject']).Subject).to.deep.equal(['Größe']);
     const koi8 = Buffer.concat([
@@ -209,7 +209,7 @@ describe('raw 8-bit fields that leave', () => {
     expect(python((await sendDocument(koi8)).raw, ['Subject']).Subject).to.deep.equal(['Привет']);
   });
 
-  it('are encoded in the parts, with their names', async () => {
+  it('are encoded in the parts, with file names', async () => {
     const seen = await sent([
       ...HEAD,
       SUBJECT,
@@ -231,7 +231,7 @@ describe('raw 8-bit fields that leave', () => {
     expect(python(seen.raw, []).files).to.deep.equal([`${'Größe '.repeat(30)}.pdf`, `${'x'.repeat(1200)}.pdf`]);
   });
 
-  it('are merged as what they say', async () => {
+  it('are merged decoded', async () => {
     const outgoing = { globalVars: [{ name: 'NAME', content: 'Bøb' }], sender: 'ann@example.com' };
     const lines = [
       'From: Büro für *|NAME|* <ann@example.com>',
@@ -260,7 +260,7 @@ describe('raw 8-bit fields that leave', () => {
     expect(python(latin1.raw, ['Subject']).Subject).to.deep.equal(['Größe']);
   });
 
-  it('stay where a signature that the message came with covers them', async () => {
+  it('stay where an existing signature covers them', async () => {
     const lines = ['From: Ann <ann@example.com>', ...HEAD.slice(1), 'Subject: Größe', 'X-Other: Größe'];
     const unsigned = Buffer.from(`${lines.join('\r\n')}\r\n\r\nbody\r\n`).toString('latin1');
     const fields = ['from', 'to', 'subject', 'date'];
@@ -272,7 +272,7 @@ describe('raw 8-bit fields that leave', () => {
     expect(all).to.match(/author\.example/);
   });
 
-  it('leave what is signed or attached as it is', async () => {
+  it('leave signed or attached messages as they are', async () => {
     const body = [
       '--b',
       'Content-Type: multipart/signed; boundary=s; protocol="application/pgp-signature"; micalg=pgp-sha256',
@@ -296,7 +296,7 @@ describe('raw 8-bit fields that leave', () => {
   });
 });
 
-describe('addresses in headers that the API gives', () => {
+describe('addresses in headers of the API', () => {
   const FIELDS = [
     'Sender',
     'Reply-To',
@@ -327,7 +327,7 @@ describe('addresses in headers that the API gives', () => {
     }
   });
 
-  it('keep comments, groups and URLs as what they are', async () => {
+  it('keep comments, groups and URLs', async () => {
     const seen = await sendDraft({
       text: 'x',
       headers: [
@@ -353,7 +353,7 @@ describe('addresses in headers that the API gives', () => {
 describe('the header of outgoing mail', () => {
   const facts = { charset: () => '', utf8: false };
 
-  it('is ASCII in short lines, or refused, whatever it was', () => {
+  it('is ASCII in short lines, or rejected, for any input', () => {
     const random = randomFrom(5600);
     const pieces = [
       'a',
@@ -402,7 +402,7 @@ describe('the header of outgoing mail', () => {
     }
   });
 
-  it('costs no more than it is long', () => {
+  it('takes linear time', () => {
     for (const piece of [
       '"\\',
       '"',

@@ -29,8 +29,8 @@ print(json.dumps([parts.get('<' + urllib.parse.unquote(html.unescape(c)) + '>') 
 const shown = async (names: readonly string[], html: string) =>
   referred((await sendDraft({ html, images: names.map((name) => image(name)) })).raw);
 
-describe('the pictures of a draft', () => {
-  it('keep their names as ids where these are fine', async () => {
+describe('inline images of a draft', () => {
+  it('keep valid names as ids', async () => {
     const names = [
       'logo.png',
       'image001.png@01D9.4F',
@@ -55,7 +55,7 @@ describe('the pictures of a draft', () => {
     ]);
   });
 
-  it('are found by a name with a blank, whose reference is written anew', async () => {
+  it('are found by a name with a blank, whose reference is rewritten', async () => {
     const seen = await sendDraft({ html: '<img src="cid:my logo.png">', images: [image('my logo.png')] });
     expect(seen.mail.attachments.map(({ cid }) => cid)).to.deep.equal(['mylogo.png']);
     expect(seen.mail.html).to.equal('<img src="cid:mylogo.png">');
@@ -120,7 +120,7 @@ describe('the pictures of a draft', () => {
     ]);
   });
 
-  it('have an id each: those whose names differ by blanks, and those of one name', async () => {
+  it('have unique ids, for names that differ by blanks, and for equal names', async () => {
     const names = ['my logo.png', 'mylogo.png', 'my  logo.png'];
     const html = names.map((name) => `<img src="cid:${name}">`).join('');
     expect(await shown(names, html)).to.deep.equal(names);
@@ -132,14 +132,14 @@ describe('the pictures of a draft', () => {
     expect(referred(seen.raw)).to.deep.equal(['first']);
   });
 
-  it('leave everything else in the HTML as it is', () => {
+  it('leave everything else in the HTML unchanged', () => {
     const html =
       'placid: x <a href="https://x.test/?cid:my logo.png">cid:unknown "cid:other.png" cid:</a><img src="cid:logo.png">';
     expect(withContentIds(html, ['logo.png'], ['logo.png'])).to.equal(html);
     expect(withContentIds(html, [], [])).to.equal(html);
   });
 
-  it('cost no more than their HTML is long, whatever it refers to', () => {
+  it('take linear time for any references', () => {
     const names = Array.from({ length: 500 }, (_, at) => `picture ${'x'.repeat(at)} .png`);
     const ids = contentIds(names, (at) => `image${at}@x`);
     for (const piece of [
@@ -156,7 +156,7 @@ describe('the pictures of a draft', () => {
       expect(withContentIds(piece.repeat(100_000), names, ids).length).to.be.above(1000);
   });
 
-  it('agree in random names and references', () => {
+  it('match for random names and references', () => {
     const random = randomFrom(56);
     const pieces = ['a', 'b', ' ', '.png', '%20', '&', '"', "'", '(', ')', ',', 'ö', '\\', '<', '>', '2x'];
     for (let round = 0; round < 500; round++) {

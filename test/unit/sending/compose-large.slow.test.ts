@@ -18,17 +18,17 @@ const failureOf = (job: ReturnType<typeof toJob>) =>
     (error: unknown) => error,
   );
 
-describe('a message that becomes too large', () => {
+describe('a message above the size limit after composing', () => {
   const link = '<a href="https://x.example/1">x</a>';
   const many = Array.from({ length: 250_000 }, (_, n) => `<a href=http://x.example/${n}>x</a>`).join('');
   const vars = [{ name: 'X', content: 'x'.repeat(100_000) }];
 
-  it('is refused for good: by links', async () => {
+  it('is rejected permanently: by links', async () => {
     expect(await failureOf(draftJob({ html: many }, TRACKED))).to.be.instanceOf(TooLarge);
     expect(await failureOf(documentJob(many, TRACKED))).to.be.instanceOf(TooLarge);
   }).timeout(30_000);
 
-  it('is refused for good: by values', async () => {
+  it('is rejected permanently: by values', async () => {
     const html = '*|X|*'.repeat(500);
     expect(await failureOf(draftJob({ html }, { globalVars: vars }))).to.be.instanceOf(TooLarge);
     expect(await failureOf(draftJob({ text: html }, { globalVars: vars }))).to.be.instanceOf(TooLarge);
@@ -41,7 +41,7 @@ describe('a message that becomes too large', () => {
 
   // Each part would be within the limit; all of them together would fill the memory of the process before anybody
   // looked.
-  it('is refused for good: by values in very many parts', async () => {
+  it('is rejected permanently: by values in very many parts', async () => {
     const part = `--b\r\nContent-Type: text/html\r\n\r\n${'*|X|*'.repeat(200)}\r\n`;
     const raw = Buffer.from(
       `From: ann@example.com\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n${part.repeat(400)}--b--\r\n`,
@@ -51,22 +51,22 @@ describe('a message that becomes too large', () => {
     expect(await failureOf(job('x'))).to.equal(undefined);
   }).timeout(30_000);
 
-  it('is refused for good: by what encoding makes of it', async () => {
+  it('is rejected permanently: by its encoding', async () => {
     expect(await failureOf(draftJob({ html: '='.repeat(10 * MB), text: 'x' }))).to.be.instanceOf(TooLarge);
   }).timeout(30_000);
 
-  it('may be as large as it was taken', async () => {
+  it('may be as large as at acceptance', async () => {
     const { bytes } = await composeMail(documentJob(`${'x'.repeat(70)}\r\n`.repeat((27 * MB) / 72), TRACKED));
     expect(bytes.length).to.be.greaterThan(26.9 * MB);
   }).timeout(30_000);
 
-  it('has very many links when they fit', async () => {
+  it('has very many links if they fit', async () => {
     const { bytes } = await composeMail(draftJob({ html: link.repeat(50_000) }, TRACKED));
     expect(bytes.length).to.be.greaterThan(5 * MB);
   }).timeout(30_000);
 });
 
-describe('a draft that is written to hurt', () => {
+describe('a hostile draft', () => {
   const most = 2 * MB;
   const filled = (piece: string) => piece.repeat(Math.floor(most / piece.length));
   const pieces = [
@@ -93,7 +93,7 @@ describe('a draft that is written to hurt', () => {
     '\0',
   ];
   for (const piece of pieces) {
-    it(`takes a time that grows with its length: ${JSON.stringify(piece)} over and over`, async () => {
+    it(`takes linear time: ${JSON.stringify(piece)} repeated`, async () => {
       const failure = await failureOf(
         draftJob({ html: filled(piece) }, { trackOpens: true, trackClicks: 'all', autoText: true, globalVars: [] }),
       );
@@ -101,7 +101,7 @@ describe('a draft that is written to hurt', () => {
     }).timeout(30_000);
   }
 
-  it('takes a time that grows with its length: recipients, headers, names', async () => {
+  it('takes linear time: recipients, headers, names', async () => {
     const to = Array.from({ length: 20_000 }, (_, n) => ({
       email: `r${n}@example.net`,
       name: '"\\,;é'.repeat(4),

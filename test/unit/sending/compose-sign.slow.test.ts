@@ -80,7 +80,7 @@ describe('the DKIM signature of a message', () => {
     });
   }
 
-  it('covers what a forger would change, and what one click needs', async () => {
+  it('covers the fields that a forger would change, and those of one-click unsubscribe', async () => {
     const seen = await sendDraft({ text: 'x', headers: [['Reply-To', 'desk@example.com']] }, { dkim: KEY });
     const [signature = ''] = valuesOf(seen, 'DKIM-Signature');
     const covered = /; h=([^;]*)/.exec(signature)?.[1]?.replace(/\s/g, '').split(':');
@@ -114,7 +114,7 @@ describe('the DKIM signature of a message', () => {
     'Content-Type',
     'Content-Transfer-Encoding',
   ]) {
-    it(`breaks when somebody adds another ${name}, in front or behind, whether the message had one or not`, async () => {
+    it(`breaks when another ${name} is added, in front or behind, whether the message had one or not`, async () => {
       for (const compose of [
         () => sendDraft({ text: 'x' }, { dkim: KEY }),
         () => sendDocument([...HEAD, 'Cc: c@example.net', 'Reply-To: ann@example.com', '', 'text'], { dkim: KEY }),
@@ -141,17 +141,17 @@ describe('the DKIM signature of a message', () => {
     }
   });
 
-  it('survives what a mailing list adds, and a line that was folded anew', async () => {
+  it('survives additions of a mailing list, and a refolded line', async () => {
     const text = (await sendDocument([...HEAD, '', 'text'], { dkim: KEY })).raw.toString('latin1');
     const listed = `List-Id: <list.example.org>\r\nSender: list@example.org\r\nReceived: from a by b\r\n${text.replace('Subject: Hello', 'Subject:\r\n\tHello ')}`;
     expect(await verdictOf(Buffer.from(listed, 'latin1'))).to.deep.equal(VALID);
   });
 
-  it('is not there when nothing signs', async () => {
+  it('is missing if nothing signs', async () => {
     expect(await verdictOf((await sendDraft({ text: 'x' })).raw)).to.deep.equal({ signed: false, valid: false });
   });
 
-  it('is made with the key of each message, also by a composer that keeps keys', async () => {
+  it('uses the key of each message, also with cached keys', async () => {
     const compose = createCompose();
     for (const key of [KEY, OTHER, KEY]) {
       const { bytes } = await compose(
@@ -165,7 +165,7 @@ describe('the DKIM signature of a message', () => {
     }
   });
 
-  it('is never left out because the key is none: that is a fault', async () => {
+  it('is never omitted because of an invalid key: that is an error', async () => {
     const job = toJob(Buffer.from(`${HEAD.join('\r\n')}\r\n\r\nx`), { outgoing: { form: 'mime' } });
     const small = makeKey('example.com', 'ed'); // Ed25519 cannot make rsa-sha256
     for (const privateKey of ['', 'no key', small.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()]) {
@@ -178,15 +178,15 @@ describe('the DKIM signature of a message', () => {
     }
   });
 
-  it('is handed over in memory that belongs to nothing else', async () => {
+  it('is returned in memory of its own', async () => {
     const { bytes } = await composeMail(toJob(Buffer.from('Subject: x\r\n\r\nx'), { outgoing: { form: 'mime' } }));
     expect([bytes.byteOffset, bytes.byteLength]).to.deep.equal([0, bytes.buffer.byteLength]);
   });
 });
 
-describe('a document that is written to hurt', () => {
+describe('a hostile document', () => {
   for (const [name, make] of Object.entries(HOSTILE)) {
-    it(`is composed and signed, or is refused: ${name}`, async () => {
+    it(`is composed and signed, or rejected: ${name}`, async () => {
       const document = make();
       const composed = await composeMail(toJob(document, { dkim: KEY, outgoing: { ...TRACKED, form: 'mime' } })).then(
         ({ bytes }) => Buffer.from(bytes),

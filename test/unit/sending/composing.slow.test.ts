@@ -45,7 +45,7 @@ describe('composing on the render thread', function () {
   afterEach(() => renderer.stop());
   const breakable = new URL('../../support/mime-thread.ts', import.meta.url);
 
-  it('makes the same mail of the same job, whose bytes stay with the caller', async () => {
+  it('makes the same mail of the same job, and leaves the bytes to the caller', async () => {
     await open();
     const first = await renderer.compose(job(MAIL));
     const second = await renderer.compose(job(MAIL));
@@ -58,7 +58,7 @@ describe('composing on the render thread', function () {
     expect(Buffer.from(second.composed.bytes).toString()).to.equal(text);
   });
 
-  it('reads a large body from its file, and a file that is missing is no fault of the mail', async () => {
+  it('reads a large body from its file; a missing file is not an error of the mail', async () => {
     await open();
     const path = join(dir, 'blob');
     await writeFile(path, crlf('From: news@sender.example', 'Subject: large', '', 'x'.repeat(500)));
@@ -69,7 +69,7 @@ describe('composing on the render thread', function () {
     expect(failure).to.be.instanceOf(Error);
   });
 
-  it('refuses what cannot be composed, for good only when no server would take it', async () => {
+  it('rejects what cannot be composed, permanently only if no server would accept it', async () => {
     await open();
     const draft = { outgoing: { ...OUTGOING, form: 'draft' as const } };
     expect(await renderer.compose(job(inline('this is no draft'), draft))).to.include({
@@ -92,7 +92,7 @@ describe('composing on the render thread', function () {
   });
 
   for (const order of ['die', 'throw', 'memory']) {
-    it(`refuses a mail that breaks its thread (${order}), and everything beside it is done`, async () => {
+    it(`rejects a mail that breaks its thread (${order}), and completes everything beside it`, async () => {
       await open({ script: breakable });
       const bad = inline('From: a@sender.example', `X-Test: ${order}`, '', 'x');
       const [refused, ...others] = await Promise.all([
@@ -109,7 +109,7 @@ describe('composing on the render thread', function () {
     });
   }
 
-  it('answers with an error what waits when it stops', async () => {
+  it('fails waiting jobs when it stops', async () => {
     await open();
     const waiting = renderer.compose(job(MAIL)).catch((error: unknown) => error);
     await renderer.stop();

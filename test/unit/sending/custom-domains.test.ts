@@ -30,7 +30,7 @@ const ZONE: ZoneRecords = {
   'unproven.example': { CNAME: 'postern.test', ...mx('mx.postern.test') },
 };
 
-describe('domains of their own that messages name', () => {
+describe('custom domains of messages', () => {
   let clock: TestClock;
   let store: Store;
   let zone: ZoneRecords;
@@ -59,7 +59,7 @@ describe('domains of their own that messages name', () => {
     return { domains, asked };
   }
 
-  it('are ours when a message names none', async () => {
+  it('default to ours', async () => {
     const { domains, asked } = create();
     expect(await domains.of('acc', undefined)).to.deep.equal(OURS);
     expect(await domains.of('acc', { inlineCss: true })).to.deep.equal(OURS);
@@ -105,7 +105,7 @@ describe('domains of their own that messages name', () => {
     });
   }
 
-  it('are of no use to an account that did not verify them, and nobody asks the DNS for it', async () => {
+  it('are ignored for an account that did not verify them, without a DNS query', async () => {
     const { domains, asked } = create();
     expect(
       await domains.of('other', { trackingDomain: 'alias.shop.example', returnPathDomain: 'mx.shop.example' }),
@@ -114,7 +114,7 @@ describe('domains of their own that messages name', () => {
     expect(asked).to.deep.equal([]);
   });
 
-  it('are asked for once in ten seconds, and used as soon as they are right', async () => {
+  it('are checked once in ten seconds, and used as soon as they are correct', async () => {
     const { domains, asked } = create();
     const wanted = { trackingDomain: 'new.shop.example' };
     for (let n = 0; n < 3; n++) expect(await domains.of('acc', wanted)).to.deep.equal(OURS);
@@ -126,7 +126,7 @@ describe('domains of their own that messages name', () => {
     expect((await domains.of('acc', wanted)).publicUrl).to.equal('https://new.shop.example:8443/mail');
   });
 
-  it('lead to an address where our own place has no name', async () => {
+  it('point to an address where our own host has no name', async () => {
     expect(
       (await create('http://192.0.2.9').domains.of('acc', { trackingDomain: 'elsewhere.shop.example' })).publicUrl,
     ).to.equal('http://elsewhere.shop.example');

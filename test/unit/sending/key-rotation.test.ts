@@ -59,7 +59,7 @@ for (const driver of drivers) {
       expect(await look()).to.equal(0);
     });
 
-    it('begins to wait anew when the record went away meanwhile, and waits on while the DNS is mute', async () => {
+    it('restarts its wait when the record was removed meanwhile, and continues to wait while the DNS does not answer', async () => {
       await rotation().begin('example.com');
       publish('postern2', 'public2');
       await look();
@@ -78,7 +78,7 @@ for (const driver of drivers) {
       expect(await look()).to.equal(1);
     });
 
-    it('makes one new key however often it is begun, also by many at once, and forgets it when it is cancelled', async () => {
+    it('creates one new key however often it is started, also concurrently, and deletes it when it is cancelled', async () => {
       const begun = await Promise.all([1, 2, 3].map(() => rotation().begin('example.com')));
       expect(new Set(begun.map((one) => 'next' in one && one.next.publicKey)).size).to.equal(1);
       expect(begun.filter(({ kind }) => kind === 'begun')).to.have.length(1);
@@ -89,7 +89,7 @@ for (const driver of drivers) {
       expect(await rotation().begin('nokey.example')).to.deep.equal({ kind: 'no key' });
     });
 
-    it('keeps the selector of the old key free of others for a week, and takes it again after that', async () => {
+    it('reserves the selector of the old key for a week, and can use it again afterwards', async () => {
       await rotation().begin('example.com');
       publish('postern2', 'public2', 0);
       expect(await look()).to.equal(1);

@@ -16,7 +16,7 @@ const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000];
 /** What an account may send in an hour that has sent nothing yet (mail/stats.ts). */
 const FIRST_QUOTA = 250;
 
-describe('leaving', () => {
+describe('the release of outgoing mail', () => {
   let store: Store;
   beforeEach(async () => {
     store = await openTestStore();
@@ -46,11 +46,11 @@ describe('leaving', () => {
     return said.filter(({ kind }) => kind === 'now').length;
   }
 
-  it('lets mail leave at once', async () => {
+  it('is immediate by default', async () => {
     expect(await leaving().mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON)).to.deep.equal({ kind: 'now' });
   });
 
-  it('lets exactly as many leave in an hour as the quota of the account allows, however many ask at once', async () => {
+  it('allows exactly the hourly quota of the account, for any number of concurrent requests', async () => {
     const part = leaving();
     expect(await letGo(part, PLAIN_OUTGOING, 400, NOON)).to.equal(FIRST_QUOTA);
     expect(await letGo(part, PLAIN_OUTGOING, 10, NOON + SECOND)).to.equal(0);
@@ -58,7 +58,7 @@ describe('leaving', () => {
     expect(other.kind, 'another account has a quota of its own').to.equal('now');
   });
 
-  it('counts what was sent before, by this host or another, and gives places back as it is an hour ago', async () => {
+  it('counts earlier mail, of this host or another, and frees the quota as an hour passes', async () => {
     for (const [sent, ago] of [
       [100, 61 * MINUTE],
       [30, 60 * MINUTE],
@@ -97,21 +97,21 @@ describe('leaving', () => {
     expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + 31 * MINUTE)).to.equal(40);
   });
 
-  it('holds a subaccount to its own quota, and the rest of the account to none of that', async () => {
+  it('limits a subaccount to its own quota, and not the rest of the account', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { customQuota: 5 }));
     const part = leaving();
     expect(await letGo(part, of('cust'), 20, NOON)).to.equal(5);
     expect(await letGo(part, PLAIN_OUTGOING, 20, NOON)).to.equal(20);
   });
 
-  it('takes no place of the account for what its subaccount holds back', async () => {
+  it('does not count mail held back by its subaccount', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { customQuota: 5 }));
     const part = leaving();
     await letGo(part, of('cust'), 1000, NOON);
     expect(await letGo(part, PLAIN_OUTGOING, 1000, NOON)).to.equal(FIRST_QUOTA - 5);
   });
 
-  it('knows no quota but those that were given when it is switched off', async () => {
+  it('applies only set quotas when it is disabled', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'free'));
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { customQuota: 5 }));
     const part = leaving(false);
@@ -120,7 +120,7 @@ describe('leaving', () => {
     expect(await letGo(part, of('cust'), 1000, NOON)).to.equal(5);
   });
 
-  it('delays what is over the quota, and sends all of it in the end', async () => {
+  it('delays mail above the quota, and sends all of it in the end', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { customQuota: 30 }));
     const part = leaving(true, {}, () => 0.5);
     const waiting = Array.from({ length: 100 }, () => NOON);
@@ -146,7 +146,7 @@ describe('leaving', () => {
     expect(left.at(-1)).to.be.below(NOON + 4.5 * HOUR);
   });
 
-  it('raises a quota that the account raises', async () => {
+  it('applies a quota that the account raises', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { customQuota: 1 }));
     const part = leaving();
     expect(await letGo(part, of('cust'), 5, NOON)).to.equal(1);
@@ -154,7 +154,7 @@ describe('leaving', () => {
     expect(await letGo(part, of('cust'), 5, NOON + 10 * SECOND)).to.equal(2);
   });
 
-  it('keeps the mail of a paused subaccount, asks again every minute, and lets it go when it is resumed', async () => {
+  it('holds mail of a paused subaccount, checks every minute, and releases it on resume', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { status: 'paused', pausedAt: new Date(NOON) }));
     const part = leaving(true, {}, () => 0.999);
     const later = await part.mayLeave(ACCOUNT, of('cust'), NOON, NOON + SECOND);
@@ -168,7 +168,7 @@ describe('leaving', () => {
     expect(await part.mayLeave(ACCOUNT, of('cust'), NOON, later.at)).to.deep.equal({ kind: 'now' });
   });
 
-  it('gives mail up after 3 days of pause, counted from the pause or from when it was queued', async () => {
+  it('fails mail after 3 days of pause, counted from the pause or from when it was queued', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { status: 'paused', pausedAt: new Date(NOON) }));
     const part = leaving();
     const never = { kind: 'never', reason: 'its subaccount was paused for 3 days' };
@@ -180,14 +180,14 @@ describe('leaving', () => {
     expect(await part.mayLeave(ACCOUNT, of('cust'), NOON + DAY, NOON + 4 * DAY)).to.deep.equal(never);
   });
 
-  it('never sends for a subaccount that was deleted', async () => {
+  it('never sends for a deleted subaccount', async () => {
     expect(await leaving().mayLeave(ACCOUNT, of('gone'), NOON, NOON)).to.deep.equal({
       kind: 'never',
       reason: 'its subaccount was deleted',
     });
   });
 
-  it('asks again later while the store is away, and remembers no failure', async () => {
+  it('retries while the store is unavailable, and caches no failure', async () => {
     let away = true;
     const counters = {
       ...store.counters,
@@ -203,7 +203,7 @@ describe('leaving', () => {
     expect((await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON)).kind).to.equal('now');
   });
 
-  it('asks the store once in some seconds, not for every message', async () => {
+  it('reads the store once in some seconds, not for every message', async () => {
     let reads = 0;
     const counters = {
       ...store.counters,
@@ -219,7 +219,7 @@ describe('leaving', () => {
     expect(reads).to.equal(4);
   });
 
-  it('lets those who wait ask less often when there are very many', async () => {
+  it('checks less often when very many wait', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { status: 'paused', pausedAt: new Date(NOON) }));
     const part = leaving();
     const waits = async (now: number) => {

@@ -56,7 +56,7 @@ describe('the mailer', () => {
     return createMailer({ hostname: 'mx.postern.test', from: 'postmaster@mx.postern.test' }, { carrier, signOwn });
   }
 
-  it('hands a message over to the MX of its recipient, encrypted where that is offered', async () => {
+  it('sends a message to the MX of its recipient, encrypted where that is offered', async () => {
     expect(await mailerFor(LOCAL).send(MAIL)).to.deep.equal({ kind: 'sent' });
     const [mail] = sink.mails;
     expect(mail).to.deep.include({
@@ -78,7 +78,7 @@ describe('the mailer', () => {
     expect(mail?.raw).to.contain('https://postern.test/verify/AAAAAAAAAAAAAAAAAAAAAA\r\n');
   });
 
-  it('goes on in plain text when encryption is offered and does not work', async () => {
+  it('falls back to plain text when encryption is offered and fails', async () => {
     await sink.stop();
     // No cipher in common: the handshake fails.
     sink = await startMailSink({
@@ -90,11 +90,11 @@ describe('the mailer', () => {
     expect(sink.mails[0]).to.include({ secure: false });
   });
 
-  it('goes to the domain itself when it has no MX', async () => {
+  it('sends to the domain itself without an MX', async () => {
     expect(await mailerFor({ 'example.com': { A: ['127.0.0.1'] } }).send(MAIL)).to.deep.equal({ kind: 'sent' });
   });
 
-  it('tries the preferred host first, and the next when one is away', async () => {
+  it('tries the preferred host first, and the next when one is down', async () => {
     const other = await startMailSink();
     const zone = {
       'example.com': {
@@ -113,7 +113,7 @@ describe('the mailer', () => {
     await other.stop();
   });
 
-  it('fails at once where nobody will ever take it', async () => {
+  it('fails at once if no retry can succeed', async () => {
     expect(await mailerFor({ 'example.com': { MX: [{ exchange: '', priority: 0 }] } }).send(MAIL)).to.deep.equal({
       kind: 'failed',
       reason: 'the domain example.com accepts no mail (null MX)',
@@ -133,7 +133,7 @@ describe('the mailer', () => {
       .that.matches(/^mx\.example\.com \(127\.0\.0\.1\): 550 no such user/);
   });
 
-  it('puts off what may be better later', async () => {
+  it('defers on temporary failures', async () => {
     expect(await mailerFor({ 'example.com': { fails: 'timeout' } }).send(MAIL)).to.deep.equal({
       kind: 'deferred',
       reason: 'the MX records of example.com could not be looked up',
@@ -153,7 +153,7 @@ describe('the mailer', () => {
     expect(sink.mails).to.have.length(0);
   });
 
-  it('connects to nothing inside, whatever the MX records of a stranger say', async () => {
+  it('connects to no private address, for any MX records', async () => {
     const forbidden = [
       ['10.0.0.1'],
       ['169.254.169.254'],
@@ -189,7 +189,7 @@ describe('the mailer', () => {
     });
   });
 
-  it('has one deadline over everything', async () => {
+  it('has one deadline in all', async () => {
     sink.mute();
     const clock = createTestClock();
     const sending = mailerFor(LOCAL, {}, clock).send(MAIL);
@@ -198,7 +198,7 @@ describe('the mailer', () => {
     expect(await sending).to.deep.equal({ kind: 'deferred', reason: 'timed out' });
   });
 
-  it('is cut off by stopping', async () => {
+  it('is cancelled on stop', async () => {
     sink.mute();
     const mailer = mailerFor(LOCAL);
     const sending = mailer.send(MAIL);
@@ -207,7 +207,7 @@ describe('the mailer', () => {
     expect(await sending).to.include({ kind: 'deferred' });
   });
 
-  it('goes through a relay, with a password on the same machine', async () => {
+  it('sends through a relay, with a password on the same machine', async () => {
     const zone = { 'relay.test': { A: ['127.0.0.1'] } };
     expect(
       await mailerFor(zone, { relay: `smtp://me:p%40ss@relay.test:${sink.port}`, allowPrivate: [] }).send(MAIL),
@@ -223,7 +223,7 @@ describe('the mailer', () => {
     });
   });
 
-  it('does not take a wrong password at the relay for the end', async () => {
+  it('treats a wrong password at the relay as temporary', async () => {
     await sink.stop();
     sink = await startMailSink({
       onAuth: (_auth, _session, done) => done(Object.assign(new Error('wrong'), { responseCode: 535 })),
@@ -236,7 +236,7 @@ describe('the mailer', () => {
     ).to.include({ kind: 'deferred' });
   });
 
-  describe('with a server that misbehaves', () => {
+  describe('with a faulty server', () => {
     let server: Server;
     const sockets: Socket[] = [];
     const serve = async (said: (line: string) => string | undefined, greeting = '220 hello\r\n') => {
@@ -260,7 +260,7 @@ describe('the mailer', () => {
       await new Promise<void>((resolve) => server.close(() => resolve()));
     });
 
-    it('takes a cut connection, a refusing greeting and nonsense for trouble that may pass', async () => {
+    it('treats a lost connection, a refusing greeting and invalid replies as temporary', async () => {
       for (const [said, greeting] of [
         [() => undefined, '220 hello\r\n'],
         [() => '250 ok\r\n', '554 go away\r\n'],
@@ -274,7 +274,7 @@ describe('the mailer', () => {
       await serve(() => undefined);
     });
 
-    it('takes a 5xx to the message itself for the end', async () => {
+    it('treats a 5xx to the message itself as permanent', async () => {
       const mxPort = await serve((line) =>
         /^(?:EHLO|MAIL|RCPT)/.test(line)
           ? '250 ok\r\n'

@@ -20,7 +20,7 @@ import { type ZoneRecords, zoneResolver } from '../../support/zone.ts';
 const POLICY = 'version: STSv1\r\nmode: enforce\r\nmx: mx.example.com\r\nmx: *.Backup.example.\r\nmax_age: 86400\r\n';
 
 describe('an MTA-STS policy', () => {
-  it('is read as RFC 8461 writes it', () => {
+  it('is parsed by RFC 8461', () => {
     expect(parsePolicy(POLICY)).to.deep.equal({
       mode: 'enforce',
       hosts: ['mx.example.com', '*.backup.example'],
@@ -120,7 +120,7 @@ describe('MTA-STS policies', () => {
     expect(fetched).to.deep.equal(['example.com', 'example.com']);
   });
 
-  it('hold until they are over, whatever becomes of the record or the policy host', async () => {
+  it('are valid until they expire, whatever happens to the record or the policy host', async () => {
     let zone: ZoneRecords = record('one');
     const policies = policiesOf(() => zone);
     await policies.of('example.com');
@@ -135,7 +135,7 @@ describe('MTA-STS policies', () => {
     expect(await policies.of('example.com')).to.equal(undefined);
   });
 
-  it('are asked for again five minutes after they could not be had', async () => {
+  it('are fetched again five minutes after a failure', async () => {
     text = undefined;
     const policies = policiesOf(() => record('one'));
     expect([await policies.of('example.com'), await policies.of('example.com')]).to.deep.equal([undefined, undefined]);
@@ -189,21 +189,21 @@ describe('fetching an MTA-STS policy', () => {
       (error: unknown) => (error instanceof Error ? error.message : ''),
     );
 
-  it('asks the host of that name, at the address that was checked', async () => {
+  it('connects to the host of that name, at the checked address', async () => {
     expect(await fetchPolicy('example.com')).to.equal(POLICY);
     expect(asked.map(({ url, headers, method }) => [method, url, headers.host])).to.deep.equal([
       ['GET', '/.well-known/mta-sts.txt', `mta-sts.example.com:${port()}`],
     ]);
   });
 
-  it('believes nobody without a certificate for that name', async () => {
+  it('requires a valid certificate for that name', async () => {
     expect(await refused(fetchPolicy('other.example'))).to.match(/altnames|Hostname/);
     setDefaultCACertificates(known);
     expect(await refused(fetchPolicy('example.com'))).to.match(/self-signed/);
     expect(asked).to.have.length(0);
   });
 
-  it('goes to no address inside', async () => {
+  it('connects to no private address', async () => {
     expect(await refused(fetchPolicy('example.com', { allowPrivate: [] }))).to.equal(
       'mta-sts.example.com has forbidden addresses',
     );
@@ -214,7 +214,7 @@ describe('fetching an MTA-STS policy', () => {
     expect(asked).to.have.length(0);
   });
 
-  it('takes a short text, and nothing else', async () => {
+  it('accepts only a short text', async () => {
     const wrong: readonly [(response: ServerResponse) => void, string][] = [
       [
         (response) => response.writeHead(302, { location: `https://mta-sts.example.com:${port()}/` }).end(),
@@ -237,7 +237,7 @@ describe('fetching an MTA-STS policy', () => {
     expect(asked).to.have.length(4);
   });
 
-  it('waits ten seconds, however busy the other end is', async () => {
+  it('times out after ten seconds, however busy the server is', async () => {
     const clock = createTestClock();
     answer = (response) => {
       response.writeHead(200, { 'content-type': 'text/plain' }).write('version');

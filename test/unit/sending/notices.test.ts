@@ -20,7 +20,7 @@ const NOTICE = {
 };
 const later = async (): Promise<MailOutcome> => ({ kind: 'deferred', reason: '451 later' });
 
-describe('addresses that we write to', () => {
+describe('recipient addresses of notices', () => {
   it('are letters, digits, dots and a few signs at a domain name', () => {
     for (const text of ['a', 'post.master', 'first_last+tag', 'A-1=~&', 'x'.repeat(64)])
       expect(isPlainMailbox(text), text).to.equal(true);
@@ -127,7 +127,7 @@ for (const driver of drivers) {
     const settled = () =>
       until('every notice has settled', async () => (await rows()).every(({ state }) => state !== 'waiting'));
 
-    it('are written down, sent at once, and then hold no text any more', async () => {
+    it('are stored, sent at once, and then lose their text', async () => {
       const { notices, mailer, log } = open();
       expect(await notices.enqueue(NOTICE)).to.equal('queued');
       await settled();
@@ -143,7 +143,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('are retried for a day with growing gaps, and then fail with the reason', async () => {
+    it('are retried for a day with growing intervals, and then fail with the reason', async () => {
       const { notices, mailer, log } = open();
       mailer.outcome = later;
       await notices.enqueue(NOTICE);
@@ -177,7 +177,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('that fail are reported to mail.from, once and without their text', async () => {
+    it('that bounce are reported to mail.from, once and without their text', async () => {
       const { notices, mailer } = open();
       mailer.outcome = async () => ({ kind: 'failed', reason: '550 nobody here' });
       await notices.enqueue(NOTICE);
@@ -222,7 +222,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('keep to their backoff and their claims otherwise, however long', async () => {
+    it('keep to their backoff and their claims otherwise', async () => {
       const { notices } = open();
       const waits: readonly (readonly [attempts: number, minutes: number])[] = [
         [1, 5],
@@ -248,7 +248,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('outlive a fault of the mailer and a process that died with one in hand', async () => {
+    it('survive an error of the mailer and a crash during a send', async () => {
       const first = open();
       first.mailer.outcome = () => Promise.reject(new Error('a fault'));
       await first.notices.enqueue(NOTICE);
@@ -264,7 +264,7 @@ for (const driver of drivers) {
       await second.notices.stop();
     });
 
-    it('are sent once by two processes that find them at the same time', async () => {
+    it('are sent once by two concurrent processes', async () => {
       const all = [open(), open(), open()];
       const due = new Date(clock.now());
       for (let i = 0; i < 12; i++)
@@ -284,7 +284,7 @@ for (const driver of drivers) {
       for (const { notices } of all) await notices.stop();
     });
 
-    it('spare an address after 3 in an hour and 10 in a day, whoever asks and however many at once', async () => {
+    it('are limited to 3 an hour and 10 a day for an address, for any callers', async () => {
       const all = [open(), open()];
       const ask = (i: number) =>
         all[i % 2]?.notices.enqueue({
@@ -309,7 +309,7 @@ for (const driver of drivers) {
       await Promise.all(all.map(({ notices }) => notices.stop()));
     }).timeout(20_000);
 
-    it('spare a domain after 20 in a day from one account, and take back what was not used', async () => {
+    it('are limited to 20 a day for a domain from one account, and unused ones are returned', async () => {
       const { notices } = open();
       const outcomes = [];
       for (let i = 0; i < 22; i++) outcomes.push(await notices.enqueue({ ...NOTICE, to: `person${i}@example.com` }));
@@ -320,7 +320,7 @@ for (const driver of drivers) {
       await notices.stop();
     }).timeout(20_000);
 
-    it('refuse other addresses, and subjects of more than a line', async () => {
+    it('reject other addresses, and subjects of more than a line', async () => {
       const { notices } = open();
       expect(await notices.enqueue({ ...NOTICE, to: 'a@example.com\r\nBcc: b@example.com' })).to.equal('refused');
       for (const subject of ['', 'a\r\nBcc: b@example.com', 'a\nb', 'ä'.repeat(3), 'x'.repeat(201)]) {
@@ -336,7 +336,7 @@ for (const driver of drivers) {
       await notices.stop();
     });
 
-    it('are forgotten a month after they ended, with the places and links of that time', async () => {
+    it('are deleted a month after they ended, with their limits and links', async () => {
       const { notices, mailer } = open();
       await notices.enqueue(NOTICE);
       await settled();

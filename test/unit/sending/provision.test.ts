@@ -68,7 +68,7 @@ for (const driver of drivers) {
       ]);
     });
 
-    it('names the address as the operator said, or after itself, and begins a warmup that was asked for', async () => {
+    it('names the address as the operator set, or by default, and starts a requested warmup', async () => {
       await stock(store, '192.0.2.1', { homeDomain: 'out.example.net' });
       await stock(store, '2001:db8::1');
       await ask('a');
@@ -91,7 +91,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('puts the address into the pool that was asked for, or into the default pool when that was deleted meanwhile', async () => {
+    it('puts the address into the requested pool, or into the default pool if that was deleted', async () => {
       await stock(store, '192.0.2.1');
       await stock(store, '192.0.2.2');
       await makePool('a', 'News');
@@ -102,7 +102,7 @@ for (const driver of drivers) {
       expect([await owned('a'), await owned('b')]).to.deep.equal([['192.0.2.1'], ['192.0.2.2']]);
     });
 
-    it('waits while there is no address, says so once an hour, and goes on when there is one', async () => {
+    it('waits while there is no address, logs it once an hour, and continues when there is one', async () => {
       await ask('a');
       const one = task();
       expect(await one.run()).to.include({
@@ -164,7 +164,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('gives 20 addresses to 20 of 30 requests when five processes run at once: none twice, no two to one', async () => {
+    it('gives 20 addresses to 20 of 30 requests in five concurrent processes: none twice, no two to one', async () => {
       for (let n = 1; n <= 20; n++) await stock(store, `192.0.2.${n}`);
       for (let n = 1; n <= 30; n++) {
         await makePool(`a${n}`, 'News');
@@ -188,7 +188,7 @@ for (const driver of drivers) {
       }
     });
 
-    it('makes good what a crash left behind, after whichever write it came, and before', async () => {
+    it('repairs an interrupted run, before and after each write', async () => {
       for (const when of ['before', 'after'] as const) {
         for (let at = 1; ; at++) {
           const account = `${when}${at}`;
@@ -215,7 +215,7 @@ for (const driver of drivers) {
       }
     });
 
-    it('gives no second address to a request that was served and could not be crossed out before the first was given back', async () => {
+    it('gives no second address to a served request that was still open when the first was returned', async () => {
       await stock(store, '192.0.2.1');
       await stock(store, '192.0.2.2');
       await ask('a');
@@ -229,7 +229,7 @@ for (const driver of drivers) {
       expect([await owned('a'), await store.ipRequests.many({})]).to.deep.equal([[], []]);
     });
 
-    it('lets one who is late take nothing: neither what went elsewhere nor what came back meanwhile', async () => {
+    it('changes nothing in a late process: neither reassigned nor returned addresses', async () => {
       await stock(store, '192.0.2.1');
       await makePool('a', 'News');
       await ask('a', { pool: 'News' });
@@ -247,7 +247,7 @@ for (const driver of drivers) {
       expect([await elsewhere('a'), await store.ipRequests.many({})]).to.deep.equal([[], []]);
     });
 
-    it('chooses again when the operator takes the address away, or another request was faster', async () => {
+    it('chooses again when the operator removes the address, or another request was faster', async () => {
       await stock(store, '192.0.2.9');
       await ask('a', { ip: '192.0.2.1', claim: 'gone', pool: 'News' });
       await makePool('a', 'News');
@@ -263,7 +263,7 @@ for (const driver of drivers) {
       expect(await elsewhere('a')).to.deep.equal([{ ip: '192.0.2.9', pool: 'News' }]);
     });
 
-    it('stops when it is asked to', async () => {
+    it('stops on request', async () => {
       await stock(store, '192.0.2.1');
       await ask('a');
       expect(await task().run(AbortSignal.abort())).to.not.have.property('note');

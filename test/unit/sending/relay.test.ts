@@ -3,7 +3,7 @@ import { ConfigError, loadSettings } from '../../../src/config.ts';
 import { parseRelay } from '../../../src/sending/carry/hops.ts';
 
 describe('mail.relay', () => {
-  it('is an smtp or smtps URL, with the ports of submission unless given', () => {
+  it('is an smtp or smtps URL, with the submission ports by default', () => {
     expect(parseRelay('smtp://relay.example')).to.deep.equal({
       host: 'relay.example',
       port: 587,
@@ -20,7 +20,7 @@ describe('mail.relay', () => {
     expect(parseRelay('smtp://[2001:db8::1]:2525')).to.include({ host: '2001:db8::1', port: 2525 });
   });
 
-  it('is nothing else', () => {
+  it('is invalid in any other form', () => {
     for (const text of [
       '',
       'relay.example',
@@ -41,7 +41,7 @@ describe('mail.relay', () => {
     }
   });
 
-  it('is checked with the settings, and never shown', () => {
+  it('is validated with the settings, and never shown', () => {
     const { settings, shown } = loadSettings(undefined, {
       POSTERN_HOSTNAME: 'mx.postern.test',
       POSTERN_MAIL__RELAY: 'smtp://me:secret@relay.example',

@@ -12,7 +12,7 @@ import { settleDown } from '../../support/dispatcher-bench.ts';
 import { createWorld, OUTGOING, type SendingWorld } from '../../support/sending-world.ts';
 import { openTestStore } from '../../support/store.ts';
 
-describe('reports on their way to the store', () => {
+describe('reports to the store', () => {
   let world: SendingWorld;
   let store: Store;
   let reporter: Reporter;
@@ -64,7 +64,7 @@ describe('reports on their way to the store', () => {
       report: one,
     });
 
-  it('make the row of a message that has none, record what happened, and leave the spool', async () => {
+  it('create a missing row, record the event, and are removed from the spool', async () => {
     await start();
     const delivery = await world.mail();
     await world.clock.advance(1000);
@@ -74,7 +74,7 @@ describe('reports on their way to the store', () => {
     expect(reporter.idle()).to.equal(true);
   });
 
-  it('are told that waited before the start', async () => {
+  it('that waited before the start are delivered', async () => {
     await world.dispatcher.start();
     await Promise.all(Array.from({ length: 120 }, () => world.mail()));
     await world.clock.advance(1000);
@@ -85,7 +85,7 @@ describe('reports on their way to the store', () => {
     expect(await untold()).to.equal(0);
   });
 
-  it('stay while the store is away, which is asked less and less often, and are all told when it is back', async () => {
+  it('stay while the store is unavailable, with growing intervals, and are all delivered afterwards', async () => {
     let asked = 0;
     first = () => {
       asked++;
@@ -105,7 +105,7 @@ describe('reports on their way to the store', () => {
     expect(await untold()).to.equal(0);
   });
 
-  it('that were told twice are recorded once', async () => {
+  it('delivered twice are recorded once', async () => {
     await world.dispatcher.start();
     const delivery = await world.mail();
     await settleDown(world);
@@ -121,7 +121,7 @@ describe('reports on their way to the store', () => {
     expect(await untold()).to.equal(0);
   });
 
-  it('that the store refuses hold up no other, and are told again later', async () => {
+  it('rejected by the store do not block others, and are retried later', async () => {
     const bad = await world.mail({ recipient: 'bad@example.com' });
     let refuses = true;
     first = (id) => {
@@ -141,7 +141,7 @@ describe('reports on their way to the store', () => {
     expect(await kinds()).to.have.length(202);
   });
 
-  it('of a lost message that has no row are forgotten with a word in the log', async () => {
+  it('of a lost message without a row are dropped, with a log line', async () => {
     await start();
     await report(
       toReport({ delivery: aDelivery(), attempts: 0, at: 0, message: undefined }, { kind: 'reject', detail: {} }),
@@ -152,7 +152,7 @@ describe('reports on their way to the store', () => {
     expect(world.log.of('event.fault')).to.have.length(1);
   });
 
-  it('that cannot be read stay where they are', async () => {
+  it('that cannot be parsed stay where they are', async () => {
     await start();
     await report({ id: 'x', body: '{' });
     reporter.poke();
@@ -181,7 +181,7 @@ describe('reports on their way to the store', () => {
   // A wake-up between the last look and the end of the work was heard by nobody, and the report stayed until the next
   // one came.
   for (let steps = 0; steps < 12; steps++) {
-    it(`are told when they come ${steps} steps of the event loop's queue after it looked`, async () => {
+    it(`are delivered if they arrive ${steps} steps of the event loop after the check`, async () => {
       const { spool } = world;
       const { reports } = spool;
       const late = async () => {

@@ -57,7 +57,7 @@ for (const driver of drivers) {
         return [row?.spfValid, row?.dkimValid];
       };
 
-      it('tests new ones, right ones every day and wrong ones every hour, for a week', async () => {
+      it('tests new ones, valid ones every day and invalid ones every hour, for a week', async () => {
         zone = good('good.example');
         await add('good.example', 'bad.example');
         expect(await task().run()).to.deep.equal({ tested: 2, changed: 2 });
@@ -82,7 +82,7 @@ for (const driver of drivers) {
         expect(await task().run(), 'wrong for so long: once a day').to.equal(undefined);
       });
 
-      it('sets the wait for the TTL when a record turns valid in between', async () => {
+      it('starts the wait for the TTL when a record becomes valid in between', async () => {
         await add('shop.example');
         await task().run();
         zone = { ...good('shop.example'), 'shop.example': { TXT: [TEST_SPF], ttl: 600 } };
@@ -93,7 +93,7 @@ for (const driver of drivers) {
         ).to.deep.equal(new Date(clock.now() + 600_000));
       });
 
-      it('changes nothing while the DNS is mute, and does not ask again at once', async () => {
+      it('changes nothing while the DNS does not answer, and does not retry at once', async () => {
         zone = good('shop.example');
         await add('shop.example');
         await task().run();
@@ -104,7 +104,7 @@ for (const driver of drivers) {
         expect(await task().run()).to.equal(undefined);
       });
 
-      it('is safe in two processes at once, to be cut off, and to be run again', async () => {
+      it('is safe in two concurrent processes, when interrupted, and when repeated', async () => {
         await add(...Array.from({ length: 25 }, (_, i) => `d${i}.example`));
         const ending = new AbortController();
         ending.abort();
@@ -118,7 +118,7 @@ for (const driver of drivers) {
       });
 
       if (driver.kind === 'embedded')
-        it('takes the longest due first, so many at a time, and leaves the rest for the next run', async () => {
+        it('tests the longest due first, up to a limit, and leaves the rest for the next run', async () => {
           await add('late.example');
           clock.jump(1);
           for (let i = 0; i < 510; i++)
@@ -174,7 +174,7 @@ for (const driver of drivers) {
         expect([await validOf('in.example'), await validOf('old.example')]).to.deep.equal([false, true]);
       });
 
-      it('takes mail for a domain within the hour in which its TXT record appears, without anybody asking', async () => {
+      it('accepts mail for a domain within an hour of its TXT record, without a request', async () => {
         await add('in.example', { id: 'in.example one' });
         await task().run();
         expect((await store.inboundDomains.many({})).map(({ id }) => id)).to.deep.equal(['in.example one']);
@@ -188,7 +188,7 @@ for (const driver of drivers) {
         expect(changed).to.deep.equal(['in.example']);
       });
 
-      it('changes nothing while the DNS is mute', async () => {
+      it('changes nothing while the DNS does not answer', async () => {
         zone = { 'in.example': { fails: 'servfail' } };
         await add('in.example', { validMx: true });
         expect(await task().run()).to.deep.equal({ tested: 1, changed: 0 });
@@ -196,7 +196,7 @@ for (const driver of drivers) {
         expect(await task().run()).to.equal(undefined);
       });
 
-      it('does not undo what somebody saw meanwhile, nor bring back what was deleted', async () => {
+      it('does not undo a newer result, nor restore a deleted domain', async () => {
         await add('seen.example');
         await add('gone.example');
         zone = { 'gone.example': {} };
@@ -213,7 +213,7 @@ for (const driver of drivers) {
         expect(await validOf('seen.example')).to.equal(true);
       });
 
-      it('is safe in two processes at once and to be cut off', async () => {
+      it('is safe in two concurrent processes and when interrupted', async () => {
         for (let i = 0; i < 25; i++) await add(`d${i}.example`);
         zone = Object.fromEntries(Array.from({ length: 25 }, (_, i) => [`d${i}.example`, ours]));
         const ending = new AbortController();

@@ -50,7 +50,7 @@ for (const driver of drivers) {
       );
     }
 
-    it('turns a pending change valid when the PTR record names the domain, and says so', async () => {
+    it('makes a pending change valid when the PTR record names the domain, and reports it', async () => {
       await put();
       expect(await run(BOTH)).to.deep.equal({ tested: 1, changed: 1 });
       expect(await shown()).to.deep.equal({ state: 'valid', error: null, domain: 'out.example.com', next: 1440 });
@@ -59,7 +59,7 @@ for (const driver of drivers) {
       ]);
     });
 
-    it('leaves it pending while the PTR record names something else or is not there, and looks again in five minutes', async () => {
+    it('leaves it pending while the PTR record is different or missing, and checks again in five minutes', async () => {
       await put();
       for (const zone of [FORWARD, { ...FORWARD, '1.2.0.192.in-addr.arpa': { PTR: ['home.example.net'] } }]) {
         expect(await run(zone)).to.equal(undefined);
@@ -75,7 +75,7 @@ for (const driver of drivers) {
       expect((await shown())?.state).to.equal('valid');
     });
 
-    it('says of a pending change when the domain does not point to the address any more', async () => {
+    it('reports a pending change whose domain no longer points to the address', async () => {
       await put();
       await run({});
       expect(await shown()).to.deep.equal({
@@ -86,7 +86,7 @@ for (const driver of drivers) {
       });
     });
 
-    it('gives a change up that has been pending for seven days, and finds it valid all the same when it comes true later', async () => {
+    it('gives up a change after seven days of pending, and still makes it valid later', async () => {
       await put();
       await clock.advance(7 * DAY_MS - 1);
       await run(FORWARD);
@@ -104,7 +104,7 @@ for (const driver of drivers) {
       expect(await shown()).to.deep.equal({ state: 'valid', error: null, domain: 'out.example.com', next: 1440 });
     });
 
-    it('turns a valid one invalid when either direction breaks, goes back to the name before, and turns valid again by itself', async () => {
+    it('makes a valid one invalid when either direction fails, restores the earlier name, and makes it valid again', async () => {
       for (const [zone, error] of [
         [FORWARD, 'Invalid reverse DNS'],
         [{ '1.2.0.192.in-addr.arpa': { PTR: ['out.example.com'] } }, 'out.example.com does not exist'],
@@ -120,13 +120,13 @@ for (const driver of drivers) {
       }
     });
 
-    it('falls back to a name under our own when the operator gave none', async () => {
+    it('falls back to a name under our own by default', async () => {
       await put({ customState: 'valid', customError: null, domain: 'out.example.com', homeDomain: null });
       await run(FORWARD);
       expect((await shown())?.domain).to.equal('192-0-2-1.mx.example.net');
     });
 
-    it('changes nothing while the DNS does not answer, and asks again in five minutes', async () => {
+    it('changes nothing while the DNS does not answer, and checks again in five minutes', async () => {
       await put({ customState: 'valid', customError: null, domain: 'out.example.com' });
       for (const zone of [
         { ...BOTH, 'out.example.com': { fails: 'timeout' } },
@@ -138,7 +138,7 @@ for (const driver of drivers) {
       }
     });
 
-    it('asks about what is due only', async () => {
+    it('queries only due changes', async () => {
       await put({ customTestAt: new Date(clock.now() + 1) });
       await putIp(store, 'a', '192.0.2.2');
       const resolver = zoneResolver(BOTH);
@@ -146,7 +146,7 @@ for (const driver of drivers) {
       expect(resolver.questions).to.deep.equal([]);
     });
 
-    it('works for an IPv6 address, by its AAAA record and its nibbles', async () => {
+    it('works for an IPv6 address, by its AAAA record and its ip6.arpa name', async () => {
       await put({}, '2001:db8::1');
       await run({
         'out.example.com': { AAAA: ['2001:0DB8::0001'] },
@@ -155,7 +155,7 @@ for (const driver of drivers) {
       expect((await shown('2001:db8::1'))?.state).to.equal('valid');
     });
 
-    it('writes nothing over what was asked for or given back while the DNS was thinking', async () => {
+    it('overwrites nothing that was requested or returned during the query', async () => {
       await put();
       const asked = {
         customDomain: 'new.example.com',

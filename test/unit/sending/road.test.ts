@@ -14,7 +14,7 @@ const DAYS = 24 * HOURS;
 /** Where the answers of this suite come from. */
 const PLACES = { source_ip: '192.0.2.1', destination_ip: '192.0.2.25', destination: 'mx.example.com' };
 
-describe('mail going out', () => {
+describe('outgoing mail', () => {
   let world: SendingWorld;
   const open = async (...args: Parameters<typeof createWorld>): Promise<SendingWorld> => {
     world = await createWorld(...args);
@@ -30,7 +30,7 @@ describe('mail going out', () => {
     Promise.all(Array.from({ length: count }, () => world.mail(change)));
   const row = (id: string) => world.spool.delivery(id);
 
-  it('is composed for its recipient, handed over, and reported as sent with all that the store needs', async () => {
+  it('is composed for its recipient, sent, and reported as sent with all data for the store', async () => {
     await open();
     const delivery = await world.mail(
       { recipient: 'Jo@example.com' },
@@ -67,7 +67,7 @@ describe('mail going out', () => {
     });
   });
 
-  it('is settled to be forgotten when its content is hidden, as soon as it ends', async () => {
+  it('is deleted as soon as it ends, if its content is hidden', async () => {
     await open();
     const notes: Settlement[] = [];
     const { settle } = world.spool;
@@ -90,7 +90,7 @@ describe('mail going out', () => {
     ]);
   });
 
-  it('is tried again after 4xx with the gaps of webhooks, and ends as a soft bounce after five days', async () => {
+  it('is retried after 4xx with the intervals of webhooks, and ends as a soft bounce after five days', async () => {
     await open();
     world.serve(() => answer(450, '4.2.0 greylisted'));
     const delivery = await world.mail();
@@ -122,7 +122,7 @@ describe('mail going out', () => {
     });
   });
 
-  it('ends at once after 5xx, as the hard or soft bounce that the reply means', async () => {
+  it('ends at once after 5xx, as the hard or soft bounce of the reply', async () => {
     await open();
     world.serve((recipient) =>
       recipient.startsWith('full') ? answer(552, '5.2.2 Over Quota') : answer(550, '5.1.1 User unknown'),
@@ -156,7 +156,7 @@ describe('mail going out', () => {
     ]);
   });
 
-  it('ends at once as a hard bounce when the domain takes no mail', async () => {
+  it('ends at once as a hard bounce if the domain accepts no mail', async () => {
     await open();
     world.serve(() => noDomain);
     const delivery = await world.mail();
@@ -175,7 +175,7 @@ describe('mail going out', () => {
     ]);
   });
 
-  it('waits while it may not leave, without an attempt, and leaves at exactly that time', async () => {
+  it('waits without an attempt while it may not be sent, and is sent at exactly that time', async () => {
     await open();
     const until = world.clock.now() + 2 * DAYS;
     world.leave((_outgoing, _queuedAt, now) => (now < until ? { kind: 'later', at: until } : { kind: 'now' }));
@@ -207,7 +207,7 @@ describe('mail going out', () => {
     await over;
   });
 
-  it('is rejected with the reason when it waited too long', async () => {
+  it('is rejected with the reason if it waited too long', async () => {
     await open();
     world.leave(() => ({ kind: 'never', reason: 'its subaccount was paused for 3 days' }));
     const delivery = await world.mail();
@@ -218,7 +218,7 @@ describe('mail going out', () => {
     ]);
   });
 
-  it('is not held back for longer than it is tried', async () => {
+  it('is not delayed for longer than its retry period', async () => {
     await open({}, 3);
     world.leave((_outgoing, _queuedAt, now) => ({ kind: 'later', at: now + 10 * MINUTES }));
     const delivery = await world.mail();
@@ -227,7 +227,7 @@ describe('mail going out', () => {
     expect((await world.reports()).map(({ kind }) => kind)).to.deep.equal(['soft_bounce']);
   });
 
-  it('is rejected and never lost silently when it cannot be composed', async () => {
+  it('is rejected and never lost if it cannot be composed', async () => {
     await open();
     world.compose(() => ({ kind: 'refused', reason: 'too large', final: true }));
     const delivery = await world.mail();
@@ -238,7 +238,7 @@ describe('mail going out', () => {
     ]);
   });
 
-  it('that we cannot compose waits, in case we are mended, and is rejected when its time is over', async () => {
+  it('that cannot be composed waits for a fix, and is rejected when it expires', async () => {
     await open({}, 12);
     world.compose(() => ({ kind: 'refused', reason: 'a fault of ours', final: false }));
     const delivery = await world.mail();
@@ -252,7 +252,7 @@ describe('mail going out', () => {
     ]);
   });
 
-  it('that is for later is not sent before, though its destination is probed meanwhile, and its time begins then', async () => {
+  it('scheduled for later is not sent early, even to probe its destination, and its retry period starts then', async () => {
     await open({}, 3);
     world.serve((recipient) => (recipient.startsWith('later') ? answer(450, '4.2.0 busy') : noServer));
     const later = await world.mail({ recipient: 'later@example.com', notBefore: world.clock.now() + 40 * DAYS });
@@ -279,7 +279,7 @@ describe('mail going out', () => {
     expect(world.sent).to.deep.equal([]);
   });
 
-  it('is rejected when its account may not write as its sender any more', async () => {
+  it('is rejected if its account may no longer send as its sender', async () => {
     await open({ mayWriteFrom: async (account, from) => account !== 'acc' || from !== 'news@sender.example' });
     const delivery = await world.mail();
     await settleDown(world);
@@ -290,7 +290,7 @@ describe('mail going out', () => {
     ]);
   });
 
-  it('that was scheduled is claimed before its first attempt alone, and nothing of it is told when it was cancelled', async () => {
+  it('that was scheduled is claimed before its first attempt only, and not reported if it was cancelled', async () => {
     const claimed: string[] = [];
     const scheduling = {
       claim: async (delivery: string) => {
@@ -317,7 +317,7 @@ describe('mail going out', () => {
     expect((await world.reports()).map(({ kind }) => kind)).to.deep.equal(['send', 'deferral', 'send']);
   });
 
-  it('that was moved on another host goes at its new time, and has all its time from then on', async () => {
+  it('moved on another host is sent at its new time, with its full retry period from then on', async () => {
     let at = 0;
     const claim = async () =>
       world.clock.now() < at ? { kind: 'moved' as const, at } : { kind: 'ours' as const, first: true };
@@ -335,7 +335,7 @@ describe('mail going out', () => {
   });
 
   for (const first of [true, false])
-    it(`that finds its destination away before it was tried ${first ? 'gives its claim back' : 'keeps a claim that was there before: it may have been sent'}`, async () => {
+    it(`finding its destination down before an attempt ${first ? 'gives its claim back' : 'keeps a claim that was there before: it may have been sent'}`, async () => {
       const released: string[] = [];
       await open({
         scheduling: {
@@ -355,7 +355,7 @@ describe('mail going out', () => {
       expect(tried.filter(({ id }) => released.includes(id))).to.deep.equal([]);
     });
 
-  it('spares a destination that is away: no connection and 421 open the breaker, and all of it leaves when it is back', async () => {
+  it('spares a destination that is down: no connection and 421 open the breaker, and all mail is sent at its recovery', async () => {
     await open();
     let n = 0;
     world.serve(() => (n++ % 2 === 0 ? noServer : answer(421, '4.3.2 closing')));
@@ -368,7 +368,7 @@ describe('mail going out', () => {
     expect((await world.spool.count({})).delivered).to.equal(30);
   });
 
-  it('of one recipient says nothing of the destination, whatever its server answers', async () => {
+  it('to one recipient does not affect the destination, for any reply', async () => {
     await open();
     world.serve((recipient) => (recipient.startsWith('bad') ? answer(450, '4.2.0 busy') : answer(250, '2.0.0 ok')));
     for (let i = 0; i < 20; i++) await world.mail({ recipient: `bad${i}@example.com` });
@@ -379,7 +379,7 @@ describe('mail going out', () => {
     expect((await world.rows()).some(({ parked }) => parked)).to.equal(false);
   });
 
-  it('has a limit to a destination, and takes no place from webhooks', async () => {
+  it('has a limit per destination, and takes no slot from webhooks', async () => {
     await open();
     let open5 = 0;
     let most = 0;
@@ -398,7 +398,7 @@ describe('mail going out', () => {
     expect((await world.spool.count({})).delivered).to.equal(120);
   });
 
-  it('whose destination is away until its time is over ends as a soft bounce', async () => {
+  it('whose destination is down until it expires ends as a soft bounce', async () => {
     await open({}, 3);
     world.serve(() => noServer);
     const delivery = await world.mail();
@@ -408,7 +408,7 @@ describe('mail going out', () => {
     expect((await world.reports()).filter(({ kind }) => kind === 'soft_bounce')).to.have.length(1);
   });
 
-  it('whose message was lost is reported, for its row is there', async () => {
+  it('whose message was lost is reported, because its row exists', async () => {
     await open();
     const delivery = aDelivery(mailUrl('example.com'), { kind: 'outbound', recipient: 'jo@example.com' });
     await world.put([delivery]); // nobody sends this: it has nothing of an account's mail
@@ -417,7 +417,7 @@ describe('mail going out', () => {
     expect((await world.reports()).map(({ kind }) => kind)).to.deep.equal(['reject']);
   });
 
-  it('waits for the store without an attempt and without a word in the log', async () => {
+  it('waits for the store without an attempt or a log line', async () => {
     let away = true;
     await open({
       composing: async () => {

@@ -9,7 +9,7 @@ import { openTestStore } from '../../support/store.ts';
 
 const [HOUR, DAY] = [3_600_000, 86_400_000];
 
-describe('scheduling', () => {
+describe('scheduling over several hosts', () => {
   let store: Store;
   let opened: Awaited<ReturnType<typeof freshSpool>>;
   beforeEach(async () => {
@@ -75,7 +75,7 @@ describe('scheduling', () => {
     expect((await rowOf(row))?.state).to.equal(null);
   });
 
-  it('has done with a message that waits elsewhere once nobody can send it, and keeps that for its host', async () => {
+  it('finishes a change of a message elsewhere once no host can send it, and keeps it for that host', async () => {
     const row = await scheduled(false);
     expect(await part().cancel(row)).to.equal('done');
     expect(await store.messages.many({}), 'found no more').to.deep.equal([]);
@@ -84,7 +84,7 @@ describe('scheduling', () => {
     expect(await part().claim(row.delivery)).to.deep.equal({ kind: 'cancelled' });
   });
 
-  it('does its own behind any number of messages that wait on hosts which are down', async () => {
+  it('processes own messages regardless of those on hosts that are down', async () => {
     for (let n = 0; n < 450; n++) {
       await store.scheduled.insert({
         id: `0${n}`,
@@ -103,7 +103,7 @@ describe('scheduling', () => {
     expect(await stateOf(row)).to.equal('dropped');
   });
 
-  it('finishes a cancellation that was cut off behind the store, or behind the spool', async () => {
+  it('finishes a cancellation that was interrupted after the store, or after the spool', async () => {
     const row = await scheduled(true);
     await store.scheduled.change({ id: row.id }, { state: 'cancelled' });
     expect(await part().cancel(row)).to.equal('done');
@@ -114,7 +114,7 @@ describe('scheduling', () => {
     await nothing();
   });
 
-  it('gives a message whose time has come to whoever has it, again and again, and then it is too late to cancel or move it', async () => {
+  it('gives a due message to the host that has it, repeatedly, and it can no longer be cancelled or moved', async () => {
     const row = await scheduled(true);
     await opened.clock.advance(HOUR);
     for (const first of [true, false, false])
@@ -127,7 +127,7 @@ describe('scheduling', () => {
     expect(await store.messages.many({})).to.have.length(1);
   });
 
-  it('can be cancelled again when its claim was given back', async () => {
+  it('allows a cancellation again after a claim was returned', async () => {
     const row = await scheduled(true);
     await opened.clock.advance(HOUR);
     await part().claim(row.delivery);
@@ -137,7 +137,7 @@ describe('scheduling', () => {
     expect(await stateOf(row), 'and is not given back behind that').to.equal('dropped');
   });
 
-  it('gives it to exactly one of those who send and those who cancel at the same time', async () => {
+  it('gives it to exactly one of concurrent senders and cancellations', async () => {
     const rows = await Promise.all(Array.from({ length: 40 }, () => scheduled(true)));
     await opened.clock.advance(HOUR);
     const outcomes = await Promise.all(
@@ -155,7 +155,7 @@ describe('scheduling', () => {
       );
   });
 
-  it('does not give it out before the time that another host was told, and takes that time over', async () => {
+  it('does not release it before the time set on another host, and adopts that time', async () => {
     const row = await scheduled(true);
     const sendAt = new Date(opened.clock.now() + 10 * DAY);
     await store.scheduled.change({ id: row.id }, { sendAt, state: 'moved' });
@@ -167,7 +167,7 @@ describe('scheduling', () => {
     });
   });
 
-  it('owes a message whose row is gone, but not one that was cancelled and dropped in this moment', async () => {
+  it('keeps a message whose row is gone, but not one that was just cancelled and dropped', async () => {
     const [owed, over] = [await scheduled(true), await scheduled(true)];
     for (const { id } of [owed, over]) await store.scheduled.remove({ id });
     await opened.spool.drop({ ids: [over.delivery] }, opened.clock.now());
@@ -176,7 +176,7 @@ describe('scheduling', () => {
     expect(await part().claim(over.delivery)).to.deep.equal({ kind: 'cancelled' });
   });
 
-  it('touches nothing on the spool that another account has', async () => {
+  it('changes no messages of another account on the spool', async () => {
     const row = await scheduled(true);
     await store.scheduled.change({ id: row.id }, { account: 'other' });
     await part().move({ ...row, account: 'other' }, new Date(opened.clock.now() + 3 * HOUR));
@@ -184,7 +184,7 @@ describe('scheduling', () => {
     expect(await opened.spool.delivery(row.delivery)).to.include({ state: 'waiting', dueAt: row.sendAt.getTime() });
   });
 
-  it('forgets what left after a day, and what was cancelled for a host that never came back after a year', async () => {
+  it('deletes sent messages after a day, and those cancelled for a lost host after a year', async () => {
     const left = await scheduled(true, { state: 'leaving' });
     await store.scheduled.insert({ ...left, id: 'cancelled', delivery: 'elsewhere', state: 'cancelled' });
     await opened.clock.advance(HOUR + DAY);

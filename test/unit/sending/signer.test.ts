@@ -9,7 +9,7 @@ import { OUTGOING } from '../../support/sending-world.ts';
 import { openTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 
-describe('who signs mail going out', () => {
+describe('the signing domain of outgoing mail', () => {
   let clock: TestClock;
   let store: Store;
   beforeEach(async () => {
@@ -51,7 +51,7 @@ describe('who signs mail going out', () => {
       ...change,
     });
 
-  it('is the domain of the sender, when this account may sign for it', async () => {
+  it('is the domain of the sender, if this account may sign for it', async () => {
     await add('acc', 'sender.example');
     expect(await signerOf()('acc', OUTGOING)).to.deep.equal({
       domain: 'sender.example',
@@ -61,7 +61,7 @@ describe('who signs mail going out', () => {
     expect(await signerOf()('other', OUTGOING), 'another account has not proven anything').to.equal(null);
   });
 
-  it('is nobody while a record is not valid, is not valid yet, or ownership was never proven', async () => {
+  it('is none while a record is not valid, is not valid yet, or ownership was never proven', async () => {
     await add('a', 'sender.example', { verifiedAt: null });
     await add('b', 'sender.example', { dkimValid: false });
     await add('c', 'sender.example', { spfValid: null });
@@ -71,7 +71,7 @@ describe('who signs mail going out', () => {
     expect(await signerOf()('d', OUTGOING)).to.include({ domain: 'sender.example' });
   });
 
-  it('is the domain of the sender once its records are right: they are looked up, and the time from which they count is told', async () => {
+  it('is the domain of the sender once its records are valid: they are checked, and the start time is stored', async () => {
     await add('acc', 'sender.example', { dkimValid: false, dkimError: 'There is no DKIM record at x.' });
     const { signerOf, outlookOf } = signing();
     expect(await signerOf('acc', OUTGOING)).to.equal(null);
@@ -91,7 +91,7 @@ describe('who signs mail going out', () => {
     expect(tested).to.deep.equal(['sender.example', 'sender.example', 'sender.example']);
   });
 
-  it('is not waited for while the DNS is silent, and its records are not asked for without a proof of ownership', async () => {
+  it('is not waited for while the DNS does not answer, and not queried without a proof of ownership', async () => {
     await add('acc', 'sender.example', { dkimValid: false });
     await add('other', 'sender.example', { dkimValid: false, verifiedAt: null });
     published = () => new Promise(() => {});
@@ -103,7 +103,7 @@ describe('who signs mail going out', () => {
     expect(tested).to.deep.equal(['sender.example']);
   });
 
-  it('is told with the reason where it is not the domain of the sender: at once, and once an hour in the log', async () => {
+  it('has a reason if it is not the domain of the sender: at once, and once an hour in the log', async () => {
     await add('acc', 'sender.example', { verifiedAt: null });
     const { outlookOf } = signing('mx.example');
     const reason =
@@ -125,7 +125,7 @@ describe('who signs mail going out', () => {
     });
   });
 
-  it('is the domain that the account named, in any case, else that of the sender', async () => {
+  it('is the domain named by the account, in any case, otherwise that of the sender', async () => {
     await add('acc', 'sender.example');
     await add('acc', 'named.example');
     const signer = signerOf();
@@ -140,7 +140,7 @@ describe('who signs mail going out', () => {
     });
   });
 
-  it('is our own domain when none of theirs may', async () => {
+  it('is our own if no other is allowed', async () => {
     expect(await signerOf('mx.example')('acc', OUTGOING)).to.deep.equal({
       domain: 'mx.example',
       selector: 'postern',
@@ -148,7 +148,7 @@ describe('who signs mail going out', () => {
     });
   });
 
-  it('is remembered for some seconds', async () => {
+  it('is cached for some seconds', async () => {
     const signer = signerOf();
     expect(await signer('acc', OUTGOING)).to.equal(null);
     await add('acc', 'sender.example');

@@ -20,8 +20,8 @@ function sharesOf(candidates: readonly Candidate[]): Record<string, number> {
   return counts;
 }
 
-describe('the share of mail of each address', () => {
-  it('is the same for warm ones', () => {
+describe('the share of mail per address', () => {
+  it('is equal for warm ones', () => {
     expect(sharesOf([{ ip: 'a', share: 1 }])).to.deep.equal({ a: 10_000 });
     expect(sharesOf(['a', 'b', 'c', 'd'].map((ip) => ({ ip, share: 1 })))).to.deep.equal({
       a: 2500,
@@ -32,7 +32,7 @@ describe('the share of mail of each address', () => {
     expect(sharesOf(['a', 'b', 'c'].map((ip) => ({ ip, share: 1 })))).to.deep.equal({ a: 3334, b: 3333, c: 3333 });
   });
 
-  it('is, for one that warms up, what the warmup allows of that; the warm ones take the rest', () => {
+  it('is set by the warmup for a new one; the warm ones take the rest', () => {
     expect(
       sharesOf([
         { ip: 'a', share: 1 },
@@ -55,7 +55,7 @@ describe('the share of mail of each address', () => {
     ).to.deep.equal({ a: 625, b: 4063, c: 1250, d: 4062 });
   });
 
-  it('goes to the host itself where none is warm', () => {
+  it('goes to the host itself if none is warm', () => {
     expect(sharesOf([])).to.deep.equal({ host: 10_000 });
     expect(sharesOf([{ ip: 'a', share: 0.1 }])).to.deep.equal({ a: 1000, host: 9000 });
     expect(
@@ -66,7 +66,7 @@ describe('the share of mail of each address', () => {
     ).to.deep.equal({ a: 500, b: 1500, host: 8000 });
   });
 
-  it('leaves the others that are warm for where the chosen one cannot go', () => {
+  it('falls to the other warm ones if the chosen one cannot reach the destination', () => {
     const candidates = [
       { ip: 'a', share: 1 },
       { ip: 'b', share: 0.5 },
@@ -79,7 +79,7 @@ describe('the share of mail of each address', () => {
 });
 
 for (const driver of drivers) {
-  describe(`the addresses of an account that mail leaves from, ${driver.name}`, () => {
+  describe(`the sending addresses of an account, ${driver.name}`, () => {
     let store: Store;
     let clock: TestClock;
     beforeEach(async () => {
@@ -97,7 +97,7 @@ for (const driver of drivers) {
         await store.pools.insert({ id: poolId('a', pool), account: 'a', name: pool, token: pool, createdAt: now() });
     };
 
-    it("are those of its pool, else those of the default pool, and never another account's", async () => {
+    it('are those of its pool, otherwise of the default pool, and never of another account', async () => {
       for (const n of [1, 2, 3]) await putIp(store, 'a', `192.0.2.${n}`);
       await putIp(store, 'b', '192.0.2.9');
       await place([{ ip: '192.0.2.3', pool: 'Bulk' }]);
@@ -110,7 +110,7 @@ for (const driver of drivers) {
       expect(await choose(sources, 'c', null)).to.deep.equal([]);
     });
 
-    it('take what their warmup allows of what the account sends in a day', async () => {
+    it('get the daily share that their warmup allows', async () => {
       const warmupStartAt = now();
       for (const n of [1, 2])
         await putIp(store, 'a', `192.0.2.${n}`, { warmupStartAt, warmupEndAt: warmupEnd(warmupStartAt) });
@@ -130,7 +130,7 @@ for (const driver of drivers) {
       }
     });
 
-    it('are remembered for some seconds, and used no more after they were given back', async () => {
+    it('are cached for some seconds, and no longer used after their return', async () => {
       await putIp(store, 'a', '192.0.2.1');
       const sources = createSources({ store, clock });
       expect(await choose(sources, 'a', null)).to.deep.equal(['192.0.2.1']);
@@ -142,8 +142,8 @@ for (const driver of drivers) {
   });
 }
 
-describe('the addresses of an account while the store is away', () => {
-  it('are those that were known, or the question fails', async () => {
+describe('the sending addresses of an account while the store is unavailable', () => {
+  it('are the last known ones, or an error', async () => {
     const store = await openStore(await (drivers[0] ?? expect.fail('there is always the embedded store')).open());
     const clock = createTestClock();
     await putIp(store, 'a', '192.0.2.1');

@@ -28,7 +28,7 @@ function recipientsOf(outcome: SubmitOutcome) {
   return outcome.recipients;
 }
 
-describe('submitting', () => {
+describe('the submission of a message', () => {
   let store: Store;
   let world: Awaited<ReturnType<typeof start>>;
 
@@ -85,7 +85,7 @@ describe('submitting', () => {
   });
   afterEach(() => store.close());
 
-  it('puts one message with a delivery for each recipient on the spool, and makes a row for each', async () => {
+  it('queues one message with a delivery for each recipient, and creates a row for each', async () => {
     const sent = recipientsOf(await world.submit(['Ann@Example.com', 'bob@bücher.example']));
     expect(sent.map(({ email, status, rejectReason }) => [email, status, rejectReason])).to.deep.equal([
       ['Ann@Example.com', 'queued', null],
@@ -133,14 +133,14 @@ describe('submitting', () => {
     ).to.not.equal(undefined);
   });
 
-  it('counts an address that is named twice as one, whatever its case', async () => {
+  it('removes duplicate addresses, in any case', async () => {
     expect(
       recipientsOf(await world.submit(['ann@example.com', ' ANN@EXAMPLE.COM ', 'ann@example.com'])),
     ).to.have.length(1);
     expect(await world.queued()).to.have.length(1);
   });
 
-  it('says what is no address, an address literal, and what comes back to us as a bounce, and sends the rest', async () => {
+  it('returns invalid for bad addresses, address literals and our return addresses, and sends the rest', async () => {
     const wrong = [
       'nobody',
       'a@b@',
@@ -159,7 +159,7 @@ describe('submitting', () => {
     expect(await store.messages.many({})).to.have.length(1);
   });
 
-  it('rejects whom the list of the account or of the subaccount has, with its reason, a row and an event', async () => {
+  it('rejects recipients on the list of the account or of the subaccount, with the reason, a row and an event', async () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust'));
     const entry = { account: ACCOUNT, detail: null, sender: null, at: new Date(world.clock.now()) };
     await world.lists.reject({ ...entry, email: 'gone@example.com', subaccount: '', reason: 'hard-bounce' });
@@ -182,7 +182,7 @@ describe('submitting', () => {
     ).to.deep.equal(['rejected', 'queued', 'queued']);
   });
 
-  it('sends to nobody, and puts nothing on the spool, when all are rejected', async () => {
+  it('queues nothing if all are rejected', async () => {
     await world.lists.reject({
       account: ACCOUNT,
       email: 'gone@example.com',
@@ -196,7 +196,7 @@ describe('submitting', () => {
     expect(await world.queued()).to.deep.equal([]);
   });
 
-  it('refuses a subaccount that is not there, and that of another account', async () => {
+  it('rejects an unknown subaccount, and that of another account', async () => {
     await store.subaccounts.insert(subaccountRow('other', 'theirs'));
     for (const subaccount of ['nobody', 'theirs'])
       expect(await world.submit(['ann@example.com'], { outgoing: { ...PLAIN_OUTGOING, subaccount } })).to.deep.equal({
@@ -205,7 +205,7 @@ describe('submitting', () => {
     expect(await store.messages.many({})).to.deep.equal([]);
   });
 
-  it('schedules what is to be sent later, and sends at once what should have been sent before', async () => {
+  it('schedules for a future time, and sends at once for a past one', async () => {
     const sendAt = new Date(world.clock.now() + 3_600_000);
     const [later] = recipientsOf(await world.submit(['ann@example.com'], { sendAt }));
     expect(later?.status).to.equal('scheduled');
@@ -227,7 +227,7 @@ describe('submitting', () => {
     expect(await store.scheduled.many({})).to.have.length(1);
   });
 
-  it('writes a Received line for what came over SMTP, with nobody in it whom another recipient must not see', async () => {
+  it('writes a Received line for mail by SMTP, without recipients that another must not see', async () => {
     const client = { address: '192.0.2.9', helo: 'laptop.example', tls: 'TLSv1.3' };
     await world.submit(['ann@example.com', 'bob@example.com'], { client });
     const [delivery] = await world.queued();
@@ -239,7 +239,7 @@ describe('submitting', () => {
       .and.to.not.include('ann@');
   });
 
-  it('accepts what the spool has although no row could be written, and says so once', async () => {
+  it('accepts queued mail although no row could be written, and logs it once', async () => {
     const sent = recipientsOf(
       await world.submit(['ann@example.com', 'bob@example.com'], {}, { recorder: { ...world.recorder, ...NOTHING } }),
     );
@@ -248,14 +248,14 @@ describe('submitting', () => {
     expect(world.log.of('message.unrecorded')).to.have.length(1);
   });
 
-  it('keeps nothing while the store is away', async () => {
+  it('stores nothing while the store is unavailable', async () => {
     const away = { ...world.lists, suppression: () => Promise.reject(new StoreAway('away')) };
     expect(await world.submit(['ann@example.com'], {}, { lists: away })).to.deep.equal({ outcome: 'fault' });
     expect(await world.queued()).to.deep.equal([]);
     expect(world.log.of('message.fault'), 'that it is away is said elsewhere').to.have.length(0);
   });
 
-  it('keeps nothing when the spool is full or fails, and unlists what was scheduled', async () => {
+  it('stores nothing when the spool is full or fails, and removes scheduled rows', async () => {
     const sendAt = new Date(world.clock.now() + 60_000);
     expect(
       await world.submit(['ann@example.com'], {}, { spool: { ...world.spool, hasRoom: () => false } }),
@@ -277,7 +277,7 @@ describe('submitting', () => {
     expect(world.log.of('message.fault')).to.have.length(1);
   });
 
-  it('takes a thousand recipients and looks a few up at a time', async () => {
+  it('handles a thousand recipients, looking up a few at a time', async () => {
     let now = 0;
     let most = 0;
     const lists = {
@@ -296,7 +296,7 @@ describe('submitting', () => {
     expect(most).to.be.within(2, 32);
   });
 
-  it('keeps the metadata of each recipient with its row', async () => {
+  it('keeps the metadata of each recipient in its row', async () => {
     const outgoing = {
       ...PLAIN_OUTGOING,
       metadata: { site: 'a', user: '0' },

@@ -20,7 +20,7 @@ for (const driver of drivers) {
       warmupEndAt: new Date(clock.now() + inMs),
     });
 
-    it('clears those whose end has come, of whichever account, and leaves the others', async () => {
+    it('ends those that are over, of any account, and leaves the others', async () => {
       await putIp(store, 'a', '192.0.2.1', warming(0));
       await putIp(store, 'b', '192.0.2.2', warming(-86_400_000));
       await putIp(store, 'a', '192.0.2.3', warming(1));
@@ -45,7 +45,7 @@ for (const driver of drivers) {
       expect(await task.run()).to.deep.equal({ finished: 1 });
     });
 
-    it('is safe to run twice at once', async () => {
+    it('is safe to run twice concurrently', async () => {
       for (let n = 1; n <= 20; n++) await putIp(store, 'a', `192.0.2.${n}`, warming(-n));
       const ran = await Promise.all([
         finishWarmupsTask({ store, clock }).run(),
@@ -55,7 +55,7 @@ for (const driver of drivers) {
       expect(await store.ips.many({ warmupEndAt: { exists: true } })).to.deep.equal([]);
     });
 
-    it('stops when it is asked to', async () => {
+    it('stops on request', async () => {
       await putIp(store, 'a', '192.0.2.1', warming(-1));
       expect(await finishWarmupsTask({ store, clock }).run(AbortSignal.abort())).to.equal(undefined);
       expect(await store.ips.many({ warmupEndAt: { exists: true } })).to.have.length(1);
