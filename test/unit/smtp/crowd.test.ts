@@ -40,7 +40,7 @@ whereverSessionsAre('twenty addresses that hold every session', (start) => {
     await until('the log', () => started.log.of('smtp.session').length === 1);
   });
 
-  it('are told 421 4.7.0 over their own caps, and take no place of an address that has fewer', async () => {
+  it('get 421 4.7.0 above their own limit, and take no slot of an address with fewer', async () => {
     started = await start(FULL);
     await hold(started);
     const honest = await started.client(undefined, HONEST);
@@ -48,7 +48,7 @@ whereverSessionsAre('twenty addresses that hold every session', (start) => {
     expect(await sendMessage(honest, 'honest')).to.match(/^250 2\.0\.0/);
   });
 
-  it('keep a place when a message of theirs is on its way', async () => {
+  it('keep a slot while a message of theirs is being received', async () => {
     started = await start(FULL);
     const held = await hold(started);
     const [sending, ...others] = held;
@@ -62,11 +62,11 @@ whereverSessionsAre('twenty addresses that hold every session', (start) => {
   });
 });
 
-describe('a crowd', () => {
+describe('a crowded listener', () => {
   let started: Started;
   afterEach(() => started.stop());
 
-  it('loses the session that has waited longest without mail, not the one that has been there longest', async () => {
+  it('closes the session that has waited longest without mail, not the oldest one', async () => {
     started = await startListener({ maxSessions: 3, maxSessionsPerAddress: 1 });
     const first = await started.client(undefined, addressOf(1));
     await started.clock.advance(2000);
@@ -79,7 +79,7 @@ describe('a crowd', () => {
     expect(first.pending()).to.deep.equal([]);
   });
 
-  it('has short timeouts for those that send no mail, and none for a message on its way', async () => {
+  it('has short timeouts for clients without mail, and none for a message being received', async () => {
     started = await startListener(FULL);
     const held = await hold(started);
     const [sending, ...others] = held;
@@ -92,7 +92,7 @@ describe('a crowd', () => {
     expect(sending.pending()).to.deep.equal([]);
   });
 
-  it('gives the place of a message that hardly arrives away when nothing else is left', async () => {
+  it('closes the slowest message when nothing else is left', async () => {
     started = await startListener({ maxSessions: 2, maxSessionsPerAddress: 1 });
     const slow = await started.client(undefined, addressOf(1));
     const quick = await started.client(undefined, addressOf(2));

@@ -27,7 +27,7 @@ function scanned(
 }
 
 describe('the bytes of a message', () => {
-  it('come out the same wherever the chunks are cut, dots at line starts unstuffed', () => {
+  it('are the same for any chunks, with dots at line starts unstuffed', () => {
     const sent = Buffer.from('..\r\n.a\r\n\r\n....\r\na.\r\n.\tb\r\n\x01\x7f\xff\xc3\r\n.\r\nNOOP\r\n', 'latin1');
     for (let split = 0; split <= sent.length; split++) {
       const { content, state, rest } = scanned(sent, split);
@@ -37,12 +37,12 @@ describe('the bytes of a message', () => {
     }
   });
 
-  it('may be none at all', () => {
+  it('may be empty', () => {
     for (let split = 0; split <= 3; split++)
       expect(scanned(Buffer.from('.\r\n'), split)).to.deep.equal({ content: Buffer.alloc(0), state: 'end', rest: '' });
   });
 
-  it('are refused with a bare CR, a bare LF or a NUL among them, wherever the chunks are cut', () => {
+  it('are refused with a bare CR, a bare LF or a NUL, for any chunks', () => {
     for (const bad of [
       '\n',
       'a\nb',
@@ -68,7 +68,7 @@ describe('the bytes of a message', () => {
 describe('the bytes of a large message', () => {
   // A chunk that is long enough is looked at 16 bytes at a time; chunks of one byte never are.
   for (const bareNewline of ['reject', 'normalize'] as const) {
-    it(`come out as if they had come one by one, wherever in a line something stands (${bareNewline})`, () => {
+    it(`are the same as one by one, at any position in a line (${bareNewline})`, () => {
       const pieces = [
         '\r\n',
         '\r\n.',
@@ -117,7 +117,7 @@ function scannedSingly(bytes: Buffer, bareNewline: 'reject' | 'normalize'): Retu
   return { content: Buffer.concat(pieces), state: 'more', rest: '' };
 }
 
-describe('the bytes of a message, where bare line ends are taken', () => {
+describe('the bytes of a message, where bare line ends are accepted', () => {
   /** Written after RFC 5321 sections 4.1.1.4 and 4.5.2 alone: over the whole text, by patterns. */
   function meant(text: string): { content: string; rest: string } | undefined {
     const end = /(?:^|\r\n)\.\r\n/.exec(text);
@@ -129,7 +129,7 @@ describe('the bytes of a message, where bare line ends are taken', () => {
     return { content: lines.replaceAll('\n', '\r\n'), rest: text.slice(end.index + end[0].length) };
   }
 
-  it('end at CRLF.CRLF alone and come out with CRLF alone, whatever was sent and wherever the chunks are cut', () => {
+  it('end at CRLF.CRLF alone and have only CRLF, for any input and chunks', () => {
     let ends = 0;
     const letters = ['a', '.', '\r', '\n'];
     for (let n = 0; n < 4 ** 7; n++) {
@@ -148,7 +148,7 @@ describe('the bytes of a message, where bare line ends are taken', () => {
     expect(ends).to.be.greaterThan(50);
   });
 
-  it('are refused all the same with a NUL among them', () => {
+  it('are still refused with a NUL', () => {
     for (const text of ['a\0b\r\n.\r\n', '\0\r\n.\r\n', '\r\0\r\n.\r\n', '\n\0\r\n.\r\n', '\r\n.\0\r\n.\r\n']) {
       for (let split = 0; split < 5; split++)
         expect(scanned(Buffer.from(text), split, 'normalize').state, JSON.stringify(text)).to.equal('bare');
@@ -165,7 +165,7 @@ describe('DATA', () => {
   });
   afterEach(() => started.stop());
 
-  it('keeps every byte as it was sent: 8-bit, malformed UTF-8, long lines, no header', async () => {
+  it('keeps every byte: 8-bit, malformed UTF-8, long lines, no header', async () => {
     const every = Buffer.from(
       Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => ![0, 10, 13].includes(byte)),
     );
@@ -182,7 +182,7 @@ describe('DATA', () => {
     expect(sha256(started.below.taken[0]?.bytes ?? Buffer.alloc(0))).to.equal(sha256(body));
   });
 
-  it('keeps a large message with many dots as it was meant', async () => {
+  it('keeps a large message with many dots', async () => {
     const lines = Array.from({ length: 20_000 }, (_, i) => '.'.repeat(i % 4) + 'x'.repeat(i % 37));
     await openData(client);
     client.send(lines.map((line) => `${line.startsWith('.') ? '.' : ''}${line}\r\n`).join(''));
@@ -193,7 +193,7 @@ describe('DATA', () => {
     );
   });
 
-  it('hands on who sent it, from where, and how', async () => {
+  it('passes on sender, client and protocol', async () => {
     await client.say('EHLO Client.Test');
     await client.say('MAIL FROM:<A@Sender.Test> SMTPUTF8');
     await client.say('RCPT TO:<B@Ours.test>');
@@ -209,14 +209,14 @@ describe('DATA', () => {
     expect(routed.map(({ recipient }) => recipient)).to.deep.equal(['B@Ours.test', '"c d"@ours.test']);
   });
 
-  it('names the protocol SMTP after HELO and ESMTP after EHLO', async () => {
+  it('records the protocol SMTP after HELO and ESMTP after EHLO', async () => {
     await sendMessage(client, 'one');
     await client.say('HELO client.test');
     await sendMessage(client, 'two');
     expect(started.below.taken.map(({ arrival }) => arrival.protocol)).to.deep.equal(['ESMTP', 'SMTP']);
   });
 
-  it('refuses a message over the limit at its end, keeps nothing of it, and goes on', async () => {
+  it('refuses a message over the limit at its end, stores nothing of it, and continues', async () => {
     await openData(client);
     const part = Buffer.from(`${'x'.repeat(998)}\r\n`.repeat(100));
     for (let i = 0; i < 30; i++) client.send(part);
@@ -226,7 +226,7 @@ describe('DATA', () => {
     expect(await sendMessage(client, 'small')).to.match(/^250 2\.0\.0/);
   });
 
-  it('takes a message of exactly the limit and refuses one byte more', async () => {
+  it('accepts a message of exactly the limit and refuses one byte more', async () => {
     await openData(client);
     client.send('x'.repeat(999_998));
     expect(await client.say('\r\n.')).to.match(/^250 2\.0\.0/);
@@ -235,7 +235,7 @@ describe('DATA', () => {
     expect(await client.say('\r\n.')).to.match(/^552 5\.3\.4/);
   });
 
-  it('holds no more than the limit of a line of 100 MB', async () => {
+  it('buffers no more than the limit of a line of 100 MB', async () => {
     await openData(client);
     const part = Buffer.alloc(1_000_000, 'x');
     for (let i = 0; i < 100; i++) {
@@ -246,14 +246,14 @@ describe('DATA', () => {
     expect(await client.say('\r\n.')).to.match(/^552 5\.3\.4/);
   });
 
-  it('refuses a message that has gone in a circle', async () => {
+  it('refuses a message in a mail loop', async () => {
     const line = 'received: from a by b; Mon, 05 Jan 2026 12:00:00 +0000\r\n';
     expect(await sendMessage(client, `${line.repeat(50)}\r\n${line.repeat(9)}`)).to.match(/^250 2\.0\.0/);
     expect(await sendMessage(client, `${line.repeat(51)}\r\ntext`)).to.match(/^554 5\.4\.6/);
     expect(started.below).to.include({ open: 0 });
   });
 
-  it('counts Received lines whatever the chunks are', async () => {
+  it('counts Received lines for any chunks', async () => {
     await openData(client);
     for (const byte of 'Received: x\r\n'.repeat(51)) {
       client.send(byte);
@@ -262,7 +262,7 @@ describe('DATA', () => {
     expect(await client.say('\r\ntext\r\n.')).to.match(/^554 5\.4\.6/);
   });
 
-  it('keeps nothing of a message whose client went away', async () => {
+  it('stores nothing of a message whose client disconnected', async () => {
     await openData(client);
     client.send('Subject: half\r\n');
     await until('the first bytes', () => started.below.held > 0);
@@ -272,7 +272,7 @@ describe('DATA', () => {
     await until('the line in the log', () => started.log.of('smtp.session').length === 1);
   });
 
-  it('takes no message whose client ended its side before the final dot', async () => {
+  it('rejects a message whose client closed its side before the final dot', async () => {
     await openData(client);
     client.send('Subject: half\r\n\r\ntext\r\n.');
     client.end();
@@ -281,7 +281,7 @@ describe('DATA', () => {
     expect(started.below.taken).to.have.length(0);
   });
 
-  it('answers a client that ended its side behind its last command', async () => {
+  it('answers a client that closed its side after its last command', async () => {
     client.send('MAIL FROM:<a@sender.test>\r\nRCPT TO:<b@ours.test>\r\nDATA\r\nx\r\n.\r\nQUIT\r\n');
     client.end();
     const replies = [];
@@ -289,7 +289,7 @@ describe('DATA', () => {
     expect(replies).to.deep.equal(['250', '250', '354', '250', '221']);
   });
 
-  it('says 250 only once the message is accepted', async () => {
+  it('replies 250 only once the message is accepted', async () => {
     let synced = () => {};
     started.below.accept = () =>
       new Promise((resolve) => {
@@ -305,7 +305,7 @@ describe('DATA', () => {
     expect(await client.reply()).to.match(/^250 2\.0\.0/);
   });
 
-  it('logs a fault once, with its stack, and tells the client none of it', async () => {
+  it('logs an error once, with its stack, and hides it from the client', async () => {
     started.below.accept = async () => {
       throw new Error('secret of the house');
     };
@@ -315,7 +315,7 @@ describe('DATA', () => {
     expect(faults[0]?.fields['fault']).to.be.an.instanceOf(Error);
   });
 
-  it('takes as many recipients as it says of 5,000 and puts off the rest', async () => {
+  it('accepts 5,000 recipients up to its limit and defers the rest', async () => {
     await client.say('MAIL FROM:<a@sender.test>');
     client.send(Array.from({ length: 5000 }, (_, i) => `RCPT TO:<b${i}@ours.test>\r\n`).join(''));
     const codes = new Map<string, number>();

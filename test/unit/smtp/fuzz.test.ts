@@ -56,14 +56,14 @@ function invent(chance: (below: number) => number): Buffer {
   return bytes;
 }
 
-describe('bytes that make no sense', () => {
+describe('random bytes', () => {
   let started: Started;
   before(async () => {
     started = await startListener({ maxSessions: 10_000, maxSessionsPerAddress: 10_000 });
   });
   after(() => started.stop());
 
-  it(`neither end the listener nor leave anything behind (${SESSIONS} sessions, seed ${SEED})`, async function () {
+  it(`neither stop the listener nor leave anything behind (${SESSIONS} sessions, seed ${SEED})`, async function () {
     this.timeout(60_000);
     const chance = createChance(SEED);
     const session = async () => {

@@ -20,7 +20,7 @@ describe('a session', () => {
   let started: Started;
   afterEach(() => started.stop());
 
-  it('ends with 421 4.4.2 when nothing comes for too long', async () => {
+  it('ends with 421 4.4.2 when it is idle for too long', async () => {
     started = await startListener({ idleTimeoutMs: 300_000 });
     const client = await started.client();
     await started.clock.advance(299_000);
@@ -35,7 +35,7 @@ describe('a session', () => {
     expect(started.log.of('smtp.session')[0]?.fields['reason']).to.match(/^421 4\.4\.2/);
   });
 
-  it('ends however busy the client is when it took too long', async () => {
+  it('ends after its total time, however busy the client is', async () => {
     started = await startListener({ sessionTimeoutMs: 60_000 });
     const client = await started.client();
     for (let i = 0; i < 5; i++) {
@@ -46,7 +46,7 @@ describe('a session', () => {
     expect(await client.reply()).to.match(/^421 4\.4\.2/);
   });
 
-  it('ends when a command drips in, a byte at a time', async () => {
+  it('ends when a command arrives too slowly, a byte at a time', async () => {
     started = await startListener({ commandTimeoutMs: 60_000 });
     const client = await started.client();
     for (let i = 0; i < 63 && client.pending().length === 0; i++) {
@@ -57,7 +57,7 @@ describe('a session', () => {
     expect(await client.reply()).to.equal('closed');
   });
 
-  it('counts the time of a command from its own first byte', async () => {
+  it('times a command from its first byte', async () => {
     started = await startListener({ commandTimeoutMs: 60_000 });
     const client = await started.client();
     for (let i = 0; i < 5; i++) {
@@ -70,7 +70,7 @@ describe('a session', () => {
     }
   });
 
-  it('ends when a message arrives too slowly, keeping nothing', async () => {
+  it('ends when a message arrives too slowly, and stores nothing', async () => {
     started = await startListener({ minDataRate: 500, idleTimeoutMs: 1_000_000 });
     const client = await started.client();
     await openData(client);
@@ -84,7 +84,7 @@ describe('a session', () => {
     await until('the end', () => started.below.open === 0);
   });
 
-  it('goes on when a message arrives slowly but above the floor', async () => {
+  it('continues when a message arrives slowly but above the minimum rate', async () => {
     started = await startListener({ minDataRate: 500 });
     const client = await started.client();
     await openData(client);
@@ -96,7 +96,7 @@ describe('a session', () => {
     expect(await client.say('\r\n.')).to.match(/^250/);
   });
 
-  it('sees a client that stops after a fast beginning', async () => {
+  it('detects a client that stops after a fast start', async () => {
     started = await startListener({ minDataRate: 500 });
     const client = await started.client();
     await openData(client);
@@ -108,7 +108,7 @@ describe('a session', () => {
     expect(await client.reply()).to.match(/^421 4\.4\.2/);
   });
 
-  it('is not ended while it is we who are slow', async () => {
+  it('does not end because of our own delays', async () => {
     started = await startListener({ sessionTimeoutMs: 60_000 });
     let synced = () => {};
     started.below.accept = () =>
@@ -141,7 +141,7 @@ describe('a session', () => {
     ['MAIL and RSET', 'MAIL FROM:<a@sender.test>\r\nRSET'],
     ['VRFY', 'VRFY b'],
   ] as const) {
-    it(`ends when it only goes round in ${what}`, async () => {
+    it(`ends when it only repeats ${what}`, async () => {
       started = await startListener();
       const client = await started.client();
       client.send(`${line}\r\n`.repeat(200));
@@ -155,7 +155,7 @@ describe('a session', () => {
     });
   }
 
-  it('may say as much as it likes when messages come between', async () => {
+  it('may run any number of commands with messages between them', async () => {
     started = await startListener();
     const client = await started.client();
     for (let i = 0; i < 4; i++) {
@@ -165,7 +165,7 @@ describe('a session', () => {
     }
   });
 
-  it('answers slowly after some refused recipients, known ones too, and ends after many', async () => {
+  it('answers slowly after some refused recipients, even known ones, and ends after many', async () => {
     started = await startListener({ slowAfterRefusals: 5, endAfterRefusals: 20 });
     const client = await started.client();
     await client.say('MAIL FROM:<a@sender.test>');
@@ -205,7 +205,7 @@ describe('a session', () => {
 });
 
 describe('a refusal', () => {
-  it('is logged with its envelope, and without words of a message or a password', async () => {
+  it('is logged with its envelope, and without message text or a password', async () => {
     const started = await startListener();
     const client = await started.client();
     await client.say('DATA');
@@ -227,7 +227,7 @@ describe('the listener', () => {
   let started: Started;
   afterEach(() => started.stop());
 
-  it('does not keep those that it turned away', async () => {
+  it('does not keep rejected connections', async () => {
     started = await startListener({ maxSessions: 1 });
     await started.client();
     const client = started.raw();
@@ -237,7 +237,7 @@ describe('the listener', () => {
     await client.closed();
   });
 
-  it('answers 421 4.3.2 while the event loop lags, and takes sessions again when it no longer does', async () => {
+  it('answers 421 4.3.2 while the event loop lags, and accepts sessions again afterwards', async () => {
     const steady = createTestClock();
     let lag = 0;
     const clock: Clock & { advance(ms: number): Promise<void>; jump(ms: number): void } = {
@@ -256,7 +256,7 @@ describe('the listener', () => {
     expect(await started.raw().reply()).to.match(/^220/);
   });
 
-  it('bears a single pause', async () => {
+  it('tolerates a single pause', async () => {
     const steady = createTestClock();
     let lag = 0;
     const clock = { ...steady, monotonic: () => steady.monotonic() + lag };
@@ -266,7 +266,7 @@ describe('the listener', () => {
     expect(await started.raw().reply()).to.match(/^220/);
   });
 
-  it('listens on several addresses, or on none when one of them is taken', async () => {
+  it('listens on several addresses, or on none if one of them is in use', async () => {
     started = await startListener({
       listen: [
         { host: '127.0.0.1', port: 0 },
@@ -292,7 +292,7 @@ whereverSessionsAre('sessions', (start) => {
   let started: Started;
   afterEach(() => started.stop());
 
-  it('answers 421 4.3.2 over the cap of sessions, and takes new ones when old ones end', async () => {
+  it('answers 421 4.3.2 above the limit of sessions, and accepts new ones when old ones end', async () => {
     started = await start({ maxSessions: 2 });
     const first = await started.client();
     await started.client();
@@ -304,7 +304,7 @@ whereverSessionsAre('sessions', (start) => {
     await until('room for one more', async () => (await started.raw().reply()).startsWith('220'));
   });
 
-  it('answers 421 4.7.0 over the cap of one address', async () => {
+  it('answers 421 4.7.0 above the limit of one address', async () => {
     started = await start({ maxSessionsPerAddress: 2 });
     await started.client();
     await started.client();
@@ -313,7 +313,7 @@ whereverSessionsAre('sessions', (start) => {
     expect(await third.reply()).to.equal('closed');
   });
 
-  it('leaves one line in the log', async () => {
+  it('writes one log line', async () => {
     started = await start();
     const client = await started.client();
     await sendMessage(client, 'text');
@@ -342,7 +342,7 @@ whereverSessionsAre('sessions', (start) => {
 });
 
 whereverSessionsAre('stop', (start) => {
-  it('tells everybody, closes, and is not healthy any more', async () => {
+  it('notifies all clients, closes, and is unhealthy', async () => {
     const started = await start();
     const client = await started.client();
     await started.listener.stop();
@@ -354,7 +354,7 @@ whereverSessionsAre('stop', (start) => {
     await started.stop();
   });
 
-  it('lets a message in DATA be finished and then says 421', async () => {
+  it('lets a message in DATA finish and then replies 421', async () => {
     const started = await start();
     const client = await started.client();
     await openData(client);
@@ -369,7 +369,7 @@ whereverSessionsAre('stop', (start) => {
 });
 
 describe('a stop', () => {
-  it('does not wait for ever for one', async () => {
+  it('does not wait for ever for a client', async () => {
     const started = await startListener();
     const client = await started.client();
     await openData(client);

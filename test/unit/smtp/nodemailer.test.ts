@@ -6,7 +6,7 @@ import { type Started, startListener } from '../../support/smtp.ts';
 
 const pem = (name: string) => readFileSync(join(import.meta.dirname, '../../fixtures/tls', `${name}.pem`), 'utf8');
 
-describe('a client that people use (nodemailer)', () => {
+describe('a common client (nodemailer)', () => {
   let started: Started;
   beforeEach(async () => {
     started = await startListener({ tls: { cert: pem('first.cert'), key: pem('first.key'), minVersion: 'TLSv1.2' } });

@@ -35,7 +35,7 @@ describe('a PROXY header', () => {
     expect(client(v2('21', '11', 'c6336407cb007101c3500019' + '0300040102030405'))).to.equal('198.51.100.7');
   });
 
-  it('may say that the connection is the proxy’s own', () => {
+  it('may declare a connection of the proxy itself', () => {
     for (const header of [
       'PROXY UNKNOWN\r\n',
       'PROXY UNKNOWN ::1 ::1 1 2\r\n',
@@ -48,7 +48,7 @@ describe('a PROXY header', () => {
     }
   });
 
-  it('is waited for while it may still come', () => {
+  it('is waited for until its deadline', () => {
     for (const whole of [Buffer.from(V1), V2_IPV4]) {
       for (let cut = 0; cut < whole.length; cut++)
         expect(client(whole.subarray(0, cut)), `cut at ${cut}`).to.equal('more');
@@ -94,7 +94,7 @@ whereverSessionsAre('a session behind a proxy', (start) => {
     ['2', V2_IPV4, '198.51.100.7'],
     ['2 with IPv6', V2_IPV6, '2001:db8::7'],
   ] as const) {
-    it(`is that of the announced client (version ${version}), in the envelope and in the log`, async () => {
+    it(`announces the client (version ${version}), in the envelope and in the log`, async () => {
       const client = started.raw();
       client.send(header);
       expect(await client.reply()).to.match(/^220 mx\.ours\.test/);
@@ -108,7 +108,7 @@ whereverSessionsAre('a session behind a proxy', (start) => {
     });
   }
 
-  it('begins behind the header, however it is cut', async () => {
+  it('may be split anywhere before the session', async () => {
     for (const header of [Buffer.from(V1), V2_IPV4]) {
       const client = started.raw();
       for (const byte of [...header]) {
@@ -121,7 +121,7 @@ whereverSessionsAre('a session behind a proxy', (start) => {
     }
   });
 
-  it('counts against the cap of the announced address', async () => {
+  it('counts against the limit of the announced address', async () => {
     const clients = [];
     for (let i = 0; i < 3; i++) {
       const client = started.raw();
@@ -134,7 +134,7 @@ whereverSessionsAre('a session behind a proxy', (start) => {
     expect(await other.reply()).to.match(/^220/);
   });
 
-  it('is the proxy’s own when the header says so', async () => {
+  it('gives the proxy’s own address if it says so', async () => {
     const client = started.raw();
     client.send('PROXY UNKNOWN\r\n');
     expect(await client.reply()).to.match(/^220/);
@@ -143,14 +143,14 @@ whereverSessionsAre('a session behind a proxy', (start) => {
     expect(started.log.of('smtp.session')[0]?.fields['client']).to.equal('127.0.0.1');
   });
 
-  it('does not begin without a header', async () => {
+  it('is required', async () => {
     const client = started.raw();
     client.send('EHLO client.test\r\n');
     expect(await client.reply()).to.equal('closed');
     await until('the log', () => started.log.of('smtp.refused').length === 1);
   });
 
-  it('gives its place back when the proxy goes away', async () => {
+  it('frees its slot when the proxy disconnects', async () => {
     const small = await start({ proxyProtocol: ['127.0.0.1'], maxSessions: 1 });
     for (let i = 0; i < 3; i++) {
       const client = small.raw();
@@ -170,7 +170,7 @@ whereverSessionsAre('a session behind a proxy', (start) => {
     await small.stop();
   });
 
-  it('stops while it waits for a header', async () => {
+  it('does not delay a stop', async () => {
     const client = started.raw();
     client.send('PROXY ');
     await new Promise((resolve) => client.socket().once('connect', resolve));
@@ -179,8 +179,8 @@ whereverSessionsAre('a session behind a proxy', (start) => {
   });
 });
 
-describe('a client that is no listed proxy', () => {
-  it('announces nobody', async () => {
+describe('a client that is not a listed proxy', () => {
+  it('cannot announce another client', async () => {
     const started = await startListener({ proxyProtocol: ['10.0.0.0/8'] });
     const client = await started.client();
     expect(await client.say(V1.trimEnd())).to.match(/^500 5\.5\.2/);
@@ -192,7 +192,7 @@ describe('a client that is no listed proxy', () => {
 });
 
 describe('a proxy', () => {
-  it('is not waited for for ever', async () => {
+  it('has a deadline for its header', async () => {
     const started = await startListener({ proxyProtocol: ['127.0.0.1'] });
     const client = started.raw();
     client.send('PROXY TCP4 198');

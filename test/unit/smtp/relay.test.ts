@@ -214,7 +214,7 @@ const NO_RECIPIENTS: Readonly<Record<string, string>> = {
   'RCPT TO:<"a\r\nRCPT TO:<b@c.test>': '501 5.1.3',
 };
 
-describe('clients without a login', () => {
+describe('unauthenticated clients cannot relay', () => {
   let submission: StartedSubmission;
   let inbound: Started;
   before(async () => {
@@ -240,7 +240,7 @@ describe('clients without a login', () => {
     it(`${name} (TLS from the start)`, async () => play(await submission.implicit(), dialog));
   }
   for (const [name, dialog] of Object.entries(PLAINTEXT)) {
-    it(`${name}`, async () => play(await submission.client(), dialog));
+    it(`in plaintext: ${name}`, async () => play(await submission.client(), dialog));
   }
   for (const [name, dialog] of Object.entries(INBOUND)) {
     it(`${name} (inbound)`, async () => play(await inbound.client(), dialog));
@@ -253,14 +253,14 @@ describe('clients without a login', () => {
     await other.stop();
   });
 
-  it('with a key of an account that is gone', async () => {
+  it('with a key of a deleted account', async () => {
     const other = await startSubmission({ tls: CERTIFICATE });
     await other.store.accounts.remove({ id: ACCOUNT });
     await play(await other.secured(), [[GOOD, '535 5.7.8'], ...NOTHING]);
     await other.stop();
   });
 
-  it('with a key that is revoked while the session lasts', async () => {
+  it('with a key that is revoked during the session', async () => {
     const other = await startSubmission({ tls: CERTIFICATE });
     const client = await other.loggedIn();
     await play(client, [
@@ -289,7 +289,7 @@ describe('clients without a login', () => {
     });
   }
 
-  it('by what was said before STARTTLS', async () => {
+  it('by commands sent before STARTTLS', async () => {
     const other = await startSubmission({ tls: CERTIFICATE, requireTls: false });
     const client = await other.client();
     await play(client, [
@@ -319,7 +319,7 @@ describe('clients without a login', () => {
     await other.stop();
   });
 
-  it('nor does who is known, to what is no mailbox of a domain', async () => {
+  it('even with a login, to an unknown mailbox of a domain', async () => {
     const client = await submission.loggedIn();
     await play(client, [[MAIL, '250']]);
     for (const [line, reply] of Object.entries(NO_RECIPIENTS)) {
@@ -329,7 +329,7 @@ describe('clients without a login', () => {
     }
   });
 
-  it('by no order of words (400 sessions, seed 20261121)', async function () {
+  it('by any order of commands (400 sessions, seed 20261121)', async function () {
     this.timeout(60_000);
     const open = await startSubmission({ loopbackOnly: true, maxBadKeysPerMinute: 100_000 });
     const words = [
@@ -375,7 +375,7 @@ describe('clients without a login', () => {
     await open.stop();
   });
 
-  it('because TLS from the first byte is not begun without a certificate', async () => {
+  it('with TLS from the first byte, which does not start without a certificate', async () => {
     const error = await startSubmission({ listen: [], tlsListen: [{ host: '127.0.0.1', port: 0 }] }).then(
       () => undefined,
       (reason: unknown) => reason,
@@ -388,7 +388,7 @@ describe('clients without a login', () => {
     ['elsewhere.test!victim@away.test', 'away.test'],
     ['"victim@elsewhere.test"@away.test', 'away.test'],
   ] as const) {
-    it(`nor is ${text} mail for any domain but ${domain}`, async () => {
+    it(`by ${text}, which is mail for ${domain}`, async () => {
       const other = await startSubmission({ tls: CERTIFICATE });
       const client = await other.loggedIn();
       await play(client, [

@@ -16,7 +16,7 @@ describe('SMTP smuggling', () => {
   after(() => started.stop());
 
   for (const ending of ENDINGS) {
-    it(`ends at ${JSON.stringify(ending)} with 521 and obeys nothing behind it, wherever it is cut`, async () => {
+    it(`ends at ${JSON.stringify(ending)} with 521 and runs nothing behind it, for any chunks`, async () => {
       const message = `Subject: x\r\n\r\ntext${ending}`;
       for (let cut = message.length - ending.length - 1; cut <= message.length + 1; cut++) {
         const client = await started.client();
@@ -35,7 +35,7 @@ describe('SMTP smuggling', () => {
     });
   }
 
-  it('is not even tried when everything comes in one packet', async () => {
+  it('is prevented when everything arrives in one packet', async () => {
     const client = await started.client();
     client.send(`${BEGIN}Subject: x\r\n\r\ntext\n.\r\n${SMUGGLED}`);
     const replies = [];
@@ -44,7 +44,7 @@ describe('SMTP smuggling', () => {
     expect(started.below.taken).to.have.length(0);
   });
 
-  it('is seen in a message that is over the limit already', async () => {
+  it('is detected in a message that is already over the limit', async () => {
     const client = await started.client();
     client.send(`${BEGIN}${'x'.repeat(1_100_000)}\n.\r\n${SMUGGLED}`);
     for (let i = 0; i < 3; i++) await client.reply();
@@ -53,7 +53,7 @@ describe('SMTP smuggling', () => {
   });
 });
 
-describe('SMTP smuggling where bare line ends are taken', () => {
+describe('SMTP smuggling where bare line ends are accepted', () => {
   let started: Started;
   before(async () => {
     started = await startListener({ bareNewline: 'normalize', maxSessions: 1000, maxSessionsPerAddress: 1000 });
@@ -61,7 +61,7 @@ describe('SMTP smuggling where bare line ends are taken', () => {
   after(() => started.stop());
 
   for (const ending of ENDINGS.filter((text) => !text.includes('\0'))) {
-    it(`keeps what stands behind ${JSON.stringify(ending)} as text of one message, wherever it is cut`, async () => {
+    it(`keeps the bytes behind ${JSON.stringify(ending)} as text of one message, for any chunks`, async () => {
       const message = `Subject: x\r\n\r\ntext${ending}`;
       const inside = SMUGGLED.slice(0, SMUGGLED.indexOf('\r\n.\r\n') + 2);
       for (let cut = message.length - ending.length - 1; cut <= message.length + 1; cut++) {
@@ -87,7 +87,7 @@ describe('SMTP smuggling where bare line ends are taken', () => {
     });
   }
 
-  it('takes a message whose every line ends in LF, as printers send them', async () => {
+  it('accepts a message with LF line ends, as printers send it', async () => {
     const client = await started.client();
     client.send(`${BEGIN}Subject: x\n\none\n..two\n\r\n.\r\n`);
     for (let i = 0; i < 3; i++) await client.reply();

@@ -33,7 +33,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     expect(await plain.say('STARTTLS now')).to.match(/^501 5\.5\.4/);
   });
 
-  it('brings messages in under ESMTPS with the version noted', async () => {
+  it('receives messages under ESMTPS and records the version', async () => {
     const { client } = await secured(started);
     await client.say('EHLO client.test');
     expect(await sendMessage(client, 'text')).to.match(/^250 2\.0\.0/);
@@ -41,7 +41,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     expect(started.below.taken[0]?.arrival.envelope.client.tls).to.equal('TLSv1.3');
   });
 
-  it('forgets what was said before', async () => {
+  it('forgets earlier commands', async () => {
     const client = await started.client();
     await client.say('MAIL FROM:<a@sender.test>');
     await client.say('RCPT TO:<b@ours.test>');
@@ -55,7 +55,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     ['the same packet', 'STARTTLS\r\nRSET\r\nMAIL FROM:<evil@sender.test>\r\n'],
     ['an unfinished line', 'STARTTLS\r\nNOOP'],
   ] as const) {
-    it(`obeys nothing that came in plaintext behind it in ${where}`, async () => {
+    it(`runs nothing that came in plaintext behind it in ${where}`, async () => {
       const client = await started.client();
       client.send(injected);
       expect(await client.reply()).to.match(/^220 2\.0\.0/);
@@ -66,7 +66,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     });
   }
 
-  it('obeys nothing of a hundred commands pipelined behind it', async () => {
+  it('runs none of a hundred commands pipelined behind it', async () => {
     const client = await started.client();
     client.send(`STARTTLS\r\n${'MAIL FROM:<evil@sender.test>\r\n'.repeat(500)}`);
     expect(await client.reply()).to.match(/^220/);
@@ -82,7 +82,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     expect(await client.say('STARTTLS')).to.match(/^502 5\.5\.1/);
   });
 
-  it('shows new sessions the certificate of a reload, and leaves the old ones alone', async () => {
+  it('uses the certificate of a reload for new sessions, and leaves the old ones alone', async () => {
     const before = await secured(started);
     expect(before.name()).to.equal('first.ours.test');
     await started.listener.reload(SECOND);
@@ -91,7 +91,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     expect(started.log.of('smtp.tls_reloaded')).to.have.length(1);
   });
 
-  it('keeps the old certificate when the new one does not fit its key', async () => {
+  it('keeps the old certificate when the new one does not match its key', async () => {
     let refused: unknown;
     await started.listener.reload({ ...SECOND, key: FIRST.key }).catch((error: unknown) => {
       refused = error;
@@ -100,13 +100,13 @@ whereverSessionsAre('STARTTLS', (start) => {
     expect((await secured(started)).name()).to.equal('first.ours.test');
   });
 
-  it('can be switched on while running', async () => {
+  it('can be enabled while running', async () => {
     await started.listener.reload(undefined);
     await started.listener.reload(SECOND);
     expect((await secured(started)).name()).to.equal('second.ours.test');
   });
 
-  it('speaks no version older than it may', async () => {
+  it('rejects versions older than the limit', async () => {
     await started.listener.reload({ ...FIRST, minVersion: 'TLSv1.3' });
     const client = await started.client();
     await client.say('STARTTLS');
@@ -115,7 +115,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     expect(error.message).to.match(/protocol version|alert/i);
   });
 
-  it('ends the session of a client that talks on in plaintext', async () => {
+  it('ends the session of a client that continues in plaintext', async () => {
     const client = await started.client();
     await client.say('STARTTLS');
     client.send('MAIL FROM:<a@sender.test>\r\n');
@@ -123,7 +123,7 @@ whereverSessionsAre('STARTTLS', (start) => {
     expect(client.pending().filter((reply) => reply !== '')).to.deep.equal([]);
   });
 
-  it('lets go of clients that leave when they have seen the certificate, before their own last word', async () => {
+  it('releases clients that disconnect after reading the certificate', async () => {
     for (let i = 0; i < 5; i++) {
       const client = await started.client();
       await client.say('STARTTLS');
@@ -147,21 +147,21 @@ whereverSessionsAre('STARTTLS', (start) => {
   });
 });
 
-describe('a session that turns to TLS', () => {
+describe('a session during STARTTLS', () => {
   let started: Started;
   beforeEach(async () => {
     started = await startListener({ tls: FIRST });
   });
   afterEach(() => started.stop());
 
-  it('ends a handshake that does not come', async () => {
+  it('is closed if the handshake does not come in time', async () => {
     const client = await started.client();
     await client.say('STARTTLS');
     await started.clock.advance(62_000);
     await client.closed();
   });
 
-  it('bears clients that vanish, in plaintext, in a handshake and in TLS', async () => {
+  it('tolerates disconnects, in plaintext, in a handshake and in TLS', async () => {
     const plain = await started.client();
     await openData(plain);
     plain.socket().resetAndDestroy();

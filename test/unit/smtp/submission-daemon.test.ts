@@ -8,7 +8,7 @@ import { until } from '../../support/until.ts';
 const fixture = (name: string) => new URL(`../../fixtures/tls/${name}.pem`, import.meta.url).pathname;
 const TLS = { POSTERN_SMTP__TLS__CERT: fixture('first.cert'), POSTERN_SMTP__TLS__KEY: fixture('first.key') };
 
-describe('mail that is handed over to a whole daemon', () => {
+describe('submitted mail, through the whole daemon', () => {
   let sink: MailSink;
   let postern: TestDaemon;
   let env: Record<string, string>;
@@ -50,7 +50,7 @@ describe('mail that is handed over to a whole daemon', () => {
   }
 
   for (const secure of [false, true]) {
-    it(`reaches its recipient ${secure ? 'from TLS' : 'from STARTTLS'}, merged, and is a message of the API by the id of its 250`, async () => {
+    it(`reaches its recipient ${secure ? 'from TLS' : 'from STARTTLS'}, merged, and is a message of the API by the id in its 250`, async () => {
       const to = `jo-${secure}@to.test`;
       const { response } = await send(
         { to, headers: { 'X-MC-Tags': 'weekly', 'X-MC-MergeVars': '{"name":"Jo"}', 'X-MC-Metadata': '{"order":7}' } },
@@ -71,7 +71,7 @@ describe('mail that is handed over to a whole daemon', () => {
     });
   }
 
-  it('is refused for a subaccount that does not exist, and taken for one that does', async () => {
+  it('is rejected for an unknown subaccount, and accepted for a known one', async () => {
     const headers = { 'X-MC-Subaccount': 'cust-1' };
     const error = await send({ headers }).then(
       () => undefined,
@@ -82,7 +82,7 @@ describe('mail that is handed over to a whole daemon', () => {
     expect((await send({ headers })).response).to.match(/^250/);
   });
 
-  it('is taken for a suppressed recipient, who does not get it', async () => {
+  it('is accepted for a suppressed recipient, who does not get it', async () => {
     await postern.api('/rejects/add', { email: 'listed@to.test' });
     const { response } = await send({ to: ['listed@to.test', 'other@to.test'] });
     expect(response).to.match(/^250/);
@@ -95,7 +95,7 @@ describe('mail that is handed over to a whole daemon', () => {
     expect(sink.mails.some(({ to }) => to.includes('listed@to.test'))).to.equal(false);
   });
 
-  it('comes as a template when it asks for one', async () => {
+  it('uses a template on request', async () => {
     await postern.api('/templates/add', {
       name: 'News',
       code: '<h1>News</h1><div mc:edit="main">nothing</div>',
@@ -114,7 +114,7 @@ describe('mail that is handed over to a whole daemon', () => {
       .and.include('Subject: Hello Jo');
   });
 
-  it('is refused with a key that was never made', async () => {
+  it('is rejected with an unknown key', async () => {
     const error = await send({}, 'never-made-by-anybody').then(
       () => undefined,
       (reason: unknown) => reason,
@@ -122,7 +122,7 @@ describe('mail that is handed over to a whole daemon', () => {
     expect(error).to.deep.include({ responseCode: 535 });
   });
 
-  it('shows the new certificate after a reload', async () => {
+  it('uses the new certificate after a reload', async () => {
     const shown = () =>
       new Promise<string>((resolve, reject) => {
         const socket = connectTls({ ...postern.submission[1], rejectUnauthorized: false }, () => {
@@ -142,14 +142,14 @@ describe('mail that is handed over to a whole daemon', () => {
     expect((await send({ to: 'later@to.test' })).response).to.match(/^250/);
   });
 
-  it('is nowhere to be handed over by default', async () => {
+  it('is disabled by default', async () => {
     const quiet = await startDaemon();
     expect(quiet.submission).to.deep.equal([]);
     expect((await fetch(`${quiet.base}/readyz`)).status).to.equal(200);
     await quiet.stop();
   });
 
-  it('needs a certificate where TLS comes first', () => {
+  it('needs a certificate for TLS from the first byte', () => {
     expect(() => loadTestSettings('x', { POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0' })).to.throw(
       'submission.tls_listen: needs smtp.tls.cert and smtp.tls.key',
     );

@@ -28,14 +28,14 @@ async function submit(started: StartedSubmission, message: string, client?: Clie
 
 const refusal = async (started: StartedSubmission, message: string) => sendMessage(await started.loggedIn(), message);
 
-describe('mail that is handed over', () => {
+describe('submitted mail', () => {
   let started: StartedSubmission;
   beforeEach(async () => {
     started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] });
   });
   afterEach(() => started.stop());
 
-  it('is handed on with who sends it and what is asked of it', async () => {
+  it('is queued with its account and its options', async () => {
     const { account, outgoing, recipients, sendAt, client, text } = await submit(started, `${FROM}\r\ntext`);
     expect({ account, recipients, sendAt }).to.deep.equal({
       account: ACCOUNT,
@@ -66,7 +66,7 @@ describe('mail that is handed over', () => {
     expect(text).to.equal(`${FROM}\r\ntext\r\n`);
   });
 
-  it('may come from any address and the null sender, in any number of messages', async () => {
+  it('may have any sender address and the null sender, in any number of messages', async () => {
     const client = await started.loggedIn();
     for (const from of [
       'MAIL FROM:<>',
@@ -82,7 +82,7 @@ describe('mail that is handed over', () => {
     expect(started.below.submitted).to.have.length(3);
   });
 
-  it('goes once to a recipient named twice, and to no more than are allowed', async () => {
+  it('goes once to a repeated recipient, and up to the limit', async () => {
     const client = await started.loggedIn();
     await client.say('MAIL FROM:<a@sender.test>');
     for (let i = 0; i < 100; i++) expect(await client.say(`RCPT TO:<r${i}@away.test>`)).to.match(/^250/);
@@ -94,7 +94,7 @@ describe('mail that is handed over', () => {
     expect(started.below.submitted[0]?.recipients).to.have.length(100);
   });
 
-  it('loses its X-MC-* fields, Bcc and Return-Path, and not one other byte', async () => {
+  it('loses only its X-MC-* fields, Bcc and Return-Path', async () => {
     const { text } = await submit(
       started,
       `X-MC-Tags: a,\r\n b\r\n${FROM}x-mc-track : opens\r\nBCC: hidden@away.test\r\nX-Other: é\r\n\tfolded\r\nReturn-Path: <x@y.test>\r\nX-MCTags: stays\r\n\r\nX-MC-Tags: body\r\nBcc: body`,
@@ -104,7 +104,7 @@ describe('mail that is handed over', () => {
     );
   });
 
-  it('asks by its X-MC-* fields', async () => {
+  it('sets options by its X-MC-* fields', async () => {
     const { outgoing, recipients, text } = await submit(
       started,
       [
@@ -144,7 +144,7 @@ describe('mail that is handed over', () => {
     expect(text).to.equal(`X-Priority: 1\r\nX-MSMail-Priority: High\r\nImportance: High\r\n${FROM}\r\nx\r\n`);
   });
 
-  it('notes malformed fields in the log, by name, and goes on', async () => {
+  it('logs the names of malformed fields, and continues', async () => {
     const { outgoing } = await submit(started, `X-MC-Track: secret-a\r\nX-MC-MergeVars: {"secret-b\r\n${FROM}\r\nx`);
     expect(outgoing).to.deep.include({ trackOpens: false, globalVars: [] });
     expect(started.log.of('submission.note').map(({ fields }) => fields)).to.deep.equal([
@@ -153,7 +153,7 @@ describe('mail that is handed over', () => {
     expect(JSON.stringify(started.log.lines)).to.not.include('secret-');
   });
 
-  it('is sent at its time, and at once when that is past', async () => {
+  it('is sent at its time, or at once if that has passed', async () => {
     expect((await submit(started, `X-MC-SendAt: 2026-01-05 12:00:01\r\n${FROM}\r\nx`)).sendAt).to.deep.equal(
       new Date('2026-01-05T12:00:01Z'),
     );
@@ -167,7 +167,7 @@ describe('mail that is handed over', () => {
     ['From: (comment) a@b.test', 'a@b.test', undefined],
     ['From: Ann\r\n  <a@b.test>', 'a@b.test', 'Ann'],
   ] as const) {
-    it(`knows its sender by ${JSON.stringify(from)}`, async () => {
+    it(`has the sender of ${JSON.stringify(from)}`, async () => {
       const { outgoing } = await submit(started, `${from}\r\n\r\nx`);
       expect(outgoing.sender).to.equal(sender);
       if (name !== undefined) expect(outgoing.fromName).to.equal(name);
@@ -187,13 +187,13 @@ describe('mail that is handed over', () => {
     ' From: a@b.test',
     '\r\nFrom: a@b.test',
   ]) {
-    it(`is refused without one sender (${JSON.stringify(header.slice(0, 40))})`, async () => {
+    it(`is rejected without a single sender (${JSON.stringify(header.slice(0, 40))})`, async () => {
       expect(await refusal(started, `${header}\r\n\r\nx`)).to.match(/^550 5\.6\.0/);
       expect(started.below.submitted).to.deep.equal([]);
     });
   }
 
-  it('is refused with a header that is too long', async () => {
+  it('is rejected with a header that is too long', async () => {
     expect(await refusal(started, `${FROM}${'X: y\r\n'.repeat(1001)}\r\nx`)).to.match(/^550 5\.6\.0/);
   });
 
@@ -202,7 +202,7 @@ describe('mail that is handed over', () => {
     expect(text).to.equal('From: a@b.test\r\nSubject: x\r\n\r\n');
   });
 
-  it('is refused for a subaccount that does not exist, in the words of the API', async () => {
+  it('is rejected for an unknown subaccount, in the words of the API', async () => {
     started.below.answer = async () => ({ outcome: 'unknown-subaccount' });
     expect(await refusal(started, `X-MC-Subaccount: cust-\x1b\x7fé1\r\n${FROM}\r\nx`)).to.equal(
       '550 5.7.1 No subaccount exists with the id cust-???1',
@@ -213,7 +213,7 @@ describe('mail that is handed over', () => {
     ['full', /^452 4\.3\.1/],
     ['fault', /^451 4\.3\.0/],
   ] as const) {
-    it(`is put off when the spool answers ${outcome}, and the session goes on`, async () => {
+    it(`is deferred when the spool answers ${outcome}, and the session continues`, async () => {
       const client = await started.loggedIn();
       started.below.answer = async () => ({ outcome });
       expect(await sendMessage(client, `${FROM}\r\nx`)).to.match(reply);
@@ -221,7 +221,7 @@ describe('mail that is handed over', () => {
     });
   }
 
-  it('is put off without a word of what broke', async () => {
+  it('is deferred without details of an internal error', async () => {
     started.below.answer = async () => {
       throw new Error('secret of the house');
     };
@@ -256,7 +256,7 @@ describe('mail that is handed over', () => {
     expect(await client.reply()).to.equal(`250 2.0.0 OK: queued as ${'f'.repeat(32)}`);
   });
 
-  it('is put off while the disk is nearly full, or too much of the account waits', async () => {
+  it('is deferred while the disk is nearly full, or too much of the account waits', async () => {
     const client = await started.loggedIn();
     started.below.room = false;
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^452 4\.3\.1/);
@@ -267,7 +267,7 @@ describe('mail that is handed over', () => {
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^250/);
   });
 
-  it('is refused when it is too big, announced or not', async () => {
+  it('is rejected if it is too large, declared or not', async () => {
     const client = await started.loggedIn();
     expect(await client.say('MAIL FROM:<a@sender.test> SIZE=1000001')).to.match(/^552 5\.3\.4/);
     expect(await sendMessage(client, `${FROM}\r\n${'x'.repeat(998).concat('\r\n').repeat(1100)}`)).to.match(
@@ -276,7 +276,7 @@ describe('mail that is handed over', () => {
     expect(started.below.submitted).to.deep.equal([]);
   });
 
-  it('holds no more in memory than it may, over all sessions, and gives all of it back', async () => {
+  it('uses limited memory over all sessions, and releases all of it', async () => {
     const small = await startSubmission({ tls: CERTIFICATE, maxBytesInData: 1_000_000 });
     const bytes = 'x'.repeat(998).concat('\r\n').repeat(400);
     const first = await small.loggedIn();
@@ -320,7 +320,7 @@ describe('mail that is handed over', () => {
       await add('Other', content, 'another-account');
     });
 
-    it('becomes that template with the document in its block', async () => {
+    it('is inserted into the block of the template', async () => {
       const { outgoing, text } = await submit(
         started,
         `X-MC-Template: our-news\r\nCc: C <c@away.test>\r\nReply-To: r@sender.test\r\n${FROM}MIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n<b>new</b>`,
@@ -345,7 +345,7 @@ describe('mail that is handed over', () => {
       });
     });
 
-    it('takes the block that is named, plain text as HTML, and the subject of the template when it has none', async () => {
+    it('uses the named block, plain text as HTML, and the subject of the template by default', async () => {
       const { outgoing, text } = await submit(
         started,
         'X-MC-Template: Our News|foot\r\nFrom: a@b.test\r\n\r\n1 < 2\r\n& 3',
@@ -385,7 +385,7 @@ describe('mail that is handed over', () => {
       });
     });
 
-    it('keeps a picture that is attached among its attachments, though mail programs give it a Content-ID too', async () => {
+    it('keeps an attached picture as an attachment, even with a Content-ID from the mail program', async () => {
       const picture = (id: string, disposition: string) => [
         '--b',
         'Content-Type: image/png; name="p.png"',
@@ -424,14 +424,14 @@ describe('mail that is handed over', () => {
     });
 
     for (const name of ['nowhere', 'hidden', 'other', 'our news']) {
-      it(`that the account cannot send is refused (${name})`, async () => {
+      it(`that the account cannot send is rejected (${name})`, async () => {
         expect(await refusal(started, `X-MC-Template: ${name}\r\n${FROM}\r\nx`)).to.equal(
           `550 5.7.1 No such template "${name}"`,
         );
       });
     }
 
-    it('is refused when nothing may parse it', async () => {
+    it('is rejected if it exceeds the parser limits', async () => {
       const deep = Array.from(
         { length: 70 },
         (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\r\n\r\n--b${i}\r\n`,
@@ -473,7 +473,7 @@ describe('a login', () => {
     'LOGIN with the user name at once': [`AUTH login ${base64('x')}`, base64(SUBMISSION_KEY)],
     'LOGIN with an empty user name': ['AUTH LOGIN', '=', base64(SUBMISSION_KEY)],
   })) {
-    it(`passes by ${name}`, async () => {
+    it(`succeeds by ${name}`, async () => {
       for (const client of [await started.secured(), await started.implicit()]) {
         for (const line of lines.slice(0, -1)) expect(await client.say(line)).to.match(/^334/);
         expect(await client.say(lines.at(-1) ?? '')).to.match(/^235 2\.7\.0/);
@@ -482,7 +482,7 @@ describe('a login', () => {
     });
   }
 
-  it('asks in the words that clients know', async () => {
+  it('prompts in the words that clients know', async () => {
     const client = await started.secured();
     expect([await client.say('AUTH LOGIN'), await client.say(base64('x'))]).to.deep.equal([
       '334 VXNlcm5hbWU6',
@@ -490,7 +490,7 @@ describe('a login', () => {
     ]);
   });
 
-  it('comes once, after EHLO, and not within a transaction', async () => {
+  it('is allowed once, after EHLO, and not within a transaction', async () => {
     const early = await started.implicit('');
     expect(await early.say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`)).to.match(/^503 5\.5\.1/);
     const client = await started.loggedIn();
@@ -500,7 +500,7 @@ describe('a login', () => {
     expect(await client.say('AUTH LOGIN')).to.match(/^503 5\.5\.1/);
   });
 
-  it('lets a wrong key wait, and ends the session after five', async () => {
+  it('delays a wrong key, and ends the session after five', async () => {
     const client = await started.secured();
     for (let i = 0; i < 4; i++) expect(await client.say(`AUTH PLAIN ${plain('wrong')}`)).to.match(/^535 5\.7\.8/);
     expect(await client.say(`AUTH PLAIN ${plain('wrong')}`)).to.match(/^421 4\.7\.0/);
@@ -508,7 +508,7 @@ describe('a login', () => {
     expect(started.waits()).to.equal(5);
   });
 
-  it('says every wrong key in the log, also behind other refusals that are no longer said', async () => {
+  it('logs every wrong key, even after other refusals are no longer logged', async () => {
     const client = await started.secured();
     for (let i = 0; i < 6; i++) expect(await client.say('EXPN all')).to.match(/^5/);
     await client.say(`AUTH PLAIN ${plain('wrong')}`);
@@ -520,7 +520,7 @@ describe('a login', () => {
     expect(said.at(-1)).to.deep.equal(['127.0.0.1', 'AUTH', '535 5.7.8']);
   });
 
-  it('with a good key is not locked out by wrong ones from the same address', async () => {
+  it('with a valid key is not blocked by wrong ones from the same address', async () => {
     const strict = await startSubmission({ tls: CERTIFICATE, maxBadKeysPerMinute: 3 });
     const logIn = async (key: string) => (await strict.secured()).say(`AUTH PLAIN ${plain(key)}`);
     for (let i = 0; i < 3; i++) expect(await logIn('wrong')).to.match(/^535/);
@@ -533,7 +533,7 @@ describe('a login', () => {
     await strict.stop();
   });
 
-  it('is a use of its key, and so is every message later on; a wrong key is none', async () => {
+  it('counts as a use of its key, and so does every later message; a wrong key does not', async () => {
     const lastUse = async () => {
       const row = await started.store.keys.one({ id: keyHash(SUBMISSION_KEY) });
       return row && started.keyUses.lastUse(row)?.toISOString();
@@ -548,7 +548,7 @@ describe('a login', () => {
     expect(await lastUse()).to.equal('2026-01-05T12:00:30.000Z');
   });
 
-  it('is put off while the store is away, and costs nothing', async () => {
+  it('is deferred while the store is unavailable, without penalty', async () => {
     started.storeState.away = true;
     const client = await started.secured();
     for (let i = 0; i < 30; i++)
@@ -564,7 +564,7 @@ describe('a login', () => {
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^250/);
   });
 
-  it('may send nothing while its account has more in the store than is allowed', async () => {
+  it('rejects mail while its account is above its storage limit', async () => {
     const strict = await startSubmission({ tls: CERTIFICATE, maxAccountBytes: 1000 });
     const client = await strict.loggedIn();
     strict.below.bytes = 1000;
@@ -576,14 +576,14 @@ describe('a login', () => {
     await strict.stop();
   });
 
-  it('is not passed by asking for ever', async () => {
+  it('cannot be bypassed by repeated tries', async () => {
     const client = await started.secured();
     let reply = '';
     for (let i = 0; i < 110 && !reply.startsWith('421'); i++) reply = await client.say('MAIL FROM:<a@sender.test>');
     expect(reply).to.match(/^421 4\.7\.0/);
   });
 
-  it('is not tried for ever', async () => {
+  it('has a limit of tries', async () => {
     const client = await started.secured();
     let reply = '';
     for (let i = 0; i < 110 && !reply.startsWith('421'); i++) {
@@ -593,7 +593,7 @@ describe('a login', () => {
     expect(reply).to.match(/^421 4\.7\.0/);
   });
 
-  it('is offered in plaintext on loopback, without a certificate, when every listener is there', async () => {
+  it('is offered in plaintext on loopback, without a certificate, if every listener is there', async () => {
     const developer = await startSubmission({ loopbackOnly: true });
     const client = await developer.client('');
     expect(await client.say('EHLO x')).to.include('AUTH PLAIN LOGIN');
@@ -605,7 +605,7 @@ describe('a login', () => {
     await guarded.stop();
   });
 
-  it('is nowhere without a certificate otherwise, unless the operator says so', async () => {
+  it('is otherwise not offered without a certificate, unless the operator allows it', async () => {
     const closed = await startSubmission();
     const client = await closed.client('');
     expect(await client.say('EHLO x'))
@@ -618,7 +618,7 @@ describe('a login', () => {
     await open.stop();
   });
 
-  it('leaves no key in the log', async () => {
+  it('logs no key', async () => {
     const client = await started.secured();
     await client.say('AUTH LOGIN');
     await client.say(base64('a-user'));
@@ -654,7 +654,7 @@ describe('TLS from the first byte', () => {
   });
   afterEach(() => started.stop());
 
-  it('says nothing to who speaks plaintext', async () => {
+  it('does not answer plaintext', async () => {
     const client = createClient(connect({ host: '127.0.0.1', port: started.port }));
     client.send('EHLO x\r\n');
     await client.closed();
@@ -663,7 +663,7 @@ describe('TLS from the first byte', () => {
     client.destroy();
   });
 
-  it('takes a reload, and ends a handshake that does not come', async () => {
+  it('uses a reloaded certificate, and ends without a handshake', async () => {
     await started.listener.reload(CERTIFICATE);
     expect(started.listener.healthy()).to.equal(true);
     const silent = createClient(connect({ host: '127.0.0.1', port: started.port }));
@@ -673,7 +673,7 @@ describe('TLS from the first byte', () => {
     silent.destroy();
   });
 
-  it('comes behind the header of a proxy', async () => {
+  it('works behind a PROXY header', async () => {
     await started.stop();
     started = await startSubmission({ ...settings, proxyProtocol: ['127.0.0.1'] });
     const socket = connect({ host: '127.0.0.1', port: started.port });
@@ -687,7 +687,7 @@ describe('TLS from the first byte', () => {
   });
 });
 
-describe('clients that people use (nodemailer)', () => {
+describe('common clients (nodemailer)', () => {
   let started: StartedSubmission;
   beforeEach(async () => {
     started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] });
@@ -707,7 +707,7 @@ describe('clients that people use (nodemailer)', () => {
 
   for (const secure of [false, true]) {
     for (const authMethod of ['PLAIN', 'LOGIN']) {
-      it(`hand over by ${authMethod} ${secure ? 'with TLS from the start' : 'over STARTTLS'}`, async () => {
+      it(`submit by ${authMethod} ${secure ? 'with TLS from the start' : 'over STARTTLS'}`, async () => {
         const transport = createTransport({
           host: '127.0.0.1',
           port: secure ? started.tlsPort : started.port,
@@ -730,7 +730,7 @@ describe('clients that people use (nodemailer)', () => {
     }
   }
 
-  it('are told that the key is wrong', async () => {
+  it('report a wrong key', async () => {
     const transport = createTransport({
       host: '127.0.0.1',
       port: started.port,

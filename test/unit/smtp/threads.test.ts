@@ -39,7 +39,7 @@ describe('sessions on two threads', () => {
   const kill = (thread: number) => Atomics.store(fuse, thread, 1);
   const hang = (thread: number) => Atomics.store(fuse, thread, 2);
 
-  it('are counted together against the caps, exactly', async () => {
+  it('share exact limits', async () => {
     await start({ maxSessions: CROWD, maxSessionsPerAddress: CROWD });
     const clients = Array.from({ length: CROWD + 20 }, () => started.raw());
     const replies = await Promise.all(clients.map((client) => client.reply()));
@@ -47,7 +47,7 @@ describe('sessions on two threads', () => {
     expect(replies.filter((reply) => reply.startsWith('421 4.3.2'))).to.have.length(20);
   });
 
-  it('are counted in the metrics, each once', async () => {
+  it('are counted once in the metrics', async () => {
     await start({ tls: TLS });
     const clients = await crowd(CROWD);
     await Promise.all(clients.map((client) => sendMessage(client, 'text')));
@@ -72,7 +72,7 @@ describe('sessions on two threads', () => {
     expect(new Set(started.below.taken.map(({ messageId }) => messageId)).size).to.equal(CROWD);
   });
 
-  it('give their messages over byte for byte, small and large, and what comes behind them in the same packet', async () => {
+  it('pass on messages byte for byte, small and large, and data behind them in the same packet', async () => {
     await start();
     const client = await started.client();
     for (const size of [0, 1, 100, 5000, 70_000, 250_000, 300_000, 900_000]) {
@@ -89,20 +89,20 @@ describe('sessions on two threads', () => {
     }
   });
 
-  it('are resumed by their tickets, whichever thread the client comes back to', async () => {
+  it('are resumed by their tickets on any thread', async () => {
     await start({ tls: TLS });
     const { session } = await secure();
     for (let i = 0; i < CROWD; i++) expect((await secure(session)).socket.isSessionReused()).to.equal(true);
   });
 
-  it('show the certificate of a reload on each of them', async () => {
+  it('use the certificate of a reload on each of them', async () => {
     await start({ tls: TLS });
     await started.listener.reload({ cert: pem('second.cert'), key: pem('second.key'), minVersion: 'TLSv1.2' });
     for (let i = 0; i < CROWD; i++)
       expect((await secure()).socket.getPeerCertificate().subject.CN).to.equal('second.ours.test');
   });
 
-  it('end with their thread, and leave the others, what was accepted, and the process alone', async () => {
+  it('end with their thread; other sessions, accepted mail and the process are unaffected', async () => {
     await start({ maxSessions: 2 * CROWD, maxSessionsPerAddress: 2 * CROWD });
     const clients = await crowd(CROWD);
     await Promise.all(clients.map((client) => sendMessage(client, 'text')));
@@ -120,7 +120,7 @@ describe('sessions on two threads', () => {
     expect(started.listener.healthy()).to.equal(true);
   });
 
-  it('go on where their thread was, when another one has taken its place', async () => {
+  it('are accepted again once another thread has replaced it', async () => {
     await start({ maxSessions: 2, maxSessionsPerAddress: 2, tls: TLS });
     await started.listener.reload({ cert: pem('second.cert'), key: pem('second.key'), minVersion: 'TLSv1.2' });
     await started.client();
@@ -138,7 +138,7 @@ describe('sessions on two threads', () => {
     expect(await (await started.client()).say('NOOP')).to.match(/^250/);
   });
 
-  it('are taken over from a thread that hangs', async () => {
+  it('are replaced when their thread hangs', async () => {
     // Half a minute of patience passes in a second.
     await start({}, { ...systemClock, after: (ms, run) => systemClock.after(ms / 30, run) });
     hang(0);
@@ -147,7 +147,7 @@ describe('sessions on two threads', () => {
     await until('a session on each', async () => (await crowd(CROWD)).length === CROWD && started.listener.healthy());
   });
 
-  it('do not say 250 for a message whose thread has died, though it may have been accepted', async () => {
+  it('do not reply 250 for a message whose thread has died, though it may have been accepted', async () => {
     await start();
     let synced = () => {};
     let asked = false;
@@ -168,7 +168,7 @@ describe('sessions on two threads', () => {
     expect(started.log.of('smtp.fault')).to.deep.equal([]);
   });
 
-  it('are not begun on a port that somebody else has', async () => {
+  it('are not started on a port in use', async () => {
     await start();
     const error = await startListener({ listen: [{ host: '127.0.0.1', port: started.port }] }, createTestClock(), {
       threads: THREADS,

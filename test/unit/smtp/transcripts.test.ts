@@ -93,7 +93,7 @@ whereverSessionsAre('an SMTP dialog', (start, threads) => {
  * submission-*.txt are dialogs of a developer's machine: everything on loopback, no certificate, so a login needs no
  * TLS.
  */
-describe('an SMTP dialog in which mail is handed over', () => {
+describe('an SMTP dialog of submission', () => {
   let started: StartedSubmission;
   beforeEach(async () => {
     started = await startSubmission({ loopbackOnly: true });

@@ -24,7 +24,7 @@ describe('a large message for many recipients', () => {
     return client.reply();
   }
 
-  it('is taken for a hundred; the others are told 452 4.5.3 at RCPT and come in another transaction', async () => {
+  it('is accepted for a hundred; the others get 452 4.5.3 at RCPT and are sent in another transaction', async () => {
     started = await startListener({ maxMessageBytes: MOST, maxRecipients: 1000 });
     const client = await started.client();
     let at = 0;
@@ -39,7 +39,7 @@ describe('a large message for many recipients', () => {
     expect(started.below.taken.flatMap(({ routed }) => routed)).to.have.length(250);
   }).timeout(20_000);
 
-  it('counts the copies of a route as recipients, and one recipient is always taken', async () => {
+  it('counts the copies of a route as recipients, and always accepts one recipient', async () => {
     started = await startListener({ maxMessageBytes: MOST, maxRecipients: 1000 });
     const { lookup } = started.below;
     started.below.lookup = (mailbox, domain) => {
@@ -54,7 +54,7 @@ describe('a large message for many recipients', () => {
     expect(await deliver(client, 900_000)).to.match(/^250 2\.0\.0/);
   });
 
-  it('that declares a smaller size is refused with 452 4.5.3 after it, as one that declares none', async () => {
+  it('that declares a smaller size is refused with 452 4.5.3 at its end, as one that declares none', async () => {
     started = await startListener({ maxMessageBytes: MOST, maxRecipients: 1000 });
     for (const declared of [' SIZE=100', '']) {
       const client = await started.client();
@@ -65,7 +65,7 @@ describe('a large message for many recipients', () => {
     expect(started.below.taken).to.have.length(0);
   }).timeout(20_000);
 
-  it('is no limit for a small one, whatever it declares', async () => {
+  it('is not limited if small, whatever it declares', async () => {
     started = await startListener({ maxMessageBytes: MOST, maxRecipients: 1000 });
     for (const declared of [' SIZE=50000', '']) {
       const client = await started.client();
