@@ -4,7 +4,7 @@ import { StoreAway } from '../../../src/store/driver/port.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { failure } from '../../support/store-notes.ts';
 
-describe('what is believed of the store', () => {
+describe('a cached value of the store', () => {
   const FRESH_MS = 5000;
   function world() {
     const clock = createTestClock();
@@ -21,7 +21,7 @@ describe('what is believed of the store', () => {
     return { clock, state, beliefs };
   }
 
-  it('is read once in a while, and then anew', async () => {
+  it('is read once per interval', async () => {
     const { clock, state, beliefs } = world();
     expect(await beliefs.of('a')).to.equal('a one');
     state.value = 'two';
@@ -31,7 +31,7 @@ describe('what is believed of the store', () => {
     expect(await beliefs.of('a')).to.equal('a two');
   });
 
-  it('holds while the store is away, which is asked once in two seconds and not by everybody', async () => {
+  it('stays valid while the store is unavailable, which is queried once in two seconds for all callers', async () => {
     const { clock, state, beliefs } = world();
     await beliefs.of('a');
     state.away = true;
@@ -49,14 +49,14 @@ describe('what is believed of the store', () => {
     expect(await beliefs.of('a')).to.equal('a two');
   });
 
-  it('is nothing when the store is away and was never asked, and is said to be away to who must know', async () => {
+  it('is missing if the store is unavailable and was never read, and an error for callers that need it', async () => {
     const { state, beliefs } = world();
     state.away = true;
     expect(await beliefs.of('a')).to.equal(undefined);
     expect(await failure(beliefs.now('a'))).to.be.instanceOf(StoreAway);
   });
 
-  it('is what somebody here has just changed it to', async () => {
+  it('changes at once with a change on this host', async () => {
     const { beliefs, state } = world();
     await beliefs.of('a');
     beliefs.keep('a', 'mine');

@@ -233,7 +233,7 @@ for (const driver of drivers) {
         expect(await ids({ rank: { range: { gt: 1, lt: 'z' } } })).to.deep.equal([]);
       });
 
-      it('a prefix, letter by letter', async () => {
+      it('a prefix, taken literally', async () => {
         await put(
           ...['ab', 'abc', 'abd', 'aB', 'ac', 'b', 'a', 'xab'].map((label) => thing(label, { label })),
           thing('number', { rank: 1 }),
@@ -244,7 +244,7 @@ for (const driver of drivers) {
       });
 
       if (!lacks(driver.kind, 'code points'))
-        it('every hostile text as itself, by equality, list and prefix', async () => {
+        it('any hostile text, by equality, list and prefix', async () => {
           await put(...HOSTILE.map((label, i) => thing(`h${i}`, { label, note: label })));
           const found = async (filter: Filter<Thing>) => (await rows.many(filter)).map(({ label }) => label);
           for (const text of HOSTILE) {
@@ -298,13 +298,13 @@ for (const driver of drivers) {
         expect(await order('-id')).to.deep.equal(['f', 'e', 'd', 'c', 'b', 'a']);
       });
       it('by a date', async () => expect((await order('-at'))[0]).to.equal('f'));
-      it('and cuts: a limit of 0 is nothing', async () => {
+      it('and limits: a limit of 0 returns nothing', async () => {
         expect(await order('rank', 2)).to.deep.equal(['e', 'f']);
         expect(await order('-rank', 1)).to.deep.equal(['a']);
         expect(await order('rank', 0)).to.deep.equal([]);
         expect(await order('rank', 100)).to.have.length(6);
       });
-      it('more rows than one answer of a server holds', async () => {
+      it('more rows than one server batch', async () => {
         await Promise.all(
           Array.from({ length: 250 }, (_, i) =>
             rows.insert(thing(`m${String(i).padStart(3, '0')}`, { account: 'many' })),
@@ -350,7 +350,7 @@ for (const driver of drivers) {
         }
       });
 
-      it('nested values with names that mean something to a database or to JavaScript', async () => {
+      it('nested values with names that are special to a database or to JavaScript', async () => {
         const note: Value = JSON.parse(
           '{"__proto__":{"polluted":true},"constructor":1,"$gt":"","$set":{"a":1},"a.b":{"c.d":null},"":"empty","%":"%","%24":"x","nul\\u0000":1,"list":[1,"2",null,{"$in":[]}],"deep":{"deep":{"deep":[true]}}}',
         );
@@ -372,7 +372,7 @@ for (const driver of drivers) {
       });
     });
 
-    describe('refuses, as a fault of ours,', () => {
+    describe('rejects, as an internal error,', () => {
       // What the compiler would not let through comes in as JSON.
       const wrong: readonly [string, string][] = [
         ['an operator', '{"account":{"$gt":""}}'],
@@ -414,7 +414,7 @@ for (const driver of drivers) {
         expect(await failure(rows.remove(filter))).to.be.instanceOf(TypeError);
       });
 
-      it('values that cannot be kept', async () => {
+      it('values that cannot be stored', async () => {
         const at = new Date(Number.NaN);
         const bad: object[] = [
           { rank: Number.NaN },
@@ -441,13 +441,13 @@ for (const driver of drivers) {
         expect(await rows.many({})).to.deep.equal([]);
       });
 
-      it('values that are nested without end', async () => {
+      it('values nested without end', async () => {
         let note: Value = 1;
         for (let i = 0; i < 5000; i++) note = { n: note };
         expect(await failure(rows.insert(thing('1', { note })))).to.be.instanceOf(TypeError);
       });
 
-      it('to sort by what has no index, and limits that are none', async () => {
+      it('sorting without an index, and invalid limits', async () => {
         expect(await failure(rows.many({}, { sort: 'note' }))).to.be.instanceOf(TypeError);
         expect(await failure(rows.many({}, { limit: -1 }))).to.be.instanceOf(TypeError);
         expect(await failure(rows.many({}, { limit: 1.5 }))).to.be.instanceOf(TypeError);
@@ -455,7 +455,7 @@ for (const driver of drivers) {
     });
 
     describe('inserts', () => {
-      it('once: the same id again is a duplicate and changes nothing', async () => {
+      it('once: the same id again is a duplicate without effect', async () => {
         await put(thing('1', { label: 'first' }));
         expect(await rows.insert(thing('1', { label: 'second' }))).to.equal('duplicate');
         expect(await rows.one({ id: '1' })).to.include({ label: 'first' });
@@ -469,7 +469,7 @@ for (const driver of drivers) {
         expect((await rows.one({ id: 'same' }))?.rank).to.equal(outcomes.indexOf('inserted'));
       });
 
-      it('the neighbours of a duplicate', async () => {
+      it('other rows beside a duplicate', async () => {
         await put(thing('n25'));
         const outcomes = await Promise.all(Array.from({ length: 50 }, (_, i) => rows.insert(thing(`n${i}`))));
         expect(outcomes.map((outcome, i) => (outcome === 'duplicate' ? i : -1)).filter((i) => i >= 0)).to.deep.equal([
@@ -478,7 +478,7 @@ for (const driver of drivers) {
         expect(await rows.many({})).to.have.length(50);
       });
 
-      it('without the fields that are undefined', async () => {
+      it('without undefined fields', async () => {
         const row: Thing = Object.fromEntries([...Object.entries(thing('1')), ['note', undefined]]) as unknown as Thing;
         await put(row);
         expect(await rows.one({ id: '1' })).to.deep.equal(thing('1'));
@@ -486,7 +486,7 @@ for (const driver of drivers) {
     });
 
     describe('changes', () => {
-      it('the named fields, and answers the row as it is then', async () => {
+      it('the named fields, and returns the new row', async () => {
         await put(thing('1', { label: 'x', rank: 1, at: new Date(1), note: { a: 1, b: 2 } }));
         expect(await rows.change({ id: '1' }, { label: '$rank', at: new Date(2), note: { c: 3 } })).to.deep.equal(
           thing('1', { label: '$rank', rank: 1, at: new Date(2), note: { c: 3 } }),
@@ -496,13 +496,13 @@ for (const driver of drivers) {
         );
       });
 
-      it('a field to null, and leaves one that is undefined', async () => {
+      it('a field to null, and skips an undefined one', async () => {
         await put(thing('1', { label: 'x', rank: 1 }));
         expect(await rows.change({ id: '1' }, { label: null, rank: undefined })).to.deep.equal(thing('1', { rank: 1 }));
         expect(await ids({ label: null })).to.deep.equal(['1']);
       });
 
-      it('nothing by an empty patch, but answers the row', async () => {
+      it('nothing by an empty patch, but returns the row', async () => {
         await put(thing('1', { label: 'x' }));
         expect(await rows.change({ id: '1' }, {})).to.deep.equal(thing('1', { label: 'x' }));
       });
@@ -531,7 +531,7 @@ for (const driver of drivers) {
     });
 
     describe('adds', () => {
-      it('to a row that is there, to a field that is not, and makes the row that is missing', async () => {
+      it('to an existing row, to a missing field, and creates a missing row', async () => {
         const { id: _, ...row } = thing('1', { rank: 5 });
         expect(await rows.add('1', { rank: 2, count: 3 }, row)).to.deep.equal(thing('1', { rank: 7, count: 3 }));
         expect(await rows.add('1', { rank: -1, count: 0.5 }, row)).to.deep.equal(thing('1', { rank: 6, count: 3.5 }));
@@ -539,7 +539,7 @@ for (const driver of drivers) {
         expect(await rows.one({ id: '1' })).to.deep.equal(thing('1', { rank: 6, count: 3.5 }));
       });
 
-      it('50 at once without losing one, whoever makes the row', async () => {
+      it('50 at once without losing one, whoever creates the row', async () => {
         await useCrowded();
         const { id: _, ...row } = thing('1', { rank: 0 });
         const answers = await Promise.all(Array.from({ length: 50 }, () => rows.add('1', { rank: 1, count: 2 }, row)));
@@ -550,7 +550,7 @@ for (const driver of drivers) {
       });
 
       if (!lacks(driver.kind, 'strict sums'))
-        it('nothing to what is no number', async () => {
+        it('nothing to a field that is not a number', async () => {
           const { id: _, ...row } = thing('1', { rank: 'text', count: null });
           await put(thing('1', { rank: 'text', count: null }));
           expect(await failure(rows.add('1', { rank: 1 }, { ...row, rank: 0 }))).to.be.instanceOf(Error);
@@ -561,7 +561,7 @@ for (const driver of drivers) {
     });
 
     describe('removes', () => {
-      it('one row and answers it', async () => {
+      it('one row and returns it', async () => {
         await put(thing('1', { label: 'x' }), thing('2'));
         expect(await rows.remove({ id: '1' })).to.deep.equal(thing('1', { label: 'x' }));
         expect(await rows.remove({ id: '1' })).to.equal(undefined);
@@ -594,14 +594,14 @@ for (const driver of drivers) {
         expect((await places.many({}, { sort: 'id' })).map(({ id }) => id)).to.deep.equal(['1', '3', '4']);
       });
 
-      it('counts null and absent as one value, as MongoDB does, and keeps absent as null', async () => {
+      it('treats null and absent as one value, as MongoDB does, and keeps absent as null', async () => {
         expect(await places.insert({ id: '1', room: 'r' })).to.equal('inserted');
         expect(await places.insert({ id: '2', room: 'r', number: null })).to.equal('duplicate');
         expect(await places.insert({ id: '3', room: 'r' })).to.equal('duplicate');
         expect(await places.many({})).to.deep.equal([{ id: '1', room: 'r', number: null }]);
       });
 
-      it('throws when a change or an addition would break it, and leaves the row', async () => {
+      it('throws when a change or an addition would violate it, and leaves the row', async () => {
         await places.insert({ id: '1', room: 'r', number: 1 });
         await places.insert({ id: '2', room: 'r', number: 2 });
         // FerretDB refuses too, but without the code of a duplicate key in this command.
@@ -621,7 +621,7 @@ for (const driver of drivers) {
         });
       });
 
-      it('lets one of 50 have a place', async () => {
+      it('lets one of 50 have a value', async () => {
         const outcomes = await Promise.all(
           Array.from({ length: 50 }, (_, i) => places.insert({ id: `s${i}`, room: 'r', number: 7 })),
         );

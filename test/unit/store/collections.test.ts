@@ -88,11 +88,11 @@ describe('the collections of the store', () => {
   });
   afterEach(() => store.close());
 
-  it('have the tables and indexes that databases in use have, on disk and in MongoDB', async () => {
+  it('have the tables and indexes of existing databases, on disk and in MongoDB', async () => {
     expect({ embedded: await onDisk(), mongodb: await inMongo() }).to.deep.equal(KNOWN);
   });
 
-  it('show an account what is its own, and offer no more than it may do', async () => {
+  it('show an account its own rows, with only permitted operations', async () => {
     const mine = store.of('mine');
     // @ts-expect-error rows of no account
     expect(mine.leases).to.equal(undefined);
@@ -109,7 +109,7 @@ describe('the collections of the store', () => {
     expect(Object.keys(mine)).to.deep.equal(['account', ...VISIBLE]);
   });
 
-  it('count as bytes of their account, but for what the operator lends', async () => {
+  it('count as bytes of their account, except rows that the operator lends', async () => {
     const counted = collectionsOfAccounts(store).map(([{ name }]) => name);
     expect(counted.toSorted()).to.deep.equal(
       [...VISIBLE.filter((name) => name !== 'ips'), 'signingKeys', 'verifications', 'tagRemovals', 'messageNames']

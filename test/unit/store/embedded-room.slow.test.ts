@@ -38,7 +38,7 @@ describe('the embedded store on a disk that is nearly full', () => {
     for (const database of opened.splice(0)) await database.close();
   });
 
-  it('adds nothing and lets nothing grow below the floor; it reads, deletes, and makes small changes', async () => {
+  it('rejects additions and growth below the limit; it reads, deletes, and makes small changes', async () => {
     const before = await open();
     const full = await before.collection(notes);
     for (let n = 0; n < 3; n++) await full.insert(note(`n${n}`));
@@ -55,7 +55,7 @@ describe('the embedded store on a disk that is nearly full', () => {
     expect(log.of('store.away'), 'it is not away').to.deep.equal([]);
   });
 
-  it('lets a key be revoked, a task take its lease, and the store prove that it writes', async () => {
+  it('lets a key be revoked, a task take its lease, and the store prove that it is writable', async () => {
     const parts = { clock: createTestClock(), ids: createIds(createTestClock()) };
     const first = await openStore(await open());
     const account = await createAccount(first, 'main', parts);
@@ -81,7 +81,7 @@ describe('the embedded store on a disk that is nearly full', () => {
     ).to.be.instanceOf(StoreFull);
   });
 
-  it('gives the pages of deleted rows back to the disk, in steps beside other work', async () => {
+  it('returns the pages of deleted rows to the disk, in steps beside other work', async () => {
     const rows = await (await open()).collection(notes);
     for (let n = 0; n < 40; n++) await rows.insert(note(`n${n}`, { body: 'x'.repeat(500_000) }));
     for (let n = 0; n < 38; n++) await rows.remove({ id: `n${n}` });
@@ -90,7 +90,7 @@ describe('the embedded store on a disk that is nearly full', () => {
     expect((await rows.many({})).map(({ body }) => body.length)).to.deep.equal([500_000, 500_000]);
   }).timeout(60_000);
 
-  it('takes over a file of a version that kept freed pages', async () => {
+  it('upgrades a file of a version that kept freed pages', async () => {
     const old = new DatabaseSync(file);
     old.exec(`PRAGMA journal_mode = WAL; CREATE TABLE notes ("id" TEXT PRIMARY KEY NOT NULL, "row" TEXT NOT NULL)`);
     const insert = old.prepare('INSERT INTO notes VALUES (?, ?)');
@@ -109,7 +109,7 @@ describe('the embedded store on a disk that is nearly full', () => {
     seen.close();
   });
 
-  it('works with such a file that another process holds, and says that it was not taken over', async () => {
+  it('works with such a file that another process holds, and logs that it was not upgraded', async () => {
     const other = new DatabaseSync(file);
     other.exec('PRAGMA journal_mode = WAL; CREATE TABLE other (a); BEGIN IMMEDIATE');
     const opening = openEmbedded({ file, timeoutMs: 2000, room: NO_FLOOR }, { log, clock: systemClock });
@@ -123,7 +123,7 @@ describe('the embedded store on a disk that is nearly full', () => {
   });
 });
 
-describe('the embedded store on a disk that is full', function () {
+describe('the embedded store on a full disk', function () {
   this.timeout(60_000);
   let dir = '';
 
@@ -144,7 +144,7 @@ describe('the embedded store on a disk that is full', function () {
     }
   }
 
-  it('deletes all the same, beside writes that find no room and after a start, and gives the disk back', async () => {
+  it('still deletes, beside failing writes and after a start, and returns the space to the disk', async () => {
     const open = () =>
       openEmbedded(
         { file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR },
@@ -175,7 +175,7 @@ describe('the embedded store on a disk that is full', function () {
     for (const name of await readdir(dir)) await rm(join(dir, name), { recursive: true });
   });
 
-  it('is never below the floor, however many rows come at once, and all of them can be removed', async () => {
+  it('is never below the limit, however many rows arrive at once, and all of them can be removed', async () => {
     const floor = 16 * MEGABYTE;
     const database = await openEmbedded(
       { file: join(dir, 'floor', 'store.db'), timeoutMs: 30_000, room: { ...NO_FLOOR, minFreeBytes: floor } },

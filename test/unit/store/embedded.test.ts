@@ -45,7 +45,7 @@ describe('the embedded store', () => {
     expect((await stat(`${file}-wal`)).mode & 0o777).to.equal(0o600);
   });
 
-  it('says when the file is no database', async () => {
+  it('reports a file that is not a database', async () => {
     file = join(await tempDir(), 'store.db');
     await writeFile(file, 'this is a text and not a database, and long enough to be looked at as one'.repeat(50));
     const error = await failure(open());
@@ -60,7 +60,7 @@ describe('the embedded store', () => {
     expect(await (await (await open()).collection(notes)).one({ id: '1' })).to.deep.equal(note('1', { body: 'kept' }));
   });
 
-  it('lets writes that wait together share a sync', async () => {
+  it('lets concurrent writes share a sync', async () => {
     const rows = await (await open()).collection(notes);
     const before = commitsIn(await readFile(`${file}-wal`));
     await Promise.all(Array.from({ length: 200 }, (_, i) => rows.insert(note(`n${i}`))));
@@ -68,7 +68,7 @@ describe('the embedded store', () => {
     expect(commits).to.be.within(1, 20);
   });
 
-  it('has every row that it acknowledged when its process is killed, again and again', async () => {
+  it('has every acknowledged row after repeated kills of its process', async () => {
     const acknowledged: string[] = [];
     for (let round = 0; round < 3; round++) {
       const child = spawn(
@@ -110,7 +110,7 @@ describe('the embedded store', () => {
     expect((await rows.one({ id: 'sum' }))?.rank).to.equal(200);
   }).timeout(60_000);
 
-  it('is away while another process holds the file for too long, and back afterwards, each said once', async () => {
+  it('is unavailable while another process locks the file for too long, and logs the start and end once', async () => {
     const rows = await (await open(150)).collection(notes);
     const other = new DatabaseSync(file);
     other.exec('BEGIN IMMEDIATE');
@@ -123,7 +123,7 @@ describe('the embedded store', () => {
     expect(log.of('store.back')).to.have.length(1);
   });
 
-  it('gives up what its thread was asked when that dies, and starts another', async () => {
+  it('fails pending operations when its thread dies, and starts another', async () => {
     const threads: Worker[] = [];
     const seen = (thread: Worker) => {
       threads.push(thread);
@@ -141,7 +141,7 @@ describe('the embedded store', () => {
     process.off('worker', seen);
   });
 
-  it('finishes what it was asked before it closes, and is away then', async () => {
+  it('finishes pending operations before it closes, and is unavailable afterwards', async () => {
     const database = await open();
     const rows = await database.collection(notes);
     const asked = Array.from({ length: 20 }, (_, i) => rows.insert(note(`n${i}`)));
@@ -151,7 +151,7 @@ describe('the embedded store', () => {
     await database.close();
   });
 
-  it('finds by an index whatever the store declares, in order without sorting', async () => {
+  it('finds by an index for every declared query, in order without sorting', async () => {
     const declared: Declared[] = [];
     const database = await open();
     await openStore({

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { fallbackDomain, toIpId } from '../../../src/store/rows/ips.ts';
 
 describe('the id of a sending address', () => {
-  it('is one for all spellings', () => {
+  it('is the same for all notations', () => {
     for (const spelling of [
       '2001:db8::1',
       '2001:DB8::1',
@@ -17,7 +17,7 @@ describe('the id of a sending address', () => {
       expect(toIpId(spelling), spelling).to.equal('::102:304');
   });
 
-  it('is nothing for what is no address, or another one on every host', () => {
+  it('is empty for an invalid address, or one that exists on every host', () => {
     for (const text of [
       '',
       ' ',
@@ -46,7 +46,7 @@ describe('the id of a sending address', () => {
   });
 });
 
-describe('the name of an address that has none', () => {
+describe('the default name of an address', () => {
   it('is a host name under ours', () => {
     expect(fallbackDomain('192.0.2.1', 'mx.example.com')).to.equal('192-0-2-1.mx.example.com');
     expect(fallbackDomain('2001:db8::1', 'mx.example.com')).to.equal(

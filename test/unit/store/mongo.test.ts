@@ -109,7 +109,7 @@ if (mongoDriver)
         return sent;
       };
 
-      it('the commands of a short list and nothing else', () => {
+      it('only the commands of a short list', () => {
         const names = new Set(commands.map(([name]) => name));
         expect([...names].filter((name) => !(name in ALLOWED))).to.deep.equal([]);
         expect([...names]).to.include.members(['createIndexes', 'find', 'insert', 'findAndModify', ...getMore]);
@@ -119,7 +119,7 @@ if (mongoDriver)
         }
       });
 
-      it('every write with w: majority and j: true, whatever the URL says', async () => {
+      it('every write with w: majority and j: true, for any URL', async () => {
         for (const sent of [commands, await recorded('w=1&journal=false&readPreference=secondaryPreferred')]) {
           const writes = sent.filter(([name]) => WRITES.includes(name));
           expect(writes.length).to.be.above(150);
@@ -129,7 +129,7 @@ if (mongoDriver)
         }
       });
 
-      it('no operator but those of the port, and values only where values stand', () => {
+      it('only the operators of the port, and values only as values', () => {
         const parts = commands.flatMap(([, command]) => [command['filter'], command['query'], command['update']]);
         expect([...new Set(parts.flatMap(operatorsIn))].filter((name) => !OPERATORS.includes(name))).to.deep.equal([]);
         expect(
@@ -185,13 +185,13 @@ if (mongoDriver)
         expect((await rows.one({ id: '1' }))?.rank).to.equal(6);
       });
 
-      it('an addition that makes its row is done once', async () => {
+      it('an addition that creates its row is done once', async () => {
         const answer = await lost('insert', () => rows.add('2', { rank: 1 }, { account: 'a', rank: 10, body: '' }));
         expect(answer?.rank).to.be.oneOf([undefined, 11]);
         expect((await rows.one({ id: '2' }))?.rank).to.equal(11);
       });
 
-      it('a change is done once, and is not said to have found nothing', async () => {
+      it('a change is done once, and is not reported as without a match', async () => {
         const answer = await lost(
           'findAndModify',
           async () => (await rows.change({ id: '1', body: 'free' }, { body: 'taken' })) ?? 'none',
@@ -200,12 +200,12 @@ if (mongoDriver)
         expect((await rows.one({ id: '1' }))?.body).to.equal('taken');
       });
 
-      it('a search is asked again', async () => {
+      it('a search is repeated', async () => {
         expect(await lost('find', () => rows.one({ id: '1' }))).to.deep.equal(note('1', { rank: 5, body: 'free' }));
       });
     });
 
-    it('makes its indexes where another daemon has made them, or makes them now, and one that came with a later version', async () => {
+    it('creates missing indexes, beside another daemon and for a later version', async () => {
       const url = (await mongoServer()).url(newDatabaseName());
       const spec: CollectionSpec<Note> = {
         ...notes,
@@ -232,13 +232,13 @@ if (mongoDriver)
       expect(log.of('store.away')).to.deep.equal([]);
     });
 
-    it('refuses a URL that is none', async () => {
+    it('rejects an invalid URL', async () => {
       expect(await failure(open('http://127.0.0.1/'))).to.be.instanceOf(Error);
     });
 
     const kind = mongoKind();
     if (kind !== 'url' && kind)
-      describe('with a server that comes and goes', () => {
+      describe('with an unreliable server', () => {
         let server: MongoServer;
         let own: MongoProcess;
         /** An operation that may take 700 ms is over by then, with the time that a busy machine takes to notice. */
@@ -261,7 +261,7 @@ if (mongoDriver)
           return { error: await failure(work), ms: performance.now() - from };
         };
 
-        it('is away in time when it is killed, back when it is back, and says each once', async () => {
+        it('is unavailable in time when it is killed, available when it is back, and logs each once', async () => {
           const database = await open(server.url('postern'), 700);
           const rows = await database.collection(unique);
           await rows.insert(note('1', { body: 'kept' }));
@@ -282,7 +282,7 @@ if (mongoDriver)
           ).to.deep.equal([1, 1, 1]);
         });
 
-        it('is away in time when it halts, with 20 operations under way', async () => {
+        it('is unavailable in time when it hangs, with 20 operations running', async () => {
           const rows = await (await open(server.url('postern'), 700)).collection(unique);
           await rows.insert(note('1', { body: 'kept' }));
           await own.halt();
@@ -295,7 +295,7 @@ if (mongoDriver)
           expect(log.of('store.away')).to.have.length(1);
         });
 
-        it('opens while there is no server, and makes its indexes when there is one', async () => {
+        it('opens without a server, and creates its indexes when there is one', async () => {
           await own.kill();
           const database = await open(server.url('postern'), 300);
           const rows = await database.collection(unique);
@@ -310,7 +310,7 @@ if (mongoDriver)
           expect(log.lines.map(({ event }) => event)).to.deep.equal(['store.away', 'store.back']);
         });
 
-        it('is away for good once it is closed, also while there is no server', async () => {
+        it('is permanently unavailable once it is closed, also without a server', async () => {
           await own.kill();
           const database = await open(server.url('postern'), 300);
           const rows: Collection<Row> = await database.collection({ name: 'notes', indexes: [], dates: [] });

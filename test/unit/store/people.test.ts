@@ -24,19 +24,19 @@ for (const driver of drivers) {
     });
     after(() => store.close());
 
-    it('are told apart by name', async () => {
+    it('are distinguished by name', async () => {
       const ann = await addPerson(store, { name: 'ann', role: 'owner', account: 'a' }, parts);
       expect(ann).to.include({ name: 'ann', role: 'owner', account: 'a', password: null });
       expect(await addPerson(store, { name: 'ann', role: 'operator', account: null }, parts)).to.equal('taken');
     });
 
-    it('lets one of many who spend a link at the same moment in', async () => {
+    it('are signed in once for concurrent uses of a link', async () => {
       const token = await createEnterLink(store, 'ann', parts);
       const all = await Promise.all(Array.from({ length: 8 }, () => spendEnterLink(store, token, parts)));
       expect(all.filter((spent) => spent !== undefined)).to.deep.equal([{ person: 'ann' }]);
     });
 
-    it('keep no token, and forget what has ended', async () => {
+    it('store no token, and lose expired rows', async () => {
       const token = await createEnterLink(store, null, parts);
       expect(token).to.match(TOKEN);
       expect(JSON.stringify(await store.enterLinks.many({}))).to.not.contain(token);
@@ -52,7 +52,7 @@ for (const driver of drivers) {
       expect(await store.consoleSessions.many({})).to.have.length(1);
     });
 
-    it('go with all that lets them in', async () => {
+    it('are deleted with their links and sessions', async () => {
       const bob = await addPerson(store, { name: 'bob', role: 'reader', account: 'a' }, parts);
       if (bob === 'taken') throw new Error('bob is there');
       const token = await createEnterLink(store, bob.id, parts);

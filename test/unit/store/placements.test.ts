@@ -14,7 +14,7 @@ import { drivers } from '../../support/database.ts';
 const CALLS = 12;
 
 for (const driver of drivers) {
-  describe(`a placement, rewritten by several processes at once, ${driver.name}`, () => {
+  describe(`a placement, changed by several processes at once, ${driver.name}`, () => {
     let store: Store;
     beforeEach(async () => {
       store = await openStore(await driver.open({ crowded: true }));
@@ -34,7 +34,7 @@ for (const driver of drivers) {
       expect(addresses.map(createPoolFinder(placement))).to.deep.equal(addresses.map((_, n) => `P${n}`));
     }).timeout(30_000);
 
-    it('lets each decide on what the one before left: the last address stays', async () => {
+    it('lets each decide on the latest state: the last address stays', async () => {
       const moved = await Promise.all(
         addresses.map(async (ip) => {
           let moves = true;
@@ -50,12 +50,12 @@ for (const driver of drivers) {
       expect((await readPlacement(store.of('a'))).elsewhere).to.have.length(CALLS - 1);
     }).timeout(30_000);
 
-    it('is one for each account', async () => {
+    it('exists once for each account', async () => {
       await rewrite(store.of('a'), async (placement) => ({ elsewhere: placesWith(placement, '192.0.2.1', 'P') }));
       expect((await readPlacement(store.of('b'))).elsewhere).to.deep.equal([]);
     });
 
-    it('takes away pools that are closing, whoever reads it, and not a later one of the same name', async () => {
+    it('removes closing pools for any reader, and not a later one of the same name', async () => {
       const pool = (token: string) => ({
         id: poolId('a', 'P'),
         account: 'a',

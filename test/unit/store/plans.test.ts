@@ -47,7 +47,7 @@ describe('every filter and order that operations and tasks use', function () {
     usages = [...watched.usages.values()].filter(({ name }) => !WHOLE.test(name));
   });
 
-  it('was seen', () => {
+  it('was recorded', () => {
     expect(usages.length).to.be.above(30);
   });
 

@@ -19,7 +19,7 @@ describe('the secret for tokens', () => {
     return { signingKey: () => `secret ${++n}` };
   };
 
-  it('is made once, whoever starts first, and stays over restarts', async () => {
+  it('is created once by concurrent starts, and stays over restarts', async () => {
     const file = join(await tempDir(), 'store.db');
     const store = await open(file);
     const ids = counting();
@@ -31,7 +31,7 @@ describe('the secret for tokens', () => {
     await again.close();
   });
 
-  it('is read once, and asked for again when the store was away', async () => {
+  it('is read once, and again after the store was unavailable', async () => {
     const store = await open(join(await tempDir(), 'store.db'));
     let away = true;
     let reads = 0;

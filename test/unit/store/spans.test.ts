@@ -5,7 +5,7 @@ describe('spans of time', () => {
   const starts = (time: string) =>
     (['hour', 'week', 'month', 'total'] as const).map((span) => startOf(span, new Date(time)).toISOString());
 
-  it('begin on the hour, on Monday, on the first, all in UTC', () => {
+  it('begin on the hour, on Monday, and on the first, all in UTC', () => {
     expect(starts('2026-01-07T12:34:56.789Z')).to.deep.equal([
       '2026-01-07T12:00:00.000Z',
       '2026-01-05T00:00:00.000Z',

@@ -47,7 +47,7 @@ for (const driver of drivers) {
       expect(await mine.remove({})).to.equal(undefined);
     });
 
-    it('keeps to its account when a caller names another', async () => {
+    it('ignores another account named by a caller', async () => {
       const mine = store.of('mine').inboundRoutes;
       const theirs: object = { account: 'theirs' };
       expect((await mine.many({ ...theirs })).map(({ id }) => id)).to.deep.equal(['1.1']);
