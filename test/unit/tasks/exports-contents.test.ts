@@ -15,7 +15,7 @@ import {
 const ANY: ActivityFilter = { from: null, before: null, tags: null, senders: null, states: null, apiKeys: null };
 
 for (const driver of drivers)
-  describe(`what an export holds, ${driver.name}`, () => {
+  describe(`the contents of an export, ${driver.name}`, () => {
     let world: ExportWorld;
     beforeEach(async () => {
       world = await openExportWorld(await driver.open({ crowded: true }));
@@ -54,7 +54,7 @@ for (const driver of drivers)
         ]);
       });
 
-      it('of rejects has those of subaccounts, and neither what has expired nor what was taken off', async () => {
+      it('of rejects includes those of subaccounts, and neither expired nor removed ones', async () => {
         await world.store.rejects.insert(rejectRow('a@example.org'));
         await world.store.rejects.insert(rejectRow('a@example.org', { subaccount: 'shop' }));
         await world.store.rejects.insert(rejectRow('b@example.org', { expired: true }));
@@ -76,7 +76,7 @@ for (const driver of drivers)
         ]);
       });
 
-      it('of the activity is one file with the documented columns, and those of the metadata that are configured', async () => {
+      it('of the activity is one file with the documented columns, and those of the configured metadata', async () => {
         await putMessage(
           world.store,
           messageRow({
@@ -144,7 +144,7 @@ for (const driver of drivers)
         ]);
       });
 
-      it('of the activity has a column for each metadata field that the account added, once', async () => {
+      it('of the activity has one column for each metadata field of the account', async () => {
         const account = messageRow().account;
         for (const [owner, name] of [
           [account, 'order'],
@@ -170,7 +170,7 @@ for (const driver of drivers)
         ]);
       });
 
-      it('of nothing has the header alone', async () => {
+      it('without rows has only the header', async () => {
         for (const type of ['reject', 'whitelist', 'activity'] as const)
           expect(await world.exported({ type })).to.deep.equal([]);
       });
@@ -208,7 +208,7 @@ for (const driver of drivers)
           await putMessage(world.store, messageRow({ subject, createdAt: new Date(Date.UTC(2026, 0, 1) + n) }));
       };
 
-      it('has cells that come back as they were, those that look like formulas in quotation marks', async () => {
+      it('has cells that are read back unchanged, with formula-like ones in quotation marks', async () => {
         await putHostile();
         await world.store.rejects.insert(rejectRow('+tag@example.org', { detail: '=1' }));
         expect((await activity()).map((line) => line[3])).to.deep.equal(hostile);
@@ -219,7 +219,7 @@ for (const driver of drivers)
         expect(text).to.contain('\r\n"+tag@example.org",hard-bounce,"=1",');
       });
 
-      it('has cells that no spreadsheet takes for a formula where that is asked for, but for addresses, which nobody changes', async () => {
+      it('has cells that no spreadsheet reads as a formula, on request, except for addresses, which stay unchanged', async () => {
         await putHostile();
         const cells = (await world.exported({ type: 'activity' }, { formulas: 'escape' })).map(
           (line) => line[3] ?? '?',
@@ -250,7 +250,7 @@ for (const driver of drivers)
         ).to.deep.equal(['+a@example.org', '=b@example.com']);
       });
 
-      it('holds what its own account has, and nothing of another', async () => {
+      it('contains only data of its own account', async () => {
         for (const account of [undefined, THEIRS]) {
           const own = account === undefined ? {} : { account };
           const name = account ? 'theirs' : 'mine';
@@ -269,7 +269,7 @@ for (const driver of drivers)
         ]);
       });
 
-      it('holds every row once, whatever pages they come in and however many share a millisecond', async () => {
+      it('contains every row once, for any pages and many equal times', async () => {
         const count = 1203; // six full pages and a part; the first 700 messages are of one moment
         const wait: Promise<unknown>[] = [];
         for (let n = 0; n < count; n++) {
@@ -347,18 +347,18 @@ for (const driver of drivers)
         );
       });
 
-      it('let everything through when there are none', async () => {
+      it('match everything when there are none', async () => {
         expect(await subjects({})).to.deep.equal(['first', 'second', 'third', 'fourth']);
       });
 
-      it('take what lies between two times, the first included', async () => {
+      it('match a time range, the start included', async () => {
         expect(await subjects({ from: at(2) })).to.deep.equal(['second', 'third', 'fourth']);
         expect(await subjects({ before: at(3) })).to.deep.equal(['first', 'second']);
         expect(await subjects({ from: at(2), before: at(4) })).to.deep.equal(['second', 'third']);
         expect(await subjects({ from: at(9) })).to.deep.equal([]);
       });
 
-      it('take messages with any of the tags, each once, the oldest first', async () => {
+      it('match messages with any of the tags, each once, the oldest first', async () => {
         expect(await subjects({ tags: ['a'] })).to.deep.equal(['first']);
         expect(await subjects({ tags: ['c', 'b', 'a', 'b'] })).to.deep.equal(['first', 'second', 'fourth']);
         expect(await subjects({ tags: ['unheard of'] })).to.deep.equal([]);
@@ -368,7 +368,7 @@ for (const driver of drivers)
         ).to.deep.equal(['first', 'second']);
       });
 
-      it('go by what a message carries when a tag was taken off it meanwhile', async () => {
+      it('use the tags of the message when one was removed meanwhile', async () => {
         await putMessage(
           world.store,
           messageRow({ id: 'f'.repeat(32), subject: 'untagged', createdAt: at(4), tags: ['gone'] }),
@@ -377,7 +377,7 @@ for (const driver of drivers)
         expect(await subjects({ tags: ['gone'] })).to.deep.equal([]);
       });
 
-      it('take messages of any of the senders, states and keys', async () => {
+      it('match messages of any of the senders, states and keys', async () => {
         expect(await subjects({ senders: ['news@example.com', 'shop@example.com'] })).to.deep.equal([
           'first',
           'second',
@@ -388,7 +388,7 @@ for (const driver of drivers)
         expect(await subjects({ apiKeys: [keyHash('of another account')] })).to.deep.equal([]);
       });
 
-      it('must all be met', async () => {
+      it('are combined', async () => {
         expect(
           await subjects({
             from: at(1),
@@ -402,7 +402,7 @@ for (const driver of drivers)
         expect(await subjects({ tags: ['b'], states: ['spam'] })).to.deep.equal([]);
       });
 
-      it('leave out what was sent after the job began', async () => {
+      it('exclude messages sent after the job began', async () => {
         await putMessage(world.store, messageRow({ subject: 'later', createdAt: new Date(world.clock.now() + 1) }));
         await putMessage(world.store, messageRow({ subject: 'now', createdAt: new Date(world.clock.now()) }));
         expect(await subjects({})).to.deep.equal(['first', 'second', 'third', 'fourth', 'now']);

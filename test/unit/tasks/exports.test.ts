@@ -20,7 +20,7 @@ for (const driver of drivers)
     afterEach(() => world.close());
 
     describe('a job', () => {
-      it('goes from waiting over working to complete, with a link that nobody can guess', async () => {
+      it('goes from waiting over working to complete, with an unguessable link', async () => {
         const id = await world.start();
         let seen: string | undefined;
         const hasRoom = () => {
@@ -56,7 +56,7 @@ for (const driver of drivers)
         expect(await world.task().run(), 'nothing is left').to.equal(undefined);
       });
 
-      it('is begun by one of two hosts', async () => {
+      it('is started by one of two hosts', async () => {
         const ids = [await world.start(), await world.start(), await world.start()];
         const hosts = ['one', 'two'].map((name) => world.task({ holder: name, hostname: name }));
         await Promise.all(hosts.map((task) => task.run()));
@@ -65,7 +65,7 @@ for (const driver of drivers)
         expect(await readdir(world.dir)).to.have.length(3);
       });
 
-      it('comes before a second one of an account that had its turn', async () => {
+      it('runs before the second one of another account', async () => {
         const ids = [
           await world.start(),
           await world.start(),
@@ -77,7 +77,7 @@ for (const driver of drivers)
         );
       });
 
-      it('whose worker died is taken up again when its claim has run out', async () => {
+      it('whose worker died is restarted when its claim has expired', async () => {
         const id = await world.start({
           state: 'working',
           holder: 'a dead life',
@@ -94,7 +94,7 @@ for (const driver of drivers)
         expect((await world.contents(id)).lines).to.have.length(1);
       });
 
-      it('whose worker died is not waited for when the clock is set back meanwhile', async () => {
+      it('whose worker died is restarted without extra delay when the clock is set back meanwhile', async () => {
         const id = await world.start({
           state: 'working',
           holder: 'a dead life',
@@ -116,7 +116,7 @@ for (const driver of drivers)
         expect((await world.job(honest)).holder, 'a neighbour whose clock is a little ahead').to.equal('another life');
       });
 
-      it('fails after five starts without an end', async () => {
+      it('fails after five unfinished starts', async () => {
         const id = await world.start({
           state: 'working',
           holder: 'a dead life',
@@ -134,7 +134,7 @@ for (const driver of drivers)
         expect(world.notices).to.have.length(1);
       });
 
-      it('that takes long stays claimed', async () => {
+      it('that takes long renews its claim', async () => {
         const id = await world.start();
         const terms: number[] = [];
         const many: typeof world.store.rejects.many = async () => {
@@ -147,7 +147,7 @@ for (const driver of drivers)
         expect(terms.map((term) => term - (terms[0] ?? 0))).to.deep.equal([0, 21_000, 42_000]);
       });
 
-      it('that another took up meanwhile is left to it', async () => {
+      it('that another worker took over is left to it', async () => {
         await world.store.rejects.insert(rejectRow('a@example.org'));
         const id = await world.start();
         const many: typeof world.store.rejects.many = async (filter, page) => {
@@ -160,7 +160,7 @@ for (const driver of drivers)
         expect(await readdir(world.dir)).to.deep.equal([]);
       });
 
-      it('waits again, as if it had not been begun, when the process stops', async () => {
+      it('waits again, as if not started, when the process stops', async () => {
         await world.store.rejects.insert(rejectRow('a@example.org'));
         const [id, next] = [await world.start(), await world.start()];
         const ending = new AbortController();
@@ -198,7 +198,7 @@ for (const driver of drivers)
         expect(await readdir(world.dir)).to.have.length(1);
       });
 
-      it('waits again when the store goes away', async () => {
+      it('waits again when the store becomes unavailable', async () => {
         const id = await world.start();
         let away = true;
         const many: typeof world.store.rejects.many = (filter, page) =>
@@ -215,7 +215,7 @@ for (const driver of drivers)
         expect((await world.job(id)).state).to.equal('complete');
       });
 
-      it('ends in error, with nothing half visible, when the disk is nearly full', async () => {
+      it('fails, without a partial file, when the disk is nearly full', async () => {
         await world.store.rejects.insert(rejectRow('a@example.org'));
         const id = await world.start();
         world.state.room = false;
@@ -230,7 +230,7 @@ for (const driver of drivers)
         expect(world.log.of('export.failed')).to.have.length(1);
       });
 
-      it('ends in error when the disk turns out to be full while it is written', async () => {
+      it('fails when the disk becomes full during the write', async () => {
         const many: typeof world.store.rejects.many = () =>
           Promise.reject(Object.assign(new Error('no space left on device, write'), { code: 'ENOSPC' }));
         const id = await world.start();
@@ -242,7 +242,7 @@ for (const driver of drivers)
         expect(await readdir(world.dir)).to.deep.equal([]);
       });
 
-      it('ends in error, with its reason in the log and not in the answer, when something else goes wrong', async () => {
+      it('fails on other errors, with the reason in the log and not in the answer', async () => {
         const id = await world.start();
         await writeFile(world.dir, 'no folder');
         await world.task().run();
@@ -250,7 +250,7 @@ for (const driver of drivers)
         expect(String(world.log.of('export.failed')[0]?.fields.error)).to.contain('EEXIST');
       });
 
-      it('says how far it is', async () => {
+      it('reports its progress', async () => {
         const lines = Array.from({ length: PAGE }, (_, n) => rejectRow(`u${n}@example.org`));
         const limits: unknown[] = [];
         const many: typeof world.store.rejects.many = async (_, page) => {
@@ -266,7 +266,7 @@ for (const driver of drivers)
     });
 
     describe('the notification', () => {
-      it('goes to who was named, when the job is complete', async () => {
+      it('is sent to the named address when the job is complete', async () => {
         const id = await world.start({ notifyEmail: 'ops@example.org' });
         await world.start();
         await world.task().run();
@@ -283,7 +283,7 @@ for (const driver of drivers)
           .and.to.contain('2026-01-05 12:00:00 UTC');
       });
 
-      it('goes out when the job has failed, with the reason', async () => {
+      it('is sent when the job has failed, with the reason', async () => {
         await world.store.rejects.insert(rejectRow('a@example.org'));
         await world.start({ notifyEmail: 'ops@example.org' });
         world.state.room = false;
@@ -292,7 +292,7 @@ for (const driver of drivers)
         expect(world.notices[0]?.text).to.contain('not enough disk space');
       });
 
-      it('is handed over after all when a crash came between it and the end of the job', async () => {
+      it('is sent after a crash before the end of the job', async () => {
         const id = await world.start({ notifyEmail: 'ops@example.org' });
         const enqueue = () => Promise.reject(new StoreAway('away'));
         await world
@@ -306,7 +306,7 @@ for (const driver of drivers)
         expect((await world.job(id)).unnotified).to.equal(null);
       });
 
-      it('is not tried for ever when that person gets no more mail of ours', async () => {
+      it('is given up for an address that gets no more mail of ours', async () => {
         const id = await world.start({ notifyEmail: 'ops@example.org' });
         await world.task({}, { notices: { enqueue: async () => 'limited' as never } }).run();
         expect((await world.job(id)).unnotified).to.equal(null);
@@ -315,7 +315,7 @@ for (const driver of drivers)
     });
 
     describe('the expiry', () => {
-      it('removes an archive after its days, and says so to who comes late', async () => {
+      it('removes an archive after its days, with an error for later visitors', async () => {
         const id = await world.start();
         await world.task().run();
         const { tokenHash } = await world.job(id);
@@ -328,7 +328,7 @@ for (const driver of drivers)
         expect(await world.expiry().run(), 'twice is once').to.equal(undefined);
       });
 
-      it('removes what a crash left behind, and neither what is being written nor what is not ours', async () => {
+      it('removes files left by a crash, and neither those being written nor foreign ones', async () => {
         const id = await world.start();
         await world.task().run();
         const { file } = await world.job(id);
@@ -346,7 +346,7 @@ for (const driver of drivers)
         );
       });
 
-      it('forgets a job ninety days after its end', async () => {
+      it('deletes a job ninety days after its end', async () => {
         const id = await world.start();
         const failed = await world.start({ state: 'error', finishedAt: new Date(world.clock.now()) });
         await world.task().run();
@@ -357,7 +357,7 @@ for (const driver of drivers)
         for (const gone of [id, failed]) expect(await world.store.exportJobs.one({ id: gone })).to.equal(undefined);
       });
 
-      it('waits when the clock jumped, for an operator to set it right', async () => {
+      it('waits after a jump of the clock, for an operator to correct it', async () => {
         const id = await world.start();
         await world.task().run();
         const expiry = world.expiry();

@@ -26,7 +26,7 @@ for (const driver of drivers)
       return asked.lease;
     }
 
-    it('is held by one process at a time, and free when it was given back', async () => {
+    it('is held by one process at a time, and free when it was released', async () => {
       const lease = await held('one');
       expect(await row()).to.deep.include({
         holder: 'one',
@@ -38,7 +38,7 @@ for (const driver of drivers)
       await (await held('two')).release();
     });
 
-    it('is given to one of many that ask at once', async () => {
+    it('is given to one of many concurrent callers', async () => {
       for (let round = 0; round < 5; round++) {
         const asked = await Promise.all(Array.from({ length: 20 }, (_, n) => ask(`${round} ${n}`)));
         const leases = asked.flatMap((one) => (one.kind === 'held' ? [one.lease] : []));
@@ -56,7 +56,7 @@ for (const driver of drivers)
       await (await held('two', clock.now() - 30_000)).release();
     });
 
-    it('is not refused for what a clock wrote that was ahead and is right again', async () => {
+    it('is not blocked by the time of a clock that was ahead and is corrected', async () => {
       const DAY = 86_400_000;
       clock.jump(3 * DAY);
       await (await held('one')).release();
@@ -68,7 +68,7 @@ for (const driver of drivers)
       await (await held('two', clock.now() - 30_000)).release();
     });
 
-    it('is taken from a process that was not heard of for a minute, and not before', async () => {
+    it('expires after a minute without renewal, and not before', async () => {
       await createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } }).ask('task', 0);
       await clock.advance(59_999);
       expect(await ask('two')).to.deep.equal({ kind: 'elsewhere' });
@@ -76,7 +76,7 @@ for (const driver of drivers)
       await (await held('two', 0)).release();
     });
 
-    it('is its own again for a process that could not give it back', async () => {
+    it('is taken again by a process that could not release it', async () => {
       await held('one', undefined, { ...store.leases, change: () => Promise.reject(new StoreAway('away')) }).then(
         (lease) => lease.release(),
       );
@@ -85,7 +85,7 @@ for (const driver of drivers)
       expect(await row()).to.include({ holder: null });
     });
 
-    it('is lost before another can have it when it cannot be renewed', async () => {
+    it('is lost before another can have it if it cannot be renewed', async () => {
       const lease = await held('one', undefined, {
         ...store.leases,
         change: () => Promise.reject(new StoreAway('away')),
@@ -97,7 +97,7 @@ for (const driver of drivers)
       await lease.release();
     });
 
-    it('survives one renewal that the store did not answer', async () => {
+    it('survives one failed renewal', async () => {
       let away = true;
       const change: Store['leases']['change'] = (...args) =>
         away ? Promise.reject(new StoreAway('away')) : store.leases.change(...args);

@@ -21,7 +21,7 @@ const leases: Pick<Store, 'leases'>['leases'] = new Proxy(Object.create(null), {
   },
 });
 
-describe('the times of tasks', () => {
+describe('the run times of tasks', () => {
   let clock: TestClock;
   let scheduler: Scheduler;
   let ran: Record<string, number[]>;
@@ -51,7 +51,7 @@ describe('the times of tasks', () => {
   }
   afterEach(() => scheduler.stop());
 
-  it('are those of the schedule, once each, and nothing runs at the start', async () => {
+  it('are those of the schedule, once each, and none at the start', async () => {
     await begin('* * * * *', '*/10 * * * *', '23 * * * *');
     await clock.advance(HOUR);
     expect(ran['* * * * *']).to.have.length(60);
@@ -68,7 +68,7 @@ describe('the times of tasks', () => {
     expect(ran['* * * * *']).to.deep.equal([30, 90]);
   });
 
-  it('are made up for when the process was busy for seconds', async () => {
+  it('are caught up when the process was busy for seconds', async () => {
     await begin('45 * * * * *');
     await clock.advance(14 * SECOND);
     clock.jump(5 * SECOND); // no timer fired meanwhile
@@ -76,7 +76,7 @@ describe('the times of tasks', () => {
     expect(ran['45 * * * * *']).to.have.length(1);
   });
 
-  it('go on every minute when the clock is set back by an hour, or by days', async () => {
+  it('continue every minute when the clock is set back by an hour, or by days', async () => {
     await begin('* * * * *');
     for (const by of [-HOUR, -3 * DAY]) {
       const before = ran['* * * * *']?.length ?? 0;
@@ -86,7 +86,7 @@ describe('the times of tasks', () => {
     }
   });
 
-  it('come once and not thousands of times when the clock is set ahead by days or the machine slept', async () => {
+  it('occur once when the clock is set ahead by days or the machine slept', async () => {
     await begin('* * * * *');
     for (const by of [3 * DAY, 300 * DAY]) {
       const before = ran['* * * * *']?.length ?? 0;
@@ -96,7 +96,7 @@ describe('the times of tasks', () => {
     }
   });
 
-  it('are neither doubled nor left out by a leap second', async () => {
+  it('are neither repeated nor skipped by a leap second', async () => {
     await begin('* * * * *');
     await clock.advance(30 * SECOND + 100); // the tick of midnight has been
     clock.jump(-SECOND);
@@ -104,7 +104,7 @@ describe('the times of tasks', () => {
     expect(ran['* * * * *']).to.deep.equal([30, 91, 151, 211]);
   });
 
-  it('are those of the settings, which an operator may change', async () => {
+  it('are those of the settings', async () => {
     const minutes = async (env: Record<string, string>) => {
       clock = createTestClock(Date.UTC(2026, 2, 28, 23, 59, 30));
       const runs: number[] = [];
@@ -127,7 +127,7 @@ describe('the times of tasks', () => {
     expect(await minutes({ POSTERN_TASKS__PURGE_ROWS: '7,40 * * * *' })).to.deep.equal([7, 40]);
   });
 
-  it('are by default what they always were', () => {
+  it('have the same defaults as ever', () => {
     const often = mapped(taskSchedules(loadSettings(undefined, {}).settings), () => '* * * * *');
     expect(taskSchedules(loadSettings(undefined, {}).settings)).to.deep.equal({
       ...often,

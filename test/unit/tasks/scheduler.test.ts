@@ -69,7 +69,7 @@ for (const driver of drivers)
       for (let n = 0; n < 3; n++) await store.leases.many({});
     };
 
-    it('never runs a task beside itself, and says what it did', async () => {
+    it('never runs a task twice concurrently, and logs the result', async () => {
       const slow = slowTask();
       const one = scheduler('one', { slow: slow.task });
       const both = Promise.all([one.run('slow'), one.run('slow')]);
@@ -87,7 +87,7 @@ for (const driver of drivers)
       expect(log.of('task.fault')).to.have.length(2);
     });
 
-    it('tells what runs that it stops, and stops only when that has ended', async () => {
+    it('signals running tasks to stop, and waits for them', async () => {
       const slow = slowTask();
       const one = scheduler('one', { slow: slow.task });
       await one.start();
@@ -103,7 +103,7 @@ for (const driver of drivers)
       expect(slow.seen.runs, 'nothing begins any more').to.equal(1);
     });
 
-    it('runs a task in one of two processes at a time, and in the other when that one is done', async () => {
+    it('runs a task in one of two processes at a time, and in the other afterwards', async () => {
       const [mine, theirs] = [slowTask(), slowTask()];
       const [one, two] = [scheduler('one', { slow: mine.task }), scheduler('two', { slow: theirs.task })];
       const first = one.run('slow');
@@ -141,7 +141,7 @@ for (const driver of drivers)
       await first;
     });
 
-    it('takes over within two minutes when the process that runs it dies', async () => {
+    it('takes over within two minutes when the running process dies', async () => {
       // Dead is who never renews: its timers do not turn.
       const dead = createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } });
       expect((await dead.ask('slow', 0)).kind).to.equal('held');
@@ -158,7 +158,7 @@ for (const driver of drivers)
       mine.end();
     });
 
-    it('tells a run whose lease went to another process', async () => {
+    it('signals a run whose lease went to another process', async () => {
       const mine = slowTask();
       const one = scheduler('one', { slow: mine.task });
       const run = one.run('slow');
@@ -171,7 +171,7 @@ for (const driver of drivers)
       expect(await store.leases.one({ id: 'slow' }), 'and leaves it alone').to.include({ holder: 'another' });
     });
 
-    it('runs what is about one host only on every host', async () => {
+    it('runs host tasks on every host', async () => {
       const [mine, theirs] = [slowTask({ perHost: true }), slowTask({ perHost: true })];
       const both = [
         scheduler('one', { slow: mine.task }).run('slow'),
@@ -185,7 +185,7 @@ for (const driver of drivers)
       await Promise.all(both);
     });
 
-    it('runs once more after the present run, however often it is poked meanwhile', async () => {
+    it('runs once more after the current run, however often it is triggered meanwhile', async () => {
       const mine = slowTask();
       const one = scheduler('one', { slow: mine.task });
       one.poke('slow');
@@ -199,7 +199,7 @@ for (const driver of drivers)
       expect(mine.seen.runs).to.equal(2);
     });
 
-    it('does not lose a poke while another process runs the task', async () => {
+    it('keeps a trigger while another process runs the task', async () => {
       const [mine, theirs] = [slowTask(), slowTask()];
       const [one, two] = [scheduler('one', { slow: mine.task }), scheduler('two', { slow: theirs.task })];
       const first = one.run('slow');
@@ -214,7 +214,7 @@ for (const driver of drivers)
       theirs.end();
     });
 
-    it('skips what needs a lease while the store is away, with one line in the log, and does what is about this host', async () => {
+    it('skips tasks with a lease while the store is unavailable, with one log line, and runs host tasks', async () => {
       let away = true;
       const leases = {
         ...store.leases,
@@ -256,7 +256,7 @@ for (const driver of drivers)
   });
 
 describe('the purge', () => {
-  it('forgets delivered messages after hours and dead letters after days, and is quiet when there was nothing', async () => {
+  it('deletes delivered messages after hours and dead letters after days, and logs nothing if there were none', async () => {
     const clock = createTestClock();
     const asked: unknown[] = [];
     const purge: Spool['purge'] = async (limits) => {
@@ -276,7 +276,7 @@ describe('the purge', () => {
     });
   });
 
-  it('forgets nothing for ten minutes after the wall clock jumped, so that an operator or NTP can set it right', async () => {
+  it('deletes nothing for ten minutes after the wall clock jumped, so that an operator or NTP can correct it', async () => {
     const clock = createTestClock();
     let purges = 0;
     const task = purgeTask(
