@@ -30,7 +30,7 @@ const sayAndEnd =
     socket.end();
   };
 
-describe('the answer of a receiver', () => {
+describe('the HTTP response of a receiver', () => {
   let server: Server;
   let url = '';
   let poster: Poster;
@@ -104,7 +104,7 @@ describe('the answer of a receiver', () => {
     ['ends within its header', sayAndEnd('HTTP/1.1 202 Accepted\r\nContent-Ty')],
   ];
   for (const [what, how] of taken) {
-    it(`counts when it ${what}`, async () => {
+    it(`is accepted when it ${what}`, async () => {
       answer = how;
       const result = await post();
       expect(result).to.include({ kind: 'answered' });
@@ -113,7 +113,7 @@ describe('the answer of a receiver', () => {
     });
   }
 
-  it('is the last one, with its fields, and the connection is used again', async () => {
+  it('is the final one, with its fields, and the connection is reused', async () => {
     answer = say(CONTINUE, EARLY_HINTS, 'HTTP/1.1 503 Busy\r\nRetry-After: 17\r\nContent-Length: 2\r\n\r\nno');
     for (const _ of [1, 2, 3]) {
       const result = await post();
@@ -123,7 +123,7 @@ describe('the answer of a receiver', () => {
     expect({ requests, connections }).to.deep.equal({ requests: 3, connections: 1 });
   });
 
-  it('says its fields and its text, however they were written', async () => {
+  it('has its fields and its text, in any notation', async () => {
     answer = say('HTTP/1.1 429 Slow\nretry-after : 9\nX-Long: a\n  b\nnonsense\nContent-Length: 2, 2\n\nno, never');
     const result = await post();
     expect(result).to.include({ kind: 'answered', status: 429, retryAfter: '9', answer: 'no' });
@@ -147,13 +147,13 @@ describe('the answer of a receiver', () => {
     ['ends within its first line', sayAndEnd('HTTP/1.1 200'), 'connection reset'],
   ];
   for (const [what, how, error] of refused) {
-    it(`does not count when it ${what}`, async () => {
+    it(`is rejected when it ${what}`, async () => {
       answer = how;
       expect(await post()).to.include({ kind: 'unanswered', error });
     });
   }
 
-  it('counts when it comes before the body went out', async () => {
+  it('is accepted before the request body is complete', async () => {
     const sockets: Socket[] = [];
     const early = createServer((socket) => {
       sockets.push(socket);
@@ -176,7 +176,7 @@ describe('the answer of a receiver', () => {
     early.close();
   });
 
-  it('counts however its bytes are cut', async () => {
+  it('is accepted in any chunks', async () => {
     const random = randomFrom(57);
     const text = `${CONTINUE}HTTP/1.1 201 Created\r\nX: a\r\n b\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok`;
     for (let round = 0; round < 100; round++) {

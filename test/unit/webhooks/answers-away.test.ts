@@ -6,7 +6,7 @@ import { createBench, settleDown } from '../../support/dispatcher-bench.ts';
 const URL = 'https://app.example.com/in';
 const SENT = { thread: 't', record: { _id: 'x' } };
 
-describe('what mail answers, while the store is away', () => {
+describe('the message that a reply answers, while the store is unavailable', () => {
   /** A bench on which looking up what mail answers takes the store. */
   async function open() {
     let isAway = true;
@@ -21,7 +21,7 @@ describe('what mail answers, while the store is away', () => {
     return { ...bench, back: () => (isAway = false) };
   }
 
-  it('is waited for, without an attempt, and posted when the store is back', async () => {
+  it('delays the post, without an attempt, until the store is back', async () => {
     const { clock, posts, jobs, back, rows } = await open();
     await clock.advance(60_000);
     expect(posts).to.deep.equal([]);
@@ -32,7 +32,7 @@ describe('what mail answers, while the store is away', () => {
     expect(jobs[0]?.mails[0]?.answers).to.deep.equal(SENT);
   });
 
-  it('is left out after ten minutes: null would say that nothing is answered', async () => {
+  it('is omitted after ten minutes: null would mean that none was found', async () => {
     const { clock, posts, jobs } = await open();
     for (let n = 0; n < 59; n++) await clock.advance(10_000);
     expect(posts).to.deep.equal([]);

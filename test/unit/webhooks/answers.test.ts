@@ -8,7 +8,7 @@ import { ACCOUNT, createRecording, MESSAGE, newMessage } from '../../support/rec
 const ID = 'f'.repeat(32);
 
 for (const driver of drivers)
-  describe(`what an answer is about, ${driver.name}`, () => {
+  describe(`the sent message that a reply answers, ${driver.name}`, () => {
     let store: Store;
     let world: ReturnType<typeof createRecording>;
     beforeEach(async () => {
@@ -39,7 +39,7 @@ for (const driver of drivers)
 
     const named = (text: string) => toConversation([{ name: 'Message-ID', value: text }], 'a@b').conversation ?? {};
 
-    it('is its message, while that is kept, and of its account alone', async () => {
+    it('is found while it is kept, for its own account only', async () => {
       await begin();
       expect(await find(`In-Reply-To: <${ID}@any.host>`)).to.equal(ID);
       expect(await find(`In-Reply-To: <${ID}@any.host>`, { account: 'other' })).to.equal(null);
@@ -48,7 +48,7 @@ for (const driver of drivers)
       expect((await store.messageEvents.many({ account: ACCOUNT })).map(({ kind }) => kind)).to.deep.equal(['reply']);
     });
 
-    it('is the one that went to who answers, of many with one id; else the latest', async () => {
+    it('is the one sent to the author, of many with one id; otherwise the latest', async () => {
       const old = world.clock.now();
       for (let n = 0; n < 30; n++) {
         const id = String(n).padStart(32, '0');
@@ -62,7 +62,7 @@ for (const driver of drivers)
       expect(await find(answer, { account: 'other' })).to.equal(null);
     });
 
-    it('is found by a name that a relay gave it, once its reply is recorded', async () => {
+    it('is found by an id of a relay, once its reply is recorded', async () => {
       await begin({ id: MESSAGE });
       const names = named('<given-by-relay@relay>').names ?? [];
       const event = { id: 'e1', account: ACCOUNT, message: MESSAGE, kind: 'send', at: new Date(), names } as const;
@@ -73,7 +73,7 @@ for (const driver of drivers)
       expect(await find('References: <given-by-relay@relay>', { account: 'other' })).to.equal(null);
     });
 
-    it('is the latest of several that the same person got, but none that was sent later', async () => {
+    it('is the latest of several to the same person, but none that was sent later', async () => {
       const address = `x+r-${'0'.repeat(30)}@in.test`;
       const sent = (id: string, ms: number) =>
         begin({
@@ -86,7 +86,7 @@ for (const driver of drivers)
       expect(await find('From: jo@to.test', { replyTo: address })).to.equal('1'.repeat(32));
     });
 
-    it('is found by the address for replies, after all ids', async () => {
+    it('is found by the reply address, after all ids', async () => {
       const address = `x+r-${'0'.repeat(30)}@in.test`;
       await begin({ names: [nameOfAddress(address)] });
       await begin({ id: '1'.repeat(32) });
@@ -95,7 +95,7 @@ for (const driver of drivers)
       expect(await find(`References: <${'1'.repeat(32)}@a>`, { replyTo: address })).to.equal('1'.repeat(32));
     });
 
-    it('costs nothing for mail that names no other, and two questions for mail that names a hundred', async () => {
+    it('costs no query for mail without references, and two for mail with a hundred', async () => {
       let asked = 0;
       const counted = <T extends object>(rows: T): T =>
         new Proxy(rows, {

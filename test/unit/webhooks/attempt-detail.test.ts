@@ -22,7 +22,7 @@ const textOf = (result: AttemptResult, brief = false): string => result.detail?.
 const detailOf = (result: AttemptResult, brief = false): HttpDetail => JSON.parse(textOf(result, brief));
 const valueOf = (fields: readonly Field[] | undefined, name: string) => fields?.find(([one]) => one === name)?.[1];
 
-describe('the detail of a POST', () => {
+describe('the details of a POST', () => {
   let receiver: Receiver;
   let poster: Poster;
   beforeEach(async () => {
@@ -34,7 +34,7 @@ describe('the detail of a POST', () => {
     await receiver.stop();
   });
 
-  it('has the headers in the order and form in which they arrived, signatures cut to eight characters', async () => {
+  it('have the request headers in order and notation, signatures truncated to eight characters', async () => {
     const path = join(await tempDir(), 'body');
     await writeFile(path, 'from a file');
     const bodies = [bytes('in memory'), { kind: 'file', path, size: 11 } as const];
@@ -48,7 +48,7 @@ describe('the detail of a POST', () => {
     }
   });
 
-  it('has no name and password of the URL, nor its path and query', async () => {
+  it('omit name and password of the URL, and its path and query', async () => {
     const url = `http://hooks:hunter22@127.0.0.1:${receiver.port}/s3cret?token=t0ken`;
     const result = await poster.post(url, HEADERS, bytes('a'));
     expect(receiver.requests[0]?.headers.authorization).to.match(/^Basic /);
@@ -57,14 +57,14 @@ describe('the detail of a POST', () => {
       expect(textOf(result)).not.to.contain(secret);
   });
 
-  it('has the headers of the answer, of cookies only the names', async () => {
+  it('have the response headers, with only the names of cookies', async () => {
     receiver.answer({ status: 500, headers: { server: 'nginx', 'set-cookie': 'session=abcdef; Path=/' }, body: 'no' });
     const { response } = detailOf(await poster.post(receiver.url, HEADERS, bytes('a')));
     expect(response).to.deep.include(['server', 'nginx']);
     expect(response).to.deep.include(['set-cookie', 'session=…; Path=/']);
   });
 
-  it('says where it went, how long each step took, and whether the connection was there already', async () => {
+  it('have the destination, the duration of each step, and whether the connection was reused', async () => {
     const first = detailOf(await poster.post(receiver.url, HEADERS, bytes('a')));
     const second = detailOf(await poster.post(receiver.url, HEADERS, bytes('a')));
     expect(first).to.include({ address: `127.0.0.1:${receiver.port}` });
@@ -74,7 +74,7 @@ describe('the detail of a POST', () => {
     expect(second.ms).to.have.all.keys('dns', 'firstByte');
   });
 
-  it('counts the time of a slow answer as that of the first byte', async () => {
+  it('count the time of a slow answer until the first byte', async () => {
     const clock = createTestClock();
     receiver.answer(async () => {
       await clock.advance(150);
@@ -86,7 +86,7 @@ describe('the detail of a POST', () => {
     expect(ms).to.include({ connect: 0, firstByte: 150 });
   });
 
-  it('has the version of TLS and the time of its handshake', async () => {
+  it('have the TLS version and the handshake time', async () => {
     const known = getCACertificates('default');
     setDefaultCACertificates([...known, CERT]);
     const secure = await startReceiver({ tls: { cert: CERT, key: KEY } });
@@ -106,7 +106,7 @@ describe('the detail of a POST', () => {
     }
   });
 
-  it('names the addresses that were tried where nothing was sent, but none that may not be reached', async () => {
+  it('name the addresses that were tried without a connection, but no forbidden ones', async () => {
     const port = await freePort();
     const named = openPoster({
       names: { 'away.example': ['127.0.0.1', '127.0.0.2'], 'inside.example': ['10.0.0.1'] },
@@ -124,7 +124,7 @@ describe('the detail of a POST', () => {
     }
   });
 
-  it('has what was sent where no answer came', async () => {
+  it('have the request if no answer came', async () => {
     receiver.answer('close');
     const closed = detailOf(await poster.post(receiver.url, HEADERS, bytes('a')));
     expect(valueOf(closed.request, 'webhook-id')).to.equal('x1');
@@ -132,13 +132,13 @@ describe('the detail of a POST', () => {
     expect(closed.ms.firstByte).to.equal(undefined);
   });
 
-  it('has no headers where the first attempt delivered, and is short then', async () => {
+  it('omit headers if the first attempt delivered', async () => {
     const result = await poster.post(receiver.url, HEADERS, bytes('a'));
     expect(detailOf(result, true)).to.have.all.keys('address', 'ms');
     expect(textOf(result, true).length).to.be.below(120);
   });
 
-  it('has at most 4 KB, whatever the answer has', async () => {
+  it('have at most 4 KB, for any answer', async () => {
     const many = Object.fromEntries(Array.from({ length: 90 }, (_, i) => [`x-${i}`, `${i} `.repeat(30)]));
     receiver.answer({ status: 500, headers: many });
     const result = await poster.post(receiver.url, HEADERS, bytes('a'));

@@ -33,7 +33,7 @@ describe('an attempt', () => {
     await receiver.stop();
   });
 
-  it('posts the exact bytes with their length, its headers and its own User-Agent', async () => {
+  it('posts the exact bytes with their length, its headers and its User-Agent', async () => {
     const result = await open().post(
       `${receiver.url}?token=s%20t`,
       { ...form, 'webhook-id': 'x1' },
@@ -54,7 +54,7 @@ describe('an attempt', () => {
     });
   });
 
-  it('frees a body in memory that the system has, whatever is answered', async () => {
+  it('frees a body that the system has sent, for any answer', async () => {
     for (const status of [200, 500]) {
       receiver.answer(() => ({ status }));
       const body = bytes(`of ${status}`);
@@ -64,7 +64,7 @@ describe('an attempt', () => {
     }
   });
 
-  it('leaves a body alone of which the system has not taken all: answered early, timed out', async () => {
+  it('keeps a body that is not fully sent: early answer, timeout', async () => {
     const large = randomBytes(20_000_000);
     for (const answer of ['HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n', '']) {
       const sockets: Socket[] = [];
@@ -101,7 +101,7 @@ describe('an attempt', () => {
     expect(sha(request?.body ?? Buffer.alloc(0))).to.equal(sha(large));
   });
 
-  it('streams a file unchanged to one that reads slowly', async () => {
+  it('streams a file unchanged to a slow reader', async () => {
     const path = join(await tempDir(), 'body');
     const large = randomBytes(12_000_001);
     await writeFile(path, large);
@@ -124,19 +124,19 @@ describe('an attempt', () => {
     expect(hash.digest('hex')).to.equal(sha(large));
   });
 
-  it('answers and does not throw when the file of the body is gone', async () => {
+  it('returns an error and does not throw when the file of the body is gone', async () => {
     const result = await open().post(receiver.url, form, { kind: 'file', path: '/nonexistent/body', size: 10 });
     expect(result.kind).to.equal('unanswered');
   });
 
-  it('uses one connection for one attempt after the other', async () => {
+  it('reuses one connection for one attempt after another', async () => {
     const poster = open();
     for (let i = 0; i < 5; i++) await poster.post(receiver.url, form, bytes('a'));
     expect(receiver.requests).to.have.length(5);
     expect(receiver.connections()).to.equal(1);
   });
 
-  it('keeps the status, Retry-After and the start of the answer, fit to print', async () => {
+  it('keeps the status, Retry-After and the start of the answer, printable', async () => {
     receiver.answer({
       status: 503,
       headers: { 'retry-after': '120' },
@@ -149,7 +149,7 @@ describe('an attempt', () => {
     expect(answer.startsWith('busy \ufffd\ufffd[31m\ufffdéé')).to.equal(true);
   });
 
-  it('follows no redirect, not even inwards', async () => {
+  it('follows no redirect, even to a private address', async () => {
     const canary = await startReceiver();
     for (const status of [301, 302, 303, 307, 308]) {
       receiver.answer({ redirect: canary.url, status });
@@ -167,13 +167,13 @@ describe('an attempt', () => {
     expect(receiver.requests[0]?.url).to.equal('/hook');
   });
 
-  it('asks HEAD without a body', async () => {
+  it('sends HEAD without a body', async () => {
     receiver.answerHead({ status: 204 });
     expect(await open().head(receiver.url)).to.include({ kind: 'answered', status: 204, answer: '' });
     expect(receiver.requests[0]?.method).to.equal('HEAD');
   });
 
-  it('connects to the address that was checked and keeps the name in Host', async () => {
+  it('connects to the checked address and keeps the name in Host', async () => {
     const poster = open({ names: { 'hooks.example': ['127.0.0.1'] } });
     expect(await poster.post(`http://hooks.example:${receiver.port}/hook`, form, bytes('a'))).to.include({
       status: 200,
@@ -181,14 +181,14 @@ describe('an attempt', () => {
     expect(receiver.requests[0]?.headers['host']).to.equal(`hooks.example:${receiver.port}`);
   });
 
-  it('tries the next address when the first does not take the connection', async () => {
+  it('tries the next address when the first refuses the connection', async () => {
     const poster = open({ names: { 'hooks.example': ['127.0.0.9', '127.0.0.1'] } });
     expect(await poster.post(`http://hooks.example:${receiver.port}/hook`, form, bytes('a'))).to.include({
       status: 200,
     });
   });
 
-  it('does not use an open connection to an address that DNS no longer names', async () => {
+  it('does not reuse a connection to an address that DNS no longer returns', async () => {
     let now = ['127.0.0.1'];
     const poster = open({ names: { 'hooks.example': () => now } });
     const url = `http://hooks.example:${receiver.port}/hook`;
@@ -199,7 +199,7 @@ describe('an attempt', () => {
     await until('the old connection is closed', () => receiver.open() === 0);
   });
 
-  describe('against a bad endpoint', () => {
+  describe('against a faulty endpoint', () => {
     const cases: readonly (readonly [string, How, string])[] = [
       ['hangs', 'hang', 'timeout'],
       ['drips its headers a byte a second', 'drip-headers', 'timeout'],
@@ -209,7 +209,7 @@ describe('an attempt', () => {
       ['speaks something else', 'malformed', 'malformed answer'],
     ];
     for (const [what, how, error] of cases) {
-      it(`says "${error}" of one that ${what}`, async () => {
+      it(`reports "${error}" for one that ${what}`, async () => {
         receiver.answer(how);
         const result = await open({ timeoutMs: 250 }).post(receiver.url, form, bytes('a'));
         expect(result).to.include({ kind: 'unanswered', error, connected: true });
@@ -217,20 +217,20 @@ describe('an attempt', () => {
       });
     }
 
-    it('believes the status of one whose body ends too soon, and does not post again', async () => {
+    it('accepts the status of a truncated answer, and does not post again', async () => {
       receiver.answer('close-after-headers');
       expect(await open().post(receiver.url, form, bytes('a'))).to.include({ kind: 'answered', status: 200 });
       expect(receiver.requests).to.have.length(1);
     });
 
-    it('believes the status of one that sends a header of a gigabyte, and closes', async () => {
+    it('accepts the status before a header of a gigabyte, and closes', async () => {
       receiver.answer({ hugeHeader: 2 ** 30 });
       expect(await open().post(receiver.url, form, bytes('a'))).to.include({ kind: 'answered', status: 200 });
       expect(receiver.requests).to.have.length(1);
       await until('the connection is closed', () => receiver.open() === 0);
     });
 
-    it('ends at the deadline with the status of one that drips its body', async () => {
+    it('ends at the deadline with the status of a slow answer', async () => {
       receiver.answer('drip-body');
       const result = await open({ timeoutMs: 250 }).post(receiver.url, form, bytes('a'));
       expect(result).to.include({ kind: 'answered', status: 200 });
@@ -244,7 +244,7 @@ describe('an attempt', () => {
       await until('the connection is closed', () => receiver.open() === 0);
     });
 
-    it('says "connection refused" where nobody listens', async () => {
+    it('reports "connection refused" if nothing listens', async () => {
       const port = await freePort();
       expect(await open().post(`http://127.0.0.1:${port}/`, form, bytes('a'))).to.include({
         error: 'connection refused',
@@ -252,12 +252,12 @@ describe('an attempt', () => {
       });
     });
 
-    it('says "TLS failure" of one that speaks no TLS on https', async () => {
+    it('reports "TLS failure" without TLS on https', async () => {
       const result = await open().post(receiver.url.replace('http:', 'https:'), form, bytes('a'));
       expect(result).to.include({ error: 'TLS failure', connected: false });
     });
 
-    it('says "host not found", "DNS failure" and "forbidden address" before it connects', async () => {
+    it('reports "host not found", "DNS failure" and "forbidden address" before it connects', async () => {
       const poster = open({
         names: { 'broken.example': 'failure', 'inside.example': ['10.0.0.1'], 'empty.example': [] },
       });
@@ -272,7 +272,7 @@ describe('an attempt', () => {
       expect(await errorOf('no url at all')).to.equal('host not found');
     });
 
-    it('counts the name servers into the deadline', async () => {
+    it('includes DNS queries in the deadline', async () => {
       const clock = createTestClock();
       const guard = { check: () => new Promise<never>(() => {}) };
       const poster = createPoster({ timeoutMs: 30_000, userAgent: 'x', connections: 1 }, { guard, clock });
@@ -283,7 +283,7 @@ describe('an attempt', () => {
       expect(JSON.parse(detail?.(false) ?? '')).to.deep.equal({ ms: { dns: 30_000 } });
     });
 
-    it('counts connection, request and answer into one deadline', async () => {
+    it('includes connection, request and answer in one deadline', async () => {
       const clock = createTestClock();
       receiver.answer('hang');
       const result = open({ timeoutMs: 30_000, clock }).post(receiver.url, form, bytes('a'));
@@ -293,7 +293,7 @@ describe('an attempt', () => {
     });
   });
 
-  it('tries once more on a new connection when the kept one was closed under it', async () => {
+  it('retries once on a new connection when the reused one was closed', async () => {
     const poster = open();
     await poster.post(receiver.url, form, bytes('first'));
     receiver.answerOnce('close');
@@ -302,7 +302,7 @@ describe('an attempt', () => {
     expect(receiver.connections()).to.equal(2);
   });
 
-  it('says what happened when the new connection fails too', async () => {
+  it('reports the error when the new connection fails too', async () => {
     const poster = open();
     await poster.post(receiver.url, form, bytes('first'));
     receiver.answer('close');
@@ -310,7 +310,7 @@ describe('an attempt', () => {
     expect(receiver.requests).to.have.length(3);
   });
 
-  it('cuts what is in flight when it stops', async () => {
+  it('cancels attempts in flight when it stops', async () => {
     receiver.answer('hang');
     const poster = open();
     const result = poster.post(receiver.url, form, bytes('a'));

@@ -18,7 +18,7 @@ describe('events on their way to a webhook', function () {
   const idsOf = (posts: readonly Posted[]) => posts.flatMap(({ ids }) => ids);
   const idsFrom = (count: number, from = 0) => Array.from({ length: count }, (_, n) => `m${from + n}`);
 
-  it('make three batches when there are 2,500: two at once, the rest after a second', async () => {
+  it('make three batches of 2,500: two at once, the rest after a second', async () => {
     await open();
     const { id, url } = await world.hook('a');
     await world.publish(events(2500));
@@ -46,7 +46,7 @@ describe('events on their way to a webhook', function () {
     expect(world.posts.map(({ ids }) => ids)).to.deep.equal([['m0', 'm1']]);
   });
 
-  it('are cut at the bytes of a batch', async () => {
+  it('are split at the bytes of a batch', async () => {
     await open({ limits: { events: 1000, bytes: 10_000 } });
     await world.hook('a');
     await world.publish(events(25, { size: 1000 }));
@@ -56,7 +56,7 @@ describe('events on their way to a webhook', function () {
       expect(Buffer.byteLength(new URLSearchParams(body).get('mandrill_events') ?? '')).to.be.at.most(10_000);
   });
 
-  it('travel as a form of one field that both kinds of consumers can check', async () => {
+  it('are posted as a form of one field, which both kinds of consumers can verify', async () => {
     await open();
     const { url } = await world.hook('a');
     await world.publish(events(3));
@@ -77,7 +77,7 @@ describe('events on their way to a webhook', function () {
     );
   });
 
-  it('go to each webhook that asked for their kind, once, whoever publishes them again', async () => {
+  it('go to each subscribed webhook, once, however often they are published', async () => {
     await open();
     const all = await world.hook('all');
     const bounces = await world.hook('bounces', ['hard_bounce', 'soft_bounce']);
@@ -100,7 +100,7 @@ describe('events on their way to a webhook', function () {
     expect(kinds(clicks.url)).to.deep.equal(['click']);
   });
 
-  it('need no webhook to be published', async () => {
+  it('are published without any webhook', async () => {
     await open();
     await world.publish(events(5));
     await world.hook('later');
@@ -108,7 +108,7 @@ describe('events on their way to a webhook', function () {
     expect(world.posts).to.have.length(0);
   });
 
-  it('arrive under the first id of their batch, with the same bytes, after an hour in which nobody answered', async () => {
+  it('arrive under the first id of their batch, with the same bytes, after an hour without answers', async () => {
     await open({ limits: { events: 100, bytes: 1_000_000 } });
     const { id, url } = await world.hook('a');
     world.answer(() => refused);
@@ -136,7 +136,7 @@ describe('events on their way to a webhook', function () {
       expect(new Set(posts.map(({ body }) => body)).size, 'retries with other bytes').to.equal(1);
   });
 
-  it('are not held up by a batch that fails while others pass', async () => {
+  it('are not blocked by a batch that fails while others succeed', async () => {
     await open({ limits: { events: 10, bytes: 1_000_000 } });
     await world.hook('a');
     world.answer(({ ids }) => answered(ids.includes('m0') ? 500 : 200));
@@ -148,7 +148,7 @@ describe('events on their way to a webhook', function () {
     );
   });
 
-  it('are not slowed by another webhook that hangs', async () => {
+  it('are not slowed down by another webhook that hangs', async () => {
     await open({ limits: { events: 10, bytes: 1_000_000 } });
     const slow = await world.hook('slow');
     const quick = await world.hook('quick');
@@ -168,7 +168,7 @@ describe('events on their way to a webhook', function () {
     await world.run('all to the slow one', () => new Set(idsOf(world.postsTo(slow.url))).size === 500);
   });
 
-  it('wait while the endpoint says 410, and are taken when it is back', async () => {
+  it('wait while the endpoint answers 410, and are delivered when it is back', async () => {
     await open();
     const { url } = await world.hook('a');
     world.answer(() => answered(410, 'gone'));
@@ -178,7 +178,7 @@ describe('events on their way to a webhook', function () {
     await world.run('the next day', () => world.postsTo(url).length === 2, 60 * MINUTE);
   });
 
-  it('are taken up again by the next process, pending ones too', async () => {
+  it('are continued by the next process, including pending ones', async () => {
     await open({ waitMs: 60 * MINUTE });
     await world.hook('a');
     await world.publish(events(3));
@@ -188,7 +188,7 @@ describe('events on their way to a webhook', function () {
     expect(world.posts[0]?.ids).to.deep.equal(['m0', 'm1', 'm2']);
   });
 
-  it('are counted in the store by the next process, when this one could not', async () => {
+  it('are counted in the store by the next process, if this one could not', async () => {
     await open();
     const { id } = await world.hook('a');
     await world.publish(events(3));

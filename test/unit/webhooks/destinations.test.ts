@@ -8,7 +8,7 @@ import { openTestStore } from '../../support/store.ts';
 const [OLD, NEW] = ['https://old.example.com/', 'https://new.example.com/'];
 const createdAt = new Date('2026-01-05T12:00:00Z');
 
-describe('where a delivery goes now', () => {
+describe('the current destination of a delivery', () => {
   let store: Store;
   let clock: ReturnType<typeof createTestClock>;
   /** What the table of routes says of every route. */
@@ -38,7 +38,7 @@ describe('where a delivery goes now', () => {
   const batch = { url: OLD, routeId: '', recipient: '', batch: { webhook: '4', events: 1 } };
   const mail = { url: OLD, routeId: '1.1', recipient: 'jo@in.test' };
 
-  it('is where it was told to go, until the webhook moves or is deleted: believed for 5 seconds', async () => {
+  it('is the stored one, until the webhook moves or is deleted: cached for 5 seconds', async () => {
     const destinations = part();
     expect(await destinations.of(batch)).to.deep.equal({ kind: 'here' });
     await store.webhooks.change({ id: '4' }, { url: NEW });
@@ -51,7 +51,7 @@ describe('where a delivery goes now', () => {
     expect(await destinations.of(batch)).to.deep.equal({ kind: 'nowhere' });
   });
 
-  it('is where this host has just been told that it goes, whatever is still believed', async () => {
+  it('changes at once on this host, despite the cache', async () => {
     const destinations = part();
     await destinations.of(batch);
     await store.webhooks.change({ id: '4' }, { url: NEW });
@@ -61,7 +61,7 @@ describe('where a delivery goes now', () => {
     expect(await destinations.of({ ...mail, url: NEW })).to.deep.equal({ kind: 'here' });
   });
 
-  it('is where the route leads now; mail of a route that is gone goes where it led', async () => {
+  it('is that of the route now; mail of a deleted route keeps its own', async () => {
     expect(await part().of(mail)).to.deep.equal({ kind: 'here' });
     await store.inboundRoutes.change({ id: '1.1' }, { url: NEW });
     table = NEW;
@@ -70,7 +70,7 @@ describe('where a delivery goes now', () => {
     expect(await part().of(mail)).to.deep.equal({ kind: 'here' });
   });
 
-  it('is not known while the store is away, unless it was known before', async () => {
+  it('is unknown while the store is unavailable, unless it was known before', async () => {
     let away = false;
     const one = async (filter: Parameters<Store['webhooks']['one']>[0]) => {
       if (away) throw new StoreAway('away');

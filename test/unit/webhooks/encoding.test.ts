@@ -58,8 +58,8 @@ function expectValue(pieces: readonly Piece[], value: string, what: string): voi
   expect(made.form === formOf(value), `form of ${what}`).to.equal(true);
 }
 
-describe('text in a form', () => {
-  it('is escaped as JSON.stringify does it, and encoded as forms are, for 2,000 generated texts', () => {
+describe('text in a form post', () => {
+  it('is escaped like JSON.stringify, and form-encoded, for 2,000 generated texts', () => {
     for (let seed = 1; seed <= 2000; seed++) {
       const text = randomText(randomFrom(seed), PIECES, seed % 50 === 0 ? 20_000 : 60).toWellFormed();
       const toLf = seed % 2 === 0;
@@ -69,7 +69,7 @@ describe('text in a form', () => {
     }
   });
 
-  it('is every byte and every pair of bytes as it should be, wherever it stands in a run of plain ones', () => {
+  it('is correct for every byte and every pair of bytes, at any position', () => {
     for (let byte = 0; byte < 128; byte++) {
       const char = String.fromCharCode(byte);
       for (const other of ['', 'a', ' ', '"', '\n', '\r', '\x1f']) {
@@ -82,7 +82,7 @@ describe('text in a form', () => {
     }
   });
 
-  it('finds room for what becomes eight times as long, and for what is large', () => {
+  it('has space for text that grows eightfold, and for large text', () => {
     for (const text of [
       '\x1f'.repeat(200_000),
       'é'.repeat(300_000),
@@ -97,7 +97,7 @@ describe('text in a form', () => {
       );
   });
 
-  it('cuts no line end in two, wherever it stands in a long text', () => {
+  it('splits no line end, at any position in a long text', () => {
     for (const start of ['', 'a', 'ab']) {
       const text = `${start}${'a\r\n'.repeat(30_000)}\r`;
       const value = inJson(text.replaceAll('\r\n', '\n'));
@@ -106,7 +106,7 @@ describe('text in a form', () => {
     }
   });
 
-  it('has clean lines without their ends', () => {
+  it('has lines without their ends', () => {
     for (const width of [1, 4, 76, 998]) {
       const text = Buffer.from(Array.from({ length: 100_000 }, (_, n) => n % 251)).toString('base64');
       const lines = Buffer.from(text.replace(new RegExp(`.{${width}}`, 'g'), '$&\r\n'));
@@ -114,7 +114,7 @@ describe('text in a form', () => {
     }
   });
 
-  it('starts anew after a text that was never ended', () => {
+  it('starts anew after an unfinished text', () => {
     encoding.begin(() => expect.fail('nobody waits for this any more'));
     encoding.add('left over');
     expectValue(['[]'], '[]', 'the next one');

@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { createFileBody } from '../../../src/webhooks/post/file-body.ts';
 import { tempDir } from '../../support/temp.ts';
 
-describe('the file of a post', () => {
+describe('the file body of a post', () => {
   const large = randomBytes(1_000_001);
 
   async function chunksOf(sent: boolean): Promise<Uint8Array[]> {
@@ -16,11 +16,11 @@ describe('the file of a post', () => {
     return chunks;
   }
 
-  it('leaves alone what a socket has not sent yet', async () => {
+  it('does not overwrite unsent bytes', async () => {
     expect(Buffer.concat(await chunksOf(false)).equals(large)).to.equal(true);
   });
 
-  it('is read into the same memory when all before has left', async () => {
+  it('is read into the same memory once all earlier bytes are sent', async () => {
     const chunks = await chunksOf(true);
     expect(chunks.length).to.be.greaterThan(1);
     expect(new Set(chunks.map(({ buffer }) => buffer)).size).to.equal(1);

@@ -7,8 +7,8 @@ async function isDone(work: Promise<unknown>): Promise<boolean> {
   return (await Promise.race([work, new Promise((resolve) => setImmediate(resolve, no))])) !== no;
 }
 
-describe('room for the forms of large messages', () => {
-  it('is shared: no account has more than half of it, and others get in meanwhile', async () => {
+describe('the memory for forms of large messages', () => {
+  it('is shared: no account has more than half of it, and others proceed', async () => {
     const room = createFormRoom(100);
     const give = await room.take('a', 40);
     const second = room.take('a', 40);
@@ -20,7 +20,7 @@ describe('room for the forms of large messages', () => {
     expect(await isDone(room.take('c', 20))).to.equal(false);
   });
 
-  it('lets one form in that is larger than all of it, when nothing else is there', async () => {
+  it('admits one form above the limit when it is otherwise empty', async () => {
     const room = createFormRoom(100);
     const give = await room.take('a', 500);
     const second = room.take('b', 500);
@@ -29,7 +29,7 @@ describe('room for the forms of large messages', () => {
     expect(await isDone(second)).to.equal(true);
   });
 
-  it('never has more than its bytes, and keeps nobody waiting for good', async () => {
+  it('never exceeds its limit, and blocks no one for ever', async () => {
     const room = createFormRoom(1000);
     let inside = 0;
     let most = 0;

@@ -78,7 +78,7 @@ const CAPTURED = {
   'sendgrid-raw': 'dkim email to from sender_ip envelope subject charsets SPF',
 };
 
-describe('the formats of a post', () => {
+describe('payload formats', () => {
   let renderer: OpenRenderer;
   before(async () => {
     ({ renderer } = await openRenderer({ mxHosts: ['mx2.example.net', 'bücher.example.net'] }));
@@ -107,7 +107,7 @@ describe('the formats of a post', () => {
     return { name: file.name, type: file.type, bytes: Buffer.from(await file.arrayBuffer()) };
   };
 
-  it('say which conversation a message belongs to and what it answers, but for those that are the message itself', async () => {
+  it('include the conversation and the answered message, except formats of the message itself', async () => {
     const record = { _id: 'a'.repeat(32), tags: ['offer'], metadata: { ticket: 7 } };
     const KEYS: Readonly<Record<string, readonly [thread: string, answers: string]>> = {
       json: ['thread', 'answers'],
@@ -147,7 +147,7 @@ describe('the formats of a post', () => {
   });
 
   for (const format of FORMAT_NAMES) {
-    it(`${format} is signed as Standard Webhooks are, and only Mandrill's as Mandrill's`, async () => {
+    it(`${format} is signed as Standard Webhooks, and only that of Mandrill as Mandrill`, async () => {
       const { bytes, headers } = await post(format);
       const at = Number(headers['webhook-timestamp']);
       expect(headers['webhook-signature']).to.equal(standardSignature([KEY], 'm1-abc', at, bytes));
@@ -155,7 +155,7 @@ describe('the formats of a post', () => {
     });
   }
 
-  it('raw is the message behind its trace, its envelope and what was found out', async () => {
+  it('raw is the message after its trace, its envelope and the verdicts', async () => {
     const latin1 = Buffer.concat([crlf('From: a@example.com', '', 'x'), Buffer.from([0xfc])]);
     const { bytes, type } = await post('raw', latin1);
     expect(type).to.equal('message/rfc822');
@@ -169,7 +169,7 @@ describe('the formats of a post', () => {
     ['Authentication-Results', ' : mx.example.net; dmarc=pass'],
     ['Authentication-Results:', '\tmx.example.net (c);', ' dmarc=pass'],
   ]) {
-    it(`takes off results under our name that came from outside: ${JSON.stringify(forged)}`, async () => {
+    it(`remove forged results under our name: ${JSON.stringify(forged)}`, async () => {
       const rest = ['From: a@example.com', 'Authentication-Results: mx.example.net.evil.test; spf=pass', '', 'x'];
       const { bytes } = await post('raw', crlf('X-First: 1', ...forged, ...rest));
       expect(bytes.toString()).to.equal(HEAD + crlf('X-First: 1', ...rest).toString());
@@ -204,7 +204,7 @@ describe('the formats of a post', () => {
     'ü',
   ];
 
-  it('takes off what sibling hosts seem to have found, Return-Path and X-Original-To, where ours stand in front', async () => {
+  it('remove results of sibling hosts, Return-Path and X-Original-To, where ours are in front', async () => {
     const raw = crlf('X-First: 1', ...FORGED_TRACE, ...GENUINE);
     const kept = HEAD + crlf('X-First: 1', ...GENUINE).toString();
     expect((await post('raw', raw)).bytes.toString()).to.equal(kept);
@@ -216,7 +216,7 @@ describe('the formats of a post', () => {
     expect(String((await form('sendgrid-raw', latin1)).get('email'))).not.to.match(/victim|admin@/);
   });
 
-  it('has no such field in lists and maps of fields, in any spelling', async () => {
+  it('omit such fields in lists and maps of fields, in any spelling', async () => {
     const raw = crlf(
       'Return_Path: <ceo@victim.example>',
       'X_Original-To: admin@example.net',
@@ -234,7 +234,7 @@ describe('the formats of a post', () => {
     expect(listed[2]).to.include({ return_path: '<bounce@example.com>', x_original_to: 'in@example.net' });
   });
 
-  it("leaves nobody's results under our names in Mandrill's form, which has none of ours", async () => {
+  it('omit results under our names in the format of Mandrill, which has none of ours', async () => {
     for (const charset of ['utf8', 'latin1'] as const) {
       const raw = Buffer.from(crlf('X-First: 1', ...FORGED_TRACE, ...GENUINE).toString(), charset);
       const { msg } = JSON.parse(
@@ -249,7 +249,7 @@ describe('the formats of a post', () => {
     }
   });
 
-  it('has in lists of fields no word of a scanner that the sender wrote, if the message was scanned', async () => {
+  it('omit scanner fields written by the sender in lists of fields, if the message was scanned', async () => {
     const raw = crlf(
       'X-Virus-Status: Clean',
       'x-spam-flag: NO',
@@ -275,7 +275,7 @@ describe('the formats of a post', () => {
     expect(JSON.stringify((await jsonOf('json', raw)).headers)).to.match(/X-Virus-Status.+Clean/);
   });
 
-  it('has names and subjects on one line in every form, whatever encoded words decode to', async () => {
+  it('keep names and subjects on one line, for any encoded words', async () => {
     const ends = '=?utf-8?q?Eve=0D=0ABcc=3A_x=0B=0C=C2=85=E2=80=A8y?=';
     const raw = crlf(`From: ${ends} <eve@attacker.test>`, `To: ${ends} <in@example.net>`, `Subject: ${ends}`, '', 'x');
     const { msg } = JSON.parse(
@@ -339,7 +339,7 @@ describe('the formats of a post', () => {
     });
   });
 
-  it('json is ours: every key is always there', async () => {
+  it('json is ours: every key always exists', async () => {
     const [whole, empty] = [await jsonOf('json'), await jsonOf('json', crlf('', ''))];
     expect(Object.keys(empty)).to.deep.equal(Object.keys(whole));
     expect(whole).to.deep.include({
@@ -389,7 +389,7 @@ describe('the formats of a post', () => {
     expect(JSON.parse(String(data.get('message-headers')))[0]).to.deep.equal(['Return-Path', '<bounce@example.com>']);
   });
 
-  it('mailgun says what was found out about the sender, whatever the message says of it', async () => {
+  it('mailgun has our verdicts on the sender, whatever the message claims', async () => {
     const data = await form('mailgun', crlf('X-Mailgun-Spf: Fail', 'X-Mailgun-Dkim-Check-Result: Fail', '', 'x'));
     expect(data.getAll('X-Mailgun-Spf')).to.deep.equal(['Pass']);
     expect(data.getAll('X-Mailgun-Dkim-Check-Result')).to.deep.equal(['Pass']);
@@ -405,11 +405,11 @@ describe('the formats of a post', () => {
   }
 
   for (const [format, captured] of Object.entries(CAPTURED))
-    it(`${format} has every field that posts captured from its service have`, async () => {
+    it(`${format} has every field of captured posts of its service`, async () => {
       expect(await namesIn(format as FormatName)).to.include.members(captured.split(' '));
     });
 
-  it('mailgun gives a sender no field of ours: names of header fields cannot be taken for them', async () => {
+  it('mailgun prevents senders from setting our fields by header names', async () => {
     const data = await form(
       'mailgun',
       crlf(
@@ -442,7 +442,7 @@ describe('the formats of a post', () => {
     expect((await fileOf(data, 'attachment1')).bytes).to.deep.equal(Buffer.from(PNG, 'base64'));
   });
 
-  it('says why a message is automated in every format, and leaves no sender the word', async () => {
+  it('have the reason of automated mail in every format, which senders cannot set', async () => {
     const raw = crlf(
       'X-Postern-Automated: list',
       'x_postern-automated: list',
@@ -477,12 +477,12 @@ describe('the formats of a post', () => {
     expect(forged.getAll('Automated')).to.deep.equal([]);
   });
 
-  it('has no such field in mail of people, whatever they write', async () => {
+  it('omit the field in personal mail, whatever it contains', async () => {
     const { bytes } = await post('raw', crlf('X-Postern-Automated: list', 'From: a@example.com', '', 'x'));
     expect(bytes.toString()).to.equal(HEAD + crlf('From: a@example.com', '', 'x').toString());
   });
 
-  it('has the reply apart from what it quotes, where the format has a place for it', async () => {
+  it('have the reply without its quote, where the format has a field for it', async () => {
     const reply = crlf('From: a@example.com', 'Subject: Re: Hi', '', 'Yes.', '', '> Really?');
     expect((await jsonOf('postmark', reply)).StrippedTextReply).to.equal('Yes.\n');
     expect((await jsonOf('cloudmailin', reply)).reply_plain).to.equal('Yes.\n');
@@ -490,7 +490,7 @@ describe('the formats of a post', () => {
     expect(await jsonOf('json', reply)).to.deep.include({ reply_text: 'Yes.\n', quoted_text: '\n> Really?\n' });
   });
 
-  it('says what a person sees of the message, if the route asks for it', async () => {
+  it('have the facts of the message on request', async () => {
     const html = crlf('From: a@example.com', 'Facts: forged', 'Content-Type: text/html', '', '<p hidden>Psst</p>Hi');
     const facts = {
       visible_text: 'Hi',
@@ -534,7 +534,7 @@ describe('the formats of a post', () => {
       expect((await post(format, html, true, undefined, true)).bytes.toString()).to.not.include('visible_text');
   });
 
-  it('has what scanners found, and no field by which a sender could say it', async () => {
+  it('have the scan results, in no field that a sender could set', async () => {
     const forged = crlf('X-Spam-Status: No', 'X-Mailgun-Sflag: No', 'From: a@example.com', '', 'x');
     const scan: Scan = {
       ...{ spam: 'spam', virus: 'unknown', name: null, score: 7.5, by: ['rspamd'], reason: null },
@@ -554,7 +554,7 @@ describe('the formats of a post', () => {
     expect((await jsonOf('json', forged)).scan).to.equal(null);
   });
 
-  it('says in every field of text what parts in other charsets say, as UTF-8', async () => {
+  it('decode text of other charsets to UTF-8 in every field', async () => {
     const latin1 = Buffer.concat([
       crlf('From: a@example.com', 'Content-Type: text/plain; charset=iso-8859-1', ''),
       Buffer.from('Grüße\r\n', 'latin1'),
@@ -568,7 +568,7 @@ describe('the formats of a post', () => {
     expect((await form('sendgrid', latin1)).get('text')).to.equal('Grüße\n');
   });
 
-  it('decodes base64 of any length to the bytes that it holds', async () => {
+  it('decode base64 of any length to its bytes', async () => {
     for (const size of [0, 1, 2, 3, 49_151, 200_000]) {
       const bytes = Buffer.from(Array.from({ length: size }, (_, i) => (i * 7919) % 256));
       const lines = bytes.toString('base64').match(/.{1,76}/g) ?? [''];

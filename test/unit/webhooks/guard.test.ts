@@ -8,7 +8,7 @@ const check = async (allowPrivate: readonly string[] | null, loopbackOnly: boole
 };
 
 describe('the egress guard', () => {
-  it('opens loopback, and nothing else, on a machine where every listener is on loopback', async () => {
+  it('allows loopback, and nothing else, on a machine where every listener is on loopback', async () => {
     expect(await check(null, true, 'http://127.0.0.1:3000/')).to.equal('127.0.0.1');
     expect(await check(null, true, 'http://[::1]:3000/')).to.equal('::1');
     expect(await check(null, true, 'http://localhost:3000/', { localhost: ['127.0.0.1', '::1'] })).to.equal(
@@ -18,11 +18,11 @@ describe('the egress guard', () => {
     expect(await check(null, true, 'http://[::ffff:127.0.0.1]/')).to.equal('forbidden address');
   });
 
-  it('opens nothing when a listener faces the world', async () => {
+  it('allows nothing when a listener is public', async () => {
     expect(await check(null, false, 'http://127.0.0.1:3000/')).to.equal('forbidden address');
   });
 
-  it('goes by allow_private alone once it is set, even to nothing', async () => {
+  it('follows allow_private alone once it is set, even if empty', async () => {
     expect(await check([], true, 'http://127.0.0.1:3000/')).to.equal('forbidden address');
     expect(await check(['10.0.0.0/8'], true, 'http://127.0.0.1:3000/')).to.equal('forbidden address');
     expect(await check(['10.0.0.0/8'], false, 'http://10.1.2.3/')).to.equal('10.1.2.3');
@@ -32,11 +32,11 @@ describe('the egress guard', () => {
     expect(await check([' 192.168.1.1 '], false, 'http://192.168.1.1/')).to.equal('192.168.1.1');
   });
 
-  it('keeps to the ports also where addresses are opened', async () => {
+  it('restricts the ports also where addresses are allowed', async () => {
     expect(await check(['127.0.0.1'], false, 'http://127.0.0.1:25/')).to.equal('forbidden address');
   });
 
-  it('answers all checked addresses, the name and the port', async () => {
+  it('returns all checked addresses, the name and the port', async () => {
     const guard = createGuard(
       { allowPrivate: null, loopbackOnly: false },
       { resolver: namesResolver({ 'a.example': ['2606:4700::1111', '1.1.1.1'] }) },
@@ -51,7 +51,7 @@ describe('the egress guard', () => {
     });
   });
 
-  it('tells a name that does not exist from one that nobody could look up', async () => {
+  it('distinguishes a missing name from a failed lookup', async () => {
     expect(await check(null, false, 'https://nowhere.example/')).to.equal('host not found');
     expect(await check(null, false, 'https://empty.example/', { 'empty.example': [] })).to.equal('host not found');
     expect(await check(null, false, 'https://broken.example/', { 'broken.example': 'failure' })).to.equal(
@@ -61,7 +61,7 @@ describe('the egress guard', () => {
     expect(await check(null, false, 'http://')).to.equal('host not found');
   });
 
-  it('does not start with a setting that it cannot read', () => {
+  it('does not start with an invalid setting', () => {
     for (const entry of ['localhost', '10.0.0.0/33', '10.0.0', 'private', '', '1.2.3.4/x', '::/129']) {
       expect(
         () => createGuard({ allowPrivate: [entry], loopbackOnly: false }, { resolver: namesResolver({}) }),

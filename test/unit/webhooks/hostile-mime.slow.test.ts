@@ -33,7 +33,7 @@ describe('hostile messages', function () {
   }
 
   for (const [name, make] of Object.entries(HOSTILE)) {
-    it(`of ${name} are delivered ${BREACHES[name] === undefined ? 'parsed' : 'raw'}, and so is what comes with them`, async () => {
+    it(`of ${name} are delivered ${BREACHES[name] === undefined ? 'parsed' : 'raw'}, and so are those beside them`, async () => {
       const raw = make();
       const job = renderJob(Buffer.alloc(0), { body: await spool(raw) });
       const [rendered, neighbour] = await Promise.all([

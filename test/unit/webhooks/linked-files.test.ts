@@ -10,7 +10,7 @@ import { tempDir } from '../../support/temp.ts';
 
 const HOUR = 3_600_000;
 
-describe('files behind links', () => {
+describe('linked files', () => {
   async function world({ keepMs = HOUR, mostBytes = 1_000_000, left = () => Infinity } = {}) {
     const base = await tempDir();
     const dir = join(base, 'links');
@@ -33,7 +33,7 @@ describe('files behind links', () => {
     return { dir, claimsDir, clock, log, files, link, tryLink, tokenOf, keepMs };
   }
 
-  it('are found by their link until it expires, and not after it', async () => {
+  it('are found by their link until it expires', async () => {
     const { clock, files, link, tokenOf } = await world();
     const token = tokenOf(await link('content'));
     const opened = await files.open(token);
@@ -44,7 +44,7 @@ describe('files behind links', () => {
     expect((await files.open(token)).kind).to.equal('expired');
   });
 
-  it('are not found by 10,000 guesses, of all of the seal or of one character of a good one', async () => {
+  it('are not found by 10,000 guesses, of the whole seal or of one character of a valid one', async () => {
     const { files, link, tokenOf } = await world();
     const token = tokenOf(await link('content'));
     const [until36 = '', hash = ''] = token.split('-');
@@ -64,7 +64,7 @@ describe('files behind links', () => {
     expect([near.length, found]).to.deep.equal([43 * 63, 0]);
   });
 
-  it('tell a guess nothing by the time it takes: whether the file is there, or how much of the seal is right', async () => {
+  it('reveal nothing by timing: neither whether the file exists nor how much of the seal is right', async () => {
     const { files, link, tokenOf } = await world();
     const token = tokenOf(await link('content'));
     const [until36 = '', hash = ''] = token.split('-');
@@ -86,7 +86,7 @@ describe('files behind links', () => {
     expect(took.good / took.random, 'control: who asks the disk takes longer').to.be.above(2);
   });
 
-  it('have a link that ends in their name, whatever the sender wrote', async () => {
+  it('have a link that ends in their name, for any name', async () => {
     const { link } = await world();
     for (const [name, end] of [
       ['plan.pdf', '/plan.pdf'],
@@ -101,7 +101,7 @@ describe('files behind links', () => {
     }
   });
 
-  it('are written once, without a trace of what was not finished', async () => {
+  it('are written once, without remains of unfinished writes', async () => {
     const { dir, files, link } = await world();
     await Promise.all([link('same'), link('same'), link('other')]);
     expect(await readdir(dir)).to.have.length(2);
@@ -117,7 +117,7 @@ describe('files behind links', () => {
     expect(await readdir(dir)).to.have.length(2);
   });
 
-  it('go when their links have expired, with the claims to them, and nothing else goes', async () => {
+  it('are deleted with their claims when their links have expired', async () => {
     const { dir, claimsDir, clock, link, tokenOf, keepMs } = await world();
     const task = expireLinksTask({ dir, claimsDir, keepMs }, { clock, time: { believed: () => true } });
     expect(await task.run(), 'without a folder').to.equal(undefined);
@@ -138,7 +138,7 @@ describe('files behind links', () => {
     expect(await readFile(join(dir, newest), 'utf8')).to.equal('ABCDEF');
   });
 
-  it('that were promised stay when strangers send an account more than there is room for', async () => {
+  it('with valid links stay when senders exceed the space of an account', async () => {
     const { dir, claimsDir, clock, files, tryLink, tokenOf, keepMs, log } = await world({ mostBytes: 100_000 });
     const promised = (await tryLink('a', 'a'.repeat(5000))) ?? '';
     // A megabyte for another account, in attachments that are all different.
@@ -163,13 +163,13 @@ describe('files behind links', () => {
     expect(await tryLink('b', 'b0'.padEnd(10_000, 'x')), 'what is linked already needs no room').to.be.a('string');
   });
 
-  it('are not made where the disk has no room for what accounts store', async () => {
+  it('are not created when the disk has no space for account data', async () => {
     const { dir, tryLink } = await world({ left: () => 0 });
     expect(await tryLink('a', 'text')).to.equal(undefined);
     expect(await readdir(dir).catch(() => [])).to.deep.equal([]);
   });
 
-  it('stay while the clock is in doubt', async () => {
+  it('stay while the clock is uncertain', async () => {
     const { dir, claimsDir, clock, link, keepMs } = await world();
     const task = expireLinksTask({ dir, claimsDir, keepMs }, { clock, time: { believed: () => false } });
     await link('12345');

@@ -77,8 +77,8 @@ function world() {
 const LIMITS = { most: 10, bytes: 1000 };
 const idsOf = (ready: readonly Ready[]) => ready.map(({ delivery: { id } }) => id);
 
-describe('the posts of deliveries that are asked for', () => {
-  it('are returned in order, as many and as large as they may be, but always one', async () => {
+describe('the prepared posts of requested deliveries', () => {
+  it('are returned in order, up to the limits, but at least one', async () => {
     const { making, begun, discarded } = world();
     const all = ['a', 'b', 'c'].map((id) => delivery(id));
     expect(idsOf((await making.ready(all, { ...LIMITS, most: 2 })).ready)).to.deep.equal(['a', 'b']);
@@ -95,7 +95,7 @@ describe('the posts of deliveries that are asked for', () => {
     expect(discarded).to.deep.equal([]);
   });
 
-  it('do not wait for one that takes long, which is there for the next who asks', async () => {
+  it('do not wait for a slow one, which is ready for the next request', async () => {
     const { clock, making, slow, begun, discarded } = world();
     const all = [delivery('slow'), delivery('a')];
     const first = making.ready(all, { ...LIMITS, most: 2 });
@@ -111,7 +111,7 @@ describe('the posts of deliveries that are asked for', () => {
     expect(discarded, 'one more than was wanted').to.deep.equal(['b']);
   });
 
-  it('are discarded when they come after all have gone', async () => {
+  it('are discarded if they are ready after all requests have ended', async () => {
     const { clock, making, slow, discarded } = world();
     const asked = making.ready([delivery('slow'), delivery('a')], LIMITS);
     await clock.advance(1000);
@@ -121,14 +121,14 @@ describe('the posts of deliveries that are asked for', () => {
     expect(discarded).to.deep.equal(['slow']);
   });
 
-  it('end the wait after twenty seconds when none is there', async () => {
+  it('end the wait after twenty seconds without one', async () => {
     const { clock, making } = world();
     const asked = making.ready([delivery('slow')], LIMITS);
     await clock.advance(20_000);
     expect((await asked).ready).to.deep.equal([]);
   });
 
-  it('say when to come back for what is not scanned, end what has no message, and try again after a fault', async () => {
+  it('reschedule unscanned ones, end those without a message, and retry after an error', async () => {
     const { clock, log, making, settled } = world();
     const { ready, later } = await making.ready(
       ['late', 'gone', 'fault'].map((id) => delivery(id)),
@@ -140,7 +140,7 @@ describe('the posts of deliveries that are asked for', () => {
     expect(log.of('delivery.fault')).to.have.length(1);
   });
 
-  it('that were signed for another URL are not handed out', async () => {
+  it('signed for another URL are not handed out', async () => {
     const { clock, making, begun } = world();
     const asked = making.ready([delivery('slow'), delivery('a')], LIMITS);
     await clock.advance(1000);

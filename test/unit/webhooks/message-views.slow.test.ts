@@ -43,7 +43,7 @@ async function openViews(change: Parameters<typeof openThreads>[0] = {}) {
   };
 }
 
-describe('what is shown of hostile messages', function () {
+describe('the view of a hostile message', function () {
   this.timeout(60_000);
   let views: Awaited<ReturnType<typeof openViews>>;
   before(async () => {
@@ -52,7 +52,7 @@ describe('what is shown of hostile messages', function () {
   after(() => views.stop());
 
   for (const [name, make] of Object.entries(HOSTILE)) {
-    it(`has an end, and says what could not be parsed: ${name}`, async () => {
+    it(`is complete, and reports what could not be parsed: ${name}`, async () => {
       const shown = await views.content(make());
       expect(shown.parseError).to.equal(BREACHES[name] ?? null);
       expect(shown.headers[0]).to.deep.include({ name: 'Received' });
@@ -62,7 +62,7 @@ describe('what is shown of hostile messages', function () {
   }
 });
 
-describe('what is shown of a message that breaks its thread', function () {
+describe('the view of a message that breaks its thread', function () {
   this.timeout(30_000);
   const breaks = (how: string) => crlf('From: a@example.com', `X-Test: ${how}`, '', 'x');
   const open = (memoryMb = 256) =>
@@ -89,7 +89,7 @@ describe('what is shown of a message that breaks its thread', function () {
     });
   }
 
-  it('is an error when not even its header can be read', async () => {
+  it('is an error if its header cannot be read', async () => {
     const views = await open();
     const failure = await views.content(breaks('die')).catch((error: Error) => error.name);
     await views.stop();

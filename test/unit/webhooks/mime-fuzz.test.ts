@@ -61,7 +61,7 @@ const SIGNING = { keys: ['k'], url: '', id: '', at: 0 };
 
 describe('mutants of ordinary messages', () => {
   for (const seed of [1, 2, 3, 4]) {
-    it(`are parsed or raw, and always sound JSON that holds them (seed ${seed})`, async () => {
+    it(`are parsed or raw, always as valid JSON that contains them (seed ${seed})`, async () => {
       const random = chance(seed * 7919);
       const encoder = createFormEncoder();
       const samples = Object.values(CORPUS);

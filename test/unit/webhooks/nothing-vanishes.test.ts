@@ -58,7 +58,7 @@ const FORM_TEXTS: Partial<Record<FormatName, readonly string[]>> = {
 };
 const FORMATS: readonly FormatName[] = ['mandrill', 'json', 'postmark', 'cloudmailin', 'mailgun', 'sendgrid'];
 
-describe('nothing of a message vanishes', function () {
+describe('every part of a message', function () {
   this.timeout(60_000);
   let renderer: OpenRenderer;
   before(async () => {
@@ -97,7 +97,7 @@ describe('nothing of a message vanishes', function () {
   }
 
   for (const isSound of [true, false])
-    it(`each part of ${isSound ? 'sound' : 'odd'} messages is in one place of every format, and in the list of parts`, async () => {
+    it(`of ${isSound ? 'sound' : 'odd'} messages is in one place of every format, and in the list of parts`, async () => {
       const seen: Record<string, number> = {};
       for (let seed = 1; seed <= 250; seed++) {
         const { bytes, leaves } = randomMessage(randomFrom(seed), { isSound });
@@ -119,7 +119,7 @@ describe('nothing of a message vanishes', function () {
       for (const kind of ['text', 'html', 'attachment', 'image']) expect(seen[kind], kind).to.be.above(40);
     });
 
-  it('nor of messages as software in the field writes them', async () => {
+  it('is kept for messages of common software', async () => {
     for (const [name, { bytes }] of Object.entries(CORPUS)) {
       const { root } = scanMessage(withHeader(bytes));
       if (!root) throw new Error(`${name} is not parsed`);

@@ -80,7 +80,7 @@ describe('the sweep of the outbox', () => {
       ...carrier,
     });
 
-  it('publishes what rows still carry, under the same ids, and takes it off them', async () => {
+  it('publishes unsent events of rows, under the same ids, and removes them from the rows', async () => {
     await messageEvent('one', carrying('one', ago(31)));
     const id = await reject('two', carrying('two', ago(31)));
     await whitelist('three', carrying('three', ago(31)));
@@ -93,7 +93,7 @@ describe('the sweep of the outbox', () => {
     expect(published).to.have.length(3);
   });
 
-  it('does not wait for rows that a clock which was ahead has written, and leaves those of another host alone', async () => {
+  it('does not wait for rows with future times, and skips those of another host', async () => {
     await reject('ahead', carrying('ahead', ago(-3600)));
     await messageEvent('event', carrying('event', ago(-61)));
     await reject('neighbour', carrying('neighbour', ago(-59)));
@@ -101,13 +101,13 @@ describe('the sweep of the outbox', () => {
     expect(published.map((event) => event.id)).to.have.members(['ahead', 'event']);
   });
 
-  it('leaves rows to those who have just written them', async () => {
+  it('skips recently written rows', async () => {
     await reject('young', carrying('young', ago(29)));
     expect(await sweep()).to.equal(0);
     expect(published).to.deep.equal([]);
   });
 
-  it('removes a row that was taken off its list once its event is on the spool', async () => {
+  it('deletes a removed row once its event is on the spool', async () => {
     const id = await reject('gone', carrying('gone', ago(40)), { removed: true });
     await whitelist('gone', carrying('gone too', ago(40)), true);
     expect(await sweep()).to.equal(2);
@@ -115,7 +115,7 @@ describe('the sweep of the outbox', () => {
     expect(await store.whitelists.many({})).to.deep.equal([]);
   });
 
-  it('leaves a row that changed meanwhile as it is, for the next time', async () => {
+  it('leaves a row that changed meanwhile for the next run', async () => {
     const id = await reject('busy', carrying('busy', ago(40)));
     meanwhile = () =>
       store.rejects.change(
@@ -129,13 +129,13 @@ describe('the sweep of the outbox', () => {
     expect(published.map((event) => event.id)).to.deep.equal(['busy', 'busy', 'newer']);
   });
 
-  it('finds as many as there are, a page at a time', async () => {
+  it('finds all rows, a page at a time', async () => {
     for (let n = 0; n < 1100; n++) await messageEvent(`n${n}`, carrying(`n${n}`, ago(40)));
     expect(await sweep()).to.equal(1100);
     expect(new Set(published.map((event) => event.id)).size).to.equal(1100);
   }).timeout(30_000);
 
-  it('keeps what the spool does not take, and says so by throwing', async () => {
+  it('keeps events that the spool rejects, and throws', async () => {
     const id = await reject('stuck', carrying('stuck', ago(40)));
     meanwhile = () => Promise.reject(new Error('the spool is full'));
     expect(
@@ -147,7 +147,7 @@ describe('the sweep of the outbox', () => {
     expect((await store.rejects.one({ id }))?.unsent).to.have.length(1);
   });
 
-  it('is a task that says how many rows it found, and nothing when there were none', async () => {
+  it('logs how many rows it found, and nothing without any', async () => {
     const task = sweepOutboxTask({ sweep });
     expect(await task.run()).to.equal(undefined);
     await reject('late', carrying('late', ago(40)));

@@ -40,7 +40,7 @@ describe('the outbox', () => {
       (await opened.spool.events.pending(100)).map(({ webhook, pending }) => [webhook, pending.events]),
     );
 
-  it('puts events on the spool before it resolves, for every webhook of the account that asked for them', async () => {
+  it('queues events before it resolves, for every subscribed webhook of the account', async () => {
     await hook(1);
     await hook(2, ['open', 'click']);
     await hook(3, [], 'another');
@@ -48,14 +48,14 @@ describe('the outbox', () => {
     expect(await pending()).to.deep.equal({ 1: 3, 2: 1 });
   });
 
-  it('sends deferral only to those who ask for it', async () => {
+  it('sends deferral only to subscribers of it', async () => {
     await hook(1);
     await hook(2, ['deferral']);
     await outbox.publish('acme', events(1, { event: 'deferral' }));
     expect(await pending()).to.deep.equal({ 2: 1 });
   });
 
-  it('asks nothing of the spool when nobody wants the events', async () => {
+  it('does not use the spool without subscribers', async () => {
     await hook(1, ['click']);
     await opened.spool.close();
     await outbox.publish('acme', events(3));
@@ -63,7 +63,7 @@ describe('the outbox', () => {
     await outbox.publish('acme', []);
   });
 
-  it('throws when the spool cannot take them, so that the row keeps them', async () => {
+  it('throws when the spool rejects them, so that the row keeps them', async () => {
     await hook(1);
     await opened.spool.close();
     const failure = await outbox.publish('acme', events(1)).then(
@@ -73,7 +73,7 @@ describe('the outbox', () => {
     expect(failure).to.equal('SpoolFault');
   });
 
-  it('throws when the store is away, and asks it again the next time', async () => {
+  it('throws when the store is unavailable, and reads it again the next time', async () => {
     await hook(1);
     away = true;
     expect(
@@ -87,7 +87,7 @@ describe('the outbox', () => {
     expect(await pending()).to.deep.equal({ 1: 1 });
   });
 
-  it('notices within a second what another host changed, and at once what this one did', async () => {
+  it('notices changes of another host within a second, and own changes at once', async () => {
     await hook(1);
     await outbox.publish('acme', events(1));
     await hook(2);
@@ -102,7 +102,7 @@ describe('the outbox', () => {
     expect(await pending()).to.deep.equal({ 1: 4, 2: 1 });
   });
 
-  it('reads the webhooks once for many events at one time', async () => {
+  it('reads the webhooks once for many concurrent events', async () => {
     let reads = 0;
     await hook(1);
     const webhooks = {

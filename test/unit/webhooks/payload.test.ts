@@ -88,7 +88,7 @@ describe('the payload of an inbound message', () => {
     ]);
   });
 
-  it('has the fields of docs/payload.md, each of them and no others, in its order', async () => {
+  it('has exactly the fields of docs/payload.md, in its order', async () => {
     const page = readFileSync('docs/payload.md', 'utf8').split('## Fields')[1]?.split('\n## ')[0] ?? '';
     const rows = [...page.matchAll(/^\| (`[^|]*) \|/gm)].map(([, names = '']) => names);
     const documented = rows.flatMap((names) => [...names.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name));
@@ -115,7 +115,7 @@ describe('the payload of an inbound message', () => {
     expect(documented.filter((name) => !seen.has(name))).to.deep.equal([]);
   });
 
-  it('tells who, when and what the verdicts were', async () => {
+  it('has the sender, time and verdicts', async () => {
     const event = await eventOf(
       (
         await render(
@@ -141,7 +141,7 @@ describe('the payload of an inbound message', () => {
     expect({ dkim, spf, dmarc, arc }).to.deep.equal(VERDICTS);
   });
 
-  it('says who handed it over, and whether the author may be believed', async () => {
+  it('has the client, and whether the sender is authenticated', async () => {
     const message = crlf('From: Jane <jane@example.com>', 'Subject: Hi', '', 'x');
     const evidence = {
       spf: 'bounce.example.com',
@@ -172,7 +172,7 @@ describe('the payload of an inbound message', () => {
     });
   });
 
-  it('believes an author by DMARC, or by a trusted sealer where DMARC fails, and in no other case', async () => {
+  it('authenticates an author by DMARC, or by a trusted sealer if DMARC fails', async () => {
     const authOf = async (result: string, trusted: boolean, ...from: string[]) => {
       const evidence = { spf: null, dkim: [], arc: { sealers: ['fwd.example'], trusted } };
       const verdicts = { ...VERDICTS, dmarc: { ...VERDICTS.dmarc, result }, evidence };
@@ -189,7 +189,7 @@ describe('the payload of an inbound message', () => {
     expect(await authOf('pass', true, 'To: x@example.net')).to.deep.equal([false, null, null]);
   });
 
-  it('says whether it is automated, behind all that others post, also of what cannot be parsed and for one recipient only', async () => {
+  it('marks automated mail at the end, also for unparsed mail and per recipient', async () => {
     const { envelope } = spooled();
     const scan = { spam: 'ham', virus: 'unknown', name: null, score: null, by: [], reason: null, rules: [] } as const;
     const header = ['From: a@b.test', 'Auto-Submitted: auto-replied'];
@@ -209,7 +209,7 @@ describe('the payload of an inbound message', () => {
     expect(other.automated).to.deep.equal({ is: false, why: null });
   });
 
-  it('has every key in every event, because public consumers index them without asking', async () => {
+  it('has every key in every event, because public consumers read them without checking', async () => {
     const always = ['raw_msg', 'headers', ...REST, ...OURS];
     const unread = {
       attachments: {},
@@ -254,13 +254,13 @@ describe('the payload of an inbound message', () => {
     expect((await msgOf(events['what cannot be parsed'])).parse_error, 'the sample is what it says').to.be.a('string');
   });
 
-  it('leaves out the bodies that are not there, because consumers ask by their keys which ones there are', async () => {
+  it('omits missing bodies, because consumers check their keys', async () => {
     const msg = await msgOf(crlf('From: jane@example.com', 'Content-Type: application/pdf', '', 'x'));
     expect(msg).not.to.have.any.keys('text', 'text_flowed', 'html', 'raw_msg_base64', 'parse_error');
     expect(await msgOf(crlf('From: jane@example.com', '', 'x'))).not.to.have.any.keys('html');
   });
 
-  it('has the reply and what it quotes apart, if something is quoted or there is only HTML', async () => {
+  it('has the reply and its quote apart, if there is a quote or only HTML', async () => {
     const head = ['From: jane@example.com', 'Subject: Re: Hi'];
     const own = ['Yes.', '', 'Jane', ''];
     const quote = ['On 5 Jan 2026, at 12:00, Bob wrote:', '> Does it?'];
@@ -279,7 +279,7 @@ describe('the payload of an inbound message', () => {
     expect(page).to.include({ reply_text: 'Yes.\n', quoted_text: '' });
   });
 
-  it('says so if the reply is cut, so that the text is not there twice', async () => {
+  it('marks a truncated reply, so that the text is not repeated', async () => {
     const long = Array.from({ length: 20_000 }, () => '> some line');
     const msg = await msgOf(crlf('From: jane@example.com', '', 'Yes.', ...long));
     expect(msg).to.include({ reply_text: 'Yes.\n', reply_text_cut: true });
@@ -288,7 +288,7 @@ describe('the payload of an inbound message', () => {
     expect(await msgOf(crlf('From: jane@example.com', '', 'Yes.', '> Hm'))).not.to.have.property('reply_text_cut');
   });
 
-  it('says who sent it by the envelope when the header does not', async () => {
+  it('uses the envelope sender if the header has none', async () => {
     expect((await msgOf(crlf('Subject: x', '', 'x'))).from_email).to.equal('bounce@example.com');
   });
 
@@ -297,7 +297,7 @@ describe('the payload of an inbound message', () => {
     expect(raw_msg).to.equal(`${TRACE.replaceAll('\r\n', '\n')}From: jane@example.com\n\none\ntwo\n`);
   });
 
-  it('adds the exact bytes when the raw message is not UTF-8', async () => {
+  it('adds the exact bytes if the raw message is not UTF-8', async () => {
     const raw = Buffer.from(
       'From: jane@example.com\r\nContent-Type: text/plain; charset=latin1\r\n\r\nGr\xfc\xdfe\r\n',
       'latin1',
@@ -310,7 +310,7 @@ describe('the payload of an inbound message', () => {
     expect(msg.text).to.equal('Grüße\n');
   });
 
-  it('shows headers by name in title case, once as text and repeated as a list, ours first', async () => {
+  it('has headers by name in title case, once as text and repeated as a list, ours first', async () => {
     const { headers } = await msgOf(
       crlf(
         'Received: from b',
@@ -338,7 +338,7 @@ describe('the payload of an inbound message', () => {
     });
   });
 
-  it('keeps the order of headers, even of those that are numbers or names of the language', async () => {
+  it('keeps the order of headers, even with numeric names or names of object properties', async () => {
     const { body } = await render(
       crlf('Zebra: 1', '7: digits', '__proto__: polluted', 'Constructor: c', 'Alpha: 2', '', 'x'),
     );
@@ -347,12 +347,12 @@ describe('the payload of an inbound message', () => {
     expect(Object.getOwnPropertyDescriptor((await eventOf(body)).msg.headers, '__proto__')?.value).to.equal('polluted');
   });
 
-  it('writes [] for headers when there are none, as PHP would', async () => {
+  it('writes [] for no headers, as PHP would', async () => {
     const { body } = await render(Buffer.from('\r\nx'), { message: spooled({ trace: '' }) });
     expect(formValue(await bytesOf(body))).to.include('"headers":[]');
   });
 
-  it('shows text files as text and all others as base64', async () => {
+  it('has text files as text and all others as base64', async () => {
     const { attachments } = await msgOf(
       multipart(
         'mixed',
@@ -399,7 +399,7 @@ describe('the payload of an inbound message', () => {
     });
   });
 
-  it('gives every file a safe name of its own', async () => {
+  it('gives every file a safe, unique name', async () => {
     const file = (name: string) => [
       'Content-Type: application/pdf',
       `Content-Disposition: attachment; filename="${name}"`,
@@ -423,7 +423,7 @@ describe('the payload of an inbound message', () => {
     expect(Object.values(attachments).map(({ name }) => name)).to.deep.equal(Object.keys(attachments));
   });
 
-  it('shows images of the text by Content-Id, else by name, without a flag', async () => {
+  it('has inline images by Content-Id, otherwise by name, without a flag', async () => {
     const { images, attachments } = await msgOf(
       multipart(
         'related',
@@ -456,7 +456,7 @@ describe('the payload of an inbound message', () => {
     expect(Object.keys(attachments ?? {})).to.deep.equal(['holiday.jpg', 'plain.jpg']);
   });
 
-  it('decodes what the header and the parts are encoded in', async () => {
+  it('decodes the header and the parts', async () => {
     expect(await sample('iso-2022-jp')).to.include({
       subject: 'こんにちは',
       from_name: 'こんにちは',
@@ -474,7 +474,7 @@ describe('the payload of an inbound message', () => {
   });
 
   for (const [name, { bytes }] of Object.entries(CORPUS)) {
-    it(`of ${name} is sound JSON that holds the raw message`, async () => {
+    it(`of ${name} is valid JSON that contains the raw message`, async () => {
       const { body, parseError } = await render(bytes);
       const { msg } = await eventOf(body);
       expect(parseError).to.equal(null);
@@ -486,7 +486,7 @@ describe('the payload of an inbound message', () => {
     });
   }
 
-  it('is a form of one field in the encoding of forms', async () => {
+  it('is a form-encoded form of one field', async () => {
     const { body, headers } = await render(crlf('Subject: a b+c&d=e%f~*', '', 'ü 🎉 "\\ \u0001'));
     const form = (await bytesOf(body)).toString('latin1');
     expect(form).to.match(/^mandrill_events=(?:[A-Za-z0-9._+-]|%[0-9A-F]{2})+$/);

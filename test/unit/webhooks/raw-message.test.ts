@@ -20,7 +20,7 @@ function contentOf({ content }: Attachment): Buffer {
   return typeof content === 'string' ? Buffer.from(content) : Buffer.from(new Uint8Array(content));
 }
 
-describe('raw_msg of a message that is not UTF-8', () => {
+describe('raw_msg for a message that is not UTF-8', () => {
   let renderer: OpenRenderer;
   let dir: string;
   before(async () => {
@@ -43,7 +43,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
   const read = (msg: Msg) => PostalMime.parse(Buffer.from(msg.raw_msg), { forceRfc822Attachments: true });
 
   for (const [name, raw] of Object.entries(EIGHT_BIT)) {
-    it(`holds what another MIME reader finds in the original, and the exact bytes stand beside it: ${name}`, async () => {
+    it(`has what another MIME reader finds in the original, beside the exact bytes: ${name}`, async () => {
       const msg = await msgOf(raw, raw.length > 256 * 1024);
       expect(msg.raw_msg).not.to.include('\ufffd');
       const lead = name.startsWith('no header') ? '\r\n' : '';
@@ -64,7 +64,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
     });
   }
 
-  it('leaves every byte of the parts that are UTF-8', async () => {
+  it('keeps every byte of the parts in UTF-8', async () => {
     const { raw_msg } = await msgOf(EIGHT_BIT['one part of several'] ?? Buffer.alloc(0));
     expect(raw_msg).to.include(
       'preämble\n--b\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\ncafé\n--b\n',
@@ -74,7 +74,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
     );
   });
 
-  it('declares the charset of a text that had none, and keeps the other parameters', async () => {
+  it('declares the charset of an undeclared text, and keeps the other parameters', async () => {
     expect((await msgOf(EIGHT_BIT['a body without a charset'] ?? Buffer.alloc(0))).raw_msg)
       .to.include('Content-Type: text/plain; charset=windows-1252\n')
       .and.to.include('MIME-Version: 1.0\n');
@@ -82,7 +82,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
     expect(raw_msg).to.include('Content-Type: text/plain; charset=windows-1252;\n\tformat="flowed";\n\tx="a\\"b"\n');
   });
 
-  it('encodes the parts of a message inside, and not that message', async () => {
+  it('encodes the parts of an embedded message, and not the message', async () => {
     for (const name of ['an attached message', 'a part of a digest']) {
       const { raw_msg } = await msgOf(EIGHT_BIT[name] ?? Buffer.alloc(0));
       expect(raw_msg).to.match(
@@ -92,7 +92,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
     }
   });
 
-  it('is the original, byte for byte but for its line ends, when that is UTF-8', async () => {
+  it('is the original, byte for byte except line ends, if that is UTF-8', async () => {
     const raw = crlf('Subject: Grüße', 'Content-Type: text/plain; charset=iso-8859-1', '', 'GrÃ¼ÃŸe');
     const msg = await msgOf(raw);
     expect([msg.raw_msg, msg.raw_msg_base64]).to.deep.equal([
@@ -101,7 +101,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
     ]);
   });
 
-  it('has its header in the charset of the body, and HTML is labelled as it says itself', async () => {
+  it('decodes its header in the charset of the body, and HTML as declared in it', async () => {
     const koi8 = (text: string) => Buffer.from(text, 'latin1');
     const { raw_msg } = await msgOf(
       koi8(
@@ -114,7 +114,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
       .and.to.match(/Content-Type: text\/html; charset="?windows-1251"?\n/);
   });
 
-  it('has no U+FFFD even where the message breaks a cap and nothing may parse it', async () => {
+  it('has no U+FFFD even if the message exceeds the parser limits', async () => {
     const msg = await msgOf(
       Buffer.from(`Subject: Gr\xfc\xdfe\r\n${'X: y\r\n'.repeat(2000)}\r\n\xe4${'\xf6'.repeat(100_000)}`, 'latin1'),
     );
@@ -125,7 +125,7 @@ describe('raw_msg of a message that is not UTF-8', () => {
     ).to.equal(true);
   });
 
-  it('is not what verdicts are taken of: those are of the bytes that came', async () => {
+  it('is not used for verdicts: those are of the received bytes', async () => {
     const key = makeKey('example.net', 'rsa', 1024);
     const raw = Buffer.from(
       signMessage(

@@ -30,7 +30,7 @@ const openBreakable = (memoryMb = 256, file = '../../support/mime-thread.ts') =>
 describe('a message that breaks its render thread', function () {
   this.timeout(30_000);
 
-  it('is delivered raw when parsing takes too long, and its neighbours are parsed', async () => {
+  it('is delivered raw when parsing takes too long; others are parsed', async () => {
     const { renderer, log } = await openRenderer({ timeoutMs: 150 });
     const { bad, others } = await renderAmong(renderer, slow);
     await renderer.stop();
@@ -42,7 +42,7 @@ describe('a message that breaks its render thread', function () {
     expect(log.of('worker.ended').length).to.be.at.least(2);
   });
 
-  it('is not posted with others: nothing is made of a POST that it shares, and each is rendered alone', async () => {
+  it('is not posted with others: no shared POST is made, and each is rendered alone', async () => {
     const { renderer } = await openBreakable();
     const job = renderJob(innocent);
     const mails = [innocent, crlf('X-Test: throw', 'Subject: bad', '', 'x'), innocent].map((bytes) => aMail(bytes));
@@ -53,7 +53,7 @@ describe('a message that breaks its render thread', function () {
     expect(sound?.found.map((one) => one?.parseError)).to.deep.equal([null, null]);
   });
 
-  it('is not what a thread is taken for that has much to do', async () => {
+  it('is distinguished from a thread that is only busy', async () => {
     // A port hands over up to a thousand messages before the loop turns; no beat came in that time.
     const { renderer, log } = await openRenderer({ timeoutMs: 300 * PATIENCE });
     const busy = multipart(
@@ -70,14 +70,14 @@ describe('a message that breaks its render thread', function () {
     expect(log.of('worker.ended')).to.deep.equal([]);
   });
 
-  it('is parsed when the deadline lets it', async () => {
+  it('is parsed within the deadline', async () => {
     const { renderer } = await openRenderer({ timeoutMs: 5000 * PATIENCE });
     const { parseError } = await renderer.render(renderJob(slow));
     await renderer.stop();
     expect(parseError).to.equal(null);
   });
 
-  it('is delivered raw when it needs too much memory, and its neighbours are parsed', async () => {
+  it('is delivered raw when it needs too much memory; others are parsed', async () => {
     const { renderer, log } = await openBreakable(48);
     const { bad, others } = await renderAmong(renderer, crlf('From: a@example.com', 'X-Test: memory', '', 'x'));
     await renderer.stop();
@@ -86,7 +86,7 @@ describe('a message that breaks its render thread', function () {
     expect(log.of('worker.ended')[0]?.fields).to.include({ reason: 'a task needed more than 48 MB' });
   });
 
-  it('is delivered raw when the thread breaks, and its neighbours are parsed', async () => {
+  it('is delivered raw when the thread breaks; others are parsed', async () => {
     const { renderer } = await openBreakable();
     const { bad, others } = await renderAmong(renderer, crlf('From: a@example.com', 'X-Test: throw', '', 'x'));
     await renderer.stop();
@@ -94,7 +94,7 @@ describe('a message that breaks its render thread', function () {
     expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
   });
 
-  it('is delivered raw when its payload cannot be written, and its neighbours are parsed', async () => {
+  it('is delivered raw when its payload cannot be written; others are parsed', async () => {
     const { renderer, log } = await openBreakable();
     const { bad, others } = await renderAmong(renderer, crlf('From: a@example.com', 'Subject: unwritable', '', 'x'));
     await renderer.stop();
@@ -104,7 +104,7 @@ describe('a message that breaks its render thread', function () {
     expect(log.of('worker.ended')).to.deep.equal([]);
   });
 
-  it('fails, and only it, when not even its raw bytes can be rendered', async () => {
+  it('fails alone when even its raw bytes cannot be rendered', async () => {
     const { renderer } = await openBreakable();
     const failed = renderer.render(renderJob(crlf('X-Test: die', '', 'x'))).then(
       () => 'rendered',
@@ -116,7 +116,7 @@ describe('a message that breaks its render thread', function () {
     await renderer.stop();
   });
 
-  it('is no reason to blame messages when a thread cannot start', async () => {
+  it('is not blamed when a thread cannot start', async () => {
     const { renderer, log } = await openBreakable(256, '../../support/nowhere.ts');
     expect(await renderer.render(renderJob(innocent)).catch((error: Error) => error.message)).to.equal(
       'rendering failed: the thread did not start',
@@ -125,7 +125,7 @@ describe('a message that breaks its render thread', function () {
     expect(log.of('message.parse_failed')).to.deep.equal([]);
   });
 
-  it('shows in the payload what is known without parsing, and why nothing else is', async () => {
+  it('has the unparsed data in its payload, with the reason', async () => {
     const { renderer } = await openRenderer();
     const raw = crlf('From: a@example.com', ...Array.from({ length: 1001 }, (_, i) => `X-${i}: y`), '', 'body');
     const { body, parseError } = await renderer.render(renderJob(raw));
@@ -147,7 +147,7 @@ describe('a message that breaks its render thread', function () {
     expect(msg.spf.result).to.equal('pass');
   });
 
-  it('has its verdicts taken like any other, so that nobody gets rid of them by a thousand fields', async () => {
+  it('gets verdicts like any other, so that a thousand fields cannot prevent them', async () => {
     const { renderer } = await openRenderer();
     const raw = crlf(
       'DKIM-Signature: v=1; d=example.com',

@@ -47,7 +47,7 @@ const LARGE: Readonly<Record<string, () => Buffer>> = {
 };
 
 describe('the renderer', () => {
-  it('renders many messages at one time and answers each its own', async () => {
+  it('renders many messages concurrently and returns each its own', async () => {
     const { renderer } = await openRenderer({ threads: 2 });
     const subjects = Array.from({ length: 300 }, (_, i) => `message ${i}`);
     const rendered = await Promise.all(
@@ -58,7 +58,7 @@ describe('the renderer', () => {
     expect(found).to.deep.equal(subjects);
   });
 
-  it('leaves the bytes of the job as they are', async () => {
+  it('leaves the bytes of the job unchanged', async () => {
     const { renderer } = await openRenderer();
     const raw = crlf('Subject: x', '', 'body');
     const before = Buffer.from(raw);
@@ -67,7 +67,7 @@ describe('the renderer', () => {
     expect(raw.equals(before)).to.equal(true);
   });
 
-  it('uses the verdicts that the message has', async () => {
+  it('uses existing verdicts of the message', async () => {
     const { renderer } = await openRenderer();
     const job = renderJob(crlf('From: a@example.com', '', 'x'));
     const { verdicts } = await renderer.render(job);
@@ -75,7 +75,7 @@ describe('the renderer', () => {
     expect(verdicts).to.deep.equal(job.mails[0]?.message.verdicts);
   });
 
-  it('takes the verdicts when the message has none, many of them while the DNS is slow', async () => {
+  it('computes missing verdicts, many of them while the DNS is slow', async () => {
     const zone = await startZone({ 'example.com': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] } });
     const { renderer } = await openRenderer({
       dns: { servers: [zone.server], timeoutMs: 2000, questionsPerMessage: 60, budgetMs: 5000 },
@@ -102,7 +102,7 @@ describe('the renderer', () => {
   });
 
   for (const [name, make] of Object.entries(LARGE)) {
-    it(`streams a message of 25 MB (${name}) into a file, in little memory`, async function () {
+    it(`streams a message of 25 MB (${name}) into a file, using little memory`, async function () {
       this.timeout(60_000);
       const { renderer, tmpDir } = await openRenderer();
       const raw = make();
@@ -136,7 +136,7 @@ describe('the renderer', () => {
     });
   }
 
-  it('shows the same content whether a message is large or small', async () => {
+  it('has the same content for a large and a small message', async () => {
     const { renderer } = await openRenderer();
     const png = randomBytes(300_001);
     const raw = multipart(
@@ -161,7 +161,7 @@ describe('the renderer', () => {
     expect(event.msg.text === `${'Grüße 🎉\n'.repeat(40_000)}\n`, 'text').to.equal(true);
   });
 
-  it('keeps forms of large messages in memory up to 32 MB, and others in files until some of these are gone', async () => {
+  it('keeps forms of large messages in memory up to 32 MB, and others in files until space is free', async () => {
     const { renderer, tmpDir } = await openRenderer();
     const raw = crlf('From: a@example.com', 'Subject: large', '', LINE.repeat(1.5e6 / LINE.length));
     const job = renderJob(Buffer.alloc(0), { body: await blob(raw) });
@@ -181,7 +181,7 @@ describe('the renderer', () => {
     expect(await readdir(tmpDir)).to.deep.equal([]);
   });
 
-  it('goes on in a file when a form turns out too large for memory', async () => {
+  it('continues in a file when a form becomes too large for memory', async () => {
     const { renderer } = await openRenderer();
     const raw = crlf('From: a@example.com', 'Subject: large', '', '"<é>"\r\n'.repeat(150_000));
     const at = Date.now();
@@ -194,7 +194,7 @@ describe('the renderer', () => {
     await renderer.stop();
   });
 
-  it('fails for a message whose file is gone, and for no other', async () => {
+  it('fails only the message whose file is gone', async () => {
     const { renderer } = await openRenderer();
     const lost = renderer
       .render(renderJob(Buffer.alloc(0), { body: { kind: 'file', path: '/nowhere/at/all', size: 1 } }))
@@ -208,7 +208,7 @@ describe('the renderer', () => {
     await renderer.stop();
   });
 
-  it('removes what a process before left in its folder, and nothing else', async () => {
+  it('removes files of an earlier process in its folder, and nothing else', async () => {
     const tmpDir = await tempDir();
     await writeFile(join(tmpDir, 'post-7.form'), 'x');
     await writeFile(join(tmpDir, 'm1.part'), 'x');
@@ -218,7 +218,7 @@ describe('the renderer', () => {
     expect(await readdir(tmpDir)).to.deep.equal(['m1.part']);
   });
 
-  it('gives up what waits when it is stopped, and takes nothing after', async () => {
+  it('fails waiting jobs when it is stopped, and accepts none afterwards', async () => {
     const { renderer } = await openRenderer();
     const waiting = renderer.render(renderJob(crlf('Subject: x', '', 'x'))).then(
       () => 'rendered',

@@ -14,7 +14,7 @@ import { openOne } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
-describe('a message that breaks the parser among others of its route', function () {
+describe('a message that breaks the parser in a shared POST', function () {
   this.timeout(60_000);
 
   /** Posts of three messages, each by what its events are; and how often each was attempted. */
@@ -72,13 +72,13 @@ describe('a message that breaks the parser among others of its route', function 
     return { posts, attempts };
   }
 
-  it('has all of them posted singly, itself raw, and costs none of them an attempt', async () => {
+  it('has all of them posted singly, itself raw, without a failed attempt', async () => {
     const { posts, attempts } = await postsOf(['Subject: a', 'X-Test: throw\r\nSubject: bad', 'Subject: c']);
     expect(posts).to.have.deep.members([['a'], ['the parser failed'], ['c']]);
     expect(attempts).to.deep.equal([1, 1, 1]);
   });
 
-  it('control: three that do no harm share a POST', async () => {
+  it('control: three harmless messages share a POST', async () => {
     expect((await postsOf(['Subject: a', 'Subject: b', 'Subject: c'])).posts).to.deep.equal([['a', 'b', 'c']]);
   });
 });

@@ -35,7 +35,7 @@ describe('several messages in one POST', () => {
     return rendered;
   }
 
-  it('are the events that each of them is alone, in their order', async () => {
+  it('are the same events as alone, in order', async () => {
     const parts = partsOf(Object.values(CORPUS).map(({ bytes }) => bytes));
     const alone = await Promise.all(
       parts.map(async (part) => {
@@ -48,7 +48,7 @@ describe('several messages in one POST', () => {
     expect(together.found).to.have.length(parts.length);
   });
 
-  it('carry each the id of its delivery', async () => {
+  it('have the id of their own delivery', async () => {
     const { body } = await share(partsOf([crlf('Subject: a', '', 'x'), crlf('Subject: b', '', 'x')]));
     expect((await eventsOf(body)).map(({ _id, msg }) => [_id, msg.subject, msg.email])).to.deep.equal([
       ['m0-abc', 'a', 'box-0@example.net'],
@@ -56,7 +56,7 @@ describe('several messages in one POST', () => {
     ]);
   });
 
-  it('are signed as a whole, under the id of the POST and with every key', async () => {
+  it('are signed together, under the id of the POST and with every key', async () => {
     const { id, body, headers } = await share(partsOf([crlf('Subject: a', '', 'é'), crlf('', 'x')]), [KEY, 'previous']);
     const form = await bytesOf(body);
     expect([headers['webhook-id'], id]).to.deep.equal(Array(2).fill(sharedPostId(['m0-abc', 'm1-abc'])));
@@ -69,7 +69,7 @@ describe('several messages in one POST', () => {
     );
   });
 
-  it('hold one that nothing may parse as it is alone: raw, and the others are parsed', async () => {
+  it('include an unparseable one as raw; the others are parsed', async () => {
     const deep = multipart('mixed', ['Subject: many'], ...Array.from({ length: 3000 }, () => ['', 'x']));
     const { body, found } = await share(partsOf([crlf('Subject: a', '', 'x'), deep, crlf('Subject: c', '', 'x')]));
     const events = await eventsOf(body);
@@ -82,7 +82,7 @@ describe('several messages in one POST', () => {
     ]);
   });
 
-  it('have their verdicts each: those that a message has, or what is found now', async () => {
+  it('have their own verdicts: existing ones, or computed now', async () => {
     const [first, second] = partsOf([crlf('Subject: a', '', 'x'), crlf('Subject: b', '', 'x')]);
     if (!first || !second) throw new Error('two messages');
     const unseen = { ...second, message: { ...second.message, verdicts: null } };
@@ -91,7 +91,7 @@ describe('several messages in one POST', () => {
     expect((await eventsOf(body)).map(({ msg }) => msg.spf.result)).to.deep.equal(['pass', 'temperror']);
   });
 
-  it('do not wait for one whose sender has slow name servers: it is left out', async () => {
+  it('do not wait for one whose sender has slow name servers: it is omitted', async () => {
     const spf = { TXT: ['v=spf1 ip4:192.0.2.1 -all'] };
     const zone = await startZone({ 'quick.test': spf, 'slow.test': spf });
     zone.behave('drop', 'slow.test');

@@ -19,7 +19,7 @@ describe('signatures of posts', () => {
     );
   });
 
-  it('take the parameters by name, whatever their order', () => {
+  it('sign the parameters by name, in any order', () => {
     const expected = createHmac('sha1', KEY).update(`${URL}a1b2mandrill_events[]`).digest('base64');
     expect(mandrillSignature(KEY, URL, { mandrill_events: '[]', b: '2', a: '1' })).to.equal(expected);
     expect(mandrillSignature(KEY, URL, { a: '1', b: '2', mandrill_events: '[]' })).to.equal(expected);
@@ -33,14 +33,14 @@ describe('signatures of posts', () => {
     );
   });
 
-  it('are the same when the value comes in pieces', () => {
+  it('are the same for a value in pieces', () => {
     const running = runningMandrillSignature(KEY, URL, 'mandrill_events');
     running.update(Buffer.from('[{"a"'));
     running.update(Buffer.from(':1}]'));
     expect(running.digest()).to.equal(mandrillSignature(KEY, URL, { mandrill_events: '[{"a":1}]' }));
   });
 
-  it('verify with the library of Standard Webhooks', () => {
+  it('are valid for the Standard Webhooks library', () => {
     const body = Buffer.from('mandrill_events=%5B%5D');
     const seconds = Math.floor(Date.now() / 1000);
     const headers = {
@@ -55,7 +55,7 @@ describe('signatures of posts', () => {
     );
   });
 
-  it('verify with the old key and with the new one while a rotation lasts', () => {
+  it('are valid with the old key and with the new one during a rotation', () => {
     const body = Buffer.from('x');
     const seconds = Math.floor(Date.now() / 1000);
     const running = runningStandardSignature(['new-key-new-key-new-key-new-key-', KEY], 'msg-1', seconds);
@@ -73,7 +73,7 @@ describe('signatures of posts', () => {
     ).to.throw();
   });
 
-  it('show a key as Standard Webhooks libraries take it', () => {
+  it('use the key format of Standard Webhooks libraries', () => {
     expect(toSigningSecret('abc')).to.equal('whsec_YWJj');
   });
 });

@@ -18,7 +18,7 @@ describe('signing keys', () => {
   });
   afterEach(() => store.close());
 
-  it('belong to an account and a URL: made at first use, the same ever after, also in another process', async () => {
+  it('belong to an account and a URL: created at first use, and the same ever after, also in another process', async () => {
     const keys = createSigningKeys({ store, clock, ids });
     const [key] = (await keys.keysFor('a', URL)) ?? [];
     expect(key).to.match(/^[\w-]{32}$/);
@@ -27,7 +27,7 @@ describe('signing keys', () => {
     expect(await keys.keysFor('a', `${URL}2`)).not.to.deep.equal([key]);
   });
 
-  it('are one key when many ask at once', async () => {
+  it('are created once for concurrent requests', async () => {
     const all = await Promise.all(
       Array.from({ length: 30 }, () => createSigningKeys({ store, clock, ids }).keysFor('a', URL)),
     );
@@ -45,7 +45,7 @@ describe('signing keys', () => {
     expect(await keys.keysFor('a', URL)).to.deep.equal([fresh]);
   });
 
-  it('go along with a URL that changes, in the middle of a rotation too, to one that has none of its own', async () => {
+  it('follow a URL that changes, even during a rotation, to one without its own', async () => {
     const keys = createSigningKeys({ store, clock, ids });
     const [old] = (await keys.keysFor('a', URL)) ?? [];
     const fresh = await keys.rotate('a', URL);
@@ -57,7 +57,7 @@ describe('signing keys', () => {
     expect(await keys.keysFor('a', `${URL}3`)).to.deep.equal(own);
   });
 
-  it('keep the key that consumers hold when two rotations meet', async () => {
+  it('keep the key of consumers when two rotations overlap', async () => {
     const [old] = (await createSigningKeys({ store, clock, ids }).keysFor('a', URL)) ?? [];
     const [one, other] = await Promise.all([
       createSigningKeys({ store, clock, ids }).rotate('a', URL),
@@ -68,7 +68,7 @@ describe('signing keys', () => {
     expect([old, one, other]).to.include(now[1]);
   });
 
-  it('go on signing while the store is away; a key that was never seen is not invented', async () => {
+  it('still sign while the store is unavailable; an unknown key is not invented', async () => {
     let away = false;
     const one: Store['signingKeys']['one'] = (filter) =>
       away ? Promise.reject(new StoreAway('away')) : store.signingKeys.one(filter);
@@ -80,7 +80,7 @@ describe('signing keys', () => {
     expect(await keys.keysFor('a', `${URL}2`)).to.equal(undefined);
   });
 
-  it('keep no post waiting for a store that does not answer; its return is noticed within seconds', async () => {
+  it('do not delay posts for a store that does not answer; its return is noticed within seconds', async () => {
     let asked = 0;
     let answers: 'at once' | 'never' = 'at once';
     const hanging: ((error: StoreAway) => void)[] = [];
@@ -115,7 +115,7 @@ describe('signing keys', () => {
     await until('the new key', async () => (await keys.keysFor('a', URL))?.[0] === fresh);
   });
 
-  it('are read once for each of 20,000 endpoints, not again and again', async () => {
+  it('are read once for each of 20,000 endpoints', async () => {
     let reads = 0;
     const insert: Store['signingKeys']['insert'] = async () => 'inserted';
     const one: Store['signingKeys']['one'] = async () => {

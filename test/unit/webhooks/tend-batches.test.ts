@@ -10,7 +10,7 @@ import { openTestStore } from '../../support/store.ts';
 
 const HOUR = 3_600_000;
 
-describe('the task that tends batches', () => {
+describe('the task for batches', () => {
   let opened: OpenedSpool;
   let store: Store;
   let task: ReturnType<typeof tendBatchesTask>;
@@ -40,7 +40,7 @@ describe('the task that tends batches', () => {
   const pending = async () =>
     (await opened.spool.events.pending(100)).map(({ webhook, pending: { events } }) => [webhook, events]);
 
-  it('drops what waits for a webhook that another host deleted', async () => {
+  it('drops waiting batches for a webhook that another host deleted', async () => {
     await insert('8');
     await publish('4');
     await freeze('4');
@@ -52,7 +52,7 @@ describe('the task that tends batches', () => {
     expect(await task.run()).to.equal(undefined);
   });
 
-  it('sends what waits to the URL that another host gave the webhook', async () => {
+  it('sends waiting batches to the URL that another host gave the webhook', async () => {
     await insert('4', 'https://moved.example/');
     await publish('4');
     const { delivery } = await freeze('4');
@@ -64,7 +64,7 @@ describe('the task that tends batches', () => {
     expect(await task.run()).to.equal(undefined);
   });
 
-  it('gives up events that waited too long to become a batch, with a line in the log, but not by a clock that jumped', async () => {
+  it('drops events that waited too long to become a batch, with a log line, but not after a jump of the clock', async () => {
     await insert('4');
     await publish('4');
     opened.clock.jump(121 * HOUR);

@@ -29,7 +29,7 @@ describe('an attempt over TLS', () => {
     await receiver.stop();
   });
 
-  it('fails before a byte is posted when the certificate is not trusted', async () => {
+  it('fails before it posts a byte when the certificate is not trusted', async () => {
     expect(await post('hooks.example')).to.include({ kind: 'unanswered', error: 'TLS failure', connected: false });
     expect(receiver.requests).to.deep.equal([]);
   });
@@ -66,7 +66,7 @@ describe('an attempt over TLS', () => {
 const pem = (name: string) => readFileSync(`test/fixtures/tls/hooks/${name}.pem`, 'utf8');
 const pair = (name: string) => ({ cert: pem(`${name}.cert`), key: pem(`${name}.key`) });
 
-describe('a receiver whose TLS fails is told of as it is', () => {
+describe('TLS errors of a receiver name their cause:', () => {
   const known = getCACertificates('default');
   const names = { 'hooks.example': ['127.0.0.1'], 'other.example': ['127.0.0.1'] };
   afterEach(() => setDefaultCACertificates(known));
@@ -110,13 +110,13 @@ describe('a receiver whose TLS fails is told of as it is', () => {
       });
     });
 
-  it('a certificate whose issuer is unknown', async () => {
+  it('a certificate of an unknown issuer', async () => {
     expect((await told(pair('good'))).attempt).to.match(
       /^TLS failure: the certificate of the server has an unknown issuer/,
     );
   });
 
-  it('and a good one passes', async () => {
+  it('none for a valid one', async () => {
     setDefaultCACertificates([...known, pem('ca')]);
     const receiver = await startReceiver({ tls: pair('good') });
     const poster = openPoster({ names });

@@ -7,7 +7,7 @@ import { freePort } from '../../support/free-port.ts';
 import { createTestLog } from '../../support/log.ts';
 import { type Receiver, startReceiver } from '../../support/receiver.ts';
 
-describe('whether a webhook URL exists', () => {
+describe('the check that a webhook URL exists', () => {
   let receiver: Receiver;
   let poster: Poster;
   let fault: (url: string) => Promise<string | undefined>;
@@ -25,13 +25,13 @@ describe('whether a webhook URL exists', () => {
   });
   const methods = () => receiver.requests.map(({ method }) => method);
 
-  it('is answered by 200 to HEAD, unsigned, and nothing more is sent', async () => {
+  it('passes with 200 to an unsigned HEAD, and sends nothing more', async () => {
     expect(await exists(receiver.url)).to.equal(true);
     expect(methods()).to.deep.equal(['HEAD']);
     expect(receiver.requests[0]?.headers).not.to.have.property('x-mandrill-signature');
   });
 
-  it('is asked by one POST without events, signed with the key that everybody knows', async () => {
+  it('sends one POST without events, signed with the public test key', async () => {
     receiver.answerHead({ status: 405 });
     receiver.answer({ status: 204 });
     expect(await exists(receiver.url)).to.equal(true);
@@ -44,7 +44,7 @@ describe('whether a webhook URL exists', () => {
     });
   });
 
-  it('tells the log why it is no', async () => {
+  it('logs why it failed', async () => {
     receiver.answerHead({ status: 404 });
     receiver.answer({ status: 500 });
     await exists(receiver.url);
@@ -57,7 +57,7 @@ describe('whether a webhook URL exists', () => {
     expect(log.lines).to.have.length(2);
   });
 
-  it('takes only exactly 200 for HEAD, but any 2xx for POST', async () => {
+  it('accepts only 200 for HEAD, but any 2xx for POST', async () => {
     receiver.answerHead({ status: 204 });
     receiver.answer({ status: 500 });
     expect(await exists(receiver.url)).to.equal(false);
@@ -65,12 +65,12 @@ describe('whether a webhook URL exists', () => {
     expect(await exists(receiver.url)).to.equal(true);
   });
 
-  it('signs as consumers know it', async () => {
+  it('signs as consumers expect', async () => {
     const signature = mandrillSignature('test-webhook', 'https://example.com/hook', { mandrill_events: '[]' });
     expect(signature).to.equal('q1iFfhUSFU7Unr1lnKqKA1TGkbM=');
   });
 
-  it('is no when both fail, hang or lead elsewhere', async () => {
+  it('fails when both fail, hang or redirect', async () => {
     for (const how of [
       { status: 404 },
       'hang',
@@ -84,7 +84,7 @@ describe('whether a webhook URL exists', () => {
     }
   });
 
-  it('is no, after one question, for a place that may not or cannot be reached', async () => {
+  it('fails, after one request, for a forbidden or unreachable host', async () => {
     for (const url of [
       'http://10.0.0.1/',
       'https://nowhere.example/',
@@ -97,7 +97,7 @@ describe('whether a webhook URL exists', () => {
     expect(receiver.connections()).to.equal(0);
   });
 
-  it('names the cause to whoever named the URL: where nobody listens, and what was answered', async () => {
+  it('returns the cause to the caller: nothing listens, or the answer', async () => {
     const port = await freePort();
     expect(await fault(`http://127.0.0.1:${port}/hook`)).to.equal(`connection refused at 127.0.0.1:${port}`);
     receiver.answerHead({ status: 404 });
@@ -108,7 +108,7 @@ describe('whether a webhook URL exists', () => {
     expect(await fault(receiver.url)).to.equal(`timeout at ${new URL(receiver.url).host}`);
   });
 
-  it('says that a port is not one for webhooks, and not that the host has no address: before a name is looked up', async () => {
+  it('reports a forbidden port before the name is looked up', async () => {
     const port = (n: number) => `webhooks may use port 80, 443 and those above 1023, not port ${n}`;
     expect(await fault('http://127.0.0.1:25/hook')).to.equal(port(25));
     expect(await fault('https://nowhere.test:465/')).to.equal(port(465));
@@ -117,7 +117,7 @@ describe('whether a webhook URL exists', () => {
     expect(log.of('endpoint.unverified')[0]?.fields.error).to.equal(`forbidden address: ${port(25)}`);
   });
 
-  it('says the same of a name that is nowhere and of one in a network that webhooks may not reach, so that nobody learns internal names', async () => {
+  it('reports the same for an unknown name and one in a forbidden network, so that internal names are not revealed', async () => {
     const names = {
       'db.internal.test': ['10.0.0.7'],
       'mixed.test': ['192.0.2.1', '10.0.0.7'],

@@ -19,7 +19,7 @@ const waiting = (more: Partial<Waiting> = {}, delivery: Partial<Waiting['deliver
   ...more,
 });
 
-describe('who shares a POST', () => {
+describe('the companions of a shared POST', () => {
   const open = (events: number, batchBytes = 1024 * KIB) => {
     const clock = createTestClock();
     return { clock, shared: createSharedPosts({ batchBytes }, { batchEvents: () => events, clock }) };
@@ -36,23 +36,23 @@ describe('who shares a POST', () => {
     'is large': waiting({}, { size: 300 * KIB }),
   };
   for (const [why, one] of Object.entries(alone)) {
-    it(`is nothing that ${why}: nobody goes along with it, and it goes along with nobody`, () => {
+    it(`exclude a delivery that ${why}`, () => {
       expect(open(10).shared.companyOf(one)).to.equal(undefined);
       expect(takes(waiting(), one)).to.equal(false);
     });
   }
 
-  it('is fresh mail of one route', () => {
+  it('are new mail of one route', () => {
     expect(takes(waiting(), waiting())).to.equal(true);
     expect(takes(waiting(), waiting({}, { routeId: '1.2' }))).to.equal(false);
   });
 
-  it('is as many as the route says, the first one counted', () => {
+  it('are as many as the route allows, the first one included', () => {
     expect(open(10).shared.companyOf(waiting())?.most).to.equal(9);
     expect(open(1).shared.companyOf(waiting())).to.equal(undefined);
   });
 
-  it('is what has room: a byte of a message counts as four of JSON', () => {
+  it('are limited by size: a byte of a message counts as four of JSON', () => {
     const company = open(10, 16 * KIB).shared.companyOf(waiting());
     expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(true);
     expect(company?.takes(waiting({}, { size: 2 * KIB }))).to.equal(false);
@@ -60,7 +60,7 @@ describe('who shares a POST', () => {
     expect(company?.takes(waiting({}, { size: 1 }))).to.equal(false);
   });
 
-  it('is nobody of a route for a minute after a shared POST was not taken', async () => {
+  it('are none for a minute after a rejected shared POST', async () => {
     for (const result of [answered(500), answered(413), timedOut]) {
       const { clock, shared } = open(10);
       shared.ended('1.1', result, false);
@@ -71,7 +71,7 @@ describe('who shares a POST', () => {
     }
   });
 
-  it('is the same after one that was taken, and after one that found nobody there', () => {
+  it('are allowed again after a successful one, and after one without companions', () => {
     for (const [result, delivered] of [
       [answered(200), true],
       [refused, false],
