@@ -13,11 +13,13 @@ import {
   enterUrl,
   journalSettings,
   listenerSettings,
+  membershipSettings,
   nameServerSettings,
   onLoopbackOnly,
   ownDomainsSettings,
   sendingSettings,
   sessionThreads,
+  spoolDir,
   submissionSettings,
   taskSchedules,
   taskSettings,
@@ -31,6 +33,7 @@ import { createNotesBeside } from './journal/beside.ts';
 import { createJournal } from './journal/journal.ts';
 import { createSeries } from './journal/series.ts';
 import { watch } from './journal/watch.ts';
+import { folderOf, hostIdIn } from './queue/disk/folder.ts';
 import { createOwnDomains } from './sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from './sending/leave.ts';
 import { createScheduling } from './sending/scheduling.ts';
@@ -42,7 +45,9 @@ import { judgeCertificate } from './smtp/certificate.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/submission.ts';
 import { StoreAway } from './store/driver/port.ts';
+import { createMembership } from './store/membership.ts';
 import { bootstrap } from './store/rows/accounts.ts';
+import type { HostRefused } from './store/rows/hosts.ts';
 import { createEnterLink } from './store/rows/people.ts';
 import { createTasks } from './tasks/index.ts';
 import { createLeases } from './tasks/lease.ts';
@@ -70,6 +75,8 @@ export interface Daemon {
   run: Api['run'];
   /** Throws unless the event loop runs, the spool syncs and the listeners listen. */
   check(): Promise<void>;
+  /** Resolves if this process must stop, because it may not run beside another host of its store. */
+  readonly refused: Promise<HostRefused>;
   /** Stops accepting mail, finishes messages in DATA and deliveries in flight, closes everything. */
   stop(): Promise<void>;
 }
@@ -147,6 +154,15 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     mail: sending.mail,
     ownCarrier: outbound.ownCarrier,
     signOwn: outbound.signOwn,
+  });
+
+  // The row of this host. Visitors have none.
+  const membership = createMembership(membershipSettings(settings), {
+    store,
+    identify: () => hostIdIn(folderOf(spoolDir(settings)), ids.key),
+    incarnation: ids.key(),
+    clock,
+    log,
   });
 
   // Scheduled tasks. `holder` identifies this run of the process in task leases and job claims.
@@ -265,6 +281,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   return frozen({
     async start() {
       // Parts that the listeners need start before them, the others after them.
+      await membership.start();
       await journal.start();
       await inbound.routing.start();
       await inbound.ownership.warn();
@@ -302,6 +319,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       shown = shown.map((one) => certificates.find(({ path }) => path === one.path) ?? one);
     },
     run: api.run,
+    refused: membership.refused,
     check: health.check,
     async stop() {
       // Each step stops parts that use those of later steps: first intake, then delivery, and the files last.
@@ -332,7 +350,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         storage.keyUses.stop(),
       ]);
       await series.stop();
-      await Promise.all([watched.stop(), journal.stop()]);
+      await Promise.all([watched.stop(), journal.stop(), membership.stop()]);
       await Promise.all([spool.close(), store.close()]);
     },
   });

@@ -16,6 +16,9 @@ export const EVENTS = [
   'daemon.note',
   'daemon.clock',
   'daemon.fault',
+  // the hosts that share a store
+  'host.joined',
+  'host.refused',
   // inbound mail
   'smtp.listening',
   'smtp.session',

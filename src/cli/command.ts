@@ -3,6 +3,7 @@ import { Refusal } from '../api/errors.ts';
 import { printable } from '../base/log.ts';
 import { VERSION } from '../base/version.ts';
 import { ConfigError, type LoadedSettings, loadSettings } from '../config.ts';
+import { HostRefused } from '../store/rows/hosts.ts';
 
 /** Exit codes of sysexits.h, so that scripts and systemd can tell the cases apart. */
 export const EXIT = {
@@ -25,7 +26,7 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   fault: 'internal error',
   tryLater: 'the store is unavailable; try again later',
   denied: 'permission denied: run the command as root or as the user postern',
-  config: 'invalid settings',
+  config: 'invalid settings, or this host may not run on its store',
 };
 
 /** The process as a command sees it. */
@@ -202,6 +203,7 @@ function explain(error: unknown, command: Command, io: Io): number {
   }
   io.err(`postern ${command.name}: ${error instanceof Error ? error.message : String(error)}\n`);
   if (error instanceof Denied) return EXIT.denied;
+  if (error instanceof HostRefused) return EXIT.config;
   if (error instanceof Unavailable) return EXIT.unavailable;
   if (error instanceof Refusal) return error.status === 503 ? EXIT.tryLater : EXIT.failed;
   return error instanceof Error && error.name === 'StoreAway' ? EXIT.tryLater : EXIT.fault;

@@ -28,6 +28,7 @@ import {
   routeTest,
 } from './domain.ts';
 import { queueEndpoints } from './endpoints.ts';
+import { hostForget, hostList } from './host.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { listen } from './listen.ts';
@@ -42,6 +43,8 @@ const all: readonly Command[] = [
   configCheck,
   configShow,
   doctor,
+  hostList,
+  hostForget,
   accountCreate,
   accountList,
   keyCreate,

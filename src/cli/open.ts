@@ -13,6 +13,7 @@ import type { History } from '../journal/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
+import { checkFormat } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { Denied, Unavailable } from './command.ts';
 
@@ -67,6 +68,7 @@ export async function withStore<T>(settings: Settings, use: (store: Store) => Pr
   mkdirSync(settings.data_dir, { recursive: true, mode: 0o750 });
   const store = await openStore(await openDatabase(settings, quiet));
   try {
+    await checkFormat(store);
     return await use(store);
   } finally {
     await store.close();

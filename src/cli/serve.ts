@@ -11,6 +11,7 @@ import { type DaemonDeps, onLoopbackOnly } from '../composition/slices.ts';
 import { ConfigError, type LoadedSettings } from '../config.ts';
 import type { Daemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
+import { HostRefused } from '../store/rows/hosts.ts';
 import { type Command, EXIT, type Invocation, type Io } from './command.ts';
 import {
   createNotifier,
@@ -62,10 +63,13 @@ export const serve: Command = {
     const stopped = untilStopped(io, isManaged(io, supervision.socket) ? reload : undefined);
     announce();
     await notifier.ready('Accepting mail');
-    await stopped;
+    const refused = await Promise.race([stopped, daemon.refused]);
     endWatch();
     endCertificates();
-    return close(daemon, notifier, log);
+    const code = await close(daemon, notifier, log);
+    if (!refused) return code;
+    io.err(`postern: stopped: ${refused.message}\n`);
+    return EXIT.config;
   },
 };
 
@@ -109,9 +113,9 @@ async function open(
     };
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    log.error('daemon.fault', { error });
+    if (!(error instanceof HostRefused)) log.error('daemon.fault', { error });
     io.err(`postern: cannot start: ${reason(error, settings.data_dir)}\n`);
-    return EXIT.unavailable;
+    return error instanceof HostRefused ? EXIT.config : EXIT.unavailable;
   }
 }
 
@@ -182,11 +186,11 @@ function isManaged({ env, terminals }: Io, notifySocket: string | undefined): bo
 }
 
 /** Resolves at the first SIGTERM, SIGINT or SIGHUP; with `reload`, SIGHUP calls that instead. */
-function untilStopped(io: Io, reload: (() => void) | undefined): Promise<void> {
+function untilStopped(io: Io, reload: (() => void) | undefined): Promise<undefined> {
   return new Promise((resolve) => {
     io.onSignal((signal) => {
       if (signal === 'hangup' && reload) reload();
-      else resolve();
+      else resolve(undefined);
     });
   });
 }

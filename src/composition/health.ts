@@ -9,7 +9,7 @@ import type { Routing } from '../inbound/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
-import type { DaemonDeps } from './slices.ts';
+import { type DaemonDeps, hasOwnStore } from './slices.ts';
 
 /** Returns the dependencies with a log that counts warnings and errors, and keeps the last of them in `memory`. */
 export function withCountedLog(deps: DaemonDeps, memory: LogMemory): DaemonDeps {
@@ -17,11 +17,11 @@ export function withCountedLog(deps: DaemonDeps, memory: LogMemory): DaemonDeps 
 }
 
 /** Exposes the versions and the kind of store as labels of a metric. */
-export function showBuild({ store }: Settings, metrics: Metrics): void {
+export function showBuild(settings: Settings, metrics: Metrics): void {
   const labels = {
     version: VERSION,
     node: process.versions.node,
-    store: store.url === '' && store.url_file === '' ? 'embedded' : 'mongodb',
+    store: hasOwnStore(settings) ? 'embedded' : 'mongodb',
   };
   metrics.gauge('postern_build_info', () => [[labels, 1]]);
 }

@@ -67,6 +67,15 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
+/** Whether the store is a file of this host, and not a database that other hosts share. */
+export const hasOwnStore = ({ store }: Settings): boolean => store.url === '' && store.url_file === '';
+
+/** What the other hosts of the store are told about this one. */
+export function membershipSettings(settings: Settings) {
+  const { hostname: name } = settings;
+  return { name, queueDir: spoolDir(settings), version: VERSION, features: [], alone: hasOwnStore(settings) };
+}
+
 /** Attachments behind links are files in `links` of the data folder, and who has claimed them is in `link-claims`. */
 export function linkSettings({ data_dir: dataDir, public_url: publicUrl, inbound }: Settings) {
   const dir = resolve(dataDir);

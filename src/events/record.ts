@@ -307,6 +307,8 @@ const KEEP_SPANS: readonly (readonly [CounterSpan, number])[] = [
 ];
 /** A link has numbers as long as it is sent or clicked: every recipient may have unique links. */
 const KEEP_URL_DAYS = 91;
+/** How long a host that is not seen is listed. */
+const KEEP_HOST_DAYS = 90;
 /** Rows per step, which share a disk sync. */
 const ROWS_A_STEP = 500;
 
@@ -316,7 +318,7 @@ export function purgeRowsTask(
   deps: {
     store: Pick<
       Store,
-      'counters' | 'messages' | 'messageTags' | 'messageNames' | 'messageEvents' | 'urls' | 'urlHours'
+      'counters' | 'messages' | 'messageTags' | 'messageNames' | 'messageEvents' | 'urls' | 'urlHours' | 'hosts'
     >;
     clock: Clock;
     time: Pick<RunningTime, 'believed'>;
@@ -338,6 +340,7 @@ export function purgeRowsTask(
       const tags = await removeAll(store.messageTags, { createdAt: old }, ending);
       await removeAll(store.messageNames, { createdAt: old }, ending);
       const messages = await removeAll(store.messages, { createdAt: old }, ending);
+      await removeAll(store.hosts, { seenAt: before(KEEP_HOST_DAYS) }, ending);
       return counters + urls + events + tags + messages > 0 ? { counters, urls, events, tags, messages } : undefined;
     },
   };

@@ -14,7 +14,7 @@ import {
   verifications,
 } from './rows/domains.ts';
 import { exportJobs } from './rows/exports.ts';
-import { leases, revisions, secrets } from './rows/hosts.ts';
+import { hosts, leases, revisions, secrets } from './rows/hosts.ts';
 import { ipRequests, ips, placements, pools } from './rows/ips.ts';
 import { rejects, whitelists } from './rows/lists.ts';
 import {
@@ -75,6 +75,7 @@ export const COLLECTIONS = {
   people,
   enterLinks,
   consoleSessions,
+  hosts,
 };
 
 type Collections = typeof COLLECTIONS;

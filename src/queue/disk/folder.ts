@@ -8,8 +8,10 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
+  writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -28,6 +30,8 @@ export interface Folder {
   readonly next: string;
   /** Locked by the one daemon. */
   readonly lock: string;
+  /** The id of the host. */
+  readonly hostId: string;
   /** Large bodies, and the folder where they are written first. */
   readonly blobs: string;
   readonly tmp: string;
@@ -42,6 +46,7 @@ export function folderOf(dir: string): Folder {
     part: at('spool.db.part'),
     next: at('spool.db.next'),
     lock: at('daemon.lock'),
+    hostId: at('host-id'),
     blobs: at('blobs'),
     tmp: at('tmp'),
   };
@@ -65,6 +70,22 @@ export function syncPath(path: string): void {
   } finally {
     closeSync(handle);
   }
+}
+
+/**
+ * Returns the id of the host with this queue, created on its first start. It is not the host name: another machine may
+ * get that, and a queue that is moved to another machine keeps its id.
+ */
+export function hostIdIn({ dir, hostId: path }: Folder, create: () => string): string {
+  const known = existsSync(path) ? readFileSync(path, 'utf8').trim() : '';
+  if (known !== '') return known;
+  const id = create();
+  const part = `${path}.part`;
+  writeFileSync(part, `${id}\n`, { mode: 0o600 });
+  syncPath(part);
+  renameSync(part, path);
+  syncPath(dir);
+  return id;
 }
 
 /** Deletes unfinished files of the last daemon. Returns how many. */

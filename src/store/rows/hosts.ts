@@ -1,5 +1,6 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
+import { VERSION } from '../../base/version.ts';
 import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
 import { collection } from './collection.ts';
@@ -63,7 +64,7 @@ export const leases = collection<LeaseRow>()({
 
 /**
  * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`,
- * `routes:<account>` (the next number to assign).
+ * `routes:<account>` (the next number to assign), `format` (`STORE_FORMAT`).
  */
 interface RevisionRow extends Row {
   readonly count: number;
@@ -74,5 +75,57 @@ export const revisions = collection<RevisionRow>()({
   access: 'none',
   indexes: [],
   dates: [],
+  upkeep: true,
+});
+
+/** The form of the whole store. It rises with a change after which an older Postern must not run, and never falls. */
+export const STORE_FORMAT = 1;
+const FORMAT = 'format';
+
+/** This Postern may not run, or not on this store; the message says why, and what to do. */
+export class HostRefused extends Error {
+  override readonly name = 'HostRefused';
+}
+
+/** Returns the format of the store, 0 if it has none yet. Throws `HostRefused` if a newer Postern has raised it. */
+export async function checkFormat({ revisions: rows }: Pick<Store, 'revisions'>): Promise<number> {
+  const format = (await rows.one({ id: FORMAT }))?.count ?? 0;
+  if (format <= STORE_FORMAT) return format;
+  throw new HostRefused(
+    `this store was upgraded by a newer Postern (store format ${format}; Postern ${VERSION} reads up to ${STORE_FORMAT}): upgrade this host, or restore a backup of the store from before the upgrade`,
+  );
+}
+
+/** Checks the format of the store, and raises it to that of this version. */
+export async function raiseFormat(store: Pick<Store, 'revisions'>): Promise<void> {
+  const format = await checkFormat(store);
+  if (format === STORE_FORMAT) return;
+  const row = { count: STORE_FORMAT };
+  // Of several hosts one writes it; what another wrote meanwhile is at least as new.
+  if ((await store.revisions.insert({ id: FORMAT, ...row })) === 'duplicate')
+    await store.revisions.change({ id: FORMAT, count: format }, row);
+}
+
+/** A host: one Postern with a queue of its own. `id` is random, and kept in the folder of the queue. */
+export interface HostRow extends Row {
+  /** `hostname` in its settings. */
+  readonly name: string;
+  /** Identifies the process, from its start to its end. Null: it was stopped, or another host found it silent. */
+  readonly incarnation: string | null;
+  /** Rises while the process runs (store/membership.ts). */
+  readonly beat: number;
+  readonly version: string;
+  /** What it understands of rows (store/features.ts). */
+  readonly features: readonly string[];
+  // By the clock of the host: for people and for expiry, never compared with another clock to decide who runs.
+  readonly startedAt: Date;
+  readonly seenAt: Date;
+}
+
+export const hosts = collection<HostRow>()({
+  name: 'hosts',
+  access: 'none',
+  indexes: [['seenAt']],
+  dates: ['startedAt', 'seenAt'],
   upkeep: true,
 });

@@ -1,0 +1,193 @@
+import { type Clock, createPauses, toTimestamp } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import { StoreAway } from './driver/port.ts';
+import { type HostRow, HostRefused, raiseFormat } from './rows/hosts.ts';
+import type { Store } from './store.ts';
+
+/** How often a host shows that it runs. Nobody watches a host that has its store for itself. Milliseconds. */
+const BEAT_MS = 2000;
+const BEAT_ALONE_MS = 3_600_000;
+/** A host whose beat stands still for three beats, on the clock of whoever watches, does not run. Milliseconds. */
+const WATCH_MS = 3 * BEAT_MS + 1000;
+const LOOK_MS = 250;
+
+interface MembershipSettings {
+  readonly name: string;
+  /** The folder of the queue, for messages. */
+  readonly queueDir: string;
+  readonly version: string;
+  readonly features: readonly string[];
+  /** Whether the store is a file of this host. */
+  readonly alone: boolean;
+}
+
+interface MembershipDeps {
+  readonly store: Pick<Store, 'hosts' | 'revisions'>;
+  /** Returns the id of this host. */
+  readonly identify: () => string;
+  /** Identifies this process. */
+  readonly incarnation: string;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** The row of this host, which shows the others that it runs, and that no other process runs as this host. */
+export type Membership = ReturnType<typeof createMembership>;
+
+export function createMembership(settings: MembershipSettings, deps: MembershipDeps) {
+  const { name, version, features, alone, queueDir } = settings;
+  const { store, identify, incarnation, clock, log } = deps;
+  const { hosts } = store;
+  const pauses = createPauses(clock);
+  const refusing = Promise.withResolvers<HostRefused>();
+  const startedAt = new Date(clock.now());
+  let id = '';
+  let beat = 0;
+  let joined = false;
+  let stopped = false;
+  let cancel = () => {};
+  let ticking: Promise<void> = Promise.resolve();
+
+  const beatOnce = () => hosts.change({ id, incarnation }, { beat: ++beat, seenAt: new Date(clock.now()) });
+
+  /**
+   * Makes the row ours. No process may be running as this host, and none with its name: a row that names one is watched,
+   * and freed if its beat stands still. Whoever it was finds that out with its next beat, and comes here again. Throws
+   * `HostRefused`.
+   */
+  async function join(): Promise<void> {
+    for (;;) {
+      await raiseFormat(store);
+      const rows = await hosts.many({});
+      const mine = rows.find((row) => row.id === id);
+      const others = rows.filter(
+        (row) => row.incarnation !== null && row.incarnation !== incarnation && (row.id === id || row.name === name),
+      );
+      if (others.length === 0) {
+        // Read again after writing: two that start at the same time both see each other then.
+        if (mine?.incarnation === incarnation) return;
+        await take(mine);
+        continue;
+      }
+      const isOurs = mine?.incarnation === incarnation;
+      const running = alone ? undefined : await watch(others, isOurs ? beatOnce : undefined);
+      if (running) throw new HostRefused(running.id === id ? twice(running, queueDir) : namesake(running));
+      if (stopped) return;
+      for (const row of others)
+        await hosts.change({ id: row.id, incarnation: row.incarnation, beat: row.beat }, { incarnation: null });
+    }
+  }
+
+  async function take(mine: HostRow | undefined): Promise<void> {
+    const row = { name, incarnation, beat, version, features, startedAt, seenAt: new Date(clock.now()) };
+    if (mine) await hosts.change({ id, incarnation: null }, row);
+    else await hosts.insert({ id, ...row });
+  }
+
+  /** The first of the rows whose process is seen to run; undefined if none was, or the watch was ended. */
+  async function watch(rows: readonly HostRow[], meanwhile?: () => Promise<unknown>): Promise<HostRow | undefined> {
+    const seen = await watchBeats(store, rows, { clock, pause: pauses.wait, meanwhile, isEnough: (ids) => stopped || ids.size > 0 });
+    return rows.find((row) => seen.has(row.id));
+  }
+
+  async function keep(): Promise<void> {
+    await raiseFormat(store);
+    if (joined && (await beatOnce())) return;
+    joined = false;
+    await join();
+    joined = true;
+    if (!stopped) log.info('host.joined', { id, name });
+  }
+
+  async function leave(): Promise<void> {
+    await hosts.change({ id, incarnation }, { incarnation: null, seenAt: new Date(clock.now()) });
+  }
+
+  async function tick(): Promise<void> {
+    try {
+      await keep();
+    } catch (error) {
+      if (error instanceof HostRefused) return refuse(error);
+      // The store logs its own outage; mail is accepted without it.
+      if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'hosts', error });
+    }
+    next();
+  }
+
+  async function refuse(error: HostRefused): Promise<void> {
+    stopped = true;
+    log.error('host.refused', { id, name, reason: error.message });
+    await leave().catch(() => undefined);
+    refusing.resolve(error);
+  }
+
+  function next(): void {
+    if (stopped) return;
+    cancel = clock.after(alone ? BEAT_ALONE_MS : BEAT_MS, () => {
+      ticking = tick();
+    });
+  }
+
+  return frozen({
+    /** Resolves if this process must end: another one took over, or the store is too new. */
+    refused: refusing.promise,
+    /** Joins the hosts of the store, or later if it is away. Throws `HostRefused`. */
+    async start() {
+      id = identify();
+      ticking = tick();
+      await ticking;
+      if (stopped) throw await refusing.promise;
+    },
+    /** Frees the row, so that the next start needs no watch. Never throws. */
+    async stop() {
+      stopped = true;
+      cancel();
+      pauses.end();
+      await ticking;
+      if (joined) await leave().catch(() => undefined);
+    },
+  });
+}
+
+/**
+ * Returns the ids of hosts whose beat moved, or whose process changed, while it was watched: these run. Takes
+ * `WATCH_MS`, or until it `isEnough`. Compares no clocks: only the caller's own counts.
+ */
+export async function watchBeats(
+  { hosts }: Pick<Store, 'hosts'>,
+  rows: readonly HostRow[],
+  {
+    clock,
+    pause,
+    meanwhile,
+    isEnough,
+  }: {
+    readonly clock: Pick<Clock, 'monotonic'>;
+    readonly pause: (ms: number) => Promise<void>;
+    readonly meanwhile?: (() => Promise<unknown>) | undefined;
+    readonly isEnough: (running: ReadonlySet<string>) => boolean;
+  },
+): Promise<ReadonlySet<string>> {
+  const running = new Set<string>();
+  const until = clock.monotonic() + WATCH_MS;
+  while (rows.length > 0 && !isEnough(running) && clock.monotonic() < until) {
+    await meanwhile?.();
+    await pause(LOOK_MS);
+    for (const { id, incarnation, beat } of rows) {
+      if (running.has(id)) continue;
+      const now = await hosts.one({ id });
+      if (now && now.incarnation !== null && (now.beat !== beat || now.incarnation !== incarnation)) running.add(id);
+    }
+  }
+  return running;
+}
+
+const known = ({ id, version, startedAt }: HostRow): string =>
+  `id ${id}, Postern ${version}, running since ${toTimestamp(startedAt)} UTC by its clock`;
+
+const namesake = (other: HostRow): string =>
+  `another host with the hostname ${other.name} runs on this store (${known(other)}): set another hostname here, or stop that host first`;
+
+const twice = (other: HostRow, queueDir: string): string =>
+  `another process runs as this host (${known(other)}): ${queueDir} is a copy of its queue, or both use one folder. Stop that process first; if this machine is a copy, remove ${queueDir} here, because the other host has its mail`;
