@@ -3,11 +3,11 @@ import { optionalTime, text } from '../../base/schema.ts';
 import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
 import type { Making } from '../../queue/insight.ts';
 import { HOLDERS, LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
+import { pagesByKey, pagesByTime } from '../../store/pages.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { WebhookRow } from '../../store/rows/webhooks.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { pagesByKey, pagesByTime } from '../whole-lists.ts';
 import { MAX_URL, str, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 
 // The endpoints of an account: the URLs of its routes and webhooks.
