@@ -184,6 +184,7 @@ async function findEndpoint(
     store.inboundRoutes.many({ url }, { sort: 'createdAt', limit: MAX_IDS }),
     store.webhooks.many({ url }, { sort: 'number', limit: MAX_IDS }),
     endpoints.oldest([url]),
+    inbound.refresh(),
   ]);
   const known = endpoints.one(url);
   // The table in memory also knows further URLs of routes.
