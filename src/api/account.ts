@@ -9,6 +9,7 @@ import type { Numbers } from '../events/numbers.ts';
 import { countReset, forgetSubaccount } from '../events/numbers.ts';
 import type { FormatName, PostStyle } from '../inbound/formats.ts';
 import type { Ownership } from '../inbound/ownership.ts';
+import { mayBeNew } from '../inbound/routing.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
 import type { History, Notes } from '../journal/types.ts';
 import type { ClickTracking } from '../mail/outgoing.ts';
@@ -289,11 +290,17 @@ function bindInbound(
     async newRouteId() {
       return `${number}.${(await store.revisions.add(`routes:${account}`, { count: 1 }, { count: 0 })).count}`;
     },
-    /** Announces that a domain or its routes changed: to this host immediately, to the others by the revision. */
-    routingChanged: (domain: string) => routing.changed(domain),
-    /** As `Routing.lookup`, but a match of another account is `not-ours`. */
-    lookup(mailbox: string, domain: string, sender?: string): Lookup {
-      const found = routing.lookup(mailbox, domain, sender);
+    /** Changes a domain or its routes: in force on this host when it resolves, and announced to the others. */
+    change: <T>(domain: string, make: () => Promise<T>) => routing.change(domain, make),
+    /** Has changes of other hosts until now take effect here, before `lookup`, `choices` and `routesTo`. */
+    refresh: () => routing.refresh(),
+    /** As `Routing.lookup`, but a match of another account is `not-ours`; looks at the store before it finds none. */
+    async lookup(mailbox: string, domain: string, sender?: string): Promise<Lookup> {
+      let found = routing.lookup(mailbox, domain, sender);
+      if (mayBeNew(found, mailbox)) {
+        await routing.refresh();
+        found = routing.lookup(mailbox, domain, sender);
+      }
       return found.kind === 'matched' && found.match.account !== account ? { kind: 'not-ours' } : found;
     },
     routesTo: (url: string, limit: number) => routing.routesTo(account, url, limit),

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
+import { createIds } from '../base/ids.ts';
 import { createLog } from '../base/log.ts';
 import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
@@ -340,7 +341,10 @@ export const routeTest: Command = {
     const address = text === undefined ? undefined : parseAddress(text);
     if (!address) throw new UsageError(text === undefined ? 'missing argument: ADDRESS' : `not an address: ${text}`);
     return withStore(call.settings().settings, async (store) => {
-      const routing = createRouting({ refreshMs: 60_000 }, { store, clock: systemClock, log: createLog('silent') });
+      const routing = createRouting(
+        { refreshMs: 60_000 },
+        { store, clock: systemClock, ids: createIds(systemClock), log: createLog('silent') },
+      );
       await routing.start();
       await routing.stop();
       const found = routing.lookup(address.mailbox, address.domain);

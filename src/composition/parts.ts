@@ -127,7 +127,7 @@ export function createInbound(
     notes,
   }: Storage & { readonly fresh: Resolver; readonly threads: Threads; readonly notes: Notes },
 ) {
-  const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
+  const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, ids, log });
   const names = createReservedNames(ownNames(settings));
   const paces = pacingSettings(settings);
   const backlog = createBacklog(paces.above);

@@ -22,7 +22,7 @@ export interface OwnershipSettings {
 
 interface OwnershipDeps {
   readonly store: Pick<Store, 'inboundDomains' | 'accounts'>;
-  readonly routing: Pick<Routing, 'changed'>;
+  readonly routing: Pick<Routing, 'change'>;
   readonly resolver: Resolver;
   readonly names: ReservedNames;
   readonly clock: Clock;
@@ -92,10 +92,8 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     if (reserved !== undefined) return { refused: reserved };
     const id = (await needsProof(account, name)) ? claimId(name, account) : name;
     const row = { id, account, domain, createdAt: now(), validMx: false, testedAt: null, verifiedAt: null };
-    if ((await inboundDomains.insert(row)) === 'inserted') {
-      if (!isClaim(row)) await routing.changed(name);
-      return { row, isNew: true };
-    }
+    const insert = () => inboundDomains.insert(row);
+    if ((await (isClaim(row) ? insert() : routing.change(name, insert))) === 'inserted') return { row, isNew: true };
     const present = await find(account, name); // a concurrent call may have added it
     return present ? { row: present, isNew: false } : { refused: 'taken' };
   }
@@ -127,22 +125,23 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     const { replyKey = null, previousReplyKey = null } = claim;
     const checked = { validMx, mxError, testedAt, mxSince, verifiedAt: proven ? now() : null };
     const own = { account, domain, createdAt, ...checked, replyKey, previousReplyKey };
-    while (await inboundDomains.one({ id: claim.id })) {
-      const row = { id: name, ...own };
-      const isFree = (await inboundDomains.insert(row)) === 'inserted';
-      const owner = isFree ? undefined : await inboundDomains.one({ id: name });
-      if (!isFree && !owner) continue; // deleted meanwhile
-      if (owner && owner.account !== account) {
-        if (!proven || texts.includes(proofOf(owner).value)) break;
-        if (!(await inboundDomains.change({ id: name, account: owner.account }, own))) continue;
-        // After a crash here, the previous owner has no claim until he adds the domain again; his routes are kept.
-        await inboundDomains.insert({ ...owner, id: claimId(name, owner.account), verifiedAt: null });
-        log.warn('domain.taken', { domain: name, account, from: owner.account });
+    await routing.change(name, async () => {
+      while (await inboundDomains.one({ id: claim.id })) {
+        const row = { id: name, ...own };
+        const isFree = (await inboundDomains.insert(row)) === 'inserted';
+        const owner = isFree ? undefined : await inboundDomains.one({ id: name });
+        if (!isFree && !owner) continue; // deleted meanwhile
+        if (owner && owner.account !== account) {
+          if (!proven || texts.includes(proofOf(owner).value)) return;
+          if (!(await inboundDomains.change({ id: name, account: owner.account }, own))) continue;
+          // After a crash here, the previous owner has no claim until he adds the domain again; his routes are kept.
+          await inboundDomains.insert({ ...owner, id: claimId(name, owner.account), verifiedAt: null });
+          log.warn('domain.taken', { domain: name, account, from: owner.account });
+        }
+        await inboundDomains.remove({ id: claim.id });
+        return;
       }
-      await inboundDomains.remove({ id: claim.id });
-      await routing.changed(name);
-      break;
-    }
+    });
     return find(account, name);
   }
 

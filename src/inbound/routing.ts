@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
@@ -7,12 +8,14 @@ import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { isWildcard, toInboundDomain, wildcardsAbove } from '../mail/wildcard-domain.ts';
 import { routeOfTarget } from '../queue/delivery.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
+import { pagesByKey } from '../store/pages.ts';
+import { type InboundDomainRow, type InboundRouteRow, isClaim, pagesOfRoutes } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { ACTIONS, decide, mayRefuse, openChoices, type RouteChoice, toAction } from './decision.ts';
 import { toStyle } from './formats.ts';
 import { toOrder } from './order.ts';
 import { capture, createGlobs, type Globs, hasNames, isExact, toGlob } from './patterns.ts';
+import { createRouteChanges } from './route-changes.ts';
 import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
@@ -34,6 +37,10 @@ interface Route extends RouteChoice {
   readonly priority: number;
 }
 
+/** Domains that are read at once. */
+const PAGE = 500;
+/** Routes that are read at once. */
+const MOST_ROUTES = 2000;
 /** How long a recipient waits for a look at the store before the table in memory decides. Milliseconds. */
 const MOST_WAITED_MS = 2000;
 
@@ -43,16 +50,23 @@ interface RoutingSettings {
 }
 
 /**
- * Creates the table of routes: loaded at startup, and again when the change counter in the store differs. While the
- * store is unavailable the last table is used; before the first load every lookup returns `unknown`.
+ * Creates the table of routes: read at startup, and then what changed since (route-changes.ts). While the store is
+ * unavailable the last table is used; before the first reading every lookup returns `unknown`.
  */
 export function createRouting(
   settings: RoutingSettings,
-  deps: { store: Store; clock: Clock; log: Log },
+  deps: {
+    readonly store: Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'revisions' | 'routingChanges'>;
+    readonly clock: Clock;
+    readonly ids: Pick<Ids, 'key'>;
+    readonly log: Log;
+  },
 ): Routing & Service {
   const { store, clock, log } = deps;
+  const changes = createRouteChanges(deps);
   let table: Map<string, Domain> | undefined;
-  let revision = -1;
+  /** All changes up to it are in the table. */
+  let revision: number | undefined;
   /** Without them a look-up is one. */
   let hasWildcards = false;
   let stopped = false;
@@ -70,25 +84,28 @@ export function createRouting(
   }
 
   async function load(): Promise<void> {
-    const seen = await store.revisions.one({ id: 'routing' });
-    const count = seen?.count ?? 0;
-    if (table && count === revision) return;
-    const [domains, routes] = await Promise.all([store.inboundDomains.many({}), store.inboundRoutes.many({})]);
-    const byDomain = Map.groupBy(routes, (route) => route.domain);
-    table = new Map(domains.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []))]));
-    hasWildcards = domains.some(({ id }) => isWildcard(id));
-    revision = count;
+    const news = await changes.since(revision);
+    if (table && news.domains !== 'all') await reread([...news.domains]);
+    else {
+      table = await readAll(store);
+      hasWildcards = [...table.keys()].some(isWildcard);
+    }
+    revision = news.revision;
   }
 
-  async function reread(id: string | undefined): Promise<void> {
-    if (!table || id === undefined) return load();
-    const [row, routes] = await Promise.all([
-      store.inboundDomains.one({ id }),
-      store.inboundRoutes.many({ domain: id }),
-    ]);
-    if (row) table.set(id, toDomain(row, ownRoutes(row, routes)));
-    else table.delete(id);
-    hasWildcards ||= isWildcard(id);
+  /** Reads domains into the table; those that are gone leave it. */
+  async function reread(ids: readonly string[]): Promise<void> {
+    for (let at = 0; at < ids.length; at += PAGE) {
+      const page = ids.slice(at, at + PAGE);
+      const rows = await store.inboundDomains.many({ id: { in: page } });
+      const read = new Map(await withRoutes(store, rows));
+      for (const id of page) {
+        const domain = read.get(id);
+        if (domain) table?.set(id, domain);
+        else table?.delete(id);
+      }
+    }
+    hasWildcards ||= ids.some(isWildcard);
   }
 
   async function look(): Promise<void> {
@@ -168,11 +185,12 @@ export function createRouting(
       await promise;
       end();
     },
-    async changed(domain) {
+    async change(domain, make) {
+      const id = toInboundDomain(domain) ?? domain;
       try {
-        await store.revisions.add('routing', { count: 1 }, { count: 0 });
+        return await changes.make(id, make);
       } finally {
-        await inTurn(() => reread(toInboundDomain(domain)));
+        await inTurn(() => (table ? reread([id]) : load()));
       }
     },
     ready: () => table !== undefined,
@@ -182,6 +200,58 @@ export function createRouting(
       cancel();
     },
   });
+}
+
+/** Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is unknown. */
+export function mayBeNew(found: Lookup, mailbox: string): boolean {
+  if (found.kind !== 'matched') return found.kind !== 'unknown';
+  return (
+    found.match.kind === 'inbound' && found.match.replyData === undefined && parseReplyAddress(mailbox) !== undefined
+  );
+}
+
+type Rows = Pick<Store, 'inboundDomains' | 'inboundRoutes'>;
+
+/** Reads the whole table, in pages: meanwhile mail goes by the one before. */
+async function readAll(store: Rows): Promise<Map<string, Domain>> {
+  const table = new Map<string, Domain>();
+  const pages = pagesByKey(
+    '',
+    ({ id }: InboundDomainRow) => id,
+    (after, limit) => store.inboundDomains.many({ id: { range: { gt: after } } }, { sort: 'id', limit }),
+  );
+  for await (const page of pages) for (const [id, domain] of await withRoutes(store, page)) table.set(id, domain);
+  return table;
+}
+
+/** Domains with their routes, by id. */
+async function withRoutes(store: Rows, rows: readonly InboundDomainRow[]): Promise<[string, Domain][]> {
+  const ours = rows.filter((row) => !isClaim(row));
+  const routes = await routesOfAll(
+    store,
+    ours.map(({ id }) => id),
+  );
+  const byDomain = Map.groupBy(routes, (route) => route.domain);
+  return ours.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []))]);
+}
+
+/** The routes of domains: of half of them at a time if there are many. */
+async function routesOfAll(
+  { inboundRoutes }: Pick<Store, 'inboundRoutes'>,
+  ids: readonly string[],
+): Promise<readonly InboundRouteRow[]> {
+  if (ids.length === 0) return [];
+  const rows = await inboundRoutes.many({ domain: { in: ids } }, { limit: MOST_ROUTES });
+  if (rows.length < MOST_ROUTES) return rows;
+  const [only = '', ...others] = ids;
+  if (others.length === 0) {
+    const all: InboundRouteRow[] = [];
+    for await (const page of pagesOfRoutes({ inboundRoutes }, only)) all.push(...page);
+    return all;
+  }
+  const half = ids.length >> 1;
+  const first = await routesOfAll({ inboundRoutes }, ids.slice(0, half));
+  return [...first, ...(await routesOfAll({ inboundRoutes }, ids.slice(half)))];
 }
 
 function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, rows: readonly InboundRouteRow[]): Domain {

@@ -63,8 +63,11 @@ export interface Routing {
    * the latest after `MOST_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
    */
   refresh(): Promise<void>;
-  /** Applies a change of a domain or its routes on this host, and notifies other hosts through the revision. */
-  changed(domain: string): Promise<void>;
+  /**
+   * Makes a change of a domain or its routes in the store. When it resolves the change is in force on this host, and the
+   * others read the domain again, also if this host dies now. If it rejects, the change may have been made.
+   */
+  change<T>(domain: string, make: () => Promise<T>): Promise<T>;
   /** Whether the table was ever read. */
   ready(): boolean;
 }

@@ -1,8 +1,8 @@
 import { frozen } from '../base/frozen.ts';
 import { POSTMASTER } from '../inbound/postmaster.ts';
+import { mayBeNew } from '../inbound/routing.ts';
 import type { Acceptance, Lookup, Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
-import { parseReplyAddress } from '../mail/reply-address.ts';
 import type { Admission, Counting } from './admission.ts';
 import type { ListenerDeps, ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply } from './replies.ts';
@@ -85,12 +85,4 @@ export function createDesk(
       return routing.refresh().then(() => answer(lookUp(address, sender), domain));
     },
   });
-}
-
-/** Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is unknown. */
-function mayBeNew(found: Lookup, mailbox: string): boolean {
-  if (found.kind !== 'matched') return found.kind !== 'unknown';
-  return (
-    found.match.kind === 'inbound' && found.match.replyData === undefined && parseReplyAddress(mailbox) !== undefined
-  );
 }

@@ -3,6 +3,7 @@ import { createMemory } from '../base/memory.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { accounts, keys } from './rows/accounts.ts';
+import { routingChanges } from './rows/changes.ts';
 import type { Declaration, OwnedRow } from './rows/collection.ts';
 import { counters, urlHours, urls } from './rows/counters.ts';
 import {
@@ -42,6 +43,7 @@ export const COLLECTIONS = {
   inboundRoutes,
   signingKeys,
   revisions,
+  routingChanges,
   counters,
   leases,
   exportJobs,

@@ -55,7 +55,7 @@ async function openWorlds() {
   await full.call('/inbound/pull');
   for (const [, collection] of everything(empty))
     for (const row of await collection.many({})) if (row.account === ACCOUNT) await collection.remove({ id: row.id });
-  await Promise.all([full, empty].map(({ routing }) => routing.changed('inbound.example.com')));
+  await Promise.all([full, empty].map(({ routing }) => routing.change('inbound.example.com', async () => {})));
   return { full, empty };
 }
 

@@ -163,7 +163,7 @@ export async function startApi(
     spfInclude: 'spf.mx.postern.test',
     ...options.names,
   });
-  const routing = createRouting({ refreshMs: HOUR_MS * 1000 }, { store, clock, log });
+  const routing = createRouting({ refreshMs: HOUR_MS * 1000 }, { store, clock, ids: createIds(clock), log });
   const ips: { provisioning: 'free' | 'off'; minReputation: number } = { provisioning: 'free', minReputation: 40 };
   const published: { account: string; event: UnsentEvent }[] = [];
   const outbox = {

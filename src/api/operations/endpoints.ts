@@ -3,11 +3,11 @@ import { optionalTime, text } from '../../base/schema.ts';
 import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
 import type { Making } from '../../queue/insight.ts';
 import { HOLDERS, LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
+import { pagesByKey, pagesByTime } from '../../store/pages.ts';
 import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { WebhookRow } from '../../store/rows/webhooks.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { pagesByKey, pagesByTime } from '../whole-lists.ts';
 import { MAX_URL, str, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 
 // The endpoints of an account: the URLs of its routes and webhooks.
@@ -184,6 +184,7 @@ async function findEndpoint(
     store.inboundRoutes.many({ url }, { sort: 'createdAt', limit: MAX_IDS }),
     store.webhooks.many({ url }, { sort: 'number', limit: MAX_IDS }),
     endpoints.oldest([url]),
+    inbound.refresh(),
   ]);
   const known = endpoints.one(url);
   // The table in memory also knows further URLs of routes.

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../sending/notices.ts';
+import { pagesByKey } from '../../store/pages.ts';
 import { keyHash } from '../../store/rows/accounts.ts';
 import {
   type ActivityFilter,
@@ -11,7 +12,7 @@ import {
   exportName,
 } from '../../store/rows/exports.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { mapPages } from '../whole-lists.ts';
 import { emailAddress, optionalEndTime, time, timeOrNull } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;

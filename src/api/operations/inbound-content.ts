@@ -243,8 +243,8 @@ const tryRoute = operation({
       throw call.invalid('id', 'Nothing is posted for this route: its mail is fetched by /inbound/pull');
     if (url === '') throw call.invalid('id', `The route ${id} posts nothing`);
     const mailbox = address?.mailbox ?? sampleMailbox(pattern);
-    if (address) mustBeTaken(address, route, call);
-    const match = matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
+    if (address) await mustBeTaken(address, route, call);
+    const match = await matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
     if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
     const email = address?.text ?? `${mailbox}@${memberOf(domain)}`;
     const attempt = await call.trials.postSample(email, route, match);
@@ -256,13 +256,13 @@ const tryRoute = operation({
 /**
  * Throws a ValidationError for an address that has the form of a reply address and takes no mail: SMTP refuses it too.
  */
-function mustBeTaken(
+async function mustBeTaken(
   { mailbox, domain }: { readonly mailbox: string; readonly domain: string },
   route: InboundRouteRow,
   { inbound, invalid }: Call<never>,
-): void {
+): Promise<void> {
   if (!covers(route.domain, domain) || !parseReplyAddress(mailbox)) return;
-  const { kind } = inbound.lookup(mailbox, domain);
+  const { kind } = await inbound.lookup(mailbox, domain);
   const refused = 'Nothing was posted: mail to it would be refused with 550';
   if (kind === 'expired') throw invalid('address', `${refused} 5.7.1, because this reply address has expired`);
   if (kind === 'no-route')
@@ -272,13 +272,13 @@ function mustBeTaken(
 /**
  * The part of the payload that depends on the address, if the route takes mail to it or would without a route before it.
  */
-function matchOf(
+async function matchOf(
   { id, domain, pattern }: InboundRouteRow,
   address: { readonly mailbox: string; readonly domain: string },
   { inbound }: Call<never>,
-): Pick<Match, 'replyData' | 'captures' | 'tags'> | undefined {
+): Promise<Pick<Match, 'replyData' | 'captures' | 'tags'> | undefined> {
   if (!covers(domain, address.domain)) return undefined;
-  const found = inbound.lookup(address.mailbox, address.domain);
+  const found = await inbound.lookup(address.mailbox, address.domain);
   if (found.kind === 'matched' && found.match.routeId === id) return found.match;
   return matches(pattern, address.mailbox) ? { captures: capture(pattern, address.mailbox) } : undefined;
 }

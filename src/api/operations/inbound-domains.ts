@@ -153,11 +153,13 @@ const deleteDomain = operation({
   async handle({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
     const note = await call.actions.begin();
-    // Routes first: if this is interrupted, no route is left behind for a domain that another account may claim next.
-    const routes = await removeRoutes(id, call);
-    const removed = await call.inbound.remove(id);
-    await removeRoutes(id, call); // added meanwhile
-    await call.inbound.routingChanged(id);
+    const { routes, removed } = await call.inbound.change(id, async () => {
+      // Routes first: if this is interrupted, no route is left behind for a domain that another account may claim next.
+      const routes = await removeRoutes(id, call);
+      const removed = await call.inbound.remove(id);
+      await removeRoutes(id, call); // added meanwhile
+      return { routes, removed };
+    });
     if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
     note('domain removed', 1, `${removed.domain} with its routes (${routes})`);
     return toDomainRecord(removed, call.settings);

@@ -79,6 +79,7 @@ async function urlOf(
   }
   const wanted = url ?? PULL_URL;
   const [route] = await store.inboundRoutes.many({ url: wanted }, { limit: 1 });
+  if (!route) await inbound.refresh();
   if (!route && inbound.routesTo(wanted, 1).length === 0 && (endpoints.one(wanted)?.waiting ?? 0) === 0)
     throw refuse('Unknown_Endpoint', wanted);
   if (!isPulled(wanted)) throw invalid('url', 'The mail for this URL is posted there: please name a URL as pull:');

@@ -228,13 +228,13 @@ const addRoute = operation({
     };
     await mustBeOne(row, call);
     const note = await call.actions.begin();
-    await call.store.inboundRoutes.insert(row);
-    // The domain may have been deleted meanwhile, and nothing else would remove this route.
-    if (!(await call.inbound.find(domainId))) {
+    await call.inbound.change(domainId, async () => {
+      await call.store.inboundRoutes.insert(row);
+      // The domain may have been deleted meanwhile, and nothing else would remove this route.
+      if (await call.inbound.find(domainId)) return;
       await call.store.inboundRoutes.remove({ id: row.id });
       throw call.refuse('Unknown_InboundDomain', domain.domain);
-    }
-    await call.inbound.routingChanged(domainId);
+    });
     note('route added', 1, `${row.id}: ${routeText(row)}`);
     return toRouteRecord(row);
   },
@@ -361,20 +361,17 @@ const updateRoute = operation({
     if (fold(after.pattern) !== fold(before.pattern) || given.when || given.action) await mustBeOne(after, call);
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
-    const row = await call.store.inboundRoutes.change(
-      { id },
-      {
-        ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
-        ...{ action: given.action, when: given.when && when, tags: given.tags, priority },
-        ...{ facts: given.facts, order: given.order },
-        ...also,
-        folded: pattern === undefined ? undefined : fold(pattern),
-        password: password === '' ? null : password,
-      },
-    );
+    const patch = {
+      ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
+      ...{ action: given.action, when: given.when && when, tags: given.tags, priority },
+      ...{ facts: given.facts, order: given.order },
+      ...also,
+      folded: pattern === undefined ? undefined : fold(pattern),
+      password: password === '' ? null : password,
+    };
+    const row = await call.inbound.change(before.domain, () => call.store.inboundRoutes.change({ id }, patch));
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
-    await call.inbound.routingChanged(row.domain);
-    // After `routingChanged`, so that no mail can be accepted for the old URL after this step.
+    // When the change is in force, so that no mail can be accepted for the old URL after this step.
     if (url !== undefined) await call.queue.redirect(row, url);
     const changes = changesOf(before, row);
     if (changes !== '') note('route changed', 1, `${id} of ${row.domain}: ${changes}`);
@@ -413,9 +410,9 @@ const deleteRoute = operation({
   example: { id: '1.1' },
   async handle({ id }, call) {
     const note = await call.actions.begin();
-    const row = await call.store.inboundRoutes.remove({ id });
+    const before = await call.store.inboundRoutes.one({ id });
+    const row = before && (await call.inbound.change(before.domain, () => call.store.inboundRoutes.remove({ id })));
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
-    await call.inbound.routingChanged(row.domain);
     note('route removed', 1, `${id}: ${routeText(row)}`);
     return toRouteRecord(row);
   },

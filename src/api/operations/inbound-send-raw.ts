@@ -91,7 +91,7 @@ const sendRaw = operation({
     const bytes = fromHeaders ? withoutBcc(given) : given;
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
-    const routed = route(named, mail_from, call);
+    const routed = await route(named, mail_from, call);
     if (routed.length === 0) return [];
     const arrival = {
       protocol: 'HTTP',
@@ -114,14 +114,21 @@ function readable(addresses: readonly string[]): Address[] {
 }
 
 /** Each recipient once, with the route that it matches. */
-function route(recipients: readonly Address[], sender: string, call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
+async function route(
+  recipients: readonly Address[],
+  sender: string,
+  call: Call<'ServiceUnavailable'>,
+): Promise<RoutedRecipient[]> {
   const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
-  return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
-    const found = call.inbound.lookup(mailbox, domain, sender);
-    // Unknown does not mean absent: no mail may be lost while the store is unavailable.
-    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
-    return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
-  });
+  const routed = await Promise.all(
+    [...once.values()].map(async ({ text: recipient, mailbox, domain }) => {
+      const found = await call.inbound.lookup(mailbox, domain, sender);
+      // Unknown does not mean absent: no mail may be lost while the store is unavailable.
+      if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+      return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
+    }),
+  );
+  return routed.flat();
 }
 
 /** Inbound mail submitted through the API. */

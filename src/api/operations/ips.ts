@@ -6,6 +6,7 @@ import { toAsciiDomain } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { reputationOf } from '../../mail/stats.ts';
 import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
+import { pagesByKey } from '../../store/pages.ts';
 import {
   createPoolFinder,
   DEFAULT_POOL,
@@ -20,7 +21,7 @@ import {
 } from '../../store/rows/ips.ts';
 import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { mapPages } from '../whole-lists.ts';
 import { str, time, timeOrNull } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 

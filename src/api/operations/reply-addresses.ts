@@ -32,8 +32,9 @@ async function findRouted(
 /** The key that seals addresses of the domain, created on first use. */
 async function keyOf({ id, replyKey }: InboundDomainRow, call: Call<Errors>): Promise<string | undefined> {
   if (typeof replyKey === 'string') return replyKey;
-  const made = await call.store.inboundDomains.change({ id, replyKey: null }, { replyKey: call.newToken() });
-  await call.inbound.routingChanged(id);
+  const made = await call.inbound.change(id, () =>
+    call.store.inboundDomains.change({ id, replyKey: null }, { replyKey: call.newToken() }),
+  );
   // If a concurrent call made one, that is the key.
   return (made ?? (await call.inbound.find(id)))?.replyKey ?? undefined;
 }
@@ -90,7 +91,7 @@ const replyAddress = operation({
         'data',
         `An address of this mailbox has room for ${room} bytes of data, not for ${size}: please enter an id`,
       );
-    const found = call.inbound.lookup(mailbox, domain.id);
+    const found = await call.inbound.lookup(mailbox, domain.id);
     if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
     if (found.kind !== 'matched') throw call.invalid('mailbox', 'No route of the domain matches this mailbox');
     const key = await keyOf(row, call);
@@ -129,8 +130,8 @@ const rotateReplyKey = operation({
       const previousReplyKey = revoke ? null : replyKey;
       const turned = { replyKey: call.newToken(), previousReplyKey };
       // Repeats if another call changed the key meanwhile: its addresses must stay valid.
-      if (!(await call.store.inboundDomains.change({ id, replyKey }, turned))) continue;
-      await call.inbound.routingChanged(id);
+      const row = await call.inbound.change(id, () => call.store.inboundDomains.change({ id, replyKey }, turned));
+      if (!row) continue;
       note('reply key changed', 1, revoke ? `${name}: addresses made so far are rejected` : name);
       return { domain: name, revoked: revoke };
     }

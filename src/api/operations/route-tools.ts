@@ -166,7 +166,8 @@ const testRoute = operation({
     if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
     const covering = await inbound.covering(tried.domain);
     if (!covering) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
-    const found = inbound.lookup(tried.mailbox, tried.domain, message.sender);
+    await inbound.refresh();
+    const found = await inbound.lookup(tried.mailbox, tried.domain, message.sender);
     if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
     const rows = await store.inboundRoutes.many({ domain: nameOf(covering) }, { sort: 'createdAt' });
     const facts = toFacts(message);

@@ -7,9 +7,10 @@ import { windowsOf } from '../../mail/stats.ts';
 import { mayBeSigned } from '../../sending/domains/domain-tests.ts';
 import type { KeyInDns } from '../../sending/domains/sender-domains.ts';
 import { isPlainMailbox } from '../../sending/notices.ts';
+import { pagesByKey } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { mapPages } from '../whole-lists.ts';
 import { time, timeOrNull } from './fields.ts';
 import {
   hourlyEntry,

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { addUpMonths, type Counts, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
+import { pagesByKey } from '../../store/pages.ts';
 import {
   type CounterRow,
   type CounterSubject,
@@ -9,7 +10,7 @@ import {
   startOf,
 } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
-import { type Pages, pagesByKey } from '../whole-lists.ts';
+import type { Pages } from '../whole-lists.ts';
 import { time } from './fields.ts';
 
 // Records with statistics, and their conversion from counters. Several groups share them: senders, tags, templates,

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { type Month, NO_COUNTS, REPUTATION_FORMULA, reputationOf, sinceHours, windowsOf } from '../../mail/stats.ts';
-
+import { type Place, pagesByTime } from '../../store/pages.ts';
 import { type CounterRow, counterId, startOf } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { hasBadText } from '../parameters.ts';
-import { mapPages, type Pages, type Place, pagesByTime } from '../whole-lists.ts';
+import { mapPages, type Pages } from '../whole-lists.ts';
 import {
   hoursOf,
   LONGEST_WINDOW_DAYS,

@@ -4,10 +4,11 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toExampleEvents } from '../../events/payload.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { DELIVERY_STATES } from '../../queue/states.ts';
+import { pagesByKey } from '../../store/pages.ts';
 import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { mapPages } from '../whole-lists.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import { endpointUrl, limitOf, time, timeOrNull, verifyUrl } from './fields.ts';
 

@@ -150,10 +150,12 @@ interface Parts {
 
 /** Creates an account with the next number. */
 export async function createAccount(store: Store, name: string, { clock, ids }: Parts): Promise<AccountRow> {
-  const { count } = await store.revisions.add('accounts', { count: 1 }, { count: 0 });
-  const row = { id: ids.key(), name, number: count, createdAt: new Date(clock.now()) };
-  await store.accounts.insert(row);
-  return row;
+  for (;;) {
+    const { count } = await store.revisions.add('accounts', { count: 1 }, { count: 0 });
+    const row = { id: ids.key(), name, number: count, createdAt: new Date(clock.now()) };
+    // The number is taken if a host died between making the first account and counting it.
+    if ((await store.accounts.insert(row)) === 'inserted') return row;
+  }
 }
 
 /** Creates an API key and returns it. The store keeps only its hash, so it cannot be shown again. */

@@ -1,6 +1,7 @@
 import { toAsciiDomain } from '../../mail/address.ts';
 import type { Scan } from '../../mail/scan.ts';
 import type { Collection, Row } from '../driver/port.ts';
+import { pagesByTime } from '../pages.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
 /** A domain that mail is sent from. `id` is `senderDomainId`. */
@@ -317,3 +318,16 @@ export const inboundRoutes = collection<InboundRouteRow>()({
   ],
   dates: ['createdAt'],
 });
+
+/** The routes of a domain, the oldest first, in pages; of an account's store only its own. */
+export function pagesOfRoutes(
+  { inboundRoutes }: { readonly inboundRoutes: Pick<Collection<InboundRouteRow>, 'many'> },
+  domain: string,
+): AsyncGenerator<readonly InboundRouteRow[]> {
+  return pagesByTime(
+    { time: new Date(0) },
+    ({ createdAt, id }: InboundRouteRow) => ({ time: createdAt, id }),
+    ({ time, ...rest }, order, limit) =>
+      inboundRoutes.many({ domain, createdAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'createdAt', limit }),
+  );
+}

@@ -63,8 +63,9 @@ export const leases = collection<LeaseRow>()({
 });
 
 /**
- * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`,
- * `routes:<account>` (the next number to assign), `format` (`STORE_FORMAT`).
+ * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; changes.ts says of
+ * which), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned), `format`
+ * (`STORE_FORMAT`).
  */
 interface RevisionRow extends Row {
   readonly count: number;

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { createIds } from '../../../src/base/ids.ts';
 import { createRouting } from '../../../src/inbound/routing.ts';
 import { type SealedFor, sealReplyAddress, toFullMinute } from '../../../src/mail/reply-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
@@ -10,6 +11,7 @@ import { until } from '../../support/until.ts';
 
 describe('the routing table', () => {
   const clock = createTestClock();
+  const ids = createIds(clock);
   let store: Store;
   let number = 0;
 
@@ -45,7 +47,7 @@ describe('the routing table', () => {
   }
   const changed = () => store.revisions.add('routing', { count: 1 }, { count: 0 });
   const create = (over: Store = store) =>
-    createRouting({ refreshMs: 1000 }, { store: over, clock, log: createTestLog() });
+    createRouting({ refreshMs: 1000 }, { store: over, clock, ids, log: createTestLog() });
   const hit = (routing: ReturnType<typeof create>, mailbox: string, at = 'in.test') => {
     const found = routing.lookup(mailbox, at);
     return found.kind === 'matched' ? found.match.pattern : found.kind;
@@ -54,7 +56,10 @@ describe('the routing table', () => {
   describe('asked to read the store again', () => {
     /** One that would look by itself in an hour. */
     const second = async (over?: Store) => {
-      const routing = createRouting({ refreshMs: 3_600_000 }, { store: over ?? store, clock, log: createTestLog() });
+      const routing = createRouting(
+        { refreshMs: 3_600_000 },
+        { store: over ?? store, clock, ids, log: createTestLog() },
+      );
       await routing.start();
       return routing;
     };
@@ -235,12 +240,12 @@ describe('the routing table', () => {
   it('applies API changes before the answer', async () => {
     const routing = create();
     await routing.start();
-    await domain('in.test');
-    await route('in.test', '*');
-    await routing.changed('in.test');
+    await routing.change('in.test', async () => {
+      await domain('in.test');
+      await route('in.test', '*');
+    });
     expect(hit(routing, 'x')).to.equal('*');
-    await store.inboundDomains.remove({ id: 'in.test' });
-    await routing.changed('IN.test');
+    await routing.change('IN.test', () => store.inboundDomains.remove({ id: 'in.test' }));
     expect(hit(routing, 'x')).to.equal('not-ours');
     await routing.stop();
   });

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import { createOwnership, retestInboundDomainsTask } from '../../../src/inbound/ownership.ts';
+import type { Routing } from '../../../src/inbound/types.ts';
 import { createReservedNames } from '../../../src/mail/reserved-names.ts';
 import { retestSenderDomainsTask } from '../../../src/sending/domains/domain-tests.ts';
 import { type InboundDomainRow, newSenderDomain } from '../../../src/store/rows/domains.ts';
@@ -140,7 +141,12 @@ for (const driver of drivers) {
       });
       const changed: string[] = [];
       const task = (on = resolver) => {
-        const routing = { changed: async (domain: string) => void changed.push(domain) };
+        const routing: Pick<Routing, 'change'> = {
+          async change(domain, make) {
+            changed.push(domain);
+            return make();
+          },
+        };
         const ownership = createOwnership(
           { ownership: 'txt' },
           { store, routing, resolver: on, names, clock, log: createTestLog() },

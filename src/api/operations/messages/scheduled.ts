@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../../base/clock.ts';
 import { optional, text, timestamp } from '../../../base/schema.ts';
+import { pagesByTime } from '../../../store/pages.ts';
 import type { ScheduledRow } from '../../../store/rows/messages.ts';
 import { type Call, listing, operation } from '../../operation.ts';
-import { mapPages, pagesByTime } from '../../whole-lists.ts';
+import { mapPages } from '../../whole-lists.ts';
 import { time } from '../fields.ts';
 import { keyOf } from './send.ts';
 
