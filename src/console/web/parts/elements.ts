@@ -54,6 +54,15 @@ export function Button({
   ]);
 }
 
+/** A button that opens a dialog. */
+export function DialogButton({
+  dialog,
+  ...button
+}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren }): ComponentChildren {
+  const [open, setOpen] = useState(false);
+  return [h(Button, { ...button, onPress: () => setOpen(true) }), open && dialog(() => setOpen(false))];
+}
+
 export interface FieldProps {
   readonly label: string;
   readonly value: string;

@@ -1,9 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useLoad } from '../load.ts';
-import { Button, Dialog, Loading, Notice, State, Title, type Tone } from '../parts/elements.ts';
+import { Dialog, DialogButton, Loading, Notice, State, Title, type Tone } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
@@ -38,16 +37,18 @@ export function domainLink(domain: string): string {
 export function Domains(): ComponentChildren {
   const loaded = useDomains();
   const { data } = loaded;
-  const [adding, setAdding] = useState(false);
   const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
   const found = data?.filter(({ domain }) => domain.toLowerCase().includes(query));
   return h('div.screen.beside', [
     h('div.pane', [
       h(Title, { text: 'Domains' }, [
         may('inbound/add-domain') &&
-          h(Button, { label: 'Add a domain\u2026', kind: 'main', onPress: () => setAdding(true) }),
+          h(DialogButton, {
+            label: 'Add a domain\u2026',
+            kind: 'main',
+            dialog: (onClose) => h(AddDomain, { onClose }),
+          }),
       ]),
-      adding && h(AddDomain, { onClose: () => setAdding(false) }),
       h(Loading, { of: loaded, rows: 4 }),
       found &&
         (found.length === 0

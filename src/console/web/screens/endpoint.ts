@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, DialogButton, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
@@ -66,7 +66,6 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
 }
 
 function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
-  const [replaying, setReplaying] = useState(false);
   const [said, setSaid] = useState<string>();
   const { url, paused, paused_by: by } = endpoint;
   const [route] = endpoint.routes;
@@ -108,7 +107,17 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
       h(Button, { label: 'Resume', kind: 'main', onPress: () => run('endpoints/resume', 'Resumed.') }),
     may('inbound/replay') &&
       h('span', { 'data-key': 'replay' }, [
-        h(Button, { label: 'Replay failed mail\u2026', onPress: () => setReplaying(true) }),
+        h(DialogButton, {
+          label: 'Replay failed mail\u2026',
+          dialog: (close) =>
+            h(ReplayDialog, {
+              wish: { query: ofUrl(url), state: 'dead' },
+              onClose: () => {
+                close();
+                again();
+              },
+            }),
+        }),
       ]),
     route !== undefined &&
       !isPulled(url) &&
@@ -117,14 +126,6 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
     route !== undefined && may('inbound/route-key') && h(SigningKey, { route }),
     said !== undefined && h('span.faint', { role: 'status' }, [said]),
     isOperators && !may('host/resume') && h('span.faint', 'Only the operator can resume it.'),
-    replaying &&
-      h(ReplayDialog, {
-        wish: { query: ofUrl(url), state: 'dead' },
-        onClose: () => {
-          setReplaying(false);
-          again();
-        },
-      }),
   ]);
 }
 

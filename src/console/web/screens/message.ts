@@ -6,7 +6,20 @@ import { listen } from '../live.ts';
 import { useLoad } from '../load.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { DropDialog } from '../parts/drop.ts';
-import { Bars, Button, Dialog, Facts, Fault, Field, Loading, Notice, Tabs, Time, Title } from '../parts/elements.ts';
+import {
+  Bars,
+  Button,
+  Dialog,
+  DialogButton,
+  Facts,
+  Fault,
+  Field,
+  Loading,
+  Notice,
+  Tabs,
+  Time,
+  Title,
+} from '../parts/elements.ts';
 import { Icon, type IconName } from '../parts/icons.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
@@ -62,7 +75,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
 
 /** The filled button is the next step; what destroys is behind the menu. */
 function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
-  const [open, setOpen] = useState<'replay' | 'drop' | 'try'>();
+  const [open, setOpen] = useState<'replay' | 'drop'>();
   const [copied, setCopied] = useState(false);
   const link =
     window.location.origin +
@@ -90,7 +103,12 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
           onPress: () => setOpen('replay'),
         }),
       ]),
-    may('inbound/try') && mail.kept && h(Button, { label: 'Try another URL\u2026', onPress: () => setOpen('try') }),
+    may('inbound/try') &&
+      mail.kept &&
+      h(DialogButton, {
+        label: 'Try another URL\u2026',
+        dialog: (onClose) => h(TryDialog, { mail, onClose }),
+      }),
     h(Button, { label: copied ? 'Link copied' : 'Copy link', onPress: copy }),
     mail.kept &&
       person.value?.reads_content &&
@@ -104,7 +122,6 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
       h(Menu, [h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })]),
     open === 'replay' && h(ReplayDialog, { wish: { ids: [mail.id] }, isHeld: mail.state === 'held', onClose: close }),
     open === 'drop' && h(DropDialog, { wish: { ids: [mail.id] }, onClose: close }),
-    open === 'try' && h(TryDialog, { mail, onClose: () => setOpen(undefined) }),
   ]);
 }
 

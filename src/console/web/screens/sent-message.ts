@@ -5,8 +5,8 @@ import { h } from '../h.ts';
 import { useLoad, useRepeat } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { ConversationList } from '../parts/conversation.ts';
-import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
-import { Confirm, Copy } from '../parts/form.ts';
+import { Bars, Button, Dialog, DialogButton, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { ConfirmButton, Copy } from '../parts/form.ts';
 import { Icon } from '../parts/icons.ts';
 import { Back } from '../parts/sections.ts';
 import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
@@ -115,42 +115,29 @@ function isHeld({ delivery }: SentStory): boolean {
 /** What can be done while it waits for another attempt. */
 function Waiting({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
   const { _id: id, email, delivery } = message;
-  const [stopping, setStopping] = useState(false);
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
   return h('p.buttons', [
     may('messages/retry') &&
-      h(Button, {
-        label: 'Retry now',
-        onPress: async () => {
-          await call('messages/retry', { id });
-          again();
-        },
+      h(Button, { label: 'Retry now', onPress: () => call('messages/retry', { id }).then(again) }),
+    may('messages/stop') &&
+      h(ConfirmButton, {
+        label: 'Stop trying\u2026',
+        question: `Stop trying to deliver to ${plain(email)}?`,
+        text: ['The message stays undelivered, without a bounce. Other mail to the address is still sent.'],
+        confirm: 'Stop trying',
+        onConfirm: () => call('messages/stop', { id }).then(again),
       }),
-    may('messages/stop') && h(Button, { label: 'Stop trying\u2026', onPress: () => setStopping(true) }),
-    stopping &&
-      h(
-        Confirm,
-        {
-          title: `Stop trying to deliver to ${plain(email)}?`,
-          label: 'Stop trying',
-          onConfirm: async () => {
-            await call('messages/stop', { id });
-            again();
-          },
-          onClose: () => setStopping(false),
-        },
-        [h('p', ['The message stays undelivered, without a bounce. Other mail to the address is still sent.'])],
-      ),
   ]);
 }
 
 /** Sends the content once more, as a new message, while it is kept. */
 function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
-  const [open, setOpen] = useState(false);
   if (!delivery || !may('messages/resend')) return null;
   return h('p.buttons', [
-    h(Button, { label: 'Send again\u2026', onPress: () => setOpen(true) }),
-    open && h(ResendDialog, { id, email, onClose: () => setOpen(false) }),
+    h(DialogButton, {
+      label: 'Send again\u2026',
+      dialog: (onClose) => h(ResendDialog, { id, email, onClose }),
+    }),
   ]);
 }
 
@@ -190,7 +177,6 @@ function ResendDialog({
 /** Why it is held back, and until when. */
 function Held({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
   const { _id: id, email, subaccount } = message;
-  const [canceling, setCanceling] = useState(false);
   const { data } = useLoad(`scheduled ${account.value?.id} ${id}`, (stop) =>
     call('messages/list-scheduled', { to: email }, stop),
   );
@@ -209,39 +195,26 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
       may('messages/reschedule') &&
         h(Button, {
           label: 'Send now',
-          onPress: async () => {
-            await call('messages/reschedule', { id, send_at: toApiTime(Date.now()) });
-            again();
-          },
+          onPress: () => call('messages/reschedule', { id, send_at: toApiTime(Date.now()) }).then(again),
         }),
       may('messages/cancel-scheduled') &&
-        h(Button, { label: 'Cancel message\u2026', onPress: () => setCanceling(true) }),
+        h(ConfirmButton, {
+          label: 'Cancel message\u2026',
+          question: 'Cancel this message?',
+          text: ['It will not be sent, and its content is deleted.'],
+          confirm: 'Cancel message',
+          onConfirm: () => call('messages/cancel-scheduled', { id }).then(again),
+        }),
     ]),
-    canceling &&
-      h(
-        Confirm,
-        {
-          title: 'Cancel this message?',
-          label: 'Cancel message',
-          onConfirm: async () => {
-            await call('messages/cancel-scheduled', { id });
-            again();
-          },
-          onClose: () => setCanceling(false),
-        },
-        [h('p', 'It will not be sent, and its content is deleted.')],
-      ),
   ]);
 }
 
 /** Whether its address gets mail, and a way to change that. */
 function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
-  const [open, setOpen] = useState<'stop' | 'take'>();
   const { data, again } = useLoad(may('rejects/list') ? `listed ${account.value?.id} ${email}` : undefined, (stop) =>
     call('rejects/list', { email }, stop),
   );
   if (!data) return null;
-  const close = () => setOpen(undefined);
   const entry = data.find(
     (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
   );
@@ -257,30 +230,18 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
           [
             h('p.buttons', [
               h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
-              may('rejects/delete') && h(Button, { label: 'Remove suppression\u2026', onPress: () => setOpen('take') }),
+              may('rejects/delete') && h(TakeOff, { entry, label: 'Remove suppression\u2026', taken: again }),
             ]),
           ],
         )
-      : may('rejects/add') && h(Button, { label: 'Suppress this address\u2026', onPress: () => setOpen('stop') }),
-    open === 'take' && entry && h(TakeOff, { entry, onClose: close, taken: again }),
-    open === 'stop' &&
-      h(
-        Confirm,
-        {
-          title: `Suppress ${plain(email)}?`,
-          label: 'Suppress address',
-          onConfirm: async () => {
-            await call('rejects/add', { email, comment: 'stopped at the console' });
-            again();
-          },
-          onClose: close,
-        },
-        [
-          h('p', [
-            'All mail of this account to the address is rejected until you remove it from the suppression list.',
-          ]),
-        ],
-      ),
+      : may('rejects/add') &&
+        h(ConfirmButton, {
+          label: 'Suppress this address\u2026',
+          question: `Suppress ${plain(email)}?`,
+          text: ['All mail of this account to the address is rejected until you remove it from the suppression list.'],
+          confirm: 'Suppress address',
+          onConfirm: () => call('rejects/add', { email, comment: 'stopped at the console' }).then(again),
+        }),
   ]);
 }
 
