@@ -82,9 +82,8 @@ const ASKED = 3;
 function useWhere(wish: Wish): readonly Where[] | undefined {
   const [opened] = useState(() => Date.now()); // an old answer is not shown
   const query = 'query' in wish ? `${wish.query} state:${wish.state}` : undefined;
-  const { data } = useLoad(query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`, (stop) =>
-    readWhere(query ?? '', stop),
-  );
+  const key = query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`;
+  const { data } = useLoad(key, (stop) => readWhere(query ?? '', stop));
   return data;
 }
 

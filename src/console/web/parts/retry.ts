@@ -2,9 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
-import { account } from '../session.ts';
 import { Dialog } from './elements.ts';
 import { jobOfMail } from './job.ts';
 import { Many } from './many.ts';
@@ -49,9 +48,7 @@ export function RetryDialog({
 /** The endpoints that it goes to, with their last answers, the most frequent first. */
 function WaitsFor({ query }: { readonly query: string }): ComponentChildren {
   const [opened] = useState(() => Date.now());
-  const { data } = useLoad(`waiting ${account.value?.id} ${query} ${opened}`, (stop) =>
-    call('inbound/causes', { query: `${query} state:waiting` }, stop),
-  );
+  const { data } = useCall('inbound/causes', { query: `${query} state:waiting` }, opened);
   if (!data) return null;
   return h('ul', [
     data.causes

@@ -1,14 +1,14 @@
 import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Button, Loading, Notice, Title } from '../parts/elements.ts';
 import { ConfirmButton } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, plain } from '../parts/text.ts';
 import type { InboundDomain } from '../records.ts';
 import { go, linkTo } from '../router.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 import { DnsRecords } from './domain-dns.ts';
 import { DomainStateMark, domainSentence, useDomains, useRoutes } from './domains.ts';
 import { Tester } from './route-tester.ts';
@@ -20,10 +20,7 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
   const { data, change } = loaded;
   const routes = useRoutes(name);
   const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
-  const servers = useLoad(
-    domain !== undefined && may('inbound/domain-servers') ? `servers ${account.value?.id} ${name}` : undefined,
-    (stop) => call('inbound/domain-servers', { domain: name }, stop),
-  );
+  const servers = useCall('inbound/domain-servers', domain && { domain: name });
   const checked = (newer: InboundDomain) => {
     change((rows) => rows.map((one) => (one.domain === newer.domain ? newer : one)));
     servers.again();

@@ -1,14 +1,14 @@
 import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { type Loaded, useLoad } from '../load.ts';
+import { type Loaded, useCall } from '../load.ts';
 import { Dialog, DialogButton, Loading, Notice, State, Title, type Tone } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
 import type { InboundDomain, InboundRoute } from '../records.ts';
 import { go, linkTo, place } from '../router.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 import { Tester } from './route-tester.ts';
 
 /** Rows on one screen; the others are found by searching. */
@@ -16,17 +16,12 @@ const MOST_ROWS = 500;
 
 /** The inbound domains of the account. */
 export function useDomains(): Loaded<readonly InboundDomain[]> {
-  return useLoad(may('inbound/domains') ? `domains ${account.value?.id}` : undefined, (stop) =>
-    call('inbound/domains', {}, stop),
-  );
+  return useCall('inbound/domains', {});
 }
 
 /** The routes of a domain; none are read without one. */
 export function useRoutes(domain: string | undefined): Loaded<readonly InboundRoute[]> {
-  return useLoad(
-    domain !== undefined && may('inbound/routes') ? `routes ${account.value?.id} ${domain}` : undefined,
-    (stop) => call('inbound/routes', { domain }, stop),
-  );
+  return useCall('inbound/routes', domain === undefined ? undefined : { domain });
 }
 
 export function domainLink(domain: string): string {

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad, useRepeat } from '../load.ts';
+import { useCall, useRepeat } from '../load.ts';
 import { Bars, Button, DialogButton, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
@@ -19,7 +19,7 @@ const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: how it is, what it answered, and how to catch up. */
 export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
-  const loaded = useLoad(`endpoint ${account.value?.id} ${url}`, (stop) => call('endpoints/info', { url }, stop));
+  const loaded = useCall('endpoints/info', { url });
   const { data: endpoint, error, failedAt, again } = loaded;
   useRepeat(loaded);
   return h('div.screen.narrow', [

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad, useRepeat } from '../load.ts';
+import { useCall, useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Fault, Loading, State, Time, type Tone } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import type { IconName } from '../parts/icons.ts';
@@ -106,7 +106,7 @@ const TLS: Readonly<Record<HostListener['tls'], string>> = {
 
 /** Where the host listens. */
 export function Listeners(): ComponentChildren {
-  const loaded = useLoad('host listeners', (stop) => call('host/listeners', {}, stop));
+  const loaded = useCall('host/listeners', {});
   useRepeat(loaded);
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'listeners' }, [

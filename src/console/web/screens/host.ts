@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { type Loaded, useLoad, useRepeat } from '../load.ts';
+import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Facts, Loading, State, Time, Title, type Tone } from '../parts/elements.ts';
 import { Icon, type IconName } from '../parts/icons.ts';
@@ -32,7 +32,7 @@ export function Host(): ComponentChildren {
 
 /** How the host is, read again and again. Only operators may ask. */
 export function useOverview(): Loaded<HostOverview> {
-  const loaded = useLoad(may('host/overview') ? 'host overview' : undefined, (stop) => call('host/overview', {}, stop));
+  const loaded = useCall('host/overview', {});
   useRepeat(loaded);
   return loaded;
 }
@@ -190,7 +190,7 @@ const RESULTS: Readonly<
 
 /** What the host does by the clock. */
 function Tasks(): ComponentChildren {
-  const loaded = useLoad('host tasks', (stop) => call('host/tasks', {}, stop));
+  const loaded = useCall('host/tasks', {});
   useRepeat(loaded);
   const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [

@@ -2,16 +2,16 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Button, Dialog, DialogButton, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { ConfirmButton, Copy, Form } from '../parts/form.ts';
 import { plain } from '../parts/text.ts';
 import type { ApiKey } from '../records.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 
 /** The API keys of the account. */
 export function Keys(): ComponentChildren {
-  const loaded = useLoad(`keys ${account.value?.id}`, (stop) => call('keys/list', {}, stop));
+  const loaded = useCall('keys/list', {});
   const { data, again, change } = loaded;
   return h('div.screen', [
     h(Title, { text: 'API keys' }, [

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { Chips } from '../parts/chips.ts';
 import {
@@ -23,7 +23,7 @@ import type { IconName } from '../parts/icons.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
 import type { RejectEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 
 /** As many as the API lists; those behind are found by the beginning of their address. */
 const MOST_LISTED = 1_000;
@@ -95,9 +95,7 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
   const { query } = place.value;
   const withExpired = query.get('expired') === 'yes';
   const reason = query.get('reason') ?? '';
-  const loaded = useLoad(`rejects ${account.value?.id} ${withExpired} ${version} ${q}`, (stop) =>
-    call('rejects/list', { email: q, include_expired: withExpired }, stop),
-  );
+  const loaded = useCall('rejects/list', { email: q, include_expired: withExpired }, version);
   const { data, change } = loaded;
   const shown = data?.filter((one) => reason === '' || one.reason === reason);
   return h('div.pane', [
@@ -188,9 +186,7 @@ export function TakeOff({
 }
 
 function Whitelist({ q, version }: ListProps): ComponentChildren {
-  const loaded = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
-    call('whitelists/list', { email: q }, stop),
-  );
+  const loaded = useCall('whitelists/list', { email: q }, version);
   const { data, change } = loaded;
   return h('div.pane', [
     h(Loading, { of: loaded, rows: 8 }),

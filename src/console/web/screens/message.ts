@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { listen } from '../live.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { DropDialog } from '../parts/drop.ts';
 import {
@@ -42,7 +42,7 @@ export function Message({ id }: { readonly id: string }): ComponentChildren {
 }
 
 export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {
-  const loaded = useLoad(`message ${account.value?.id} ${id}`, (stop) => call('inbound/info', { id }, stop));
+  const loaded = useCall('inbound/info', { id });
   useEffect(() => listen({ mail: (mail) => void (mail.id === id && loaded.again()), reset: loaded.again }), [id]);
   const { data: mail, error, failedAt, again } = loaded;
   if (!mail)
@@ -255,9 +255,7 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
 function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: boolean }): ComponentChildren {
   const { id } = mail;
   const mayRead = person.value?.reads_content === true && may('inbound/content');
-  const loaded = useLoad(mail.kept && mayRead ? `content ${account.value?.id} ${id}` : undefined, (stop) =>
-    call('inbound/content', { id }, stop),
-  );
+  const loaded = useCall('inbound/content', mail.kept && mayRead ? { id } : undefined);
   const [own, setOwn] = useState<string>();
   if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (!mail.kept) return h(Notice, { title: 'Content deleted, history kept' });
@@ -348,7 +346,7 @@ function Parts({ id, content }: { readonly id: string; readonly content: Content
 }
 
 function Payload({ id }: { readonly id: string }): ComponentChildren {
-  const loaded = useLoad(`payload ${account.value?.id} ${id}`, (stop) => call('inbound/payload', { id }, stop));
+  const loaded = useCall('inbound/payload', { id });
   const { data, error } = loaded;
   if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });
   return h('div', [

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Button, Dialog, DialogButton, Loading, Notice, State, Time } from '../parts/elements.ts';
 import { ConfirmButton, Copy, Form } from '../parts/form.ts';
 import { clockTime, count, plain, toMs } from '../parts/text.ts';
@@ -12,7 +12,7 @@ import { account, may, person } from '../session.ts';
 
 /** Who may use the console, and what as. */
 export function People(): ComponentChildren {
-  const loaded = useLoad('host people', (stop) => call('host/people', {}, stop));
+  const loaded = useCall('host/people', {});
   const { data, again, change } = loaded;
   const [link, setLink] = useState<EnterLink>();
   return h('div.pane', [
@@ -197,7 +197,7 @@ function ShowLink({
 
 /** Who is at the console. */
 export function Sessions(): ComponentChildren {
-  const loaded = useLoad('host sessions', (stop) => call('host/sessions', {}, stop));
+  const loaded = useCall('host/sessions', {});
   const { data, change } = loaded;
   return h('div.pane', [
     h('p.faint', 'Sessions end after some hours, and sooner when idle.'),

@@ -1,19 +1,16 @@
 import type { ComponentChildren } from 'preact';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Loading, Notice, Tabs } from '../parts/elements.ts';
 import { plain, size } from '../parts/text.ts';
 import { go, place, withQuery } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, person } from '../session.ts';
 import { HtmlTab } from './mail-content.ts';
 
 /** The content of a message out. */
 export function SentContentTabs({ id }: { readonly id: string }): ComponentChildren {
   const mayRead = person.value?.reads_content === true && may('messages/content');
-  const loaded = useLoad(mayRead ? `sent content ${account.value?.id} ${id}` : undefined, (stop) =>
-    call('messages/content', { id }, stop),
-  );
+  const loaded = useCall('messages/content', mayRead ? { id } : undefined);
   const { data, error } = loaded;
   if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted or not available, history kept' });

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad, useRepeat } from '../load.ts';
+import { useCall, useRepeat } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { Bars, Button, Dialog, DialogButton, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
@@ -22,7 +22,7 @@ import { Dialogs } from './smtp-dialog.ts';
 
 /** One message out: where it is, and what was said on its way. */
 export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
-  const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) => call('messages/info', { id }, stop));
+  const loaded = useCall('messages/info', { id });
   const { data: message, error, failedAt, again } = loaded;
   useRepeat(loaded);
   return h('div.screen.narrow', [
@@ -177,9 +177,7 @@ function ResendDialog({
 /** Why it is held back, and until when. */
 function Held({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
   const { _id: id, email, subaccount } = message;
-  const { data } = useLoad(`scheduled ${account.value?.id} ${id}`, (stop) =>
-    call('messages/list-scheduled', { to: email }, stop),
-  );
+  const { data } = useCall('messages/list-scheduled', { to: email }, id);
   if (!data) return null;
   const scheduled = data.find((one) => one._id === id);
   if (!scheduled)
@@ -211,9 +209,7 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
 
 /** Whether its address gets mail, and a way to change that. */
 function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
-  const { data, again } = useLoad(may('rejects/list') ? `listed ${account.value?.id} ${email}` : undefined, (stop) =>
-    call('rejects/list', { email }, stop),
-  );
+  const { data, again } = useCall('rejects/list', { email });
   if (!data) return null;
   const entry = data.find(
     (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
