@@ -94,11 +94,15 @@ export function ConfirmButton({
 }
 
 /** A button that puts a text on the clipboard. */
-export function Copy({ text, label = 'Copy' }: { readonly text: string; readonly label?: string }): ComponentChildren {
+export function Copy({
+  text,
+  label = 'Copy',
+  kind = 'quiet',
+}: { readonly text: string } & Partial<Pick<ButtonProps, 'label' | 'kind'>>): ComponentChildren {
   const [copied, setCopied] = useState(false);
   return h(Button, {
     label: copied ? 'Copied' : label,
-    kind: 'quiet',
+    kind,
     title: text.slice(0, 200),
     onPress: async () => {
       await navigator.clipboard.writeText(text);

@@ -2,9 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
-import { Dialog, DialogButton, Loading, Notice, State, Title, type Tone } from '../parts/elements.ts';
+import { Dialog, DialogButton, Loading, type Mark, Notice, State, Title } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
-import type { IconName } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
 import type { InboundDomain, InboundRoute } from '../records.ts';
 import { go, linkTo, place } from '../router.ts';
@@ -69,11 +68,7 @@ function DomainRow({ domain }: { readonly domain: InboundDomain }): ComponentChi
   ]);
 }
 
-function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDomain): {
-  readonly icon: IconName;
-  readonly word: string;
-  readonly tone: Tone;
-} {
+function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDomain): Mark {
   if (!routed) return { icon: 'clock', word: 'Unverified', tone: 'wait' };
   if (isValid) return { icon: 'check', word: 'Ready', tone: 'good' };
   if (testedAt === null) return { icon: 'question', word: 'Not checked', tone: 'off' };

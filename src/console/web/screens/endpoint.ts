@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
-import { Bars, Button, DialogButton, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, DialogButton, Facts, Fault, Notice, Table, Time, Title } from '../parts/elements.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
@@ -179,24 +179,11 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
     h('figcaption', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
     h('details', [
       h('summary', 'Show as table'),
-      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Recent POSTs' }, [
-        h('table', [
-          h('thead', [
-            h('tr', [['Time', 'Response', 'Duration'].map((name) => h('th', { key: name, scope: 'col' }, name))]),
-          ]),
-          h('tbody', [
-            strip
-              .toReversed()
-              .map((post, i) =>
-                h('tr', { key: i }, [
-                  h('td', clockTime(toMs(post.at))),
-                  h('td', answerText(post)),
-                  h('td', `${post.ms} ms`),
-                ]),
-              ),
-          ]),
-        ]),
-      ]),
+      h(Table, {
+        label: 'Recent POSTs',
+        columns: ['Time', 'Response', 'Duration'],
+        rows: strip.map((post) => [clockTime(toMs(post.at)), answerText(post), `${post.ms} ms`]).toReversed(),
+      }),
     ]),
   ]);
 }

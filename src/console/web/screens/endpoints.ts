@@ -94,8 +94,7 @@ function Receivers(): ComponentChildren {
   const sample: ReceiverSample | undefined = RECEIVERS.find(({ id }) => id === chosen);
   if (!sample) return null;
   return h('div', [
-    h(Tabs, { tabs: RECEIVERS, chosen, label: 'Language', onChoose: setChosen }),
-    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
+    h(Tabs, { tabs: RECEIVERS, chosen, label: 'Language', onChoose: setChosen }, [
       h('pre.code', { tabIndex: 0, dir: 'ltr' }, sample.code),
       h(Copy, { key: chosen, text: sample.code, label: 'Copy code' }),
     ]),

@@ -4,8 +4,8 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
-import { Button, Facts, Loading, State, Time, Title, type Tone } from '../parts/elements.ts';
-import { Icon, type IconName } from '../parts/icons.ts';
+import { Button, Facts, Loading, type Mark, State, Time, Title } from '../parts/elements.ts';
+import { Icon } from '../parts/icons.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
@@ -179,9 +179,7 @@ function Figure({
   });
 }
 
-const RESULTS: Readonly<
-  Record<NonNullable<HostTask['last_result']>, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>
-> = {
+const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {
   done: { icon: 'check', word: 'Done', tone: 'good' },
   failed: { icon: 'cross', word: 'Failed', tone: 'bad' },
   skipped: { icon: 'pause', word: 'Skipped', tone: 'off' },

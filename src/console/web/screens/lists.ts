@@ -12,14 +12,13 @@ import {
   Dialog,
   DialogButton,
   Loading,
+  type Mark,
   Notice,
   State,
   Time,
   Title,
-  type Tone,
 } from '../parts/elements.ts';
 import { ConfirmButton, Form } from '../parts/form.ts';
-import type { IconName } from '../parts/icons.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
 import type { RejectEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
@@ -74,9 +73,7 @@ export function Lists(): ComponentChildren {
   ]);
 }
 
-const REASONS: Readonly<
-  Record<RejectEntry['reason'], { readonly icon: IconName; readonly word: string; readonly tone: Tone }>
-> = {
+const REASONS: Readonly<Record<RejectEntry['reason'], Mark>> = {
   'hard-bounce': { icon: 'cross', word: 'Hard bounce', tone: 'bad' },
   'soft-bounce': { icon: 'clock', word: 'Soft bounce', tone: 'wait' },
   spam: { icon: 'alert', word: 'Complaint', tone: 'bad' },

@@ -3,7 +3,7 @@ import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
-import { Bars, Button, Fault, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Bars, Button, Fault, Loading, Notice, State, Table, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
@@ -68,25 +68,15 @@ function Sent(): ComponentChildren {
     h('h2', { id: 'sent' }, 'Outbound'),
     h(Loading, { of: loaded, rows: 4 }),
     data &&
-      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' }, [
-        h('table', [
-          h('thead', [
-            h('tr', [
-              ['Period', ...COUNTS.map(([, label]) => label)].map((label) =>
-                h('th', { key: label, scope: 'col' }, label),
-              ),
-            ]),
-          ]),
-          h('tbody', [
-            WINDOWS.map(([window, label]) =>
-              h('tr', { key: window }, [
-                h('th', { scope: 'row' }, label),
-                COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
-              ]),
-            ),
-          ]),
+      h(Table, {
+        label: 'Outbound, as a table',
+        columns: ['Period', ...COUNTS.map(([, label]) => label)],
+        rows: WINDOWS.map(([window, label]) => [
+          label,
+          ...COUNTS.map(([name]) => number(data.stats[window]?.[name] ?? 0)),
         ]),
-      ]),
+        areNamed: true,
+      }),
   ]);
 }
 

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
-import { Loading, Notice, Tabs } from '../parts/elements.ts';
+import { Headers, Loading, Notice, Tabs } from '../parts/elements.ts';
 import { plain, size } from '../parts/text.ts';
 import { go, place, withQuery } from '../router.ts';
 import { may, person } from '../session.ts';
@@ -33,19 +33,12 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
   const wanted = place.value.query.get('tab');
   const chosen = tabs.find((tab) => tab.id === wanted)?.id ?? tabs[0]?.id ?? 'headers';
   return h('div', [
-    h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }),
-    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
+    h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }, [
       chosen === 'text' && h('pre.mail-text', { tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
       chosen === 'html' && h(HtmlTab, { wanted: { sent: id } }),
       chosen === 'source' && h('pre.code', { tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
       chosen === 'headers' &&
-        (fields.length === 0
-          ? h('p.faint', 'None besides those that Postern adds.')
-          : h('dl.headers', [
-              fields.map(({ name, value }, i) =>
-                h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
-              ),
-            ])),
+        (fields.length === 0 ? h('p.faint', 'None besides those that Postern adds.') : h(Headers, { fields })),
       chosen === 'files' &&
         (attachments.length === 0
           ? h('p.faint', 'No attachments')

@@ -5,35 +5,33 @@ import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { ConversationList } from '../parts/conversation.ts';
-import { Bars, Button, Dialog, DialogButton, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { Button, Dialog, DialogButton, Facts, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { ConfirmButton, Copy } from '../parts/form.ts';
-import { Icon } from '../parts/icons.ts';
 import { Back } from '../parts/sections.ts';
-import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
+import { count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
+import { Happening } from '../parts/timeline.ts';
 import { withField } from '../query.ts';
 import type { SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, shareLink } from '../session.ts';
 import { TakeOff } from './lists.ts';
 import { SentStateMark, toTime } from './sent.ts';
 import { SentContentTabs } from './sent-content.ts';
-import { type Entry, toEntries } from './sent-timeline.ts';
+import { toEntries } from './sent-timeline.ts';
 import { Dialogs } from './smtp-dialog.ts';
 
 /** One message out: where it is, and what was said on its way. */
 export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
   const loaded = useCall('messages/info', { id });
-  const { data: message, error, failedAt, again } = loaded;
+  const { data: message, error, again } = loaded;
   useRepeat(loaded);
   return h('div.screen.narrow', [
     h(Back),
     message
-      ? h(Story, { message, error: error && h(Fault, { error, since: failedAt, again }), again })
+      ? h(Story, { message, error: h(Loading, { of: loaded, rows: 8 }), again })
       : error?.kind === 'Unknown_Message'
         ? [h(Title, { text: 'Message not found' }), h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)])]
-        : error
-          ? h(Fault, { error, since: failedAt, again })
-          : h(Bars, { rows: 8 }),
+        : h(Loading, { of: loaded, rows: 8 }),
   ]);
 }
 
@@ -245,11 +243,6 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
   const { _id: id, ts, tags, template, subaccount, email, delivery, diag } = message;
   const to = (name: string, value: string) =>
     h('a', { key: value, href: linkTo('/sent', { q: withField('', name, value) }) }, plain(value));
-  const link =
-    window.location.origin +
-    linkTo(`/sent/${encodeURIComponent(id)}`, {
-      account: person.value?.account === null ? account.value?.id : undefined,
-    });
   return h(Facts, {
     rows: [
       ['Submitted', h('span', [exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')'])],
@@ -259,29 +252,20 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
       ...(template === null ? [] : [['Template', plain(template)] as const]),
       ...(subaccount === null ? [] : [['Subaccount', to('subaccount', subaccount)] as const]),
       ...(delivery ? [['Attempts', String(delivery.attempts.length)] as const] : []),
-      ['ID', h('span', [h('code', id), h(Copy, { text: link, label: 'Copy link' })])],
+      [
+        'ID',
+        h('span', [h('code', id), h(Copy, { text: shareLink(`/sent/${encodeURIComponent(id)}`), label: 'Copy link' })]),
+      ],
     ],
   });
 }
 
 function Timeline({ message }: { readonly message: SentStory }): ComponentChildren {
   return h('ol.timeline', [
-    toEntries(message).map((entry, i) => h(TimelineRow, { key: i, entry, began: message.ts * 1000 })),
-  ]);
-}
-
-function TimelineRow({ entry, began }: { readonly entry: Entry; readonly began: number }): ComponentChildren {
-  const { at, icon, tone, text, detail, attempt, open = false } = entry;
-  return h('li', { class: tone }, [
-    h(Icon, { name: icon }),
-    h('span.when', [
-      h('time', { dateTime: new Date(at).toISOString(), title: exactTime(at) }, clockTime(at)),
-      at > began && h('span.after', `+${span(at - began)}`),
-    ]),
-    h('span.text', [
-      plain(text),
-      detail !== undefined && detail !== '' && h('span.detail', { dir: 'auto' }, plain(detail)),
-      attempt && h(Dialogs, { attempt, open }),
-    ]),
+    toEntries(message).map(({ attempt, open = false, ...entry }, i) =>
+      h(Happening, { key: i, ...entry, afterMs: entry.at - message.ts * 1000 }, [
+        attempt && h(Dialogs, { attempt, open }),
+      ]),
+    ),
   ]);
 }
