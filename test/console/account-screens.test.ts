@@ -488,6 +488,7 @@ if (program !== undefined)
         await until('it leaves', () => relay.mails.some(({ to }) => to.includes('one@to.test')));
         await page.open(`/sent/${second}`);
         await page.press('Cancel message\u2026');
+        await page.shows('Cancel this message?');
         await page.press('Cancel message');
         await until('nothing is scheduled', async () => (await api('/messages/list-scheduled')).length === 0);
       });

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Failed } from './call.ts';
-import { messageOf } from './session.ts';
+import { call, Failed } from './call.ts';
+import type { Answer, Operation, Params } from './operations.ts';
+import { account, may, messageOf } from './session.ts';
 
 // What a screen shows, from the server. What was shown before stays while it is read again, and when that fails.
 
@@ -91,6 +92,20 @@ export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) =>
         return { ...before, data };
       }),
   };
+}
+
+/**
+ * The answer of an operation, for the account that is shown; nothing is asked without params, or if the role may not. It is
+ * read again when the params change, or `version`.
+ */
+export function useCall<N extends Operation>(
+  operation: N,
+  params: Params<N> | undefined,
+  version: string | number = '',
+): Loaded<Answer<N>> {
+  const of = operation.startsWith('host/') ? '' : account.value?.id;
+  const key = params && may(operation) ? `${operation} ${of} ${JSON.stringify(params)} ${version}` : undefined;
+  return useLoad(key, (stop) => call(operation, params ?? ({} as Params<N>), stop));
 }
 
 /** A list that is read in pages: the first by its key, each of the others when `more` is called, as long as there are any. */

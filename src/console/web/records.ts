@@ -12,7 +12,6 @@ export type TimelineEntry = MailStory['timeline'][number];
 type Delivery = MailStory['deliveries'][number];
 export type Scan = NonNullable<Delivery['scan']>;
 export type AttemptDetail = NonNullable<Delivery['attempts'][number]['detail']>;
-export type Header = AttemptDetail['request_headers'][number];
 export type Content = Answer<'inbound/content'>;
 export type MessageFacts = NonNullable<Content['facts']>;
 export type Refusal = Answer<'inbound/refusals'>['refusals'][number];

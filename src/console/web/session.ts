@@ -1,7 +1,7 @@
 import { computed, effect, signal } from '@preact/signals';
 import { ask, chosenAccount, Failed, faultsOf, signedOut } from './call.ts';
 import type { Role } from './records.ts';
-import { place } from './router.ts';
+import { linkTo, place } from './router.ts';
 
 // Who looks at the page.
 
@@ -50,6 +50,11 @@ export const account = computed((): Account | undefined => {
   const wanted = place.value.query.get('account');
   return own ?? accounts.find(({ id }) => id === wanted) ?? accounts[0];
 });
+
+/** The whole URL of a screen of the account that is shown, for somebody else. */
+export function shareLink(path: string): string {
+  return window.location.origin + linkTo(path, { account: chosenAccount.value });
+}
 
 /** Whether this person may do that. */
 export function may(operation: string): boolean {

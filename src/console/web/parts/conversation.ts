@@ -1,10 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import type { Conversation } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { account, may } from '../session.ts';
 import { Time } from './elements.ts';
 import { plain } from './text.ts';
 
@@ -19,9 +17,7 @@ export function ConversationList({
   readonly id: string;
   readonly level: 'h2' | 'h3';
 }): ComponentChildren {
-  const key =
-    thread !== null && may('inbound/conversation') ? `conversation ${account.value?.id} ${thread}` : undefined;
-  const { data } = useLoad(key, (stop) => call('inbound/conversation', { thread }, stop));
+  const { data } = useCall('inbound/conversation', thread === null ? undefined : { thread });
   if (!data?.mails.some((mail) => mail.id !== id)) return null;
   return [
     h(level, 'Conversation'),

@@ -3,6 +3,7 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import type { Answer } from '../operations.ts';
 import { Dialog } from './elements.ts';
+import { jobOfMail } from './job.ts';
 import { Many } from './many.ts';
 import type { OpenState } from './states.ts';
 import { count } from './text.ts';
@@ -17,12 +18,8 @@ export function DropDialog({ wish, onClose }: { readonly wish: DropTarget; onClo
   return h(Dialog, { title: 'Drop', onClose }, [
     h(Many<Answer<'inbound/drop'>>, {
       about: `drop ${JSON.stringify(wish)}`,
-      count: (stop) => call('inbound/drop', { ...params, dry_run: true }, stop),
-      start: (matched) => call('inbound/drop', { ...params, at_most: matched }),
-      job: (matched) => ({
-        ...{ operation: 'jobs/info', what: 'Drop', one: 'message', several: 'messages' },
-        again: { operation: 'inbound/drop', params: { ...params, at_most: matched } },
-      }),
+      change: (how, stop) => call('inbound/drop', { ...params, ...how }, stop),
+      job: jobOfMail('Drop', 'inbound/drop', params),
       nothing: 'Nothing to drop',
       explain: ({ matched }) =>
         matched > 0 && [

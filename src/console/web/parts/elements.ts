@@ -5,7 +5,7 @@ import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
 import { messageOf } from '../session.ts';
 import { Icon, type IconName } from './icons.ts';
-import { age, exactTime, now, relative, toMs } from './text.ts';
+import { age, exactTime, now, plain, relative, toMs } from './text.ts';
 
 // The few elements that screens are made of.
 
@@ -52,6 +52,15 @@ export function Button({
     ),
     error !== undefined && h('span.wrong', { role: 'alert' }, error),
   ]);
+}
+
+/** A button that opens a dialog. */
+export function DialogButton({
+  dialog,
+  ...button
+}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren }): ComponentChildren {
+  const [open, setOpen] = useState(false);
+  return [h(Button, { ...button, onPress: () => setOpen(true) }), open && dialog(() => setOpen(false))];
 }
 
 export interface FieldProps {
@@ -106,16 +115,14 @@ export function Field({
 
 export type Tone = 'good' | 'wait' | 'bad' | 'off';
 
-/** A state: an icon and a word; the colour only repeats them. */
-export function State({
-  icon,
-  word,
-  tone,
-}: {
+/** How a state is shown: an icon and a word; the colour only repeats them. */
+export interface Mark {
   readonly icon: IconName;
   readonly word: string;
   readonly tone: Tone;
-}): ComponentChildren {
+}
+
+export function State({ icon, word, tone }: Mark): ComponentChildren {
   return h('span', { class: `state ${tone}` }, [h(Icon, { name: icon }), h('span', word)]);
 }
 
@@ -206,17 +213,19 @@ export interface Tab {
   readonly label: string;
 }
 
-/** Tabs, moved through with the arrow keys. */
+/** Tabs, moved through with the arrow keys, and below them what the chosen one shows. */
 export function Tabs({
   tabs,
   chosen,
   label,
   onChoose,
+  children,
 }: {
   readonly tabs: readonly Tab[];
   readonly chosen: string;
   readonly label: string;
   onChoose(id: string): void;
+  readonly children?: ComponentChildren;
 }): ComponentChildren {
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
@@ -228,24 +237,27 @@ export function Tabs({
     onChoose(next.id);
     document.getElementById(`tab-${next.id}`)?.focus();
   };
-  return h('div.tabs', { role: 'tablist', 'aria-label': label, onKeyDown: move }, [
-    tabs.map(({ id, label: text }) =>
-      h(
-        'button',
-        {
-          type: 'button',
-          key: id,
-          id: `tab-${id}`,
-          role: 'tab',
-          'aria-selected': id === chosen,
-          'aria-controls': 'panel',
-          tabIndex: id === chosen ? 0 : -1,
-          onClick: () => onChoose(id),
-        },
-        [text],
+  return [
+    h('div.tabs', { role: 'tablist', 'aria-label': label, onKeyDown: move }, [
+      tabs.map(({ id, label: text }) =>
+        h(
+          'button',
+          {
+            type: 'button',
+            key: id,
+            id: `tab-${id}`,
+            role: 'tab',
+            'aria-selected': id === chosen,
+            'aria-controls': 'panel',
+            tabIndex: id === chosen ? 0 : -1,
+            onClick: () => onChoose(id),
+          },
+          [text],
+        ),
       ),
-    ),
-  ]);
+    ]),
+    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [children]),
+  ];
 }
 
 /** Dialogs that are open, by id. Only the last is shown; those below come back, as they were, when it is closed. */
@@ -297,6 +309,42 @@ export function Facts({
 }): ComponentChildren {
   return h('dl.facts', [
     rows.map(([name, value]) => h('div', { key: name }, [h('dt', name), h('dd', { dir: 'auto' }, [value])])),
+  ]);
+}
+
+/** Header fields. */
+export function Headers({
+  fields,
+}: {
+  readonly fields: readonly { readonly name: string; readonly value: string }[];
+}): ComponentChildren {
+  return h('dl.headers', [
+    fields.map(({ name, value }, i) =>
+      h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
+    ),
+  ]);
+}
+
+/** Figures. The table scrolls by itself where it is too wide. */
+export function Table({
+  label,
+  columns,
+  rows,
+  areNamed = false,
+}: {
+  readonly label: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+  /** Whether the first column has the names of the rows. */
+  readonly areNamed?: boolean;
+}): ComponentChildren {
+  const toCell = (text: string, i: number) =>
+    areNamed && i === 0 ? h('th', { key: i, scope: 'row' }, text) : h('td', { key: i }, text);
+  return h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': label }, [
+    h('table', [
+      h('thead', [h('tr', [columns.map((name) => h('th', { key: name, scope: 'col' }, name))])]),
+      h('tbody', [rows.map((cells, i) => h('tr', { key: i }, [cells.map(toCell)]))]),
+    ]),
   ]);
 }
 

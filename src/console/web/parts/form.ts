@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { faultsOf } from '../call.ts';
 import { h } from '../h.ts';
 import { messageOf } from '../session.ts';
-import { Button, Dialog, Field, type FieldProps } from './elements.ts';
+import { Button, type ButtonProps, Dialog, DialogButton, Field, type FieldProps } from './elements.ts';
 
 // Forms that call an operation, and questions before something is lost.
 
@@ -67,39 +67,42 @@ export function Form({ fields, label, inline = false, onSubmit }: FormProps): Co
   ]);
 }
 
-/** Asks once before something is lost; the children say what. */
-export function Confirm({
-  title,
-  label,
+/** A button that asks once before something is lost. */
+export function ConfirmButton({
+  question,
+  text,
+  confirm,
   onConfirm,
-  onClose,
-  children,
-}: {
-  readonly title: string;
-  readonly label: string;
+  ...button
+}: Omit<ButtonProps, 'onPress'> & {
+  readonly question: string;
+  /** What is lost, in paragraphs. */
+  readonly text: readonly ComponentChildren[];
+  /** The label of the button that does it. */
+  readonly confirm: string;
   onConfirm(): Promise<unknown>;
-  onClose(): void;
-  readonly children?: ComponentChildren;
 }): ComponentChildren {
-  const confirm = async () => {
-    await onConfirm();
-    onClose();
-  };
-  return h(Dialog, { title, onClose }, [
-    h('div', [children]),
-    h('p.buttons', [
-      h(Button, { label: 'Cancel', onPress: onClose }),
-      h(Button, { label, kind: 'danger', onPress: confirm }),
-    ]),
-  ]);
+  const dialog = (close: () => void) =>
+    h(Dialog, { title: question, onClose: close }, [
+      h('div', [text.map((one) => one && h('p', [one]))]),
+      h('p.buttons', [
+        h(Button, { label: 'Cancel', onPress: close }),
+        h(Button, { label: confirm, kind: 'danger', onPress: () => onConfirm().then(close) }),
+      ]),
+    ]);
+  return h(DialogButton, { ...button, dialog });
 }
 
 /** A button that puts a text on the clipboard. */
-export function Copy({ text, label = 'Copy' }: { readonly text: string; readonly label?: string }): ComponentChildren {
+export function Copy({
+  text,
+  label = 'Copy',
+  kind = 'quiet',
+}: { readonly text: string } & Partial<Pick<ButtonProps, 'label' | 'kind'>>): ComponentChildren {
   const [copied, setCopied] = useState(false);
   return h(Button, {
     label: copied ? 'Copied' : label,
-    kind: 'quiet',
+    kind,
     title: text.slice(0, 200),
     onPress: async () => {
       await navigator.clipboard.writeText(text);

@@ -20,9 +20,16 @@ export interface Job {
   readonly of: number;
   /** The call that goes on where it stopped; undefined if it has to be asked for anew. */
   readonly again?: {
-    readonly operation: 'inbound/drop' | 'inbound/replay' | 'inbound/retry';
-    readonly params: Params<'inbound/drop' | 'inbound/replay' | 'inbound/retry'>;
+    readonly operation: MailChange;
+    readonly params: Params<MailChange>;
   };
+}
+
+type MailChange = 'inbound/drop' | 'inbound/replay' | 'inbound/retry';
+
+/** The job of a change of messages of the account, which can be resumed. */
+export function jobOfMail(what: string, operation: MailChange, params: Params<MailChange>): Omit<Job, 'id' | 'of'> {
+  return { operation: 'jobs/info', what, one: 'message', several: 'messages', again: { operation, params } };
 }
 
 interface Followed {
@@ -95,7 +102,7 @@ async function look(one: Followed): Promise<Followed> {
 async function goOn({ job }: Followed): Promise<void> {
   if (!job.again) return;
   const { operation, params } = job.again;
-  const { job: id, matched } = await call(operation, params);
+  const { job: id, matched } = await call(operation, { ...params, at_most: job.of });
   if (id === null) forgetJob();
   else followJob({ ...job, id, of: matched });
 }

@@ -16,14 +16,15 @@ interface Counted {
   readonly job?: string | null;
 }
 
-export interface ManyProps<A extends Counted> {
+type How = { readonly dry_run: true } | { readonly at_most: number };
+
+interface ManyProps<A extends Counted> {
   /** What the count is of: another is counted anew. */
   readonly about: string;
-  count(stop: AbortSignal): Promise<A>;
-  /** Does it, unless more match by now. */
-  start(matched: number): Promise<A>;
+  /** Counts them, or changes them unless more match by now. */
+  change(how: How, stop?: AbortSignal): Promise<A>;
   /** How its job is followed. */
-  job(matched: number): Omit<Job, 'id' | 'of'>;
+  readonly job: Omit<Job, 'id' | 'of'>;
   readonly nothing: string;
   /** What stands above the buttons. */
   explain(found: A): ComponentChildren;
@@ -42,11 +43,13 @@ export function Many<A extends Counted>(props: ManyProps<A>): ComponentChildren 
   const { about, onClose, onDone } = props;
   const [opened] = useState(() => Date.now()); // an old number is not shown
   const [answer, setAnswer] = useState<A>();
-  const loaded = useLoad(`many ${account.value?.id} ${about} ${opened}`, props.count);
+  const loaded = useLoad(`many ${account.value?.id} ${about} ${opened}`, (stop) =>
+    props.change({ dry_run: true }, stop),
+  );
   const { data, error } = loaded;
   const start = async (matched: number) => {
-    const started = await props.start(matched);
-    if (started.job) followJob({ ...props.job(matched), id: started.job, of: started.matched });
+    const started = await props.change({ at_most: matched });
+    if (started.job) followJob({ ...props.job, id: started.job, of: started.matched });
     setAnswer(started);
     onDone?.();
   };

@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { h } from '../h.ts';
+import { Table } from './elements.ts';
 import { clockTime, localTime, number, size, span } from './text.ts';
 
 // Figures over time: a drawing for the eye, a sentence and a table for everybody. The library that draws is loaded with
@@ -48,7 +49,7 @@ export function Plot({ title, sentence, times, curves }: PlotProps): ComponentCh
       ),
       at >= 0 && h('li.faint', timeText(times, at)),
     ]),
-    h(Table, { title, times, curves }),
+    h(AsTable, { title, times, curves }),
   ]);
 }
 
@@ -187,31 +188,20 @@ function resolved(box: HTMLElement, value: string): string {
 }
 
 /** The figures as a table, newest first. It is made when it is opened. */
-function Table({ title, times, curves }: Pick<PlotProps, 'title' | 'times' | 'curves'>): ComponentChildren {
+function AsTable({ title, times, curves }: Pick<PlotProps, 'title' | 'times' | 'curves'>): ComponentChildren {
   const [open, setOpen] = useState(false);
+  const toRow = (_: number, i: number) => [
+    timeText(times, i),
+    ...curves.map(({ unit, values }) => valueText(values[i], unit)),
+  ];
   return h('details', { onToggle: (event) => setOpen(event.currentTarget.open) }, [
     h('summary', 'Show as table'),
     open &&
-      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': title }, [
-        h('table', [
-          h('thead', [
-            h('tr', [
-              h('th', { scope: 'col' }, 'Time'),
-              ...curves.map(({ label }) => h('th', { key: label, scope: 'col' }, label)),
-            ]),
-          ]),
-          h('tbody', [
-            times
-              .map((time, i) =>
-                h('tr', { key: time }, [
-                  h('td', timeText(times, i)),
-                  ...curves.map(({ label, unit, values }) => h('td', { key: label }, valueText(values[i], unit))),
-                ]),
-              )
-              .toReversed(),
-          ]),
-        ]),
-      ]),
+      h(Table, {
+        label: title,
+        columns: ['Time', ...curves.map(({ label }) => label)],
+        rows: times.map(toRow).toReversed(),
+      }),
   ]);
 }
 

@@ -7,6 +7,7 @@ import type { Answer } from '../operations.ts';
 import type { Endpoint, EndpointDetail } from '../records.ts';
 import { account, may } from '../session.ts';
 import { Button, Dialog, Time } from './elements.ts';
+import { jobOfMail } from './job.ts';
 import { Many } from './many.ts';
 import { type EndedState, isFailing } from './states.ts';
 import { count, shortUrl, span } from './text.ts';
@@ -41,12 +42,8 @@ export function ReplayDialog({
   return h(Dialog, { title: word, onClose }, [
     h(Many<Answer<'inbound/replay'>>, {
       about: `replay ${JSON.stringify(wish)}`,
-      count: (stop) => call('inbound/replay', { ...params, dry_run: true }, stop),
-      start: () => call('inbound/replay', params),
-      job: () => ({
-        ...{ operation: 'jobs/info' as const, what: word, one: 'message', several: 'messages' },
-        again: { operation: 'inbound/replay' as const, params },
-      }),
+      change: (how, stop) => call('inbound/replay', { ...params, ...how }, stop),
+      job: jobOfMail(word, 'inbound/replay', params),
       nothing: 'Nothing to replay',
       explain: ({ matched, forgotten }) => [
         matched > 0 &&
@@ -85,9 +82,8 @@ const ASKED = 3;
 function useWhere(wish: Wish): readonly Where[] | undefined {
   const [opened] = useState(() => Date.now()); // an old answer is not shown
   const query = 'query' in wish ? `${wish.query} state:${wish.state}` : undefined;
-  const { data } = useLoad(query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`, (stop) =>
-    readWhere(query ?? '', stop),
-  );
+  const key = query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`;
+  const { data } = useLoad(key, (stop) => readWhere(query ?? '', stop));
   return data;
 }
 

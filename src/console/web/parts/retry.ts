@@ -2,10 +2,10 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
-import { account } from '../session.ts';
 import { Dialog } from './elements.ts';
+import { jobOfMail } from './job.ts';
 import { Many } from './many.ts';
 import { answerOf } from './states.ts';
 import { count, number, shortUrl } from './text.ts';
@@ -26,12 +26,8 @@ export function RetryDialog({
   return h(Dialog, { title: 'Retry now', onClose }, [
     h(Many<Answer<'inbound/retry'>>, {
       about: `retry ${query}`,
-      count: (stop) => call('inbound/retry', { ...params, dry_run: true }, stop),
-      start: (matched) => call('inbound/retry', { ...params, at_most: matched }),
-      job: (matched) => ({
-        ...{ operation: 'jobs/info', what: 'Retry', one: 'message', several: 'messages' },
-        again: { operation: 'inbound/retry', params: { ...params, at_most: matched } },
-      }),
+      change: (how, stop) => call('inbound/retry', { ...params, ...how }, stop),
+      job: jobOfMail('Retry', 'inbound/retry', params),
       nothing: 'Nothing to retry',
       explain: ({ matched }) =>
         matched > 0 && [
@@ -52,9 +48,7 @@ export function RetryDialog({
 /** The endpoints that it goes to, with their last answers, the most frequent first. */
 function WaitsFor({ query }: { readonly query: string }): ComponentChildren {
   const [opened] = useState(() => Date.now());
-  const { data } = useLoad(`waiting ${account.value?.id} ${query} ${opened}`, (stop) =>
-    call('inbound/causes', { query: `${query} state:waiting` }, stop),
-  );
+  const { data } = useCall('inbound/causes', { query: `${query} state:waiting` }, opened);
   if (!data) return null;
   return h('ul', [
     data.causes

@@ -2,16 +2,12 @@ import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import type { Endpoint, EndpointDetail, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
-import { State, type Tone } from './elements.ts';
-import type { IconName } from './icons.ts';
+import { type Mark, State } from './elements.ts';
 import { age, capital, isPulled, now, ordinal, plain, relative, span, toMs } from './text.ts';
 
 // States in words.
 
-interface StateOfMail {
-  readonly icon: IconName;
-  readonly word: string;
-  readonly tone: Tone;
+interface StateOfMail extends Mark {
   /** Nothing more happens to it by itself, so that it can be replayed. */
   readonly ended?: true;
   /** Reached nobody, and still can: it can be dropped. */

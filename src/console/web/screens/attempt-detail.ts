@@ -3,10 +3,10 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { curlOf } from '../curl.ts';
 import { h } from '../h.ts';
-import { Button, Facts } from '../parts/elements.ts';
+import { Button, Facts, Headers } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
-import { count, plain, span } from '../parts/text.ts';
-import type { AttemptDetail, Header, Mail, MailStory } from '../records.ts';
+import { count, span } from '../parts/text.ts';
+import type { AttemptDetail, Mail, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 
 // How an attempt got there, and what was said.
@@ -28,8 +28,8 @@ export function Detail({ detail, mail }: { readonly detail: AttemptDetail; reado
         ['Time', timesOf(detail)],
       ],
     }),
-    h(Headers, { title: 'Request headers', headers: request }),
-    h(Headers, { title: 'Response headers', headers: response }),
+    request.length > 0 && h('div', [h('p.title', 'Request headers'), h(Headers, { fields: request })]),
+    response.length > 0 && h('div', [h('p.title', 'Response headers'), h(Headers, { fields: response })]),
     leftOut > 0 && h('p.faint', `${count(leftOut, 'header')} omitted.`),
     request.length > 0 && h(AsCurl, { detail, mail }),
   ]);
@@ -61,20 +61,4 @@ function timesOf({ reused, dns_ms, connect_ms, tls_ms, first_byte_ms }: AttemptD
   ] as const;
   const known = parts.flatMap(([name, ms]) => (ms === null ? [] : [`${name} ${span(ms)}`]));
   return [...(reused ? ['reused connection'] : []), ...known].join(', ') || 'unknown';
-}
-
-function Headers({
-  title,
-  headers,
-}: {
-  readonly title: string;
-  readonly headers: readonly Header[];
-}): ComponentChildren {
-  if (headers.length === 0) return null;
-  return h('div', [
-    h('p.title', title),
-    h('dl.headers', [
-      headers.map(({ name, value }, i) => h('div', { key: i }, [h('dt', plain(name)), h('dd', plain(value))])),
-    ]),
-  ]);
 }

@@ -1,9 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
-import { Bars, Fault, State, Time, type Tone } from '../parts/elements.ts';
+import { Bars, Fault, type Mark, State, Time } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
-import type { IconName } from '../parts/icons.ts';
 import { age, count, now, plain, toMs } from '../parts/text.ts';
 import type { DomainRecord, DomainServer, DomainServers, InboundDomain } from '../records.ts';
 
@@ -102,7 +101,7 @@ function DnsRecord({
   ]);
 }
 
-const STATES: Readonly<Record<DomainServer['state'], { icon: IconName; word: string; tone: Tone }>> = {
+const STATES: Readonly<Record<DomainServer['state'], Mark>> = {
   ok: { icon: 'check', word: 'OK', tone: 'good' },
   differs: { icon: 'cross', word: 'Wrong value', tone: 'bad' },
   missing: { icon: 'cross', word: 'Missing', tone: 'bad' },

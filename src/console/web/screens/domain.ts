@@ -1,15 +1,14 @@
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Button, Loading, Notice, Title } from '../parts/elements.ts';
-import { Confirm } from '../parts/form.ts';
+import { ConfirmButton } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, plain } from '../parts/text.ts';
 import type { InboundDomain } from '../records.ts';
 import { go, linkTo } from '../router.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 import { DnsRecords } from './domain-dns.ts';
 import { DomainStateMark, domainSentence, useDomains, useRoutes } from './domains.ts';
 import { Tester } from './route-tester.ts';
@@ -21,10 +20,7 @@ export function Domain({ name }: { readonly name: string }): ComponentChildren {
   const { data, change } = loaded;
   const routes = useRoutes(name);
   const domain = data?.find((one) => one.domain.toLowerCase() === name.toLowerCase());
-  const servers = useLoad(
-    domain !== undefined && may('inbound/domain-servers') ? `servers ${account.value?.id} ${name}` : undefined,
-    (stop) => call('inbound/domain-servers', { domain: name }, stop),
-  );
+  const servers = useCall('inbound/domain-servers', domain && { domain: name });
   const checked = (newer: InboundDomain) => {
     change((rows) => rows.map((one) => (one.domain === newer.domain ? newer : one)));
     servers.again();
@@ -57,7 +53,6 @@ function Actions({
   readonly routes: number;
   checked(newer: InboundDomain): void;
 }): ComponentChildren {
-  const [removing, setRemoving] = useState(false);
   return h('div.buttons', [
     may('inbound/check-domain') &&
       h(Button, {
@@ -65,25 +60,19 @@ function Actions({
         icon: 'replay',
         onPress: async () => checked(await call('inbound/check-domain', { domain })),
       }),
-    may('inbound/delete-domain') && h(Button, { label: 'Remove domain\u2026', onPress: () => setRemoving(true) }),
-    removing &&
-      h(
-        Confirm,
-        {
-          title: `Remove ${plain(domain)}?`,
-          label: 'Remove domain',
-          onConfirm: async () => {
-            await call('inbound/delete-domain', { domain });
-            go(linkTo('/domains'));
-          },
-          onClose: () => setRemoving(false),
-        },
-        [
-          h('p', [
-            routes > 0 && `Its ${count(routes, 'route')} will be removed as well. `,
-            'Mail to it will be refused. Mail already accepted is still posted.',
-          ]),
+    may('inbound/delete-domain') &&
+      h(ConfirmButton, {
+        label: 'Remove domain\u2026',
+        question: `Remove ${plain(domain)}?`,
+        text: [
+          `${routes > 0 ? `Its ${count(routes, 'route')} will be removed as well. ` : ''}Mail to it will be refused. ` +
+            'Mail already accepted is still posted.',
         ],
-      ),
+        confirm: 'Remove domain',
+        onConfirm: async () => {
+          await call('inbound/delete-domain', { domain });
+          go(linkTo('/domains'));
+        },
+      }),
   ]);
 }

@@ -1,15 +1,13 @@
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { type Loaded, useLoad } from '../load.ts';
-import { Button, Dialog, Loading, Notice, State, Title, type Tone } from '../parts/elements.ts';
+import { type Loaded, useCall } from '../load.ts';
+import { Dialog, DialogButton, Loading, type Mark, Notice, State, Title } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
-import type { IconName } from '../parts/icons.ts';
 import { count, plain } from '../parts/text.ts';
 import type { InboundDomain, InboundRoute } from '../records.ts';
 import { go, linkTo, place } from '../router.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 import { Tester } from './route-tester.ts';
 
 /** Rows on one screen; the others are found by searching. */
@@ -17,17 +15,12 @@ const MOST_ROWS = 500;
 
 /** The inbound domains of the account. */
 export function useDomains(): Loaded<readonly InboundDomain[]> {
-  return useLoad(may('inbound/domains') ? `domains ${account.value?.id}` : undefined, (stop) =>
-    call('inbound/domains', {}, stop),
-  );
+  return useCall('inbound/domains', {});
 }
 
 /** The routes of a domain; none are read without one. */
 export function useRoutes(domain: string | undefined): Loaded<readonly InboundRoute[]> {
-  return useLoad(
-    domain !== undefined && may('inbound/routes') ? `routes ${account.value?.id} ${domain}` : undefined,
-    (stop) => call('inbound/routes', { domain }, stop),
-  );
+  return useCall('inbound/routes', domain === undefined ? undefined : { domain });
 }
 
 export function domainLink(domain: string): string {
@@ -38,16 +31,18 @@ export function domainLink(domain: string): string {
 export function Domains(): ComponentChildren {
   const loaded = useDomains();
   const { data } = loaded;
-  const [adding, setAdding] = useState(false);
   const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
   const found = data?.filter(({ domain }) => domain.toLowerCase().includes(query));
   return h('div.screen.beside', [
     h('div.pane', [
       h(Title, { text: 'Domains' }, [
         may('inbound/add-domain') &&
-          h(Button, { label: 'Add a domain\u2026', kind: 'main', onPress: () => setAdding(true) }),
+          h(DialogButton, {
+            label: 'Add a domain\u2026',
+            kind: 'main',
+            dialog: (onClose) => h(AddDomain, { onClose }),
+          }),
       ]),
-      adding && h(AddDomain, { onClose: () => setAdding(false) }),
       h(Loading, { of: loaded, rows: 4 }),
       found &&
         (found.length === 0
@@ -73,11 +68,7 @@ function DomainRow({ domain }: { readonly domain: InboundDomain }): ComponentChi
   ]);
 }
 
-function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDomain): {
-  readonly icon: IconName;
-  readonly word: string;
-  readonly tone: Tone;
-} {
+function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDomain): Mark {
   if (!routed) return { icon: 'clock', word: 'Unverified', tone: 'wait' };
   if (isValid) return { icon: 'check', word: 'Ready', tone: 'good' };
   if (testedAt === null) return { icon: 'question', word: 'Not checked', tone: 'off' };

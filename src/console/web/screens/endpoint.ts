@@ -2,8 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
+import { useCall, useRepeat } from '../load.ts';
+import { Bars, Button, DialogButton, Facts, Fault, Notice, Table, Time, Title } from '../parts/elements.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
@@ -19,7 +19,7 @@ const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: how it is, what it answered, and how to catch up. */
 export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
-  const loaded = useLoad(`endpoint ${account.value?.id} ${url}`, (stop) => call('endpoints/info', { url }, stop));
+  const loaded = useCall('endpoints/info', { url });
   const { data: endpoint, error, failedAt, again } = loaded;
   useRepeat(loaded);
   return h('div.screen.narrow', [
@@ -66,7 +66,6 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
 }
 
 function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
-  const [replaying, setReplaying] = useState(false);
   const [said, setSaid] = useState<string>();
   const { url, paused, paused_by: by } = endpoint;
   const [route] = endpoint.routes;
@@ -108,7 +107,17 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
       h(Button, { label: 'Resume', kind: 'main', onPress: () => run('endpoints/resume', 'Resumed.') }),
     may('inbound/replay') &&
       h('span', { 'data-key': 'replay' }, [
-        h(Button, { label: 'Replay failed mail\u2026', onPress: () => setReplaying(true) }),
+        h(DialogButton, {
+          label: 'Replay failed mail\u2026',
+          dialog: (close) =>
+            h(ReplayDialog, {
+              wish: { query: ofUrl(url), state: 'dead' },
+              onClose: () => {
+                close();
+                again();
+              },
+            }),
+        }),
       ]),
     route !== undefined &&
       !isPulled(url) &&
@@ -117,14 +126,6 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
     route !== undefined && may('inbound/route-key') && h(SigningKey, { route }),
     said !== undefined && h('span.faint', { role: 'status' }, [said]),
     isOperators && !may('host/resume') && h('span.faint', 'Only the operator can resume it.'),
-    replaying &&
-      h(ReplayDialog, {
-        wish: { query: ofUrl(url), state: 'dead' },
-        onClose: () => {
-          setReplaying(false);
-          again();
-        },
-      }),
   ]);
 }
 
@@ -178,24 +179,11 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
     h('figcaption', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
     h('details', [
       h('summary', 'Show as table'),
-      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Recent POSTs' }, [
-        h('table', [
-          h('thead', [
-            h('tr', [['Time', 'Response', 'Duration'].map((name) => h('th', { key: name, scope: 'col' }, name))]),
-          ]),
-          h('tbody', [
-            strip
-              .toReversed()
-              .map((post, i) =>
-                h('tr', { key: i }, [
-                  h('td', clockTime(toMs(post.at))),
-                  h('td', answerText(post)),
-                  h('td', `${post.ms} ms`),
-                ]),
-              ),
-          ]),
-        ]),
-      ]),
+      h(Table, {
+        label: 'Recent POSTs',
+        columns: ['Time', 'Response', 'Duration'],
+        rows: strip.map((post) => [clockTime(toMs(post.at)), answerText(post), `${post.ms} ms`]).toReversed(),
+      }),
     ]),
   ]);
 }

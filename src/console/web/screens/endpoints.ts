@@ -1,8 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { type Loaded, useLoad, useRepeat } from '../load.ts';
+import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Loading, Notice, Tabs, Time, Title } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import { EndpointStateMark, endpointSentence } from '../parts/states.ts';
@@ -10,13 +9,10 @@ import { count, number, shortUrl } from '../parts/text.ts';
 import { RECEIVERS, type ReceiverSample } from '../receivers.ts';
 import type { Endpoint } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { account, may } from '../session.ts';
 
 /** All endpoints of the account, read once. */
 export function useEndpointsOnce(): Loaded<readonly Endpoint[]> {
-  return useLoad(may('endpoints/list') ? `endpoints ${account.value?.id}` : undefined, (stop) =>
-    call('endpoints/list', {}, stop),
-  );
+  return useCall('endpoints/list', {});
 }
 
 /** All endpoints of the account, kept up to date. */
@@ -98,8 +94,7 @@ function Receivers(): ComponentChildren {
   const sample: ReceiverSample | undefined = RECEIVERS.find(({ id }) => id === chosen);
   if (!sample) return null;
   return h('div', [
-    h(Tabs, { tabs: RECEIVERS, chosen, label: 'Language', onChoose: setChosen }),
-    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
+    h(Tabs, { tabs: RECEIVERS, chosen, label: 'Language', onChoose: setChosen }, [
       h('pre.code', { tabIndex: 0, dir: 'ltr' }, sample.code),
       h(Copy, { key: chosen, text: sample.code, label: 'Copy code' }),
     ]),

@@ -1,8 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
 import { useMail } from '../parts/list.ts';
@@ -14,7 +13,7 @@ import { count, now, number, shortUrl, toMs } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Cause, Causes } from '../records.ts';
 import { linkTo, place } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, person } from '../session.ts';
 import { MailRows } from './mail.ts';
 
 const MOST_CAUSES = 8;
@@ -57,9 +56,7 @@ export function GivenUp(): ComponentChildren {
 
 /** What was given up of a search, by endpoint and answer; counted again when there is another newest row. */
 function useCauses(query: string, newest: string | undefined): Causes | undefined {
-  return useLoad(`causes ${account.value?.id} ${query} ${newest}`, (stop) =>
-    call('inbound/causes', { query: `${query} state:dead` }, stop),
-  ).data;
+  return useCall('inbound/causes', { query: `${query} state:dead` }, newest).data;
 }
 
 const statusOf = ({ last_status: status }: Cause) => (status === null ? 'none' : String(status));

@@ -2,16 +2,15 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Fault, Loading, State, Time, type Tone } from '../parts/elements.ts';
+import { useCall, useLoad, useRepeat } from '../load.ts';
+import { Bars, Button, Fault, Loading, type Mark, State, Time } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
-import type { IconName } from '../parts/icons.ts';
 import { count, number, plain } from '../parts/text.ts';
 import type { HostCheck, HostExamination, HostListener } from '../records.ts';
 
 // Whether the host has what it needs: what `postern doctor` finds, and where it listens.
 
-const LEVELS: Readonly<Record<HostCheck['level'], { icon: IconName; word: string; tone: Tone }>> = {
+const LEVELS: Readonly<Record<HostCheck['level'], Mark>> = {
   fault: { icon: 'cross', word: 'Fault', tone: 'bad' },
   warning: { icon: 'alert', word: 'Warning', tone: 'wait' },
   ok: { icon: 'check', word: 'OK', tone: 'good' },
@@ -106,7 +105,7 @@ const TLS: Readonly<Record<HostListener['tls'], string>> = {
 
 /** Where the host listens. */
 export function Listeners(): ComponentChildren {
-  const loaded = useLoad('host listeners', (stop) => call('host/listeners', {}, stop));
+  const loaded = useCall('host/listeners', {});
   useRepeat(loaded);
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'listeners' }, [
@@ -139,14 +138,14 @@ function CertificateLine({
 }: {
   readonly certificate: NonNullable<HostListener['certificate']>;
 }): ComponentChildren {
-  const [icon, tone, word]: [IconName, Tone, string] =
+  const mark: Mark =
     days < 0
-      ? ['cross', 'bad', 'Expired']
+      ? { icon: 'cross', tone: 'bad', word: 'Expired' }
       : days < SOON_DAYS
-        ? ['alert', 'wait', `Expires in ${count(days, 'day')}`]
-        : ['check', 'good', `${count(days, 'day')} left`];
+        ? { icon: 'alert', tone: 'wait', word: `Expires in ${count(days, 'day')}` }
+        : { icon: 'check', tone: 'good', word: `${count(days, 'day')} left` };
   return h('span.certificate', [
-    h(State, { icon, tone, word }),
+    h(State, mark),
     h('span', { dir: 'auto' }, [
       `Certificate for ${plain(names.join(', '))}, issued by ${plain(issuer)}, until ${notAfter.slice(0, 10)}`,
     ]),

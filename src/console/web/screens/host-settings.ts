@@ -1,8 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Field, Loading, Notice, Title } from '../parts/elements.ts';
 import { count, plain } from '../parts/text.ts';
 import type { HostSetting } from '../records.ts';
@@ -11,7 +10,7 @@ import { HostParts } from './host.ts';
 /** The settings in force, and where each comes from. */
 export function HostSettings(): ComponentChildren {
   const [words, setWords] = useState('');
-  const loaded = useLoad('host settings', (stop) => call('host/settings', {}, stop));
+  const loaded = useCall('host/settings', {});
   const { data } = loaded;
   const wanted = words.trim().toLowerCase();
   const found = data?.settings.filter((one) =>

@@ -2,10 +2,10 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { type Loaded, useLoad, useRepeat } from '../load.ts';
+import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
-import { Button, Facts, Loading, State, Time, Title, type Tone } from '../parts/elements.ts';
-import { Icon, type IconName } from '../parts/icons.ts';
+import { Button, Facts, Loading, type Mark, State, Time, Title } from '../parts/elements.ts';
+import { Icon } from '../parts/icons.ts';
 import { Plot, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
@@ -32,7 +32,7 @@ export function Host(): ComponentChildren {
 
 /** How the host is, read again and again. Only operators may ask. */
 export function useOverview(): Loaded<HostOverview> {
-  const loaded = useLoad(may('host/overview') ? 'host overview' : undefined, (stop) => call('host/overview', {}, stop));
+  const loaded = useCall('host/overview', {});
   useRepeat(loaded);
   return loaded;
 }
@@ -179,9 +179,7 @@ function Figure({
   });
 }
 
-const RESULTS: Readonly<
-  Record<NonNullable<HostTask['last_result']>, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>
-> = {
+const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {
   done: { icon: 'check', word: 'Done', tone: 'good' },
   failed: { icon: 'cross', word: 'Failed', tone: 'bad' },
   skipped: { icon: 'pause', word: 'Skipped', tone: 'off' },
@@ -190,7 +188,7 @@ const RESULTS: Readonly<
 
 /** What the host does by the clock. */
 function Tasks(): ComponentChildren {
-  const loaded = useLoad('host tasks', (stop) => call('host/tasks', {}, stop));
+  const loaded = useCall('host/tasks', {});
   useRepeat(loaded);
   const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [

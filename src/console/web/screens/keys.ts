@@ -2,22 +2,31 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
-import { Button, Dialog, Loading, Notice, Time, Title } from '../parts/elements.ts';
-import { Confirm, Copy, Form } from '../parts/form.ts';
+import { useCall } from '../load.ts';
+import { Button, Dialog, DialogButton, Loading, Notice, Time, Title } from '../parts/elements.ts';
+import { ConfirmButton, Copy, Form } from '../parts/form.ts';
 import { plain } from '../parts/text.ts';
 import type { ApiKey } from '../records.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 
 /** The API keys of the account. */
 export function Keys(): ComponentChildren {
-  const loaded = useLoad(`keys ${account.value?.id}`, (stop) => call('keys/list', {}, stop));
+  const loaded = useCall('keys/list', {});
   const { data, again, change } = loaded;
-  const [making, setMaking] = useState(false);
-  const [revoking, setRevoking] = useState<ApiKey>();
   return h('div.screen', [
     h(Title, { text: 'API keys' }, [
-      may('keys/add') && h(Button, { label: 'Create key\u2026', kind: 'main', onPress: () => setMaking(true) }),
+      may('keys/add') &&
+        h(DialogButton, {
+          label: 'Create key\u2026',
+          kind: 'main',
+          dialog: (close) =>
+            h(MakeKey, {
+              onClose: () => {
+                close();
+                again();
+              },
+            }),
+        }),
     ]),
     h('p.faint', ['A key has full access to the account: through the API, and as the password for SMTP.']),
     h(Loading, { of: loaded, rows: 3 }),
@@ -25,41 +34,26 @@ export function Keys(): ComponentChildren {
       (data.length === 0
         ? h(Notice, { title: 'No API keys yet' }, [h('p', 'Create one to call the API or to send over SMTP.')])
         : h('ul.rows.keys-made', [
-            data.map((key) => h(KeyRow, { key: key.id, made: key, onRevoke: () => setRevoking(key) })),
+            data.map((key) =>
+              h(KeyRow, {
+                key: key.id,
+                made: key,
+                isOnly: data.length === 1,
+                revoked: () => change((keys) => keys.filter(({ id }) => id !== key.id)),
+              }),
+            ),
           ])),
-    making &&
-      h(MakeKey, {
-        onClose: () => {
-          setMaking(false);
-          again();
-        },
-      }),
-    revoking &&
-      h(
-        Confirm,
-        {
-          title: `Revoke key ${plain(revoking.starts_with)}\u2026?`,
-          label: 'Revoke key',
-          onConfirm: async () => {
-            await call('keys/revoke', { id: revoking.id });
-            change((keys) => keys.filter(({ id }) => id !== revoking.id));
-          },
-          onClose: () => setRevoking(undefined),
-        },
-        [
-          h('p', ['Programs that use it lose access within seconds. This cannot be undone.']),
-          data?.length === 1 && h('p', 'It is the account\u2019s only key.'),
-        ],
-      ),
   ]);
 }
 
 function KeyRow({
-  made: { starts_with: start, label, created_at: createdAt, last_used_at: usedAt },
-  onRevoke,
+  made: { id, starts_with: start, label, created_at: createdAt, last_used_at: usedAt },
+  isOnly,
+  revoked,
 }: {
   readonly made: ApiKey;
-  onRevoke(): void;
+  readonly isOnly: boolean;
+  revoked(): void;
 }): ComponentChildren {
   return h('li', { 'data-row': start }, [
     h('code', `${plain(start)}\u2026`),
@@ -70,7 +64,18 @@ function KeyRow({
       usedAt === null ? ', never used' : [', used ', h(Time, { at: usedAt })],
     ]),
     may('keys/revoke') &&
-      h(Button, { label: 'Revoke\u2026', kind: 'quiet', title: `Key ${plain(start)}\u2026`, onPress: onRevoke }),
+      h(ConfirmButton, {
+        label: 'Revoke\u2026',
+        kind: 'quiet',
+        title: `Key ${plain(start)}\u2026`,
+        question: `Revoke key ${plain(start)}\u2026?`,
+        text: [
+          'Programs that use it lose access within seconds. This cannot be undone.',
+          isOnly && 'It is the account\u2019s only key.',
+        ],
+        confirm: 'Revoke key',
+        onConfirm: () => call('keys/revoke', { id }).then(revoked),
+      }),
   ]);
 }
 

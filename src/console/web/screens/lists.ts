@@ -2,16 +2,27 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { Chips } from '../parts/chips.ts';
-import { Button, Choice, Dialog, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
-import { Confirm, Form } from '../parts/form.ts';
-import type { IconName } from '../parts/icons.ts';
+import {
+  Button,
+  type ButtonProps,
+  Choice,
+  Dialog,
+  DialogButton,
+  Loading,
+  type Mark,
+  Notice,
+  State,
+  Time,
+  Title,
+} from '../parts/elements.ts';
+import { ConfirmButton, Form } from '../parts/form.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
 import type { RejectEntry } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 
 /** As many as the API lists; those behind are found by the beginning of their address. */
 const MOST_LISTED = 1_000;
@@ -23,14 +34,25 @@ export function Lists(): ComponentChildren {
   const { query } = place.value;
   const which: Which = query.get('list') === 'whitelist' ? 'whitelists' : 'rejects';
   const q = (query.get('q') ?? '').trim();
-  const [adding, setAdding] = useState(false);
   const [version, setVersion] = useState(0);
   return h('div.screen', [
     h(Title, { text: 'Suppressions' }, [
       h('span.buttons', [
         may(`exports/${which === 'rejects' ? 'rejects' : 'whitelist'}`) && h(Export, { key: which, which }),
         may(`${which}/add`) &&
-          h(Button, { label: 'Add an address\u2026', kind: 'main', onPress: () => setAdding(true) }),
+          h(DialogButton, {
+            label: 'Add an address\u2026',
+            kind: 'main',
+            dialog: (close) =>
+              h(AddAddress, {
+                which,
+                onClose: close,
+                added: () => {
+                  close();
+                  setVersion(version + 1);
+                },
+              }),
+          }),
       ]),
     ]),
     h(Chips<string>, {
@@ -48,21 +70,10 @@ export function Lists(): ComponentChildren {
         : 'These addresses are never suppressed.',
     ]),
     which === 'rejects' ? h(Rejects, { q, version }) : h(Whitelist, { q, version }),
-    adding &&
-      h(AddAddress, {
-        which,
-        onClose: () => setAdding(false),
-        added: () => {
-          setAdding(false);
-          setVersion(version + 1);
-        },
-      }),
   ]);
 }
 
-const REASONS: Readonly<
-  Record<RejectEntry['reason'], { readonly icon: IconName; readonly word: string; readonly tone: Tone }>
-> = {
+const REASONS: Readonly<Record<RejectEntry['reason'], Mark>> = {
   'hard-bounce': { icon: 'cross', word: 'Hard bounce', tone: 'bad' },
   'soft-bounce': { icon: 'clock', word: 'Soft bounce', tone: 'wait' },
   spam: { icon: 'alert', word: 'Complaint', tone: 'bad' },
@@ -81,11 +92,8 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
   const { query } = place.value;
   const withExpired = query.get('expired') === 'yes';
   const reason = query.get('reason') ?? '';
-  const loaded = useLoad(`rejects ${account.value?.id} ${withExpired} ${version} ${q}`, (stop) =>
-    call('rejects/list', { email: q, include_expired: withExpired }, stop),
-  );
+  const loaded = useCall('rejects/list', { email: q, include_expired: withExpired }, version);
   const { data, change } = loaded;
-  const [taking, setTaking] = useState<RejectEntry>();
   const shown = data?.filter((one) => reason === '' || one.reason === reason);
   return h('div.pane', [
     h('p.chips', [
@@ -109,15 +117,15 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
       (shown.length === 0
         ? h(Empty, { filtered: q !== '' || reason !== '', which: 'rejects' })
         : h('ul.rows.listed', [
-            shown.map((entry) => h(RejectRow, { key: keyOf(entry), entry, onTake: () => setTaking(entry) })),
+            shown.map((entry) =>
+              h(RejectRow, {
+                key: keyOf(entry),
+                entry,
+                taken: () => change((rows) => rows.filter((one) => keyOf(one) !== keyOf(entry))),
+              }),
+            ),
           ])),
     h(Cut, { length: data?.length ?? 0 }),
-    taking &&
-      h(TakeOff, {
-        entry: taking,
-        onClose: () => setTaking(undefined),
-        taken: () => change((rows) => rows.filter((one) => keyOf(one) !== keyOf(taking))),
-      }),
   ]);
 }
 
@@ -130,7 +138,7 @@ function termOf({ expires_at: at, expired }: RejectEntry): string {
   return `expires ${relative(toMs(at), now.value)}`;
 }
 
-function RejectRow({ entry, onTake }: { readonly entry: RejectEntry; onTake(): void }): ComponentChildren {
+function RejectRow({ entry, taken }: { readonly entry: RejectEntry; taken(): void }): ComponentChildren {
   const { email, reason, detail, last_event_at: at, subaccount, message_id: message } = entry;
   return h('li', { 'data-row': keyOf(entry) }, [
     h('span.mark', [h(State, REASONS[reason])]),
@@ -144,54 +152,39 @@ function RejectRow({ entry, onTake }: { readonly entry: RejectEntry; onTake(): v
       message === null &&
         may('messages/search') &&
         h('a.button.quiet', { href: linkTo('/sent', { q: `email:${email}` }) }, 'Messages'),
-      may('rejects/delete') &&
-        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(email), onPress: onTake }),
+      may('rejects/delete') && h(TakeOff, { entry, label: 'Remove\u2026', kind: 'quiet', title: plain(email), taken }),
     ]),
   ]);
 }
 
-/** Asks before an address gets mail again, and says what that costs. */
+/** A button that asks before an address gets mail again, and says what that costs. */
 export function TakeOff({
   entry: { email, subaccount, reason, expires_at: expires },
-  onClose,
   taken,
-}: {
+  ...button
+}: Omit<ButtonProps, 'onPress'> & {
   readonly entry: Pick<RejectEntry, 'email' | 'subaccount' | 'reason' | 'expires_at'>;
-  onClose(): void;
   taken(): void;
 }): ComponentChildren {
-  return h(
-    Confirm,
-    {
-      title: `Remove ${plain(email)} from the suppression list?`,
-      label: 'Remove address',
-      onConfirm: async () => {
-        await call('rejects/delete', { email, ...(subaccount !== null && { subaccount }) });
-        taken();
-      },
-      onClose,
-    },
-    [
-      h('p', 'Mail to this address will be sent again.'),
+  const expiry = expires === null ? '' : ` The entry expires by itself ${relative(toMs(expires), now.value)}.`;
+  return h(ConfirmButton, {
+    ...button,
+    question: `Remove ${plain(email)} from the suppression list?`,
+    text: [
+      'Mail to this address will be sent again.',
       reason === 'custom'
-        ? h('p', [
-            'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does not change.',
-          ])
-        : h('p', [
-            'This lowers your reputation, on which the hourly quota depends',
-            expires === null ? '' : `. The entry expires by itself ${relative(toMs(expires), now.value)}`,
-            '. If the address bounces or complains again, it is suppressed again.',
-          ]),
+        ? 'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does not change.'
+        : `This lowers your reputation, on which the hourly quota depends.${expiry} If the address bounces or complains ` +
+          'again, it is suppressed again.',
     ],
-  );
+    confirm: 'Remove address',
+    onConfirm: () => call('rejects/delete', { email, ...(subaccount !== null && { subaccount }) }).then(taken),
+  });
 }
 
 function Whitelist({ q, version }: ListProps): ComponentChildren {
-  const loaded = useLoad(`whitelist ${account.value?.id} ${version} ${q}`, (stop) =>
-    call('whitelists/list', { email: q }, stop),
-  );
+  const loaded = useCall('whitelists/list', { email: q }, version);
   const { data, change } = loaded;
-  const [taking, setTaking] = useState<string>();
   return h('div.pane', [
     h(Loading, { of: loaded, rows: 8 }),
     data &&
@@ -206,35 +199,26 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
                 h('span.when.faint', [h(Time, { at })]),
                 h('span.buttons', [
                   may('whitelists/delete') &&
-                    h(Button, {
+                    h(ConfirmButton, {
                       label: 'Remove\u2026',
                       kind: 'quiet',
                       title: plain(email),
-                      onPress: () => setTaking(email),
+                      question: `Remove ${plain(email)} from the whitelist?`,
+                      text: [
+                        'Bounces and complaints can suppress it again. If it was suppressed when it was whitelisted, ' +
+                          'this lowers your reputation.',
+                      ],
+                      confirm: 'Remove address',
+                      onConfirm: async () => {
+                        await call('whitelists/delete', { email });
+                        change((rows) => rows.filter((one) => one.email !== email));
+                      },
                     }),
                 ]),
               ]),
             ),
           ])),
     h(Cut, { length: data?.length ?? 0 }),
-    taking !== undefined &&
-      h(
-        Confirm,
-        {
-          title: `Remove ${plain(taking)} from the whitelist?`,
-          label: 'Remove address',
-          onConfirm: async () => {
-            await call('whitelists/delete', { email: taking });
-            change((rows) => rows.filter(({ email }) => email !== taking));
-          },
-          onClose: () => setTaking(undefined),
-        },
-        [
-          h('p', [
-            'Bounces and complaints can suppress it again. If it was suppressed when it was whitelisted, this lowers your reputation.',
-          ]),
-        ],
-      ),
   ]);
 }
 

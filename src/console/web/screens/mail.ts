@@ -1,9 +1,8 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { DropDialog } from '../parts/drop.ts';
 import { Button, Loading, Notice, Title } from '../parts/elements.ts';
@@ -17,7 +16,7 @@ import { count, plain, shortUrl } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { Mail } from '../records.ts';
 import { linkTo, place } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, person } from '../session.ts';
 import { useDomains, useRoutes } from './domains.ts';
 import { useEndpointsOnce } from './endpoints.ts';
 import { MessageView } from './message.ts';
@@ -151,11 +150,8 @@ function FieldChips({ query }: { readonly query: string }): ComponentChildren {
 /** A search for a mail that is missing may find that it was refused. */
 function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
   const without = withField(query, 'state', undefined).trim();
-  const wanted =
-    without !== '' && may('inbound/refusals') && !/\b(?:subject|thread|route|url|status|id):/.test(without);
-  const found = useLoad(wanted ? `refusals of ${account.value?.id} ${without}` : undefined, (stop) =>
-    call('inbound/refusals', { query: without, limit: 1 }, stop),
-  );
+  const wanted = without !== '' && !/\b(?:subject|thread|route|url|status|id):/.test(without);
+  const found = useCall('inbound/refusals', wanted ? { query: without, limit: 1 } : undefined);
   const all = found.data?.by_reason.reduce((sum, one) => sum + one.count, 0) ?? 0;
   if (all === 0) return null;
   return h('p.also', [

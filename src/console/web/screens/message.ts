@@ -3,22 +3,36 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { listen } from '../live.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { ConversationList } from '../parts/conversation.ts';
 import { DropDialog } from '../parts/drop.ts';
-import { Bars, Button, Dialog, Facts, Fault, Field, Loading, Notice, Tabs, Time, Title } from '../parts/elements.ts';
-import { Icon, type IconName } from '../parts/icons.ts';
+import {
+  Button,
+  Dialog,
+  DialogButton,
+  Facts,
+  Field,
+  Headers,
+  Loading,
+  type Mark,
+  Notice,
+  Tabs,
+  Time,
+  Title,
+} from '../parts/elements.ts';
+import { Copy } from '../parts/form.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { Json } from '../parts/painter.ts';
 import { ReplayDialog } from '../parts/replay.ts';
 import { Back } from '../parts/sections.ts';
 import { isOpen, MailStateMark, sentenceOf } from '../parts/states.ts';
-import { clockTime, count, exactTime, plain, shortUrl, size, span, toMs } from '../parts/text.ts';
+import { count, exactTime, plain, shortUrl, size, toMs } from '../parts/text.ts';
+import { Happening } from '../parts/timeline.ts';
 import { TrialAnswer } from '../parts/trial.ts';
 import type { Content, Mail, MailStory, Scan, TimelineEntry, Trial } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, person, shareLink } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
 import { HtmlTab, openMail, RawTab } from './mail-content.ts';
 import { Unseen } from './message-facts.ts';
@@ -29,25 +43,23 @@ export function Message({ id }: { readonly id: string }): ComponentChildren {
 }
 
 export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {
-  const loaded = useLoad(`message ${account.value?.id} ${id}`, (stop) => call('inbound/info', { id }, stop));
+  const loaded = useCall('inbound/info', { id });
   useEffect(() => listen({ mail: (mail) => void (mail.id === id && loaded.again()), reset: loaded.again }), [id]);
-  const { data: mail, error, failedAt, again } = loaded;
+  const { data: mail, error, again } = loaded;
   if (!mail)
     return error?.kind === 'Unknown_Message'
       ? h('div', [
           h(Title, { text: 'Message not found' }),
           h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)]),
         ])
-      : error
-        ? h(Fault, { error, since: failedAt, again })
-        : h(Bars, { rows: 8 });
+      : h(Loading, { of: loaded, rows: 8 });
   return h('article', [
     beside
       ? h('div.heading', [
           h('h2', { dir: 'auto' }, [h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, subjectOf(mail))]),
         ])
       : h(Title, { text: subjectOf(mail) }),
-    error && h(Fault, { error, since: failedAt, again }),
+    h(Loading, { of: loaded, rows: 8 }),
     h('p.who', [h('bdi', senderOf(mail)), ' \u2192 ', h('bdi', plain(mail.to))]),
     h('p.sentence', [h(MailStateMark, { state: mail.state }), ' ', sentenceOf(mail), '.']),
     h(Actions, { mail, changed: again }),
@@ -62,17 +74,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
 
 /** The filled button is the next step; what destroys is behind the menu. */
 function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
-  const [open, setOpen] = useState<'replay' | 'drop' | 'try'>();
-  const [copied, setCopied] = useState(false);
-  const link =
-    window.location.origin +
-    linkTo(`/message/${encodeURIComponent(mail.id)}`, {
-      account: person.value?.account === null ? account.value?.id : undefined,
-    });
-  const copy = async () => {
-    await navigator.clipboard.writeText(link);
-    setCopied(true);
-  };
+  const [open, setOpen] = useState<'replay' | 'drop'>();
   const close = () => {
     setOpen(undefined);
     changed();
@@ -90,8 +92,13 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
           onPress: () => setOpen('replay'),
         }),
       ]),
-    may('inbound/try') && mail.kept && h(Button, { label: 'Try another URL\u2026', onPress: () => setOpen('try') }),
-    h(Button, { label: copied ? 'Link copied' : 'Copy link', onPress: copy }),
+    may('inbound/try') &&
+      mail.kept &&
+      h(DialogButton, {
+        label: 'Try another URL\u2026',
+        dialog: (onClose) => h(TryDialog, { mail, onClose }),
+      }),
+    h(Copy, { text: shareLink(`/message/${encodeURIComponent(mail.id)}`), label: 'Copy link', kind: 'plain' }),
     mail.kept &&
       person.value?.reads_content &&
       h(Button, {
@@ -104,7 +111,6 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
       h(Menu, [h(MenuItem, { label: 'Drop\u2026', destroys: true, onPress: () => setOpen('drop') })]),
     open === 'replay' && h(ReplayDialog, { wish: { ids: [mail.id] }, isHeld: mail.state === 'held', onClose: close }),
     open === 'drop' && h(DropDialog, { wish: { ids: [mail.id] }, onClose: close }),
-    open === 'try' && h(TryDialog, { mail, onClose: () => setOpen(undefined) }),
   ]);
 }
 
@@ -191,7 +197,7 @@ function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
   });
 }
 
-const MARKS: Readonly<Partial<Record<TimelineEntry['kind'], { readonly icon: IconName; readonly tone: string }>>> = {
+const MARKS: Readonly<Partial<Record<TimelineEntry['kind'], Omit<Mark, 'word'>>>> = {
   refused: { icon: 'refused', tone: 'bad' },
   delivered: { icon: 'check', tone: 'good' },
   given_up: { icon: 'cross', tone: 'bad' },
@@ -201,7 +207,7 @@ const MARKS: Readonly<Partial<Record<TimelineEntry['kind'], { readonly icon: Ico
   next_attempt: { icon: 'clock', tone: 'wait' },
 };
 
-function markOf({ kind, text }: TimelineEntry): { readonly icon: IconName; readonly tone: string } {
+function markOf({ kind, text }: TimelineEntry): Omit<Mark, 'word'> {
   if (kind === 'attempt')
     return /: 2\d\d\b/.test(text) ? { icon: 'check', tone: 'good' } : { icon: 'cross', tone: 'bad' };
   return MARKS[kind] ?? { icon: 'dot', tone: 'off' };
@@ -211,24 +217,14 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
   const details = detailsOf(mail);
   return h('ol.timeline', [
     mail.timeline.map((entry) => {
-      const ms = toMs(entry.at);
-      const detail = entry.kind === 'attempt' ? details.get(entry.at) : undefined;
-      const { icon, tone } = markOf(entry);
-      return h('li', { key: `${entry.kind} ${entry.at} ${entry.text}`, class: tone }, [
-        h(Icon, { name: icon }),
-        h('span.when', [
-          h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, clockTime(ms)),
-          entry.after_ms > 0 && h('span.after', `+${span(entry.after_ms)}`),
-        ]),
-        h('span.text', [
-          plain(entry.text),
-          entry.detail !== null && h('span.detail', plain(entry.detail)),
-          entry.kind === 'refused' &&
-            mail.client !== null &&
-            may('inbound/refusals') &&
-            h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and how to fix it'),
-          detail && h(Detail, { detail, mail }),
-        ]),
+      const { kind, at, text, detail, after_ms: afterMs } = entry;
+      const attempt = kind === 'attempt' ? details.get(at) : undefined;
+      return h(Happening, { key: `${kind} ${at} ${text}`, at: toMs(at), afterMs, ...markOf(entry), text, detail }, [
+        kind === 'refused' &&
+          mail.client !== null &&
+          may('inbound/refusals') &&
+          h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and how to fix it'),
+        attempt && h(Detail, { detail: attempt, mail }),
       ]);
     }),
   ]);
@@ -238,17 +234,15 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
 function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: boolean }): ComponentChildren {
   const { id } = mail;
   const mayRead = person.value?.reads_content === true && may('inbound/content');
-  const loaded = useLoad(mail.kept && mayRead ? `content ${account.value?.id} ${id}` : undefined, (stop) =>
-    call('inbound/content', { id }, stop),
-  );
+  const loaded = useCall('inbound/content', mail.kept && mayRead ? { id } : undefined);
   const [own, setOwn] = useState<string>();
   if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (!mail.kept) return h(Notice, { title: 'Content deleted, history kept' });
-  const { data: content, error, failedAt, again } = loaded;
-  if (!content) {
-    if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted, history kept' });
-    return error ? h(Fault, { error, since: failedAt, again }) : h(Bars, { rows: 5 });
-  }
+  const { data: content, error } = loaded;
+  if (!content)
+    return error?.kind === 'Unknown_Message'
+      ? h(Notice, { title: 'Content deleted, history kept' })
+      : h(Loading, { of: loaded, rows: 5 });
   const wanted =
     (beside ? own : place.value.query.get('tab')) ?? (content.text === null && content.has_html ? 'html' : 'text');
   const choose = (tab: string) => (beside ? setOwn(tab) : go(withQuery({ tab }), true));
@@ -270,10 +264,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
       }),
     content.automated.why !== null && h('p', `Automated: ${content.automated.why}`),
     content.facts && h(Unseen, { facts: content.facts }),
-    h(Tabs, { tabs, chosen, label: 'Content', onChoose: choose }),
-    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
-      h(Panel, { tab: chosen, id, content }),
-    ]),
+    h(Tabs, { tabs, chosen, label: 'Content', onChoose: choose }, [h(Panel, { tab: chosen, id, content })]),
   ]);
 }
 
@@ -290,11 +281,7 @@ function Panel({
     case 'html':
       return h(HtmlTab, { wanted: { id } });
     case 'headers':
-      return h('dl.headers', [
-        content.headers.map(({ name, value }, i) =>
-          h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
-        ),
-      ]);
+      return h(Headers, { fields: content.headers });
     case 'parts':
       return h(Parts, { id, content });
     case 'raw':
@@ -331,7 +318,7 @@ function Parts({ id, content }: { readonly id: string; readonly content: Content
 }
 
 function Payload({ id }: { readonly id: string }): ComponentChildren {
-  const loaded = useLoad(`payload ${account.value?.id} ${id}`, (stop) => call('inbound/payload', { id }, stop));
+  const loaded = useCall('inbound/payload', { id });
   const { data, error } = loaded;
   if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });
   return h('div', [

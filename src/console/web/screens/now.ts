@@ -2,8 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
-import { type Loaded, useLoad } from '../load.ts';
-import { Bars, Button, Fault, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
+import { type Loaded, useCall } from '../load.ts';
+import { Bars, Button, Fault, Loading, Notice, State, Table, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
@@ -62,33 +62,21 @@ const COUNTS = [
 
 /** How much the account sent. */
 function Sent(): ComponentChildren {
-  const loaded = useLoad(may('users/info') ? `numbers ${account.value?.id}` : undefined, (stop) =>
-    call('users/info', {}, stop),
-  );
+  const loaded = useCall('users/info', {});
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'sent' }, [
     h('h2', { id: 'sent' }, 'Outbound'),
     h(Loading, { of: loaded, rows: 4 }),
     data &&
-      h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': 'Outbound, as a table' }, [
-        h('table', [
-          h('thead', [
-            h('tr', [
-              ['Period', ...COUNTS.map(([, label]) => label)].map((label) =>
-                h('th', { key: label, scope: 'col' }, label),
-              ),
-            ]),
-          ]),
-          h('tbody', [
-            WINDOWS.map(([window, label]) =>
-              h('tr', { key: window }, [
-                h('th', { scope: 'row' }, label),
-                COUNTS.map(([name]) => h('td', { key: name }, number(data.stats[window]?.[name] ?? 0))),
-              ]),
-            ),
-          ]),
+      h(Table, {
+        label: 'Outbound, as a table',
+        columns: ['Period', ...COUNTS.map(([, label]) => label)],
+        rows: WINDOWS.map(([window, label]) => [
+          label,
+          ...COUNTS.map(([name]) => number(data.stats[window]?.[name] ?? 0)),
         ]),
-      ]),
+        areNamed: true,
+      }),
   ]);
 }
 
@@ -223,8 +211,7 @@ function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(
 /** How many mails routes hold: asked for after what else is shown, and again when that says so. */
 function useHeld(newest: readonly Mail[] | undefined): number {
   const seen = newest?.filter(({ state }) => state === 'held').map(({ id }) => id);
-  const key = seen && may('inbound/causes') ? `held ${account.value?.id} ${seen}` : undefined;
-  return useLoad(key, (stop) => call('inbound/causes', { query: 'state:held' }, stop)).data?.count ?? 0;
+  return useCall('inbound/causes', seen && { query: 'state:held' }, seen?.join()).data?.count ?? 0;
 }
 
 /** The domain of the test message, which no DNS has. */

@@ -2,9 +2,9 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
-import { Button, Dialog, Loading, Notice, State, Time } from '../parts/elements.ts';
-import { Confirm, Copy, Form } from '../parts/form.ts';
+import { useCall } from '../load.ts';
+import { Button, Dialog, DialogButton, Loading, Notice, State, Time } from '../parts/elements.ts';
+import { ConfirmButton, Copy, Form } from '../parts/form.ts';
 import { clockTime, count, plain, toMs } from '../parts/text.ts';
 import type { EnterLink, HostPerson, HostSession, Role } from '../records.ts';
 import { linkTo } from '../router.ts';
@@ -12,17 +12,26 @@ import { account, may, person } from '../session.ts';
 
 /** Who may use the console, and what as. */
 export function People(): ComponentChildren {
-  const loaded = useLoad('host people', (stop) => call('host/people', {}, stop));
+  const loaded = useCall('host/people', {});
   const { data, again, change } = loaded;
-  const [inviting, setInviting] = useState(false);
   const [link, setLink] = useState<EnterLink>();
-  const [removing, setRemoving] = useState<string>();
-  const [resetting, setResetting] = useState<string>();
   return h('div.pane', [
     h('div.heading', [
       h('p.faint', ['Operators who signed in with a command-line link are not listed.']),
       may('host/add-person') &&
-        h(Button, { label: 'Invite a person\u2026', kind: 'main', onPress: () => setInviting(true) }),
+        h(DialogButton, {
+          label: 'Invite a person\u2026',
+          kind: 'main',
+          dialog: (close) =>
+            h(Invite, {
+              onClose: close,
+              invited: (made) => {
+                close();
+                setLink(made);
+                again();
+              },
+            }),
+        }),
     ]),
     h(Loading, { of: loaded, rows: 4 }),
     data &&
@@ -34,49 +43,12 @@ export function People(): ComponentChildren {
                 key: one.name,
                 one,
                 onInvite: async () => setLink(await call('host/invite-person', { name: one.name })),
-                onRemove: () => setRemoving(one.name),
-                onReset: () => setResetting(one.name),
+                removed: () => change(({ people }) => ({ people: people.filter(({ name }) => name !== one.name) })),
+                again,
               }),
             ),
           ])),
-    inviting &&
-      h(Invite, {
-        onClose: () => setInviting(false),
-        invited: (made) => {
-          setInviting(false);
-          setLink(made);
-          again();
-        },
-      }),
     link && h(ShowLink, { link, onClose: () => setLink(undefined) }),
-    removing !== undefined &&
-      h(
-        Confirm,
-        {
-          title: `Remove ${plain(removing)}?`,
-          label: 'Remove person',
-          onConfirm: async () => {
-            await call('host/remove-person', { name: removing });
-            change(({ people }) => ({ people: people.filter(({ name }) => name !== removing) }));
-          },
-          onClose: () => setRemoving(undefined),
-        },
-        [h('p', ['Their sessions and links end immediately. Their past activity is kept.'])],
-      ),
-    resetting !== undefined &&
-      h(
-        Confirm,
-        {
-          title: `Reset two-factor authentication for ${plain(resetting)}?`,
-          label: 'Reset',
-          onConfirm: async () => {
-            await call('host/reset-factor', { name: resetting });
-            again();
-          },
-          onClose: () => setResetting(undefined),
-        },
-        [h('p', ['For a lost device. Their password alone then signs them in.'])],
-      ),
   ]);
 }
 
@@ -89,13 +61,13 @@ function isSelf({ name }: HostPerson): boolean {
 function PersonRow({
   one,
   onInvite,
-  onRemove,
-  onReset,
+  removed,
+  again,
 }: {
   readonly one: HostPerson;
   onInvite(): Promise<void>;
-  onRemove(): void;
-  onReset(): void;
+  removed(): void;
+  again(): void;
 }): ComponentChildren {
   const {
     name,
@@ -130,10 +102,26 @@ function PersonRow({
       may('host/reset-factor') &&
         hasFactor &&
         !isSelf(one) &&
-        h(Button, { label: 'Reset two-factor\u2026', kind: 'quiet', title: plain(name), onPress: onReset }),
+        h(ConfirmButton, {
+          label: 'Reset two-factor\u2026',
+          kind: 'quiet',
+          title: plain(name),
+          question: `Reset two-factor authentication for ${plain(name)}?`,
+          text: ['For a lost device. Their password alone then signs them in.'],
+          confirm: 'Reset',
+          onConfirm: () => call('host/reset-factor', { name }).then(again),
+        }),
       may('host/remove-person') &&
         !isSelf(one) &&
-        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: plain(name), onPress: onRemove }),
+        h(ConfirmButton, {
+          label: 'Remove\u2026',
+          kind: 'quiet',
+          title: plain(name),
+          question: `Remove ${plain(name)}?`,
+          text: ['Their sessions and links end immediately. Their past activity is kept.'],
+          confirm: 'Remove person',
+          onConfirm: () => call('host/remove-person', { name }).then(removed),
+        }),
     ]),
   ]);
 }
@@ -209,35 +197,26 @@ function ShowLink({
 
 /** Who is at the console. */
 export function Sessions(): ComponentChildren {
-  const loaded = useLoad('host sessions', (stop) => call('host/sessions', {}, stop));
+  const loaded = useCall('host/sessions', {});
   const { data, change } = loaded;
-  const [ending, setEnding] = useState<HostSession>();
   return h('div.pane', [
     h('p.faint', 'Sessions end after some hours, and sooner when idle.'),
     h(Loading, { of: loaded, rows: 3 }),
     data &&
       h('ul.rows.people', [
-        data.sessions.map((one) => h(SessionRow, { key: one.id, one, onEnd: () => setEnding(one) })),
+        data.sessions.map((one) =>
+          h(SessionRow, {
+            key: one.id,
+            one,
+            ended: () => change(({ sessions }) => ({ sessions: sessions.filter(({ id }) => id !== one.id) })),
+          }),
+        ),
       ]),
-    ending &&
-      h(
-        Confirm,
-        {
-          title: `End the session of ${plain(ending.name)}?`,
-          label: 'End session',
-          onConfirm: async () => {
-            await call('host/end-session', { id: ending.id });
-            change(({ sessions }) => ({ sessions: sessions.filter(({ id }) => id !== ending.id) }));
-          },
-          onClose: () => setEnding(undefined),
-        },
-        [h('p', ['They have to sign in again. To revoke access, remove the person.'])],
-      ),
   ]);
 }
 
-function SessionRow({ one, onEnd }: { readonly one: HostSession; onEnd(): void }): ComponentChildren {
-  const { name, role, account: whose, by, address, since, seen_at: seenAt, until, own } = one;
+function SessionRow({ one, ended }: { readonly one: HostSession; ended(): void }): ComponentChildren {
+  const { id, name, role, account: whose, by, address, since, seen_at: seenAt, until, own } = one;
   return h('li', [
     h('span.who', [h('bdi.name', plain(name)), own && h(Own, { word: 'This session' })]),
     h(RoleOf, { role, whose }),
@@ -252,7 +231,15 @@ function SessionRow({ one, onEnd }: { readonly one: HostSession; onEnd(): void }
     h('span.buttons', [
       may('host/end-session') &&
         !own &&
-        h(Button, { label: 'End\u2026', kind: 'quiet', title: plain(name), onPress: onEnd }),
+        h(ConfirmButton, {
+          label: 'End\u2026',
+          kind: 'quiet',
+          title: plain(name),
+          question: `End the session of ${plain(name)}?`,
+          text: ['They have to sign in again. To revoke access, remove the person.'],
+          confirm: 'End session',
+          onConfirm: () => call('host/end-session', { id }).then(ended),
+        }),
     ]),
   ]);
 }

@@ -101,9 +101,8 @@ function Question({
   const isDrop = operation === 'host/drop';
   return h(Many<Changed>, {
     about: `${operation} ${query}`,
-    count: (stop) => call(operation, { query, dry_run: true }, stop),
-    start: (matched) => call(operation, { query, at_most: matched }),
-    job: () => ({ operation: 'host/job' as const, what, one, several }),
+    change: (how, stop) => call(operation, { query, ...how }, stop),
+    job: { operation: 'host/job', what, one, several },
     nothing: `No ${several} match.`,
     explain: ({ matched, waiting, by_state: states = [] }) =>
       matched > 0 &&

@@ -1,8 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad, useRepeat } from '../load.ts';
+import { useCall, useRepeat } from '../load.ts';
 import { Button, Choice, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { WAITS_FOR } from '../parts/states.ts';
 import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
@@ -21,7 +20,7 @@ const BY = [
 export function Queue(): ComponentChildren {
   const chosen = place.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
-  const loaded = useLoad(`queue ${by}`, (stop) => call('host/queue', { by }, stop));
+  const loaded = useCall('host/queue', { by });
   useRepeat(loaded);
   const [changing, setChanging] = useState<string>();
   const { data, again } = loaded;

@@ -1,14 +1,13 @@
 import type { ComponentChildren } from 'preact';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { FieldChoice, TimeChoice } from '../parts/narrow.ts';
 import { capital, number, plain, count as textCount } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import { linkTo, place } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, person } from '../session.ts';
 import { useDomains } from './domains.ts';
 
 /** Why mail was refused. */
@@ -65,10 +64,8 @@ function Reasons({
 }): ComponentChildren {
   const chosen = fieldOf(query, 'reason');
   const others = withField(query, 'reason', undefined);
-  const { data } = useLoad(
-    newest === undefined && chosen === undefined ? undefined : `reasons ${account.value?.id} ${others} ${newest}`,
-    (stop) => call('inbound/refusals', { query: others, limit: 1 }, stop),
-  );
+  const wanted = newest !== undefined || chosen !== undefined;
+  const { data } = useCall('inbound/refusals', wanted ? { query: others, limit: 1 } : undefined, newest);
   const reasons = data?.by_reason ?? [];
   const most = Math.max(1, ...reasons.map(({ count }) => count));
   if (reasons.length === 0) return null;

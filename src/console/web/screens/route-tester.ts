@@ -1,7 +1,6 @@
 import type { ComponentChildren } from 'preact';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall } from '../load.ts';
 import { Loading, State } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
@@ -9,7 +8,7 @@ import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
-import { account, may } from '../session.ts';
+import { may } from '../session.ts';
 
 // The tester of routes: which one an address matches, why the others do not, and what would be posted.
 
@@ -42,9 +41,7 @@ export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren
 }
 
 function Result({ address, stamp }: { readonly address: string; readonly stamp: string }): ComponentChildren {
-  const loaded = useLoad(`test ${account.value?.id} ${address} ${stamp}`, (stop) =>
-    call('inbound/test-route', { address }, stop),
-  );
+  const loaded = useCall('inbound/test-route', { address }, stamp);
   const { data, error } = loaded;
   if (error || !data) return h(Loading, { of: loaded, rows: 3 });
   const { route, payload, content_type: type } = data;

@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
-import { Button, Dialog, Loading, Notice } from '../parts/elements.ts';
-import { Confirm, Form, type FormField, type Values } from '../parts/form.ts';
+import { Button, Dialog, DialogButton, Loading, Notice } from '../parts/elements.ts';
+import { ConfirmButton, Form, type FormField, type Values } from '../parts/form.ts';
 import { plain, shortUrl } from '../parts/text.ts';
 import type { InboundRoute } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
@@ -34,21 +34,15 @@ export function Routes({
   const { data, again, change } = loaded;
   // Who comes from a refusal wants a route for that mailbox.
   const wanted = place.value.query.get('add') ?? undefined;
-  const [open, setOpen] = useState<
-    { readonly what: 'add' | 'edit' | 'remove'; readonly route?: InboundRoute } | undefined
-  >(wanted !== undefined && may('inbound/add-route') ? { what: 'add' } : undefined);
+  const [adding, setAdding] = useState(wanted !== undefined && may('inbound/add-route'));
   const close = () => {
-    setOpen(undefined);
+    setAdding(false);
     if (wanted !== undefined) go(withQuery({ add: undefined }), true);
-  };
-  const done = () => {
-    close();
-    again();
   };
   return h('section', { 'aria-labelledby': 'routes' }, [
     h('div.heading', [
       h('h2', { id: 'routes' }, 'Routes'),
-      may('inbound/add-route') && h(Button, { label: 'Add a route\u2026', onPress: () => setOpen({ what: 'add' }) }),
+      may('inbound/add-route') && h(Button, { label: 'Add a route\u2026', onPress: () => setAdding(true) }),
     ]),
     h('p.faint', [
       'Listed in the order they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
@@ -62,31 +56,23 @@ export function Routes({
               h(RouteRow, {
                 key: route.id,
                 route,
-                onEdit: () => setOpen({ what: 'edit', route }),
-                onRemove: () => setOpen({ what: 'remove', route }),
+                again,
+                removed: () => change((rows) => rows.filter((one) => one.id !== route.id)),
               }),
             ),
           ])),
-    open?.what === 'add' && h(AddRoute, { domain, mailbox: wanted, done, onClose: close }),
-    open?.what === 'edit' && open.route && h(EditRoute, { route: open.route, done, onClose: close }),
-    open?.what === 'remove' &&
-      open.route &&
-      h(RemoveRoute, {
-        route: open.route,
-        removed: (id) => change((rows) => rows.filter((one) => one.id !== id)),
-        onClose: close,
-      }),
+    adding && h(AddRoute, { domain, mailbox: wanted, done: again, onClose: close }),
   ]);
 }
 
 function RouteRow({
   route,
-  onEdit,
-  onRemove,
+  again,
+  removed,
 }: {
   readonly route: InboundRoute;
-  onEdit(): void;
-  onRemove(): void;
+  again(): void;
+  removed(): void;
 }): ComponentChildren {
   const {
     id,
@@ -127,9 +113,28 @@ function RouteRow({
     h('span.buttons', [
       h('a.button.quiet', { href: linkTo('/mail', { q: `route:${id}` }) }, 'Messages'),
       may('inbound/update-route') &&
-        h(Button, { label: 'Edit\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onEdit }),
+        h(DialogButton, {
+          label: 'Edit\u2026',
+          kind: 'quiet',
+          title: `Route ${id}`,
+          dialog: (onClose) => h(EditRoute, { route, done: again, onClose }),
+        }),
       may('inbound/delete-route') &&
-        h(Button, { label: 'Remove\u2026', kind: 'quiet', title: `Route ${id}`, onPress: onRemove }),
+        h(ConfirmButton, {
+          label: 'Remove\u2026',
+          kind: 'quiet',
+          title: `Route ${id}`,
+          question: `Remove route ${id}?`,
+          text: [
+            [
+              'Mail to ',
+              h('code', plain(pattern)),
+              ' will match another route or be refused with 550. Mail already accepted is still posted.',
+            ],
+          ],
+          confirm: 'Remove route',
+          onConfirm: () => call('inbound/delete-route', { id }).then(removed),
+        }),
     ]),
   ]);
 }
@@ -341,6 +346,7 @@ function AddRoute({
       label: 'Add route',
       onSubmit: async (values) => {
         await call('inbound/add-route', { domain, ...paramsOf(values, {}) });
+        onClose();
         done();
       },
     }),
@@ -355,39 +361,9 @@ function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: Inb
       label: 'Save',
       onSubmit: async (values) => {
         await call('inbound/update-route', { id: route.id, ...paramsOf(values, route) });
+        onClose();
         done();
       },
     }),
   ]);
-}
-
-/** Asks before a route is removed. */
-function RemoveRoute({
-  route: { id, pattern },
-  removed,
-  onClose,
-}: {
-  readonly route: InboundRoute;
-  removed(id: string): void;
-  onClose(): void;
-}): ComponentChildren {
-  return h(
-    Confirm,
-    {
-      title: `Remove route ${id}?`,
-      label: 'Remove route',
-      onConfirm: async () => {
-        await call('inbound/delete-route', { id });
-        removed(id);
-      },
-      onClose,
-    },
-    [
-      h('p', [
-        'Mail to ',
-        h('code', plain(pattern)),
-        ' will match another route or be refused with 550. Mail already accepted is still posted.',
-      ]),
-    ],
-  );
 }

@@ -1,19 +1,16 @@
 import type { ComponentChildren } from 'preact';
-import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
-import { Loading, Notice, Tabs } from '../parts/elements.ts';
+import { useCall } from '../load.ts';
+import { Headers, Loading, Notice, Tabs } from '../parts/elements.ts';
 import { plain, size } from '../parts/text.ts';
 import { go, place, withQuery } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, person } from '../session.ts';
 import { HtmlTab } from './mail-content.ts';
 
 /** The content of a message out. */
 export function SentContentTabs({ id }: { readonly id: string }): ComponentChildren {
   const mayRead = person.value?.reads_content === true && may('messages/content');
-  const loaded = useLoad(mayRead ? `sent content ${account.value?.id} ${id}` : undefined, (stop) =>
-    call('messages/content', { id }, stop),
-  );
+  const loaded = useCall('messages/content', mayRead ? { id } : undefined);
   const { data, error } = loaded;
   if (!mayRead) return h(Notice, { title: 'You do not have access to message content' });
   if (error?.kind === 'Unknown_Message') return h(Notice, { title: 'Content deleted or not available, history kept' });
@@ -36,19 +33,12 @@ export function SentContentTabs({ id }: { readonly id: string }): ComponentChild
   const wanted = place.value.query.get('tab');
   const chosen = tabs.find((tab) => tab.id === wanted)?.id ?? tabs[0]?.id ?? 'headers';
   return h('div', [
-    h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }),
-    h('div.panel', { id: 'panel', role: 'tabpanel', 'aria-labelledby': `tab-${chosen}` }, [
+    h(Tabs, { tabs, chosen, label: 'Content', onChoose: (tab) => go(withQuery({ tab }), true) }, [
       chosen === 'text' && h('pre.mail-text', { tabIndex: 0, dir: 'auto' }, plain(text ?? '')),
       chosen === 'html' && h(HtmlTab, { wanted: { sent: id } }),
       chosen === 'source' && h('pre.code', { tabIndex: 0, dir: 'ltr' }, plain(html ?? '')),
       chosen === 'headers' &&
-        (fields.length === 0
-          ? h('p.faint', 'None besides those that Postern adds.')
-          : h('dl.headers', [
-              fields.map(({ name, value }, i) =>
-                h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
-              ),
-            ])),
+        (fields.length === 0 ? h('p.faint', 'None besides those that Postern adds.') : h(Headers, { fields })),
       chosen === 'files' &&
         (attachments.length === 0
           ? h('p.faint', 'No attachments')

@@ -2,38 +2,36 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad, useRepeat } from '../load.ts';
+import { useCall, useRepeat } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import { ConversationList } from '../parts/conversation.ts';
-import { Bars, Button, Dialog, Facts, Fault, Notice, Time, Title } from '../parts/elements.ts';
-import { Confirm, Copy } from '../parts/form.ts';
-import { Icon } from '../parts/icons.ts';
+import { Button, Dialog, DialogButton, Facts, Loading, Notice, Time, Title } from '../parts/elements.ts';
+import { ConfirmButton, Copy } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
-import { clockTime, count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
+import { count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
+import { Happening } from '../parts/timeline.ts';
 import { withField } from '../query.ts';
 import type { SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { account, may, person } from '../session.ts';
+import { may, shareLink } from '../session.ts';
 import { TakeOff } from './lists.ts';
 import { SentStateMark, toTime } from './sent.ts';
 import { SentContentTabs } from './sent-content.ts';
-import { type Entry, toEntries } from './sent-timeline.ts';
+import { toEntries } from './sent-timeline.ts';
 import { Dialogs } from './smtp-dialog.ts';
 
 /** One message out: where it is, and what was said on its way. */
 export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
-  const loaded = useLoad(`sent message ${account.value?.id} ${id}`, (stop) => call('messages/info', { id }, stop));
-  const { data: message, error, failedAt, again } = loaded;
+  const loaded = useCall('messages/info', { id });
+  const { data: message, error, again } = loaded;
   useRepeat(loaded);
   return h('div.screen.narrow', [
     h(Back),
     message
-      ? h(Story, { message, error: error && h(Fault, { error, since: failedAt, again }), again })
+      ? h(Story, { message, error: h(Loading, { of: loaded, rows: 8 }), again })
       : error?.kind === 'Unknown_Message'
         ? [h(Title, { text: 'Message not found' }), h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)])]
-        : error
-          ? h(Fault, { error, since: failedAt, again })
-          : h(Bars, { rows: 8 }),
+        : h(Loading, { of: loaded, rows: 8 }),
   ]);
 }
 
@@ -115,42 +113,29 @@ function isHeld({ delivery }: SentStory): boolean {
 /** What can be done while it waits for another attempt. */
 function Waiting({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
   const { _id: id, email, delivery } = message;
-  const [stopping, setStopping] = useState(false);
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
   return h('p.buttons', [
     may('messages/retry') &&
-      h(Button, {
-        label: 'Retry now',
-        onPress: async () => {
-          await call('messages/retry', { id });
-          again();
-        },
+      h(Button, { label: 'Retry now', onPress: () => call('messages/retry', { id }).then(again) }),
+    may('messages/stop') &&
+      h(ConfirmButton, {
+        label: 'Stop trying\u2026',
+        question: `Stop trying to deliver to ${plain(email)}?`,
+        text: ['The message stays undelivered, without a bounce. Other mail to the address is still sent.'],
+        confirm: 'Stop trying',
+        onConfirm: () => call('messages/stop', { id }).then(again),
       }),
-    may('messages/stop') && h(Button, { label: 'Stop trying\u2026', onPress: () => setStopping(true) }),
-    stopping &&
-      h(
-        Confirm,
-        {
-          title: `Stop trying to deliver to ${plain(email)}?`,
-          label: 'Stop trying',
-          onConfirm: async () => {
-            await call('messages/stop', { id });
-            again();
-          },
-          onClose: () => setStopping(false),
-        },
-        [h('p', ['The message stays undelivered, without a bounce. Other mail to the address is still sent.'])],
-      ),
   ]);
 }
 
 /** Sends the content once more, as a new message, while it is kept. */
 function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
-  const [open, setOpen] = useState(false);
   if (!delivery || !may('messages/resend')) return null;
   return h('p.buttons', [
-    h(Button, { label: 'Send again\u2026', onPress: () => setOpen(true) }),
-    open && h(ResendDialog, { id, email, onClose: () => setOpen(false) }),
+    h(DialogButton, {
+      label: 'Send again\u2026',
+      dialog: (onClose) => h(ResendDialog, { id, email, onClose }),
+    }),
   ]);
 }
 
@@ -190,10 +175,7 @@ function ResendDialog({
 /** Why it is held back, and until when. */
 function Held({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
   const { _id: id, email, subaccount } = message;
-  const [canceling, setCanceling] = useState(false);
-  const { data } = useLoad(`scheduled ${account.value?.id} ${id}`, (stop) =>
-    call('messages/list-scheduled', { to: email }, stop),
-  );
+  const { data } = useCall('messages/list-scheduled', { to: email }, id);
   if (!data) return null;
   const scheduled = data.find((one) => one._id === id);
   if (!scheduled)
@@ -209,39 +191,24 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
       may('messages/reschedule') &&
         h(Button, {
           label: 'Send now',
-          onPress: async () => {
-            await call('messages/reschedule', { id, send_at: toApiTime(Date.now()) });
-            again();
-          },
+          onPress: () => call('messages/reschedule', { id, send_at: toApiTime(Date.now()) }).then(again),
         }),
       may('messages/cancel-scheduled') &&
-        h(Button, { label: 'Cancel message\u2026', onPress: () => setCanceling(true) }),
+        h(ConfirmButton, {
+          label: 'Cancel message\u2026',
+          question: 'Cancel this message?',
+          text: ['It will not be sent, and its content is deleted.'],
+          confirm: 'Cancel message',
+          onConfirm: () => call('messages/cancel-scheduled', { id }).then(again),
+        }),
     ]),
-    canceling &&
-      h(
-        Confirm,
-        {
-          title: 'Cancel this message?',
-          label: 'Cancel message',
-          onConfirm: async () => {
-            await call('messages/cancel-scheduled', { id });
-            again();
-          },
-          onClose: () => setCanceling(false),
-        },
-        [h('p', 'It will not be sent, and its content is deleted.')],
-      ),
   ]);
 }
 
 /** Whether its address gets mail, and a way to change that. */
 function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
-  const [open, setOpen] = useState<'stop' | 'take'>();
-  const { data, again } = useLoad(may('rejects/list') ? `listed ${account.value?.id} ${email}` : undefined, (stop) =>
-    call('rejects/list', { email }, stop),
-  );
+  const { data, again } = useCall('rejects/list', { email });
   if (!data) return null;
-  const close = () => setOpen(undefined);
   const entry = data.find(
     (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
   );
@@ -257,30 +224,18 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
           [
             h('p.buttons', [
               h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
-              may('rejects/delete') && h(Button, { label: 'Remove suppression\u2026', onPress: () => setOpen('take') }),
+              may('rejects/delete') && h(TakeOff, { entry, label: 'Remove suppression\u2026', taken: again }),
             ]),
           ],
         )
-      : may('rejects/add') && h(Button, { label: 'Suppress this address\u2026', onPress: () => setOpen('stop') }),
-    open === 'take' && entry && h(TakeOff, { entry, onClose: close, taken: again }),
-    open === 'stop' &&
-      h(
-        Confirm,
-        {
-          title: `Suppress ${plain(email)}?`,
-          label: 'Suppress address',
-          onConfirm: async () => {
-            await call('rejects/add', { email, comment: 'stopped at the console' });
-            again();
-          },
-          onClose: close,
-        },
-        [
-          h('p', [
-            'All mail of this account to the address is rejected until you remove it from the suppression list.',
-          ]),
-        ],
-      ),
+      : may('rejects/add') &&
+        h(ConfirmButton, {
+          label: 'Suppress this address\u2026',
+          question: `Suppress ${plain(email)}?`,
+          text: ['All mail of this account to the address is rejected until you remove it from the suppression list.'],
+          confirm: 'Suppress address',
+          onConfirm: () => call('rejects/add', { email, comment: 'stopped at the console' }).then(again),
+        }),
   ]);
 }
 
@@ -288,11 +243,6 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
   const { _id: id, ts, tags, template, subaccount, email, delivery, diag } = message;
   const to = (name: string, value: string) =>
     h('a', { key: value, href: linkTo('/sent', { q: withField('', name, value) }) }, plain(value));
-  const link =
-    window.location.origin +
-    linkTo(`/sent/${encodeURIComponent(id)}`, {
-      account: person.value?.account === null ? account.value?.id : undefined,
-    });
   return h(Facts, {
     rows: [
       ['Submitted', h('span', [exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')'])],
@@ -302,29 +252,20 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
       ...(template === null ? [] : [['Template', plain(template)] as const]),
       ...(subaccount === null ? [] : [['Subaccount', to('subaccount', subaccount)] as const]),
       ...(delivery ? [['Attempts', String(delivery.attempts.length)] as const] : []),
-      ['ID', h('span', [h('code', id), h(Copy, { text: link, label: 'Copy link' })])],
+      [
+        'ID',
+        h('span', [h('code', id), h(Copy, { text: shareLink(`/sent/${encodeURIComponent(id)}`), label: 'Copy link' })]),
+      ],
     ],
   });
 }
 
 function Timeline({ message }: { readonly message: SentStory }): ComponentChildren {
   return h('ol.timeline', [
-    toEntries(message).map((entry, i) => h(TimelineRow, { key: i, entry, began: message.ts * 1000 })),
-  ]);
-}
-
-function TimelineRow({ entry, began }: { readonly entry: Entry; readonly began: number }): ComponentChildren {
-  const { at, icon, tone, text, detail, attempt, open = false } = entry;
-  return h('li', { class: tone }, [
-    h(Icon, { name: icon }),
-    h('span.when', [
-      h('time', { dateTime: new Date(at).toISOString(), title: exactTime(at) }, clockTime(at)),
-      at > began && h('span.after', `+${span(at - began)}`),
-    ]),
-    h('span.text', [
-      plain(text),
-      detail !== undefined && detail !== '' && h('span.detail', { dir: 'auto' }, plain(detail)),
-      attempt && h(Dialogs, { attempt, open }),
-    ]),
+    toEntries(message).map(({ attempt, open = false, ...entry }, i) =>
+      h(Happening, { key: i, ...entry, afterMs: entry.at - message.ts * 1000 }, [
+        attempt && h(Dialogs, { attempt, open }),
+      ]),
+    ),
   ]);
 }

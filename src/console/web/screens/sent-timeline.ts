@@ -1,14 +1,12 @@
-import type { Tone } from '../parts/elements.ts';
+import type { Mark, Tone } from '../parts/elements.ts';
 import type { IconName } from '../parts/icons.ts';
 import { span, toMs } from '../parts/text.ts';
 import type { MailAttempt, SentStory, Visit } from '../records.ts';
 
 // What happened to a message out, as entries in the order of time.
 
-export interface Entry {
+interface Entry extends Omit<Mark, 'word'> {
   readonly at: number;
-  readonly icon: IconName;
-  readonly tone: Tone;
   readonly text: string;
   readonly detail?: string;
   readonly attempt?: MailAttempt;

@@ -4,15 +4,14 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
-import { Button, Choice, Loading, Notice, State, Time, Title, type Tone } from '../parts/elements.ts';
-import type { IconName } from '../parts/icons.ts';
+import { Button, Choice, Loading, type Mark, Notice, State, Time, Title } from '../parts/elements.ts';
 import { count, plain, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { SentMessage, SentState } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account } from '../session.ts';
 
-const STATES: Readonly<Record<SentState, { readonly icon: IconName; readonly word: string; readonly tone: Tone }>> = {
+const STATES: Readonly<Record<SentState, Mark>> = {
   queued: { icon: 'clock', word: 'Queued', tone: 'wait' },
   sent: { icon: 'check', word: 'Sent', tone: 'good' },
   deferred: { icon: 'clock', word: 'Deferred', tone: 'wait' },
