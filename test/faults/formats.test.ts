@@ -9,7 +9,7 @@ import { openWorld } from '../support/faults/world.ts';
 import { until } from '../support/until.ts';
 
 const KILLS = size('FORMAT_KILLS', 30, 2);
-const MESSAGES = size('FORMAT_MESSAGES', 20_000, 900);
+const MESSAGES = size('FORMAT_MESSAGES', 20_000, 400);
 /** Posts at one time to an endpoint, at most. */
 const IN_FLIGHT = 128;
 const EARLY = new URL('../support/faults/acknowledge-early.ts', import.meta.url);
@@ -61,7 +61,7 @@ describe(`kill -9 under load in every format, ${KILLS} times in ${MESSAGES} mess
   });
 
   it('loses mail when the 250 does not wait for the queue (control)', async () => {
-    const { verdict } = await storm(1, 300, { imports: [EARLY] });
+    const { verdict } = await storm(1, 150, { imports: [EARLY] });
     tell('kill storm in every format, control', verdict);
     expect(verdict.lost).to.not.deep.equal([]);
   });

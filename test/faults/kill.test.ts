@@ -6,8 +6,8 @@ import { size } from '../support/faults/sizes.ts';
 import { openWorld } from '../support/faults/world.ts';
 import { until } from '../support/until.ts';
 
-const KILLS = size('KILLS', 100, 4);
-const MESSAGES = size('KILL_MESSAGES', 50_000, 2000);
+const KILLS = size('KILLS', 100, 3);
+const MESSAGES = size('KILL_MESSAGES', 50_000, 900);
 /** Posts at one time to the one endpoint, at most (`delivery.concurrency_per_endpoint`): what a kill may cut off. */
 const IN_FLIGHT = 128;
 /** It answers at once, so few of them are on their way in the mean. */
@@ -67,7 +67,7 @@ describe(`kill -9 under load, ${KILLS} times in ${MESSAGES} messages`, function 
   });
 
   it('loses mail when the 250 does not wait for the queue (control)', async () => {
-    const { verdict } = await storm(2, 400, { imports: [EARLY] });
+    const { verdict } = await storm(1, 200, { imports: [EARLY] });
     tell('kill storm, control', verdict);
     expect(verdict.lost).to.not.deep.equal([]);
   });

@@ -17,8 +17,8 @@ import { size } from '../support/faults/sizes.ts';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 
-const MESSAGES = size('PULL_MESSAGES', 20_000, 600);
-const KILLS = size('PULL_KILLS', 200, 8);
+const MESSAGES = size('PULL_MESSAGES', 20_000, 400);
+const KILLS = size('PULL_KILLS', 200, 6);
 const DAEMON_KILLS = size('PULL_DAEMON_KILLS', 10, 1);
 const CONSUMERS = 4;
 /** Messages that a consumer holds at one time, at most: what a kill may hand out twice. */
@@ -140,7 +140,7 @@ describe(`${CONSUMERS} pulling consumers, killed ${KILLS} times in ${MESSAGES} m
 
   it('lose mail when they acknowledge before they have processed it (control)', async () => {
     // Most of a consumer's time is work, so that most kills fall into it.
-    const verdict = await storm({ messages: 300, kills: 8, daemonKills: 0, order: 'before', workMs: 400 });
+    const verdict = await storm({ messages: 200, kills: 4, daemonKills: 0, order: 'before', workMs: 400 });
     tell('pull storm, control', verdict);
     expect(verdict.lost).to.not.deep.equal([]);
   });

@@ -20,7 +20,7 @@ interface Seen {
 }
 
 /** Mail handed over through kills, until the queue is empty. */
-async function handOver(sink: MailSink, more: Readonly<Record<string, string>> = {}): Promise<Seen> {
+async function handOver(sink: MailSink, kills: number, more: Readonly<Record<string, string>> = {}): Promise<Seen> {
   const dir = await tempDir();
   const env = {
     POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
@@ -33,6 +33,7 @@ async function handOver(sink: MailSink, more: Readonly<Record<string, string>> =
     start: () => spawnDaemon(dir, env),
     hello: ['EHLO client.example.org', `AUTH PLAIN ${plain(KEY)}`],
     to: 'jo@to.test',
+    kills,
     place({ submission: [place] }) {
       if (!place) throw new Error('no listener for submission');
       return place;
@@ -69,7 +70,7 @@ describe(`kill -9 during submission of ${MESSAGES} mails, ${KILLS} times`, funct
   afterEach(() => sink.stop());
 
   it('loses no acknowledged mail, repeats only deliveries in flight, and counts each message once', async () => {
-    const seen = await handOver(sink);
+    const seen = await handOver(sink, KILLS);
     const { postern, acknowledged, arrived, repeats } = seen;
     show('mail handed over', seen);
     expect(acknowledged.size).to.be.at.least(MESSAGES);
@@ -90,12 +91,13 @@ describe(`kill -9 during submission of ${MESSAGES} mails, ${KILLS} times`, funct
   });
 
   it('loses mail when the 250 does not wait for the queue (control)', async () => {
-    const seen = await handOver(sink, {
+    const seen = await handOver(sink, 1, {
       NODE_OPTIONS: `--import=${new URL('../support/faults/submit-early.ts', import.meta.url).href}`,
     });
     show('mail handed over, control', seen);
     await seen.postern.end('SIGKILL');
-    expect(lostOf(seen)).not.to.deep.equal([]);
+    // Of the second round, which no kill ends, some may still be on their way.
+    expect(lostOf(seen).filter((subject) => subject.startsWith('r0-'))).not.to.deep.equal([]);
   });
 });
 

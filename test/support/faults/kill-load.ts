@@ -17,6 +17,8 @@ export interface KillLoad {
   /** What a client says before its first mail. */
   readonly hello: readonly string[];
   readonly to: string;
+  /** How often it is killed. */
+  readonly kills: number;
 }
 
 /**
@@ -29,17 +31,17 @@ export async function loadThroughKills(
   const acknowledged = new Map<string, string>();
   let postern = await load.start();
   await load.prepare?.(postern);
-  for (let round = 0; round < KILLS; round++) {
+  for (let round = 0; round < load.kills; round++) {
     const before = acknowledged.size;
     const sending = send(load, postern, round, acknowledged);
     // Somewhere in the middle, at another place each round.
-    const share = (round + 1) / (KILLS + 1);
+    const share = (round + 1) / (load.kills + 1);
     await until('some of the load', () => acknowledged.size - before >= MESSAGES * share * 0.9, 60_000);
     await postern.end('SIGKILL');
     await sending;
     postern = await load.start();
   }
-  await send(load, postern, KILLS, acknowledged);
+  await send(load, postern, load.kills, acknowledged);
   return { postern, acknowledged };
 }
 
