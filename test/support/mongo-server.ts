@@ -8,17 +8,21 @@ import { place } from './place.ts';
 import { PATIENCE, until } from './until.ts';
 
 /**
- * A real server for the suite of the store: what MONGODB_URL names, else a `mongod` on the PATH, else FerretDB (a
- * server that speaks MongoDB's protocol over SQLite) built from ferretdb/ with Go. TEST_MONGO=java asks for another one
- * that speaks it, mongo-java-server, whose jars Maven brings: what two servers that share no code agree on is the
- * protocol's.
+ * A real server for the suite of the store: what MONGODB_URL names, else a `mongod` on the PATH, else SecantusDB (a
+ * server in Python over WiredTiger, which pip installs), else FerretDB (one over SQLite, built from ferretdb/ with Go).
+ * TEST_MONGO=secantus, ferretdb or java asks for one of these; `java` is mongo-java-server, whose jars Maven brings. What
+ * servers that share no code agree on is the protocol's.
+ *
+ * SecantusDB says hello as the primary of a replica set of one: the driver uses retryable writes with it, it can step
+ * down, and it fails commands on request (`failCommand`). It is GPL: it runs as a process of its own in the tests, and
+ * is no part of what is installed or shipped.
  *
  * FerretDB 1.24 with SQLite takes `writeConcern: { w: 'majority', j: true }` without a word, and says hello as a
  * standalone server, so the driver does not use retryable writes with it. createIndexes of several indexes that are
- * there panics in it and ends the connection; the store sends one a command. What else the two do differently, `lacks`
+ * there panics in it and ends the connection; the store sends one a command. What else they do differently, `lacks`
  * says.
  */
-export type MongoKind = 'url' | 'mongod' | 'ferretdb' | 'java';
+export type MongoKind = 'url' | 'mongod' | 'secantus' | 'ferretdb' | 'java';
 
 /** What a server may not have that a case of the suite is about. */
 export type Lack =
@@ -40,6 +44,7 @@ export type Lack =
 const LACKS: Readonly<Record<MongoKind, readonly Lack[]>> = {
   url: [],
   mongod: [],
+  secantus: ['plans'], // its planner takes one field of an index and sorts the rest
   ferretdb: ['atomic changes', 'plans', 'quick limits'], // and lists in lists; no row of ours has one
   // mongo-java-server 1.47
   java: ['atomic changes', 'code points', 'strict sums', 'plans', 'getMore', 'a disk', 'quick limits'],
@@ -53,7 +58,11 @@ export function lacks(kind: MongoKind | 'embedded', what: Lack): boolean {
 const FERRETDB = join(import.meta.dirname, 'ferretdb');
 const BINARY = join(FERRETDB, 'ferretdb');
 const JAVA = join(import.meta.dirname, 'mongo-java');
-const JARS = join(import.meta.dirname, '../../node_modules/.cache/postern-mongo-java');
+const CACHE = join(import.meta.dirname, '../../node_modules/.cache');
+const JARS = join(CACHE, 'postern-mongo-java');
+const SECANTUS = join(CACHE, 'postern-secantus');
+/** Later ones of 0.7 too; beta versions count, because the version that is named is one. */
+const SECANTUS_VERSION = 'secantusdb~=0.7.0b3';
 
 function onPath(program: string): string | undefined {
   const places = (process.env['PATH'] ?? '').split(delimiter).map((dir) => join(dir, program));
@@ -67,12 +76,21 @@ function onPath(program: string): string | undefined {
   });
 }
 
+/** The servers that are built or fetched: where each is then. The first that can be had is taken. */
+const FETCHED = { secantus: SECANTUS, ferretdb: BINARY, java: JARS } as const;
+type Fetched = keyof typeof FETCHED;
+
+function isFetched(name: string | undefined): name is Fetched {
+  return name !== undefined && name in FETCHED;
+}
+
 /** Which server there is, without building anything. */
 export function mongoKind(): MongoKind | undefined {
-  if (process.env['TEST_MONGO'] === 'java') return existsSync(JARS) ? 'java' : undefined;
+  const wanted = process.env['TEST_MONGO'];
+  if (isFetched(wanted)) return existsSync(FETCHED[wanted]) ? wanted : undefined;
   if (process.env['MONGODB_URL']) return 'url';
   if (onPath('mongod')) return 'mongod';
-  return existsSync(BINARY) ? 'ferretdb' : undefined;
+  return (['secantus', 'ferretdb'] as const).find((kind) => existsSync(FETCHED[kind]));
 }
 
 /**
@@ -80,14 +98,45 @@ export function mongoKind(): MongoKind | undefined {
  * time.
  */
 export function requireMongo(): void {
-  if (mongoKind()) return;
-  if (process.env['TEST_MONGO'] === 'java') return fetchJava();
-  if (!onPath('go')) throw new Error('no MONGODB_URL, no mongod on the PATH, and no Go to build FerretDB with');
+  const wanted = process.env['TEST_MONGO'];
+  if (isFetched(wanted)) return existsSync(FETCHED[wanted]) ? undefined : FETCH[wanted]();
+  const kind = mongoKind();
+  if (kind && kind !== 'ferretdb') return;
+  try {
+    fetchSecantus();
+  } catch (error) {
+    if (kind) return;
+    console.log(`no SecantusDB: ${error instanceof Error ? error.message : error}`);
+    buildFerretdb();
+  }
+}
+
+const FETCH: Readonly<Record<Fetched, () => void>> = {
+  secantus: fetchSecantus,
+  ferretdb: buildFerretdb,
+  java: fetchJava,
+};
+
+function buildFerretdb(): void {
+  if (!onPath('go')) throw new Error('no MONGODB_URL, no mongod on the PATH, no pip, and no Go to build FerretDB with');
   console.log('building FerretDB for the suite of the store (once)');
   execFileSync('go', ['build', '-p', '2', '-trimpath', '-buildvcs=false', '-o', BINARY, '.'], {
     cwd: FERRETDB,
     stdio: 'inherit',
   });
+}
+
+/** With the packages that it needs, into a folder of its own, as the jars of the one in Java. */
+function fetchSecantus(): void {
+  if (!onPath('python3')) throw new Error('SecantusDB needs python3 with pip on the PATH');
+  console.log('installing SecantusDB for the suite of the store (once)');
+  const made = `${SECANTUS}.${process.pid}`;
+  const quietly = ['--quiet', '--no-input', '--disable-pip-version-check', '--root-user-action=ignore'];
+  execFileSync('python3', ['-m', 'pip', 'install', ...quietly, '--target', made, SECANTUS_VERSION], {
+    stdio: ['ignore', 'inherit', 'pipe'], // and pip speaks of other programs of this machine too
+    timeout: 600_000,
+  });
+  renameSync(made, SECANTUS);
 }
 
 /** Into a folder beside its place, so that a fetch that was cut off is none. */
@@ -149,6 +198,16 @@ const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: n
     dir,
     '--nounixsocket',
   ],
+  secantus: (dir, port) => [
+    'python3',
+    join(SECANTUS, 'bin/secantusd-py'),
+    '--host=127.0.0.1',
+    `--port=${port}`,
+    `--storage-path=${dir}`,
+    '--cache-size=128M',
+    '--log-level=ERROR',
+    '--enable-test-commands',
+  ],
   ferretdb: (dir, port) => [BINARY, '-listen', `127.0.0.1:${port}`, '-dir', dir],
   java: (_dir, port) => [
     'java',
@@ -167,7 +226,10 @@ function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: numbe
   process.once('exit', () => child?.kill('SIGKILL')); // a run that is broken off leaves no server behind
   return {
     async start() {
-      child = spawn(command[0] ?? '', command.slice(1), { stdio: 'ignore' });
+      child = spawn(command[0] ?? '', command.slice(1), {
+        stdio: 'ignore',
+        env: { ...process.env, PYTHONPATH: SECANTUS },
+      });
       await until(`${kind} to listen`, () => answers(port), 30_000 * PATIENCE);
     },
     async kill() {
