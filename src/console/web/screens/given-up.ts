@@ -55,7 +55,7 @@ export function GivenUp(): ComponentChildren {
   ]);
 }
 
-/** What was given up of a search, by endpoint and answer; counted again when there is another newest row. */
+/** Failed mail of a search, by endpoint and answer; counted again when the newest row changes. */
 function useCauses(query: string, newest: string | undefined): Causes | undefined {
   return useLoad(`causes ${account.value?.id} ${query} ${newest}`, (stop) =>
     call('inbound/causes', { query: `${query} state:dead` }, stop),
