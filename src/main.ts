@@ -16,7 +16,7 @@ const io: Io = {
   onSignal(listener) {
     let stopping = false;
     const stop = () => {
-      // Whoever asks twice does not want to wait; the spool makes it safe.
+      // A second signal stops at once; the spool makes it safe.
       if (stopping) process.exit(1);
       stopping = true;
       listener('stop');

@@ -13,7 +13,7 @@ import { kindsOf } from '../queue/delivery.ts';
 import type { AccountStore } from '../store/store.ts';
 import { tooMany } from './errors.ts';
 
-// What one account may know of the history of this host.
+// An account's view of the history of this host.
 
 interface HistoryDeps {
   readonly history: History;
@@ -26,7 +26,7 @@ interface HistoryDeps {
 const QUESTIONS = { all: 20, each: 4 };
 /** Seconds after which a client may ask again. */
 const RETRY_S = 1;
-/** How often a job looks whether it may ask. */
+/** The interval between checks whether a job may run its query. */
 const WAIT_MS = 100;
 
 /** Counts the questions of all accounts. */
@@ -94,7 +94,7 @@ export type NoteAction = (what: string, count: number, detail: string) => void;
 
 /** A detail may hold what a caller gave. */
 const MAX_DETAIL = 500;
-/** Who acted, if no key did. */
+/** The actor, if it was not a key. */
 const COMMAND_LINE = 'command line';
 
 /** The actions of one account, done with an API key (the `id` of its row), by a person, or on the command line. */

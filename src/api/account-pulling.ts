@@ -20,7 +20,7 @@ export interface PullDeps {
 /** Calls that wait for mail at a time: each holds a connection. */
 const PULLS = { all: 500, each: 50 };
 const TAPS = { all: 50, each: 10 };
-/** What a client should wait that makes too many, in seconds. */
+/** The delay for a client with too many calls, in seconds. */
 const BUSY_S = 1;
 
 /** The limits of this process on calls that wait. */

@@ -58,7 +58,7 @@ export interface OperationSettings {
   readonly ips: { readonly provisioning: 'free' | 'off'; readonly minReputation: number };
 }
 
-/** What people are told about reasons of refusals. */
+/** The explanations of refusals for people. */
 export interface RefusalTexts {
   readonly reasons: readonly string[];
   adviceOf(reason: string): string;

@@ -27,7 +27,7 @@ interface Door {
   knock(socket: Socket): void;
   /** Whether a request may proceed; if not, it has been answered. */
   admits(req: IncomingMessage, res: ServerResponse): boolean;
-  /** Looks after connections no more. */
+  /** Stops watching connections. */
   close(): void;
 }
 

@@ -76,7 +76,7 @@ export function hasBadText(value: unknown): boolean {
   return seen.badText;
 }
 
-/** What is noted of values. */
+/** The record of values. */
 interface Seen {
   badText: boolean;
   readonly names: Set<string>;

@@ -57,7 +57,7 @@ const wasm: Wasm = Reflect.get<object, string>(globalThis, 'WebAssembly');
 const MODULE = new wasm.Module(readFileSync(new URL('wasm/byte-passes.wasm', import.meta.url)));
 const PAGE = 64 * 1024;
 
-/** So many bytes behind the end of what is read or written may be touched. */
+/** This number of bytes after the end of the input or output may be touched. */
 export const SLACK = 128;
 
 /** `size`: bytes of the memory. */

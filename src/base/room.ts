@@ -29,13 +29,13 @@ export interface Room {
   left(): number;
   /** Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room. */
   reserve(bytes: number): (() => void) | undefined;
-  /** Looks at the disk now: there may be more room than at the last look. */
+  /** Reads the free space now: it may have grown since the last time. */
   look(): Promise<void>;
   /** Counts bytes that were written without a reservation. */
   wrote(bytes: number): void;
-  /** The result of the last look. */
+  /** The result of the last read. */
   disk(): Disk | undefined;
-  /** Looks now, and once a second from then on. */
+  /** Reads now, and once a second from then on. */
   start(): Promise<void>;
   stop(): void;
 }
@@ -67,10 +67,10 @@ export function createRoom(
   const { clock, log, look } = deps;
   let room = true;
   let seen: Disk | undefined;
-  /** What the last look found above the floor; negative below it. */
+  /** Bytes above the floor at the last read; negative below it. */
   let above = 0;
   let reserved = 0;
-  /** Bytes written since the last look began. */
+  /** Bytes written since the last read began. */
   let written = 0;
   let looking: Promise<void> | undefined;
   let stopped = false;
@@ -93,7 +93,7 @@ export function createRoom(
     const before = written;
     try {
       const disk = await look();
-      // What is written while it looks may have been seen or not.
+      // Bytes written during a read may be included in it or not.
       written -= before;
       judge(disk);
     } catch (error) {

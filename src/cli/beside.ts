@@ -18,7 +18,7 @@ export interface Beside {
 const LATE_MS = 5000;
 const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null, thread: null };
 
-/** Looks up what belongs to some deliveries. Without `journal.subjects` nothing of the header is shown here either. */
+/** Reads the data of some deliveries. Without `journal.subjects` nothing of the header is shown here either. */
 export async function lookBeside(
   rows: readonly QueuedDelivery[],
   spool: Spool,

@@ -106,7 +106,7 @@ export function createEvents(
   };
 }
 
-/** The threads that look into messages: those that mail is taken from, and those that are posted or sent. */
+/** The threads that parse messages: those for mail being accepted, and those for mail being posted or sent. */
 export function createThreads(settings: Settings, { clock, log, metrics }: DaemonDeps) {
   return createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
 }

@@ -42,7 +42,7 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
     const account = await accountFor(ctx.get('postern-account'), visitor, store);
     const veil = await veils.for(visitor.role, account.id);
     await run(ctx, veil?.over(operation) ?? operation, account, visitor.name, (params) => {
-      // Before the answer: a look that is not noted must not happen.
+      // Before the answer: an access that is not recorded must not happen.
       if (visitor.role === 'operator' && permissions.isLook(access))
         noteLook({ notes, clock }, visitor, account, `${path} ${String(params.get('id') ?? '')}`);
     });

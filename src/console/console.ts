@@ -95,7 +95,7 @@ const POLICY = {
   'X-Robots-Tag': 'noindex, nofollow',
 };
 
-/** What is answered below /console, path by path (roles.ts). */
+/** The handlers of the paths below /console (roles.ts). */
 function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices & { readonly hostParts: HostParts }) {
   const { store, clientAddress, params } = deps;
   const assets = createAssets(settings.mailOrigin);
@@ -109,7 +109,7 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
     ...deps,
     lasts: sessions.lasts,
     records: {
-      // What has just happened to a mail, the queue still knows.
+      // The queue still has mail of recent events.
       mail: (row) => toMailRecord(row, row.state !== 'unknown'),
       refusal: (row) => toRefusalRecord(row, deps.refusals.adviceOf),
     },
@@ -192,7 +192,7 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
     'GET /{*screen}': ({ ctx }) => assets.page(ctx),
   };
 
-  /** What the page asks, by those who may (roles.ts). */
+  /** The requests of the page, by permission (roles.ts). */
   const inSession: Readonly<Record<SessionPath, (asked: AskedInSession) => Promise<unknown>>> = {
     'GET /me': async ({ ctx, visitor }) => json(ctx, await me(visitor)),
     async 'DELETE /session'({ ctx, origin, visitor }) {

@@ -1,4 +1,4 @@
-// What the console answers instead of what was asked for. Errors of operations are those of the API (errors.ts).
+// Error answers of the console. Errors of operations are those of the API (errors.ts).
 
 const STATUS = {
   Signed_Out: 401,

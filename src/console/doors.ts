@@ -42,7 +42,7 @@ export interface Doors {
   /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
   turnFactorOn(visitor: Visitor, params: Params): Promise<readonly string[]>;
   turnFactorOff(visitor: Visitor): Promise<void>;
-  /** Gives the visitor a new password; one who is nobody yet, and came by a link of the command line, becomes a person. */
+  /** Gives the visitor a new password; one without a name who came by a command-line link becomes a person. */
   changePassword(visitor: Visitor, params: Params, address: string): Promise<void>;
   /** Whether the visitor may set a password without the old one, because they have just come in by link. */
   maySetPassword(visitor: Visitor): boolean;

@@ -131,7 +131,7 @@ function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: Liv
   }
 
   async function stayAlive(): Promise<void> {
-    // While the store is away nobody can be looked up, and nobody is turned away for it.
+    // While the store is unavailable no person can be looked up, and none is rejected for it.
     if (await deps.lasts(visitor).catch(() => true)) {
       res.write(':\n\n');
       cancelAlive = clock.after(ALIVE_MS, () => void stayAlive());

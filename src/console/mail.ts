@@ -58,7 +58,7 @@ export interface MailFrames {
 
 const PART_NUMBER = /^\d{1,5}$/;
 const LASTS_MS = 300_000;
-/** What an operator looked at, as the account sees it. */
+/** The content that an operator viewed, as the account sees it. */
 const LOOKED_AT = '/console/mail';
 
 // Another page can put a resource into itself if that allows it; a frame needs no such permission.
@@ -68,7 +68,7 @@ const HEADERS = {
   'Referrer-Policy': 'no-referrer',
 };
 
-/** What a URL is good for. Whoever has it can read it, but not change it. */
+/** The permissions of a URL. Its holder can read it, but not change it. */
 interface Grant {
   readonly account: string;
   readonly way: 'in' | 'out';

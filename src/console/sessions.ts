@@ -12,7 +12,7 @@ export interface SessionSettings {
   readonly idleMs: number;
 }
 
-/** Who is at the console. */
+/** The visitor of the console. */
 export interface Visitor {
   readonly session: ConsoleSessionRow;
   /** Undefined for an operator who came in by a link of the command line. */
@@ -101,7 +101,7 @@ export function createSessions(
   });
 }
 
-/** Whether it has lasted as long as it may, or nobody has used it for too long. */
+/** Whether it has reached its maximum age or its idle timeout. */
 export function isOver({ until, seenAt }: ConsoleSessionRow, idleMs: number, now: number): boolean {
   return until.getTime() <= now || seenAt.getTime() + idleMs <= now;
 }

@@ -154,7 +154,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
 interface Question<T> {
   readonly type: 'MX' | 'TXT';
   readonly read: (value: string | MxRecord) => T | undefined;
-  /** Looks up what an alias leads to, which another server may hold. */
+  /** Resolves the target of an alias, which another server may hold. */
   readonly follow: (target: string) => Promise<DnsAnswer<T>>;
 }
 

@@ -36,7 +36,7 @@ export const clockCheck: Check = {
   },
 };
 
-/** Whether a file exists that we may look at. */
+/** Whether a file exists and is accessible. */
 function exists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,

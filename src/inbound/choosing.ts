@@ -58,7 +58,7 @@ export function createChoosing({ judging, scanNow }: ChoosingDeps) {
         },
       };
 
-      /** Looks only for what decides: most messages need no DNS and no scanner. */
+      /** Evaluates only what decides: most messages need no DNS and no scanner. */
       async function decided(choices: Parameters<typeof decide>[0], recipient: string): Promise<RouteDecision> {
         const own = loops.includes(recipient) ? { loop: true as const } : {};
         for (;;) {

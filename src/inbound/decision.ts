@@ -12,7 +12,7 @@ interface ActionFacts {
   readonly does: string;
   /** No later route gets the mail. */
   readonly takes: boolean;
-  /** Nobody can get the mail afterwards. */
+  /** The mail cannot be recovered afterwards. */
   readonly loses: boolean;
   /** It is of no use without a URL. */
   readonly needsUrl: boolean;

@@ -33,7 +33,7 @@ export interface Judged {
   readonly auth: MailFacts['auth'] | null;
 }
 
-/** Looks into messages. */
+/** Parses messages for conditions. */
 export type Judging = ReturnType<typeof createJudging>;
 
 const NOTHING: Judged = { content: null, verdicts: null, auth: null };

@@ -41,7 +41,7 @@ interface Route extends RouteChoice {
 const PAGE = 500;
 /** Routes that are read at once. */
 const MOST_ROUTES = 2000;
-/** How long a recipient waits for a look at the store before the table in memory decides. Milliseconds. */
+/** How long a recipient waits for a read of the store before the table in memory decides. Milliseconds. */
 const MOST_WAITED_MS = 2000;
 
 interface RoutingSettings {
@@ -67,14 +67,14 @@ export function createRouting(
   let table: Map<string, Domain> | undefined;
   /** All changes up to it are in the table. */
   let revision: number | undefined;
-  /** Without them a look-up is one. */
+  /** Without them one lookup is enough. */
   let hasWildcards = false;
   let stopped = false;
   let cancel = () => {};
   let last: Promise<void> = Promise.resolve();
-  /** The last look at the store failed. */
+  /** The last read of the store failed. */
   let isAway = false;
-  /** A look that has not begun: it sees all that was changed until now. */
+  /** A read that has not begun: it will see all earlier changes. */
   let next: Promise<void> | undefined;
 
   /** Runs one load at a time: an older one that ends later must not undo a newer one. */
@@ -177,7 +177,7 @@ export function createRouting(
     },
     async refresh() {
       if (isAway || stopped) return;
-      // Those who ask while a look is on its way share the one after it.
+      // Calls during a read share the next one.
       next ??= inTurn(look);
       const { promise, resolve } = Promise.withResolvers<void>();
       const end = clock.after(MOST_WAITED_MS, resolve);
@@ -335,7 +335,7 @@ function find(domain: Domain, mailbox: string, sender: string | undefined): Look
   return { kind: 'matched', match: { ...first.match, choices, ...(mayRefuse(choices) && { refusable: true }) } };
 }
 
-/** Routes that are tried for one mailbox: each may cost a look at the message. Told by /inbound/add-route. */
+/** Routes that are tried for one mailbox: each may require parsing the message. Reported by /inbound/add-route. */
 export const MOST_TRIED = 100;
 
 /** The routes that match a mailbox, in the order in which they are tried. */

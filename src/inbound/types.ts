@@ -109,7 +109,7 @@ export type AcceptResult =
  */
 type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted';
 
-/** A message that is not accepted yet, for those who look into it. */
+/** A message before acceptance, for evaluating conditions. */
 export interface ScannedMessage extends Pick<Arrival, 'envelope'> {
   readonly id: string;
   readonly trace: string;

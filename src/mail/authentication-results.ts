@@ -43,7 +43,7 @@ function withoutComments(value: string): string {
  */
 export function dmarcPassed(value: string): string | undefined {
   const text = withoutComments(value.replace(/[\r\n]+/g, ''));
-  // What is quoted is one word.
+  // A quoted string is one word.
   const bare = text.replace(QUOTED, (word) => (/^"[\w.-]+"$/.test(word) ? word.slice(1, -1) : 'quoted'));
   if (/["()]/.test(bare) || (bare.match(DMARC) ?? []).length !== 1) return undefined;
   const result = bare.split(';').find((piece) => PASSED.test(piece)) ?? '';

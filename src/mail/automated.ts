@@ -38,7 +38,7 @@ export interface Automated {
   readonly why: AutomatedKind | null;
 }
 
-/** What the evidence is looked for in. */
+/** The parts of a message that are searched for evidence. */
 interface Traces {
   readonly fields: readonly HeaderField[];
   /** The author. */
@@ -47,7 +47,7 @@ interface Traces {
   readonly mailFrom: string | null;
 }
 
-/** Looks at each field once, and at a bounded part of it. */
+/** Reads each field once, and a bounded part of it. */
 export function automatedOf(traces: Traces): Automated {
   const kinds = kindsOf(traces);
   const why = AUTOMATED_KINDS.find(([kind]) => kinds.has(kind))?.[0] ?? null;
@@ -66,7 +66,7 @@ export function automatedFor(envelope: Sent, recipient: string, traces: Omit<Tra
 
 type Sent = Pick<Envelope, 'mailFrom' | 'client' | 'loops'>;
 
-/** The reverse-path as `Traces` have it: of a message from the API nobody may have said it. */
+/** The reverse-path as `Traces` have it: the API may not have set it. */
 export function knownSender({ mailFrom, client }: Omit<Sent, 'loops'>): string | null {
   return mailFrom === '' && client.address === null && client.helo === null ? null : mailFrom;
 }
@@ -104,7 +104,7 @@ export const ANSWER_FIELDS = [
   'x-failed-recipients',
 ] as const;
 
-/** What may name a message that it is about, and answers nobody: reports, and what a list hands on. */
+/** Mail that may refer to a message without being a reply: reports, and list mail. */
 const NO_ANSWERS: readonly AutomatedKind[] = ['bounce', 'receipt', 'feedback', 'list'];
 
 /** Whether a message says that it answers another, as each does in a loop. Notices do not. */
@@ -119,7 +119,7 @@ export function saysItAnswers(fields: readonly HeaderField[]): boolean {
   return ANSWER.test(subject) || VACATION.test(subject);
 }
 
-/** What mail programs write in front of the subject of an answer, in the languages in use. */
+/** Reply prefixes of subjects written by mail programs, in the languages in use. */
 const ANSWER = /^\s{0,9}(?:re|aw|sv|vs|antw|odp|ynt|rép|回复|答复|返信)\s?(?:\[\d{1,4}\])?\s?[:：]/iu;
 
 /**
@@ -154,7 +154,7 @@ function kindsOf({ fields, author, mailFrom }: Traces): ReadonlySet<AutomatedKin
   return kinds;
 }
 
-/** Nobody writes as MAILER-DAEMON. As postmaster people do, but neither bounces nor without a reverse-path. */
+/** MAILER-DAEMON is never a person. A postmaster is, but does not write bounces, nor without a reverse-path. */
 function isDaemon(written: Omit<Traces, 'mailFrom'>, isNull: boolean): boolean {
   const writer = writerOf(written);
   if (!isMailSystem(writer)) return false;
@@ -175,7 +175,7 @@ const writerOf = ({ fields, author }: Omit<Traces, 'mailFrom'>): string =>
 const subjectOf = (fields: readonly HeaderField[]): string =>
   decodeWords((firstValue(fields, 'subject') ?? '').slice(0, MOST_VALUE)).slice(0, MOST_SUBJECT);
 
-/** What a field says; `writers` are the author and the envelope sender. */
+/** The evidence of a field; `writers` are the author and the envelope sender. */
 type Sign = (value: string, writers: readonly string[]) => AutomatedKind | undefined;
 
 /** Of a field whose presence says it. */
@@ -295,5 +295,5 @@ const BOUNCED =
 
 const find = createFieldSearch(['from', 'subject', ...SIGNS.keys()].map((name) => ({ name, most: 2 })));
 
-/** The fields in which the evidence is, from the first octets of a message that nobody has parsed. */
+/** The fields with the evidence, from the first octets of an unparsed message. */
 export const evidenceIn = (start: Uint8Array): HeaderField[] => parseFound(find(start));

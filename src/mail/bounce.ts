@@ -247,7 +247,7 @@ function wordsOf(diag: string): string {
     .replace(/<[^<>\s]*@[^<>\s]*>/g, ' <address> ');
 }
 
-/** What a bounce event keeps of it. */
+/** The part that a bounce event keeps. */
 export const bounceDetail = ({ description, bgtools_code: code, rule }: Bounce) => ({ description, code, rule });
 
 function toBounce(hard: boolean, description: BounceWord, rule: string): Bounce {

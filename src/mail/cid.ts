@@ -29,7 +29,7 @@ export function referencesIn(html: Text, wanted: ReadonlySet<string>): ReadonlyS
   };
   if (typeof html === 'string') look(html);
   else {
-    // What is cut between two pieces is looked at with the second.
+    // A reference cut between two pieces is examined with the second.
     let end = '';
     for (const piece of html()) {
       look(end + piece);

@@ -281,7 +281,7 @@ function readPiece(text: string, start: number): { name: string | undefined; val
 
 const NAME_OF_FILE = /^(?:file)?name(?:\*|$)/i;
 
-/** In a file name a backslash before a letter is part of a path that nobody quoted: `C:\Users\x\a.pdf`. */
+/** In a file name a backslash before a letter is part of an unquoted path: `C:\Users\x\a.pdf`. */
 function unquote(text: string, parameter: string | undefined): string {
   const escapes = NAME_OF_FILE.test(parameter ?? '') ? /\\([^\p{L}\p{N}._-])|"/gu : /\\([^])|"/g;
   return text.replace(escapes, '$1').replace(/\\$/, '');

@@ -11,7 +11,7 @@ const MARK = '+r-';
 /** The shortest token: a byte of data without an expiry. */
 const REPLY_ADDRESS = /^(.{1,44})\+r-([0-9a-v]{20,60})$/s;
 
-/** 80 bits, which nobody guesses over SMTP. */
+/** 80 bits, which cannot be guessed over SMTP. */
 const SEAL_BYTES = 10;
 const EXPIRY_BYTES = 4;
 const MINUTE_MS = 60_000;
@@ -67,7 +67,7 @@ export function parseReplyAddress(local: string): { readonly mailbox: string; re
   return mailbox === undefined || token === undefined ? undefined : { mailbox, token };
 }
 
-/** What was sealed into a token with one of the keys; undefined if it was not, or not for this place. */
+/** The data sealed into a token with one of the keys; undefined if it is not valid here. */
 export function openReplyToken(keys: readonly string[], place: SealedFor, token: string): Sealed | undefined {
   const bytes = fromBase32(token);
   if (!bytes || bytes.length <= SEAL_BYTES) return undefined;

@@ -3,7 +3,7 @@
 
 /** Longer lines are prose: a name and an address have 320 characters at most, and a date 60. */
 const LONGEST_LINE = 500;
-/** An attribution is wrapped over at most so many lines. */
+/** An attribution is wrapped over at most this number of lines. */
 export const MOST_WRAPPED = 4;
 
 /** How sure an attribution is. strong: it is one, whatever follows · weak: only if marked lines follow. */

@@ -14,9 +14,9 @@ import {
 
 /** A text in two parts: each of its lines is in exactly one of them. */
 interface ReplySplit {
-  /** What the sender wrote, signature included. */
+  /** The sender's own text, signature included. */
   readonly reply: string;
-  /** What the mail program added of the message that is answered; '' if nothing was. */
+  /** The part that the mail program added of the original message; '' if none. */
   readonly quoted: string;
 }
 
@@ -108,7 +108,7 @@ interface Quote {
   readonly ownBefore: number;
 }
 
-/** What was known before a line. */
+/** The state before a line. */
 interface OwnSoFar {
   /** Where the last own line ends; 0: there is none. */
   readonly ownEnd: number;
@@ -285,7 +285,7 @@ function closesAddress(text: string, start: number, at: number, end: number): bo
   return /<[^\s<>()@]{1,128}@[^\s<>()@]{1,255}(?:\s<mailto:[^\s<>]{1,400}>)?\s*$/u.test(above);
 }
 
-/** A quoted header has so many lines at most, of which some are the rest of folded ones. */
+/** The maximum number of lines of a quoted header, including folded ones. */
 const MOST_HEADER_LINES = 16;
 const MOST_FOLDED = 6;
 

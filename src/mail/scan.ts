@@ -1,6 +1,6 @@
-/** What scanners said of a message. It is asked once and kept with the message. */
+/** The results of scanners for a message. It is scanned once, and they are kept with the message. */
 export interface Scan {
-  /** unknown: nobody who could tell has looked. */
+  /** unknown: it was not scanned for that. */
   readonly spam: 'ham' | 'spam' | 'unknown';
   readonly virus: 'clean' | 'infected' | 'unknown';
   /** The name of the virus. */
@@ -11,7 +11,7 @@ export interface Scan {
   readonly rules: readonly ScanRule[];
   /** The scanners that looked at it. */
   readonly by: readonly string[];
-  /** Why a scanner did not look at it; null if all did. */
+  /** Why a scanner did not scan it; null if all did. */
   readonly reason: string | null;
 }
 

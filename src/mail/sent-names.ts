@@ -25,7 +25,7 @@ export function givenMessageId(headers: Iterable<readonly [name: string, value: 
   return undefined;
 }
 
-/** What the fields of a message say of its conversation, to be spread into its options; nothing if they say nothing. */
+/** The conversation fields of a message, to be spread into its options; nothing without any. */
 export function toConversation(
   fields: readonly HeaderField[],
   sender: string,

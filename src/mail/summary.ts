@@ -39,7 +39,7 @@ export function toSummary({ from, subject, fields }: Parsed): MailSummary {
   };
 }
 
-/** What an account said about a message that it sends. `id` is its `_id`. */
+/** The names that an account gave to a message that it sends. `id` is its `_id`. */
 export function summaryOfOutgoing(outgoing: Outgoing, id: string): MailSummary {
   const { sender, fromName, subject, conversation } = outgoing;
   const summary = toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });

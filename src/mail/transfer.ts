@@ -82,7 +82,7 @@ function endsBehind(body: Uint8Array, padding: number): boolean {
 }
 
 const BASE64_LINE = /^[A-Za-z0-9+/]*=*$/;
-/** A line of at least so many characters of base64 is data; a footer has blanks between words. */
+/** A line of at least this number of base64 characters is data; a footer has blanks between words. */
 const LONG_LINE = 40;
 /** Bytes at the end of a body in which a footer is looked for. */
 const LONGEST_FOOTER = 64 * 1024;

@@ -17,7 +17,7 @@ export const isWildcard = (name: string): boolean => name.startsWith(MARK);
 /** The name itself, or the one that all the others are below. */
 export const baseOf = (name: string): string => (isWildcard(name) ? name.slice(MARK.length) : name);
 
-/** A name that the domain covers, for look-ups and examples: itself, or `any` below it. */
+/** A name that the domain covers, for lookups and examples: itself, or `any` below it. */
 export const memberOf = (name: string): string => (isWildcard(name) ? `any.${baseOf(name)}` : name);
 
 /** Whether mail to `name` is mail to the inbound domain. */

@@ -1,14 +1,14 @@
 import type { EndpointName } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
-// What waits, by endpoint and age, as `qshape` of Postfix shows it.
+// Waiting deliveries, by endpoint and age, as in `qshape` of Postfix.
 
 /** The deliveries that wait for one endpoint. Times are milliseconds since 1970. */
 export interface WaitingAges extends EndpointName {
   readonly waiting: number;
-  /** How many began to wait less than so many minutes ago, for each of `AGES`; the last: earlier. */
+  /** How many have waited for less than each number of minutes in `AGES`; the last: longer. */
   readonly ages: readonly number[];
-  /** Those whose time is still to come; they are not in `ages`. */
+  /** Those scheduled for later; they are not in `ages`. */
   readonly later: number;
   readonly parked: number;
   /** When the oldest began to wait: when it was accepted, scheduled or replayed. */

@@ -14,7 +14,7 @@ export interface BulkSelection {
   readonly found?: (() => AsyncIterable<readonly string[]>) | undefined;
 }
 
-/** What a change would touch: it changes no others. */
+/** The deliveries that a change would affect: it changes no others. */
 export interface BulkCount {
   readonly matched: number;
   readonly byState: Readonly<Record<DeliveryState, number>>;

@@ -56,7 +56,7 @@ export interface MailDetail {
   readonly leftOut?: number | undefined;
 }
 
-/** Makes the text of a detail; `brief` for the attempt that delivered at once, of which nobody asks why. */
+/** Makes the text of a detail; `brief` for the attempt that delivered at once, which needs no explanation. */
 export type DetailText = (brief: boolean) => string | undefined;
 
 /** The most characters of the value of a header field, and of a line of a dialog. */

@@ -20,7 +20,7 @@ export interface Holdings {
   stop(): void;
 }
 
-/** An account may hold so many times what it leaves for all: three quarters of what there is. */
+/** An account may hold this multiple of what it leaves for all: three quarters of the total. */
 const SHARE = 3;
 /** It is counted again when an account seems to hold this part of its share. */
 const EARLY = 1 / 2;

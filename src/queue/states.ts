@@ -107,7 +107,7 @@ const ENDS = ENDED_STATES.map((state) => STATES[state].story);
 
 export const END_NAMES: readonly EndName[] = ENDS.map(({ name }) => name);
 
-/** What each of them says in a timeline. */
+/** The text of each in a timeline. */
 export const END_TEXTS: ReadonlyMap<string, string> = new Map(ENDS.map(({ name, text }) => [name, text]));
 
 /** What the states mean, for the reference. */

@@ -139,7 +139,7 @@ export function parsePlainBounce(mail: ReturnedMessage): PlainBounce | undefined
   return isBounce(mail, clipped(readText(mail))) ? reasonGiven(mail) : undefined;
 }
 
-/** What a mail that came back says, whatever it looks like. */
+/** The contents of a returned mail, in any format. */
 export function reasonGiven(mail: ReturnedMessage): PlainBounce {
   const text = clipped(readText(mail));
   const said = reasonOf(text);

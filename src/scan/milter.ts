@@ -16,7 +16,7 @@ import {
 interface MilterSettings {
   readonly name: string;
   readonly address: ScannerAddress;
-  /** What it looks for: the protocol does not say why a message is refused. */
+  /** The purpose of the filter: the protocol does not say why a message is refused. */
   readonly finds: Concern;
   readonly hostname: string;
 }
@@ -70,7 +70,7 @@ interface Filter {
   readonly steps: number;
 }
 
-/** What the filter said of the message, and the header fields that it writes. */
+/** The filter's reply for the message, and the header fields that it writes. */
 interface Word {
   verdict: 'accept' | 'reject' | 'tempfail' | 'discard';
   text: string;

@@ -5,7 +5,7 @@ import type { Scanner, ScannerFinding, Specimen } from './scanner.ts';
 const GTUBE = ['XJS*C4JDBQADN1.NSBN3*2IDNEN*', 'GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X'].join('');
 const EICAR = ['X5O!P%@AP[4\\PZX54(P^)7CC)7}$', 'EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*'].join('');
 
-/** What a scanner said of the test mail, and how long it took; or why it said nothing. */
+/** The scanner's answer to the test mail, and how long it took; or why there was none. */
 type Probed =
   | { readonly scanner: Scanner; readonly found: boolean; readonly ms: number; readonly fault?: undefined }
   | { readonly scanner: Scanner; readonly fault: string };

@@ -1,7 +1,7 @@
 import type { Scan } from '../mail/scan.ts';
 import type { Concern, Scanner, ScannerFinding } from './scanner.ts';
 
-/** What became of asking one scanner: its finding, or why there is none. */
+/** The result of one scanner: its finding, or why there is none. */
 export interface ScannerAnswer {
   readonly scanner: Pick<Scanner, 'name' | 'finds'>;
   readonly finding: ScannerFinding | undefined;

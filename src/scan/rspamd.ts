@@ -107,7 +107,7 @@ function toFinding(text: string, spamAt: number | null): ScannerFinding {
   // It also skips the rest of a message that it knows at once, as GTUBE.
   if (skipped && action === 'no action') return { skipped: 'its settings exempt the message' };
   const found = Object.values(symbols);
-  // The antivirus module names its symbols CLAM_VIRUS, SOPHOS_VIRUS and so on; a virus it could not look for, …_FAIL.
+  // The antivirus module names its symbols CLAM_VIRUS, SOPHOS_VIRUS and so on; a failed scan is …_FAIL.
   const virus = found.find((symbol) => symbol.name.endsWith('_VIRUS') && symbol.score > 0);
   return {
     spam: (spamAt === null ? SPAM.has(action) : score >= spamAt) ? 'spam' : 'ham',

@@ -3,7 +3,7 @@ import type { Bytes } from '../base/bytes.ts';
 import type { Envelope } from '../mail/envelope.ts';
 import type { ScanRule } from '../mail/scan.ts';
 
-/** What a scanner looks for. */
+/** The threats that a scanner detects. */
 export type Concern = 'spam' | 'virus';
 
 /** A message to be scanned. */
@@ -16,7 +16,7 @@ export interface Specimen {
   readonly body: Bytes;
 }
 
-/** What one scanner said. What it did not mention it did not find out. */
+/** The result of one scanner, without what it did not check. */
 export interface ScannerFinding {
   readonly spam?: 'ham' | 'spam';
   readonly virus?: 'clean' | 'infected';
@@ -28,7 +28,7 @@ export interface ScannerFinding {
   readonly rejects?: boolean;
   /** It asks for a temporary refusal, as greylisting does. */
   readonly defers?: boolean;
-  /** Why it did not look at this message, and will not. */
+  /** Why it did not and will not scan this message. */
   readonly skipped?: string;
 }
 

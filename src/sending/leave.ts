@@ -242,7 +242,7 @@ const LONGEST_MS = 15 * MINUTE_MS;
 /** Putting a message off is a write to the spool; this many per minute are cheap. */
 const ASKS_PER_MINUTE = 1200;
 
-/** Checks every minute, or less often if so many messages wait that checking would be a load of its own. */
+/** Checks every minute, or less often if so many messages wait that checking itself would be a load. */
 function createSpread() {
   let span = MINUTE_MS;
   let asked = 0;

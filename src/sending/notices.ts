@@ -123,7 +123,7 @@ async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<r
   return far.filter((row) => row.dueAt.getTime() > now + backoff(row.attempts) + AGREE_MS).slice(0, AT_ONCE);
 }
 
-/** The backoff after so many attempts, in milliseconds. */
+/** The backoff after this number of attempts, in milliseconds. */
 const backoff = (attempts: number) => (attempts === 0 ? 0 : (BACKOFF_MS[attempts - 1] ?? 4 * HOUR_MS));
 
 /** Makes one attempt at a notice: claim, send, settle. */

@@ -152,7 +152,7 @@ export interface Happening {
   readonly kind: MessageEvent['kind'];
   readonly detail: NonNullable<MessageEvent['detail']>;
   readonly links?: readonly string[];
-  /** What a relay made of its id. */
+  /** The id that a relay made of its own. */
   readonly names?: readonly string[];
 }
 

@@ -34,7 +34,7 @@ export type Signing = ReturnType<typeof createSigning>;
 const FRESH_MS = 10_000;
 /** Mail does not wait longer for a test of records; its result counts for the next message. */
 const TEST_MS = 3_000;
-/** That mail of a domain is not signed is logged once in so many milliseconds. */
+/** The log reports unsigned mail of a domain once in this number of milliseconds. */
 const TOLD_MS = 3_600_000;
 
 /**
@@ -92,7 +92,7 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
   return frozen({
     /** The key for a message; null: it is sent unsigned. Throws `StoreAway`. */
     signerOf: async (account: string, outgoing: Outgoing): Promise<Signer> => (await look(account, outgoing)).signer,
-    /** Who would sign it now, and why that is not the domain of its sender. Throws `StoreAway`. */
+    /** The current signing domain, and why it is not that of the sender. Throws `StoreAway`. */
     async outlookOf(account: string, outgoing: Outgoing): Promise<SigningOutlook> {
       const { signedBy, warning } = await look(account, outgoing);
       return { signedBy, warning };

@@ -174,7 +174,7 @@ async function sort(
 
 const NOT_SENT: SigningOutlook = { signedBy: null, warning: null };
 
-/** Who signs it. The message is accepted whatever comes of this. */
+/** The signing domain. The message is accepted whatever it is. */
 async function outlook({ account, outgoing }: Submission, { signing, log }: SubmitDeps): Promise<SigningOutlook> {
   try {
     return await signing.outlookOf(account, outgoing);

@@ -81,7 +81,7 @@ export interface RecipientOutcome {
   readonly queuedReason: string | null;
 }
 
-/** Who signs a message with DKIM, as things are now. */
+/** The current DKIM signing domain of a message. */
 export interface SigningOutlook {
   /** The domain; null: the message leaves unsigned. */
   readonly signedBy: string | null;

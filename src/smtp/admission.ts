@@ -61,7 +61,7 @@ interface AdmissionParts {
   readonly meters: Pick<SessionMeters, 'refused'>;
 }
 
-/** What is noted of a session that was not let in: it has said nothing yet. */
+/** The record of a rejected connection, which has sent nothing yet. */
 const NOT_LET_IN = {
   what: 'refused',
   session: null,

@@ -37,7 +37,7 @@ export function createSmtpDoor(
     socket.off('error', ignore);
   }
 
-  /** Rejects a client with a reply; a silent drop would look like a broken network. */
+  /** Rejects a client with a reply, because a silent drop would look like a broken network. */
   function turnAway(socket: Socket, reply: Reply) {
     hold(socket);
     if (leaving >= MOST_LEAVING) return void socket.destroy();

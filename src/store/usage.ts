@@ -41,7 +41,7 @@ const NOTHING: Usage = frozen(tableOf(USAGE_PARTS, () => 0));
 
 /** How long this host buffers its counts, and how old the cached counts of other hosts may be. Milliseconds. */
 const FLUSH_MS = 1000;
-/** For a patch larger than this, in bytes, the difference is measured, which costs a look-up. */
+/** For a patch larger than this, in bytes, the difference is measured, which costs a lookup. */
 const LARGE_PATCH = 1024;
 /** Accounts whose usage is cached. */
 const MAX_REMEMBERED = 10_000;

@@ -113,7 +113,7 @@ interface Asked {
   readonly before: Date;
 }
 
-/** A bounce or a receipt, which nobody wrote: it has no sender to answer to (RFC 5321 section 4.5.5), or says so. */
+/** A bounce or a receipt: it has no sender to reply to (RFC 5321 section 4.5.5), or says so. */
 function isReport(mailFrom: string, fields: readonly HeaderField[]): boolean {
   return mailFrom === '' || parseStructured(firstValue(fields, 'content-type') ?? '').value === 'multipart/report';
 }

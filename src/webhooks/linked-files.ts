@@ -24,7 +24,7 @@ export interface LinkSettings {
   readonly claimsDir: string;
   /** Our URL as seen from outside, without a trailing slash. */
   readonly publicUrl: string;
-  /** How long a link is good for, in milliseconds. */
+  /** The lifetime of a link, in milliseconds. */
   readonly keepMs: number;
   /** The most bytes of all files. */
   readonly mostBytes: number;
@@ -66,9 +66,9 @@ export interface LinkedFiles {
   open(token: string): Promise<OpenedLink>;
 }
 
-/** An account may hold so many times what it leaves for all. */
+/** An account may hold this multiple of what it leaves for all. */
 const SHARE = 3;
-/** How long a count is good for, and how long one is kept in any case. Milliseconds. */
+/** How long a count is valid, and how long one is kept at least. Milliseconds. */
 const COUNT_MS = 600_000;
 const COUNT_AGAIN_MS = 10_000;
 /** One line in this time says that there is no room. */

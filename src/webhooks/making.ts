@@ -39,13 +39,13 @@ export interface PullPreparation {
     deliveries: readonly QueuedDelivery[],
     limits: { readonly most: number; readonly bytes: number },
   ): Promise<{ readonly ready: readonly Ready[]; readonly later: number }>;
-  /** Those that were ready are leased now, or given up. */
+  /** The ready ones are leased now, or have ended. */
   release(ready: readonly Ready[]): void;
 }
 
 /** Deliveries of an endpoint that may be in the making besides those that are wanted. */
 const SPARE = 32;
-/** How long those that are ready wait for the others, and how long a look takes when none is. Milliseconds. */
+/** How long ready ones wait for the others, and how long a call waits if none is ready. Milliseconds. */
 const PATIENCE = 1000;
 const LONGEST = 20_000;
 /** Milliseconds until what failed for a reason of this host is tried again. */
@@ -122,7 +122,7 @@ export function createMaking({
     for (const cancel of cancels) cancel();
   }
 
-  /** Those that nobody else waits for: what takes long since an earlier look does not take the place of others. */
+  /** Those without another waiting call: a slow one of an earlier call does not take the slot of others. */
   function choose(deliveries: readonly QueuedDelivery[], most: number, bytes: number): Piece[] {
     const chosen: Piece[] = [];
     let [begun, sum] = [0, 0];

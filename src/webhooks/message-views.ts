@@ -25,7 +25,7 @@ export interface MessageViews {
   content(mail: Mail): Promise<ShownMessage>;
   /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */
   event(mail: Mail & { readonly delivery: Pick<Delivery, 'routeId' | 'account'> }): Promise<JsonText>;
-  /** Its HTML as a page that is safe to look at, or one of its parts; `nothing` also if it breaks the thread. */
+  /** Its HTML as a sanitised page, or one of its parts; `nothing` also if it breaks the thread. */
   shown(mail: Mail, wanted: ShownInput['wanted']): Promise<Shown>;
 }
 
@@ -41,7 +41,7 @@ export function createMessageViews({
   readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   /** Runs the content task on a thread. */
   readonly run: PooledTask<ContentInput, ShownMessage>;
-  /** Runs the task that makes a message safe to look at. */
+  /** Runs the task that sanitises a message for display. */
   readonly show: PooledTask<ShownInput, Shown>;
   readonly destinations: Pick<Destinations, 'target'>;
   readonly answers: Pick<Answers, 'shown'>;

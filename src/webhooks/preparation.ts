@@ -54,7 +54,7 @@ export interface Preparation {
    * POST broke the parser. A shared POST omits messages whose verdicts take long. Discard it at the end.
    */
   render(all: readonly [DueMail, ...DueMail[]], target: PostTarget): Promise<Post | 'store away' | undefined>;
-  /** As `render`, of one message, for whoever only watches: nothing is noted or counted. */
+  /** Like `render`, of one message, for tap: nothing is recorded or counted. */
   show(one: DueMail): Promise<Post | 'store away'>;
   /** Discards the body of a POST. Never throws. */
   discard(delivery: Pick<Delivery, 'id'>, post: Post): Promise<void>;

@@ -54,7 +54,7 @@ interface PullingDeps {
   readonly metrics: Metrics;
 }
 
-/** What a consumer asks for. */
+/** The request of a consumer. */
 export interface PullWish {
   readonly limit: number;
   readonly leaseMs: number;
@@ -101,7 +101,7 @@ const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
 const TICK = 5000;
 /** Milliseconds for which a delivery can be leased, or put off, at most. */
 export const LONGEST_LEASE = 12 * 3_600_000;
-/** How often mail is looked at that nobody pulls. */
+/** The interval of checks for mail that is not pulled. */
 const TEND_EVERY = 60_000;
 /** Deliveries that are looked at for that. */
 const TENDED = 100;
@@ -110,7 +110,7 @@ const EVER = 8.64e15;
 
 const NOTHING: PulledMails = { mails: [], discard() {} };
 
-/** What a look found; if nothing, when to look again at the latest (milliseconds since 1970). */
+/** The result of a read; if empty, when to read again at the latest (milliseconds since 1970). */
 type Look = { readonly found: readonly Ready[] } | { readonly next: number };
 
 export function createPulling({ retryHours, orderHoldMs: patience }: PullingSettings, deps: PullingDeps): Pulling {
@@ -163,7 +163,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     return { next: Math.min(later, first?.dueAt ?? EVER, clock.now() + TICK) };
   }
 
-  /** Leases what was found, unless nobody reads it. */
+  /** Leases the result, unless the client has disconnected. */
   async function lease(endpoint: EndpointName, found: readonly Ready[], wish: PullWish): Promise<PulledMails | 'busy'> {
     const forget = (all: readonly Ready[]) => {
       for (const { delivery, post } of all) void preparation.discard(delivery, post);
@@ -205,7 +205,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     }
   }
 
-  /** Sees to mail that nobody pulls here: its route was moved on another host, or a wrong clock wrote its due time. */
+  /** Handles mail that is not pulled here: its route was moved on another host, or a wrong clock wrote its due time. */
   async function tend(): Promise<void> {
     for (const { account, url, waiting } of await spool.endpoints()) {
       if (waiting === 0 || !isPulled(url)) continue;
@@ -293,7 +293,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
       const attempt = await spool.endLease(account, end);
       if (!attempt) return false;
       count(delivery, outcome, attempt);
-      // Whoever waits learns when it is due again.
+      // Wakes waiters for the new due time.
       if (outcome === 'deferred') bell.ring(delivery);
       else await tell(delivery, outcome);
       return true;

@@ -50,7 +50,7 @@ export interface Tapping {
 /** Routes that are watched, of an account and of all; and messages of each that are remembered. */
 const MOST = { each: 10, all: 100 };
 const REMEMBERED = 1000;
-/** A route that nobody asked for so long is not watched any more. Milliseconds. */
+/** The idle timeout of a watched route, in milliseconds. */
 const FORGET = 120_000;
 /**
  * How long a message waits for the verdicts of its first attempt, or for its scan, before it is shown without. Else all

@@ -10,7 +10,7 @@ export interface Mail {
   readonly message: Message;
   readonly body: Bytes;
   readonly delivery: Pick<Delivery, 'id' | 'recipient' | 'batch'>;
-  /** What it answers; null: nothing that is known. Undefined: nobody has looked. */
+  /** The message that it answers; null: no known one. Undefined: not looked up. */
   readonly answers?: Answered | null | undefined;
 }
 
@@ -52,7 +52,7 @@ export interface Post {
   readonly linked: number;
 }
 
-/** What was found out about a message on the way to its POST. */
+/** The findings about a message on the way to its POST. */
 export interface Findings {
   /** Computed now if the message had none. Meaningless for a batch of events. */
   readonly verdicts: Verdicts;

@@ -3,14 +3,14 @@ import { frozen } from '../base/frozen.ts';
 
 /** A call that waits for mail. */
 interface Waiter {
-  /** Forgets what rang so far. Call it before a look, so that nothing is missed between the look and the wait. */
+  /** Clears earlier signals. Call it before a read, so that none is missed between the read and the wait. */
   rest(): void;
-  /** Resolves when it rings, when its client hangs up, and after so many milliseconds. */
+  /** Resolves at a signal, when the client disconnects, and after this number of milliseconds. */
   wait(ms: number): Promise<void>;
   leave(): void;
 }
 
-/** What is waited for: the mail of an endpoint, or of a route. */
+/** The key of a wait: the mail of an endpoint, or of a route. */
 type Name = { readonly account: string } & ({ readonly url: string } | { readonly routeId: string });
 
 /** Wakes calls that wait for mail. */

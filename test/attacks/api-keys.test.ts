@@ -180,7 +180,7 @@ describe('a wrong key', () => {
   const samples = size(33_000, 1200);
   const bound = size(0.05, 0.12);
 
-  /** An API where one key was revoked; `slow` looks at the account before it sees that. */
+  /** An API where one key was revoked; `slow` reads the account before it checks that. */
   async function open(slow: boolean): Promise<ApiWorld> {
     const world = await startApi({
       settings: { maxBadKeysPerMinute: 1e9 },

@@ -121,7 +121,7 @@ describe('request bodies made to block the daemon', () => {
         await tally.send(what, path, body, headers);
         const gzip = gzipSync(body, { level: 1 });
         await tally.send(`${what}, gzip`, path, gzip, { ...headers, 'content-encoding': 'gzip' });
-        // What is not unpacked costs nothing, whoever sends it.
+        // A body that is not unpacked costs nothing, from any client.
         if (SMALL || path !== '/inbound/send-raw') continue;
         for (const [encoding, packed] of [
           ['br', brotliCompressSync(body, brotli)],

@@ -87,7 +87,7 @@ describe('hostile HTTP', () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 1e9 } });
   });
   after(async () => {
-    // What parses badly while it arrives is noted for whoever looks closely, and is no fault of ours.
+    // Parse errors of incoming data are only in the debug log, and are no internal error.
     expect(world.log.of('api.fault').filter(({ level }) => level !== 'debug')).to.deep.equal([]);
     await world.stop();
     figures(19, { 'HTTP requests': total.requests, '5xx': total.fivehundreds });

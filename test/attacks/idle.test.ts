@@ -10,7 +10,7 @@ import { message, sendMail } from '../support/mail.ts';
 import { until } from '../support/until.ts';
 
 const IDLE = size(10_000, 1500);
-/** So many that the idle ones are no crowd yet, in which they would not be kept for long. */
+/** Large enough that the idle ones are not yet a crowd, whose sessions are closed early. */
 const PLACES = Math.ceil(IDLE / 0.75);
 const OVER = 60; // clients that come when there is no place
 const NEWCOMERS = PLACES - IDLE + OVER;

@@ -106,7 +106,7 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
     );
   }
 
-  /** Processors that the daemon is busy on while a crowd is there and nobody else. */
+  /** Processors in use by the daemon while only a crowd is connected. */
   async function taken(victim: Victim): Promise<number> {
     const [began, used] = [performance.now(), await victim.used()];
     await pause(ALONE_MS);

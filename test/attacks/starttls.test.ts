@@ -57,7 +57,7 @@ async function attempt(at: Place, { injected, cut }: Attempt): Promise<Outcome> 
   const answer = await client.reply();
   if (!answer.startsWith('220')) throw new Error(`STARTTLS was answered: ${answer}`);
   const socket = await client.secure();
-  // All that follows is from TLS; whoever talks first there talks of what was injected.
+  // All that follows is from TLS; a server that talks first there answers injected commands.
   const handshake = socket.getProtocol() !== null && !socket.destroyed;
   const remembered: string[] = [];
   const asked = [

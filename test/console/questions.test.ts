@@ -12,7 +12,7 @@ import { startZone, type Zone } from '../support/zone.ts';
 // takes. `QUESTIONS_MAILS=100000` asks on a busy host.
 
 const MAILS = Number(process.env['QUESTIONS_MAILS'] ?? 400);
-/** Every so many are for the endpoint that is down. */
+/** One in this number is for the endpoint that is down. */
 const DOWN_EVERY = 40;
 const SESSIONS = 20;
 /** Mails of one session. */

@@ -13,7 +13,7 @@ import { until } from '../support/until.ts';
 
 const program = chromium();
 
-/** Of screens of one kind, such as of one message, so many are opened. */
+/** The number of opened screens of one kind, such as of one message. */
 const OF_A_KIND = 2;
 /** What a dead end says. */
 const DEAD_END = /No access|cannot open this page|Page not found|could not be displayed/;

@@ -298,7 +298,7 @@ describe('a wall clock that jumps', function () {
     const world = await openTimedWorld(clock);
     try {
       await run(clock, 2 * MINUTE); // every task has had a run, and its lease says when
-      // A little more would count as a jump that an operator may want to look at before anything ends.
+      // A little more would count as a jump that an operator may want to check before anything expires.
       clock.jump(-59 * MINUTE);
       await world.reject('soon@example.org', MINUTE);
       const began = clock.passed();

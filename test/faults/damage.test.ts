@@ -90,7 +90,7 @@ interface Seen {
   readonly missing: number;
 }
 
-/** Takes mail that nobody takes on, damages what is there, and starts on it. */
+/** Accepts mail without delivering it, damages the files, and starts on them. */
 async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Promise<Seen> {
   const world = await openWorld();
   try {

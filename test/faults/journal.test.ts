@@ -47,7 +47,7 @@ function delivered(file: string): Set<string> {
   }
 }
 
-/** Sends mail, makes the fault in the middle of it, and looks at both books and at the journal. `mend` ends the fault. */
+/** Sends mail, causes the fault in the middle, and checks both records and the journal. `mend` ends the fault. */
 async function through(
   world: World,
   { hit, mend = () => {}, imports = [] }: { hit: (file: string) => void; mend?: () => void; imports?: readonly URL[] },

@@ -40,7 +40,7 @@ const figures = ({ probes, toFirst, toEmpty }: Outage) => ({
   'all after s': Math.round(toEmpty),
 });
 
-/** An endpoint that answers 500 for an hour of a clock that runs faster; `then` says what comes after so many posts. */
+/** An endpoint that answers 500 for an hour of a faster clock; `then` returns the answer after this number of posts. */
 async function hour<T>(
   then: (world: TimedWorld, ledger: Ledger, sink: Sink, probes: number) => T | Promise<T>,
   messages: number,

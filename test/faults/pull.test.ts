@@ -88,7 +88,7 @@ async function storm(how: Storm): Promise<Verdict> {
       whose: 'consumer',
     }));
     for (let n = 0; n < daemonKills; n++) deaths.push({ at: (n + Math.random()) / (daemonKills + 1), whose: 'daemon' });
-    // What is lost never arrives, so nobody waits for it.
+    // Lost mail never arrives, so there is no wait for it.
     const sure = order === 'before' ? messages - HELD * kills : messages;
     for (const { at, whose } of deaths.sort((a, b) => a.at - b.at)) {
       await until('some to be processed', () => consumers.arrivals().length >= at * sure, 300_000);

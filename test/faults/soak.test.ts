@@ -32,7 +32,7 @@ const stillFor = (ms: number) => {
   return () => performance.now() < end;
 };
 
-/** Mail that accounts hand over, and changes of lists, each told to a webhook. */
+/** Submitted mail, and changes of lists, each reported to a webhook. */
 async function callers({ edge, sink }: World, busy: () => boolean): Promise<number> {
   const { api } = createCaller(edge.daemon().base, KEY);
   await api('/webhooks/add', {

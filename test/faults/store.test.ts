@@ -36,7 +36,7 @@ interface Seen {
   readonly verdict: Verdict;
   /** Messages a second before. */
   readonly rate: number;
-  /** Messages accepted while the store was away, in so many seconds, and replies that were no 250. */
+  /** Messages accepted in this number of seconds without the store, and replies other than 250. */
   readonly accepted: number;
   readonly seconds: number;
   readonly refused: readonly string[];

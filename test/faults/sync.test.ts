@@ -19,7 +19,7 @@ interface Failure {
   readonly calls: string;
   readonly fails: string;
   readonly bytes?: number;
-  /** What the senders of the failed batch are told; nothing when they had their 250 before. */
+  /** The replies to senders of the failed batch; none if they had their 250 before. */
   readonly told: RegExp | undefined;
   /** Whether the file must be replaced by a new one. */
   readonly distrusted: boolean;
@@ -120,7 +120,7 @@ async function fail(
     );
     // The log is moved beside the commits: on a fast machine that comes after the last message that is counted.
     const isReplaced = () => statSync(queue, { throwIfNoEntry: false })?.ino !== before;
-    // Where nobody looks it never is.
+    // Without the check it never is.
     if (distrusted && imports.length === 0)
       await until('the file to be replaced', isReplaced, 30_000).catch(() => undefined);
     await load.stop();

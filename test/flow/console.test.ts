@@ -101,7 +101,7 @@ describe('the console of a daemon', () => {
       await openLive(port, browser.cookie(), 'topics=mail'),
       await openLive(port, browser.cookie(), `topics=refused&account=${account}`),
     ];
-    // The first look at the refusals only notes where they end.
+    // The first read of the refusals only records their end.
     await until('the refusal is shown', async () => {
       if (refusals.of('refused').length === 0) await mail('x', 'nobody@in.test');
       return refusals.of('refused').length > 0;

@@ -65,7 +65,7 @@ describe('mail with handlebars, from the API to the server of its recipient', fu
       })
       .finally(() => transport.close());
   };
-  /** What the webhook was told of a message, and what the queue says of it. */
+  /** The events of a message, and its state on the queue. */
   async function ending(id: string, to: string): Promise<{ event: any; error: string }> {
     const event = await until('the event', () =>
       postsOf(hook.requests)

@@ -6,7 +6,7 @@ import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
-// While an endpoint is down, nothing of its mail is parsed. People look for that mail all the same.
+// While an endpoint is down, none of its mail is parsed, but people search for it.
 
 const mail = (subject: string) =>
   `From: =?utf-8?Q?J=C3=B6rg?= <joerg@shop.example>\r\nTo: box@in.test\r\nSubject: ${subject}\r\nMessage-ID: <${subject.length}@shop.example>\r\n\r\nHello.\r\n`;

@@ -38,7 +38,7 @@ describe('returned mail and visits', () => {
       url: hook.url,
       events: ['hard_bounce', 'soft_bounce', 'deferral', 'open', 'click', 'spam', 'unsub', 'blacklist'],
     });
-    // The sends are told to nobody here: the queue belongs to the daemon.
+    // Sends are not reported here: the queue belongs to the daemon.
     const outbox = { publish: async () => {} };
     const lists = createLists({ store, outbox, clock: systemClock, ids: createIds(systemClock), log });
     const recorder = createRecorder({ store, lists, outbox, clock: systemClock, log });

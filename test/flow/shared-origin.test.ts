@@ -27,7 +27,7 @@ describe('many endpoints at one host', () => {
     const posts = () => receiver.requests.filter(({ method }) => method === 'POST').length;
     const before = receiver.connections(); // whether the URLs exist was asked over some
     for (let round = 1; round <= 4; round++) {
-      // Nobody is answered before all are there: so many connections are needed, and no more.
+      // All are answered only when all have arrived: this number of connections is needed, and no more.
       receiver.answer(() =>
         until('all posts of the round', () => posts() === round * ENDPOINTS).then(() => ({ status: 200 })),
       );

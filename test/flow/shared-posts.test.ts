@@ -20,7 +20,7 @@ const FAST = 60_000;
 const subjectsOf = (post: Received): string[] => eventsOf(post).map(({ msg }) => msg.subject);
 const idsOf = (post: Received): string[] => eventsOf(post).map(({ _id }) => _id);
 
-/** An endpoint that keeps its first post until it is told to answer; then `then` answers it and all others. */
+/** An endpoint that holds its first post until released; then `then` answers it and all others. */
 function held(hook: Receiver, then: (post: Received) => How = () => ({ status: 200 })): { release(): void } {
   let release = (): void => {};
   const released = new Promise<void>((resolve) => {
@@ -68,7 +68,7 @@ describe('waiting messages of a route', function () {
     });
     return { id: added.id, box: name };
   }
-  /** Has the endpoint hold a post of one message, and then so many more messages wait for it. */
+  /** Makes the endpoint hold a post of one message, with this number of messages waiting for it. */
   async function fill(name: string, count: number, text?: string): Promise<void> {
     await send(running.smtp, name, ['first']);
     await until('the first post', () => postsOf(hook.requests).length === 1);

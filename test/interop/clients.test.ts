@@ -20,7 +20,7 @@ const JQUERY = readFileSync(createRequire(import.meta.url).resolve('jquery'), 'u
 
 interface Language {
   readonly name: string;
-  /** Fetches what the clients need and answers the command that runs them; throws where they are not to be had. */
+  /** Fetches the packages of the clients and returns the command that runs them; throws where they are unavailable. */
   ready(dir: string): Promise<readonly [program: string, ...args: string[]]>;
   /** Subjects that have arrived then. */
   readonly subjects: readonly string[];

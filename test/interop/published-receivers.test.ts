@@ -27,7 +27,7 @@ const MAIL: SendMailOptions = {
   html: '<p>für alle',
   attachments: [{ filename: 'bytes.bin', content: FILE, contentType: 'application/octet-stream' }],
 };
-/** What its README has it look for, but for what a scanner finds. */
+/** The keys documented in its README, except those of scanners. */
 const NODE_KEYS = [
   ...['to', 'from', 'subject', 'text', 'html', 'headers', 'dkim', 'SPF', 'envelope', 'charsets', 'sender_ip'],
   ...['attachments', 'attachment-info'],

@@ -104,7 +104,7 @@ const scansOf = ({ hook }: World): ReadonlyMap<string, any> =>
       .map(({ msg }) => [msg.subject, msg.scan]),
   );
 
-/** Each scanner, what it needs, and how Postern is told of it. */
+/** Each scanner, its requirements, and its setting in Postern. */
 const SCANNERS = {
   clamd: {
     programs: ['clamd'],

@@ -88,7 +88,7 @@ const ZONE: ZoneRecords = {
 /** Accounts that may have and do whatever they like. */
 export const NO_LIMITS = { rows: limitsOf(1e9), bytes: 1e12, callsPerSecond: 1e9 };
 
-/** So many rows of every kind. */
+/** The number of rows of every kind. */
 export function limitsOf(rows: number): Record<LimitedKind, number> {
   const limits: Partial<Record<LimitedKind, number>> = {};
   for (const kind of LIMITED_KINDS) limits[kind] = rows;
@@ -417,7 +417,7 @@ function newKeys(): () => string {
   return () => `ExampleNewKey${String(++count).padStart(9, '0')}`;
 }
 
-/** Ids of what comes onto the queue, and of what is to be told. */
+/** Ids of queued mail, and of pending reports. */
 function messageIds(): () => string {
   let count = 0;
   return () => `01kcexamplebatch${String(++count).padStart(10, '0')}`;

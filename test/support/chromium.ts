@@ -23,7 +23,7 @@ export interface Browser {
   setAhead(ms: number): Promise<void>;
   /** Every answer comes this much later, and nothing is kept from one page to the next. */
   slowDown(latency: number): Promise<void>;
-  /** What stands in the frames of the page, whoever may read it. */
+  /** The contents of the frames of the page, regardless of origin. */
   framed(): Promise<string>;
   /** What the window shows, as a PNG, or smaller as WebP. */
   screenshot(format?: 'png' | 'webp'): Promise<Buffer>;

@@ -13,7 +13,7 @@ export function afterFile(cleanup: Cleanup): void {
   files.unshift(cleanup);
 }
 
-/** The root hooks call both; whoever uses this folder without mocha calls the second. */
+/** The root hooks call both; code without mocha calls the second. */
 export async function cleanUpTest(): Promise<void> {
   for (const cleanup of tests) await cleanup();
 }

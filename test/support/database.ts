@@ -35,7 +35,7 @@ const embedded: TestDriver = {
 };
 
 const kind = mongoKind();
-/** Whoever runs the suite once for each store says which one it is this time. */
+/** Suites that run once for each store set the current one. */
 const only = process.env['TEST_STORE'];
 let server: Promise<MongoServer> | undefined;
 const databases: string[] = [];

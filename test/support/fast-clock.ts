@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/base/clock.ts';
 
-/** A clock that runs so many times as fast as the system's. */
+/** A clock that runs this many times as fast as the system's. */
 export function createFastClock(factor: number): Clock {
   const began = Date.now();
   const steady = performance.now();

@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
  */
 const [LOWEST, HIGHEST] = [15_000, 32_000];
 
-/** A port of 127.0.0.1 that nobody listens on. */
+/** An unused port of 127.0.0.1. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(LOWEST, HIGHEST);

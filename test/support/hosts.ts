@@ -133,7 +133,7 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
   };
 }
 
-/** As the API writes times, so many seconds from now; whole ones, so up to one more. */
+/** In the API's time format, this number of seconds from now; whole ones, so up to one more. */
 export function inSeconds(seconds: number): string {
   return new Date(Date.now() + seconds * 1000 + 999).toISOString().slice(0, 19).replace('T', ' ');
 }

@@ -6,7 +6,7 @@ export interface LogLine {
   readonly fields: Fields;
 }
 
-/** A log that keeps its lines for the test to look at. */
+/** A log that keeps its lines for the test. */
 export function createTestLog(): Log & { readonly lines: LogLine[]; of(event: EventName): LogLine[] } {
   const lines: LogLine[] = [];
   const at =

@@ -8,7 +8,7 @@ export interface Sunk {
   readonly to: readonly string[];
   readonly raw: string;
   readonly secure: boolean;
-  /** Who logged in, `name:password`; empty for nobody. */
+  /** The login, `name:password`; empty without one. */
   readonly user: string;
   /** What the client said it was. */
   readonly helo: string;
@@ -30,7 +30,7 @@ export interface MailSink {
 
 const pem = (name: string) => readFileSync(new URL(`../fixtures/tls/${name}.pem`, import.meta.url), 'utf8');
 
-/** A real SMTP server on 127.0.0.1 that keeps what it is given. Its certificate is nobody's. */
+/** A real SMTP server on 127.0.0.1 that keeps received mail. Its certificate matches no name. */
 export async function startMailSink(options: SMTPServerOptions = {}): Promise<MailSink> {
   const mails: Sunk[] = [];
   let refusal: { readonly code: number; readonly text: string } | undefined;

@@ -1,4 +1,4 @@
-// A part of mailauth that comes without types: the verifier that ours is held against.
+// A part of mailauth without types: the verifier that ours is compared with.
 
 declare module 'mailauth/lib/dkim/dkim-verifier.js' {
   export interface CheckedSignature {

@@ -248,7 +248,7 @@ function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: numbe
   };
 }
 
-/** Whether every thread of a process is stopped; without a /proc nobody can tell. */
+/** Whether every thread of a process is stopped; unknown without /proc. */
 function standsStill(pid: number | undefined): boolean {
   if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return true;
   return readdirSync(`/proc/${pid}/task`).every((thread) =>

@@ -1,9 +1,9 @@
 import type { Note, Notes } from '../../src/journal/types.ts';
 
-/** For parts whose history nobody reads. */
+/** For parts whose history is not read. */
 export const NO_NOTES: Notes = { note() {} };
 
-/** Keeps what is noted, for a test to look at. */
+/** Keeps notes for a test. */
 export function createTestNotes(): Notes & { readonly all: Note[] } {
   const all: Note[] = [];
   return { all, note: (entry) => void all.push(entry) };

@@ -36,7 +36,7 @@ export type How =
   | { readonly hugeHeader: number }
   | { readonly redirect: string; readonly status?: number };
 
-/** A webhook receiver on 127.0.0.1 that can be told how to answer. */
+/** A webhook receiver on 127.0.0.1 with scripted answers. */
 export interface Receiver {
   /** `http://127.0.0.1:port/hook`. */
   readonly url: string;

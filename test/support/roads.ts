@@ -24,7 +24,7 @@ export const NO_ROAD: Road = {
   expire: nobody,
 };
 
-/** For roads whose messages nobody asked a report of. */
+/** For roads whose messages need no report. */
 export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
 
 export interface WebhookDispatcherDeps

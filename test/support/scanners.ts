@@ -18,7 +18,7 @@ export interface FakeScanner {
   readonly port: number;
   /** `127.0.0.1:port`. */
   readonly place: string;
-  /** The requests that arrived whole: the message, and what else the scanner was told. */
+  /** The complete requests: the message, and the other input of the scanner. */
   readonly asked: { readonly message: string; readonly told: string }[];
   /** Connections that are open now. */
   open(): number;
@@ -230,6 +230,6 @@ export function startMilter({ trusting = false } = {}): Promise<FakeScanner> {
   });
 }
 
-/** Waits until nobody is connected. */
+/** Waits until no client is connected. */
 export const nobodyConnected = (scanner: FakeScanner): Promise<unknown> =>
   until('the connections to close', () => scanner.open() === 0);

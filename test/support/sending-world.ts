@@ -61,7 +61,7 @@ export interface SendingWorld extends Bench {
   compose(next: (job: ComposeJob) => ComposeReply): void;
   /** Mail of an account comes onto the queue. */
   mail(change?: Partial<Omit<Delivery, 'id'>>, outgoing?: Partial<Outgoing>): Promise<Delivery>;
-  /** What was reported, and not told yet: kinds with details. */
+  /** Pending reports: kinds with details. */
   reports(): Promise<{ readonly kind: string; readonly detail: MessageEvent['detail'] }[]>;
 }
 

@@ -28,7 +28,7 @@ interface Shared {
   stop(): Promise<void>;
 }
 
-/** Those that nobody has, and all of this file. */
+/** The free ones, and all of this file. */
 const spare: Shared[] = [];
 const all: Shared[] = [];
 afterFile(async () => {

@@ -17,7 +17,7 @@ import { tempDir } from './temp.ts';
  */
 export type TestSpool = { -readonly [Name in keyof Spool]: Spool[Name] };
 
-/** What the queue is given by whoever has it at present. */
+/** The input that the queue gets from its current user. */
 interface Holder {
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   readonly log: Log;
@@ -34,7 +34,7 @@ interface Shared {
 
 const EVER = 8.64e15;
 
-/** Those that nobody has, and all of this file. */
+/** The free ones, and all of this file. */
 const spare: Shared[] = [];
 const all: Spool[] = [];
 afterFile(async () => {

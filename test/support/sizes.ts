@@ -1,4 +1,4 @@
-/** `SLOW=small` is what every change is held against; without it the slow tests have the sizes in their names. */
+/** `SLOW=small` is the size for every change; without it the slow tests have the sizes in their names. */
 export const SMALL = process.env['SLOW'] === 'small';
 
 /** The full size of a slow test, or the one for every change. */

@@ -25,7 +25,7 @@ export interface Taken {
   readonly bytes: Buffer;
 }
 
-/** The parts below SMTP, in memory, each of which can be told to fail. */
+/** The parts below SMTP, in memory, each of which can fail on request. */
 export function createBelow() {
   const taken: Taken[] = [];
   let next = 0;
@@ -133,7 +133,7 @@ export const LISTENER_SETTINGS: ListenerSettings = {
 interface Where {
   /** 0: on this thread. */
   readonly threads?: number;
-  /** The program of a thread, and what it is told beside the folder of the queue. */
+  /** The program of a thread, and its parameters besides the folder of the queue. */
   readonly script?: URL;
   readonly own?: object;
   readonly metrics?: Metrics;

@@ -7,7 +7,7 @@ export function noStrace(...options: readonly string[]): string | undefined {
   return status === 0 ? undefined : 'strace may not trace here';
 }
 
-/** The same for a process that runs already, which some machines allow to nobody but its parent. */
+/** The same for a running process, which some machines allow only to its parent. */
 export function noAttaching(): string | undefined {
   const { status } = spawnSync('sh', ['-c', 'sleep 1 & exec strace -o /dev/null -p $!'], { stdio: 'ignore' });
   return noStrace() ?? (status === 0 ? undefined : 'strace may not trace what runs already');

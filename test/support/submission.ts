@@ -141,7 +141,7 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
     revoke: () => store.keys.change({ id: keyHash(SUBMISSION_KEY) }, { revokedAt: new Date(clock.now()) }),
     /** A connection that was not greeted yet. */
     raw: () => keep(createClient(connect({ host: '127.0.0.1', port: first ?? 0, allowHalfOpen: true }))),
-    /** A connection that was greeted and, unless it is told something else, has said EHLO. */
+    /** A connection that was greeted and, by default, has sent EHLO. */
     async client(helo = 'EHLO client.test'): Promise<Client> {
       const client = this.raw();
       await client.reply();

@@ -16,12 +16,12 @@ async function make(where: string): Promise<string> {
 /** A folder of this test's own; it is gone after the file. */
 export const tempDir = (): Promise<string> => make(place());
 
-/** The same, for what looks at the file system itself. */
+/** The same, for tests of the file system itself. */
 export const diskDir = (): Promise<string> => make(tmpdir());
 
 const mounted: string[] = [];
 
-/** A disk of so many megabytes, which is gone after the file; undefined where none can be mounted. */
+/** A disk of this number of megabytes, removed after the file; undefined where none can be mounted. */
 export async function smallDisk(megabytes: number): Promise<string | undefined> {
   const dir = await tempDir();
   try {

@@ -14,7 +14,7 @@ import {
 
 import { type Shape, shapeOf } from '../../src/store/driver/values.ts';
 
-/** A way in which the application looks for rows: the collection, the conditions by field, the order. */
+/** A query of the application: the collection, the conditions by field, the order. */
 export interface Usage {
   /** In words, the same for all that differ in values only. */
   readonly name: string;

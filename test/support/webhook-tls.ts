@@ -1,4 +1,4 @@
-/** A self-signed certificate for hooks.example and its key, made for these tests and good for a hundred years. */
+/** A self-signed certificate for hooks.example and its key, made for these tests and valid for a hundred years. */
 export const CERT = `-----BEGIN CERTIFICATE-----
 MIIBojCCAUegAwIBAgIUUfwSxkjPqU6GuibKPIDh/6XTMQwwCgYIKoZIzj0EAwIw
 GDEWMBQGA1UEAwwNaG9va3MuZXhhbXBsZTAgFw0yNjExMjExNTMwNDFaGA8yMTI2

@@ -29,7 +29,7 @@ export interface Question {
   readonly type: string;
 }
 
-/** A name server on 127.0.0.1, on UDP and TCP, that can be told to misbehave. */
+/** A name server on 127.0.0.1, on UDP and TCP, that misbehaves on request. */
 export interface Zone {
   /** `127.0.0.1:port`, as the settings want it. */
   readonly server: string;

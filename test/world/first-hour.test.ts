@@ -219,7 +219,7 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
   });
 
   describe('and postern doctor, while things break one at a time,', () => {
-    /** What is no ok; nobody keeps the clock of a container but its host. */
+    /** Errors and warnings, except of the clock, which a container does not have itself. */
     const isBad = ({ check, verdict }: Finding) => (verdict === 'fault' || verdict === 'warning') && check !== 'clock';
     const bad = async () => (await host.doctor()).found.filter(isBad);
     const told = (found: readonly Finding[]) => found.map(({ check, verdict, seen }) => `${verdict} ${check}: ${seen}`);

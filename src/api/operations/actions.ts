@@ -6,7 +6,7 @@ import { isStart, jobName } from '../account-bulk.ts';
 import { type Call, operation } from '../operation.ts';
 import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
 
-// What people did, and the jobs that they started.
+// The activity of people, and their jobs.
 
 const actionRecord = z
   .object({

@@ -115,7 +115,7 @@ const notifyEmail = optional(
 const list = (item: z.ZodType<string>, description: string) =>
   optional(z.array(item).max(MAX_FILTER)).meta({ description });
 
-/** An empty list counts as no condition, because nobody wants to match nothing. */
+/** An empty list counts as no condition, because matching nothing is useless. */
 const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null =>
   items && items.length > 0 ? items : null;
 

@@ -12,7 +12,7 @@ import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, OPE
 import { type HostCall, hostOperation } from './operation.ts';
 import { noteAction } from './parts.ts';
 
-// What operators do to the queue, over a filter: the number first.
+// Changes of the queue by operators, for a filter: the number first.
 
 const query = text(MAX_QUERY);
 const dryRun = optional(z.boolean());

@@ -17,7 +17,7 @@ export interface Examination {
   readonly startedAt: number;
   /** Undefined while it runs. */
   readonly endedAt: number | undefined;
-  /** What was found so far, in that order: some 2,000 at most, because no check looks at more than 500 domains. */
+  /** The findings so far, in order: some 2,000 at most, because no check reads more than 500 domains. */
   readonly found: readonly Finding[];
 }
 

@@ -80,7 +80,7 @@ const overview = hostOperation({
   },
 });
 
-/** Webhooks that are down: the mail server of one recipient is nobody's alarm. */
+/** Webhooks that are down: the mail server of one recipient raises no alarm. */
 const isDown = ({ kind, breaker }: LaneView) => KINDS[kind].endpoint === 'webhook' && breaker !== 'up';
 
 /** The sum of a gauge, or of one state of it; 0 while it cannot be read. */
@@ -125,7 +125,7 @@ const CHECKS: Readonly<Record<string, Pick<Need, 'what' | 'level'> & { readonly 
   store: { what: 'store', level: 'warning', name: 'The store' },
 };
 
-/** What the health check finds wrong. */
+/** The problems found by the health check. */
 function needsOfChecks(checks: Readonly<Record<string, string>>): Need[] {
   return Object.entries(checks).flatMap(([check, words]) => {
     const known = CHECKS[check];

@@ -19,7 +19,7 @@ import { account } from './fields.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 import { HOST, type HostParts, noteAction } from './parts.ts';
 
-// Who may use the console, and who is in.
+// People of the console, and their sessions.
 
 /** People and sessions that are shown; no house has more. */
 const MOST = 1000;
@@ -162,7 +162,7 @@ async function thePerson(given: string, { store, invalid }: HostCall): Promise<P
 /** The hash of a cookie stays in the store; its start tells sessions apart. */
 const SHOWN_ID = 12;
 
-/** Whoever came in by a link of the command line. */
+/** A visitor who signed in by a command-line link. */
 const OPERATOR = { name: 'operator', role: 'operator', account: null } as const;
 
 const sessions = hostOperation({

@@ -7,7 +7,7 @@ import type { LaneView, Making } from '../../queue/insight.ts';
 import { account, breaker, kind } from './fields.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 
-// What waits on this host, for whom, since when, and what for.
+// Waiting mail of this host, by target, age and reason.
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 200;
@@ -74,7 +74,7 @@ const waitsFor = z.enum(['preparing', 'verdicts', 'parsing', 'place']);
 
 const makingBy = z.object({ waits_for: waitsFor, count: z.int(), oldest_at: z.string() });
 
-/** What is being made ready, by what it waits for. */
+/** Deliveries in preparation, by the reason for waiting. */
 function countMaking(all: readonly Making[]): z.input<typeof makingBy>[] {
   return waitsFor.options.flatMap((reason) => {
     const own = all.filter((one) => one.waitsFor === reason);
@@ -242,5 +242,5 @@ function add(to: Group, { waiting, ages, later, parked, oldest }: WaitingAges, l
   else if (lane && to.lane === undefined) to.lane = lane;
 }
 
-/** What waits and works on this host. */
+/** Waiting and running deliveries of this host. */
 export const queueOperations = [lanes, making, queue];

@@ -10,7 +10,7 @@ export type Live =
   | { readonly state: 'off' }
   | { readonly state: 'lost'; readonly at: number };
 
-/** Whether the page is told; if not, when it tries again. */
+/** Whether the page is connected; if not, when it tries again. */
 export const live = signal<Live>({ state: 'off' });
 
 export interface Listener {
@@ -31,7 +31,7 @@ export function listen(listener: Listener): () => void {
 const FIRST_WAIT = 1_000;
 const LONGEST_WAIT = 30_000;
 
-/** Connects while somebody is signed in and looks at the page. */
+/** Connects while somebody is signed in and the page is visible. */
 export function keepLive(): void {
   const visible = signal(document.visibilityState === 'visible');
   document.addEventListener('visibilitychange', () => {
@@ -39,7 +39,7 @@ export function keepLive(): void {
   });
   effect(() => {
     const id = account.value?.id;
-    // Those who see numbers only are told nothing of single mails.
+    // Roles that see only numbers get no events of single mails.
     if (!person.value || !may('inbound/search') || !visible.value) return;
     return connect(person.value.account === null ? id : undefined);
   });

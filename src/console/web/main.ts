@@ -180,7 +180,7 @@ tickClock();
 keepLive();
 keepFollowing();
 effect(() => {
-  // What one person saw is not shown to the next.
+  // Data of one person is not shown to the next.
   if (session.value.state !== 'out') return;
   forgetShown();
   forgetJob();

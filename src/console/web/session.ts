@@ -3,7 +3,7 @@ import { ask, chosenAccount, Failed, faultsOf, signedOut } from './call.ts';
 import type { Role } from './records.ts';
 import { linkTo, place } from './router.ts';
 
-// Who looks at the page.
+// The visitor of the page.
 
 export interface Account {
   readonly id: string;

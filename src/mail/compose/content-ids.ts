@@ -54,7 +54,7 @@ const CANDIDATE = /^([\s\S]*?)\s+[\d.]+[wxh]\s*(?:,|$)/;
 const LONGEST = 4096;
 const reach = (names: readonly string[]) =>
   Math.min(LONGEST, 64 + 9 * Math.max(0, ...names.map(({ length }) => length)));
-/** Characters that are examined in all: an amount, and so many for each of the text. Only hostile HTML needs more. */
+/** The limit of examined characters: a base amount, plus some for each of the text. Only hostile HTML needs more. */
 const EFFORT = { base: 4_000_000, each: 16 };
 
 /**

@@ -30,7 +30,7 @@ type Kind =
   | 'parameters'
   /** Data in which blanks mean nothing. */
   | 'packed'
-  /** What only computers read, and what must not be encoded. */
+  /** Fields read by computers only, which must not be encoded. */
   | 'fixed'
   /** Text for people: all other fields. */
   | 'text';
@@ -195,7 +195,7 @@ const AT_BLANKS = /(?<=[^ \t])(?=[ \t]+[^ \t])/;
 /** The same, but not within a pair of a backslash and a blank. */
 const AT_PLAIN_BLANKS = /(?<=[^ \t\\])(?=[ \t]+[^ \t])/;
 
-/** So many blanks would be a line of blanks, which some servers take for the end of the header. */
+/** This number of blanks would be a blank line, which some servers take for the end of the header. */
 const shortened = (blanks: string) => (blanks.length > LONGEST_WORD / 2 ? ' ' : blanks);
 
 /** The value of a field in ASCII, with encoded words and other encodings only where its kind has them. */

@@ -34,7 +34,7 @@ export type Why = keyof typeof WHY;
 
 /** Pixels: smaller letters cannot be read. */
 const SMALLEST = 2;
-/** Of 255: nearer colours cannot be told apart. */
+/** Of 255: closer colours are indistinguishable. */
 const NEAREST = 16;
 /** Less than that is transparent. */
 const FAINTEST = 0.05;
@@ -94,7 +94,7 @@ export function whyHidden({ lost, isVisible, opacity, size, fill, color: own, ba
 /** Whether the first line of a text is moved out of the page. */
 export const isIndentedAway = ({ indent }: Box): boolean => indent <= -OUTSIDE;
 
-/** What browsers do of themselves. */
+/** Default styles of browsers. */
 const OWN_DISPLAYS: ReadonlyMap<string, string> = new Map([
   ...(
     'address article aside blockquote body center dd details dialog dir div dl dt fieldset figcaption figure footer ' +

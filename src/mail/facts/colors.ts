@@ -82,7 +82,7 @@ export function toLegacyColor(attribute: string): Color | undefined {
   return [red, green, blue, 1];
 }
 
-/** What a colour looks like over another one, which is opaque. */
+/** A colour over another one, which is opaque. */
 export function over([red, green, blue, alpha]: Color, [r, g, b]: Color): Color {
   const mix = (top: number, below: number) => top * alpha + below * (1 - alpha);
   return [mix(red, r), mix(green, g), mix(blue, b), 1];

@@ -4,7 +4,7 @@ import { type Color, toColor } from './colors.ts';
 
 // What declarations of style sheets say about how text is displayed.
 
-/** A box of so many pixels has no room. */
+/** A box of this number of pixels has no room. */
 export const NO_ROOM = 2;
 /**
  * Pixels to the left or above from where nothing of a text is left on the page; to the right, and for what is moved
@@ -12,7 +12,7 @@ export const NO_ROOM = 2;
  */
 export const OUTSIDE = 900;
 export const FAR_OUTSIDE = 5000;
-/** The size of letters that nobody declared, in pixels. */
+/** The default size of letters, in pixels. */
 export const MEDIUM = 16;
 
 export type Display = 'none' | 'inline' | 'block' | 'table' | 'table-part' | 'row' | 'cell';

@@ -10,7 +10,7 @@ import { readPage } from './page.ts';
  * no verdict. The same message has the same facts always. As the payload has them.
  */
 export interface MessageFacts {
-  /** What is displayed of the HTML; of the text if there is no HTML. */
+  /** The displayed text of the HTML; of the text part if there is no HTML. */
   readonly visible_text: string;
   /** Text of the HTML that is not displayed. */
   readonly hidden: readonly { readonly why: Why; readonly text: string }[];
@@ -34,7 +34,7 @@ const MOST_HIDDEN_TEXT = 64 * 1024;
 const MOST_LISTED = 100;
 const MOST_LINKS = 5000;
 
-/** The facts of a message; `fromName` is the name of its author. Linear in what it looks at. */
+/** The facts of a message; `fromName` is the name of its author. Linear in the examined text. */
 export function factsOfMessage(
   { subject, text, html }: Pick<ParsedMessage, 'subject' | 'text' | 'html'>,
   fromName: string | null,

@@ -64,7 +64,7 @@ export interface InvisibleRun {
   /** Characters (code points) of the text before it, and in it. */
   readonly at: number;
   readonly length: number;
-  /** What it says, if it stands for characters that can be read. */
+  /** The decoded text, if it stands for readable characters. */
   readonly text?: string;
 }
 
@@ -158,7 +158,7 @@ function characterBefore(text: string, at: number): string {
   return low >= 0xdc00 && low <= 0xdfff ? text.slice(Math.max(0, at - 2), at) : text.slice(Math.max(0, at - 1), at);
 }
 
-/** What tags say as ASCII, and selectors as bytes of UTF-8; '' if that is no text. */
+/** Tags as ASCII, and selectors as bytes of UTF-8; '' if that is not text. */
 function saidBy(kind: InvisibleKind, codes: readonly number[]): string {
   const all = codes.slice(0, LONGEST_DECODED);
   if (kind === 'tag')

@@ -4,7 +4,7 @@ import type { PageLink } from './page.ts';
 
 // Links that lead elsewhere than they say. Redirectors are not followed and not judged.
 
-/** What is said of links. */
+/** Facts of links. */
 export const LINK_WHY = {
   'other-host': 'its text names another host',
   userinfo: 'its address has a host name before the @, where a user name belongs',
@@ -26,7 +26,7 @@ export interface LinkFact {
 const LONGEST_SHOWN = 500;
 const MOST_NAMED = 20;
 const DOT = /[.\u3002\uff0e\uff61]/;
-/** What an address has that has a user name, or a host in other letters. */
+/** The mark of an address with a user name, or of a host in other letters. */
 const ODD_ADDRESS = /@|xn--|%|[^\u0020-\u007e]/i;
 const LONGEST_AUTHORITY = 500;
 /** What may be a host, an address or a URL in a text. */
@@ -37,7 +37,7 @@ const PRIVATE = /\.(?:example|test|invalid|localhost|local|internal|lan|home|cor
 const FILE = /\.(?:zip|mov|md|py|sh|pl|rs|ps|ai|app|cab|java|so|cc|mm)$/;
 const INVISIBLE = /[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g;
 
-/** What is to be said of a link; undefined: nothing. */
+/** The facts of a link; undefined: none. */
 export function linkFact({ href, text }: PageLink, base: string | undefined): LinkFact | undefined {
   // Of most links the text names nothing, and the address says nothing special: they are not parsed.
   if (!DOT.test(text) && !ODD_ADDRESS.test(href.slice(0, LONGEST_AUTHORITY))) return undefined;
@@ -120,7 +120,7 @@ function isSame(a: string, b: string): boolean {
 
 const ownerOf = (host: string): string => parse(host, { allowPrivateDomains: true }).domain ?? host;
 
-/** Latin, Cyrillic and Greek letters look alike; so do they with Armenian and Cherokee ones. */
+/** Latin, Cyrillic and Greek letters look alike; so do Armenian and Cherokee ones. */
 const ALIKE = [/\p{sc=Latn}/u, /\p{sc=Cyrl}/u, /\p{sc=Grek}/u, /\p{sc=Armn}/u, /\p{sc=Cher}/u];
 
 /** Whether a label of a host has letters of several scripts that look alike. */

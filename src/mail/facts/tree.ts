@@ -63,7 +63,7 @@ const ENDING = words(
 const SPECIAL = new Set([...BLOCKS, ...ENDING, ...'body html textarea'.split(' ')]);
 /** Elements of text, which go on when the block ends in which they were opened. */
 const FORMATTING = words('a b big code em font i nobr s small strike strong tt u');
-/** What is in them is apart from what is around them. */
+/** Their contents are separate from the surroundings. */
 const SCOPES = words('table td th caption applet marquee object template html');
 /** Of these, those in which elements of text do not go on that were opened outside. */
 const MARKING = words('td th caption applet marquee object template');

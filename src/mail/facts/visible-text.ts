@@ -5,12 +5,12 @@ import type { OpenElement } from './tree.ts';
 
 // Text as it is displayed: white space as a browser shows it, blocks on lines of their own, a tab between cells.
 
-/** Collects at most so many characters. */
+/** Collects at most this number of characters. */
 export function createVisibleText(most: number) {
   const pieces: string[] = [];
   let left = most;
   let isCut = false;
-  /** What stands between the last text and the next. */
+  /** Separators between the last text and the next. */
   let breaks = 0;
   let isTabbed = false;
   let isSpaced = false;

@@ -50,7 +50,7 @@ const DROPPED = new Set(
     'canvas applet'
   ).split(' '),
 );
-/** Those of them that a browser reads as nothing but text. */
+/** Those of them whose contents a browser reads as plain text. */
 const RAW = new Set('script style title textarea iframe noembed noframes xmp plaintext'.split(' '));
 const ATTRIBUTES = new Set(
   (

@@ -16,7 +16,7 @@ export interface Blobs {
   remove(names: readonly string[]): Promise<void>;
 }
 
-/** Creates the blob files in `blobs`; they are written in `tmp` first. `wrote` is told of every write. */
+/** Creates the blob files in `blobs`; they are written in `tmp` first. Every write is reported to `wrote`. */
 export function createBlobs(folders: BlobFolders, wrote: (bytes: number) => void = () => {}): Blobs {
   const loose = new Set<string>();
   return frozen({

@@ -21,7 +21,7 @@ export interface Leasing {
   endLease(account: string, end: LeaseEnd): AttemptRecord | null;
 }
 
-/** What the attempt of a lease says until its consumer does: it has to be true also if that never comes. */
+/** The result of a lease until its consumer reports one: it must also be true if that never happens. */
 const OPEN = 'not acknowledged';
 const RAN_OUT = 'lease ran out';
 

@@ -76,7 +76,7 @@ export function createQueries(db: DatabaseSync, blobs: string): Queries {
 function createScheduling(db: DatabaseSync) {
   const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
-  // Few are that old, of all endpoints: the index of start times finds them without a look at the others.
+  // Few are that old, of all endpoints: the index of start times finds them without reading the others.
   const overdue = db.prepare(`${DELIVERY} WHERE d.key IN (
     SELECT key FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND budget_from <= ? AND due_at <= ?
     AND endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) LIMIT ?)`);

@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import type { Scan } from '../../mail/scan.ts';
 import { type SqlRow, text } from './schema.ts';
 
-// What scanners said of messages, in the queue file.
+// The results of scanners, in the queue file.
 
 const FIND = 'SELECT s.scan, s.sum AS scan_sum FROM messages m JOIN scans s ON s.message = m.key WHERE m.id = ?';
 

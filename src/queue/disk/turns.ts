@@ -66,7 +66,7 @@ export function createTurns(db: DatabaseSync): Turns {
     }
   }
 
-  /** Those before it that failed do not hold up the sequence any more. */
+  /** Earlier ones that failed no longer hold up the sequence. */
   function overtake(sequence: string, key: number, now: number): void {
     for (const row of before.all(sequence, key)) {
       // A replayed one that was not tried again has not failed.

@@ -66,7 +66,7 @@ interface Run {
 /** What an attempt carried. */
 type Attempted = Pick<Delivery, 'id' | 'messageId'>;
 
-/** Who holds an endpoint. A hold of the operator is not ended by the account. */
+/** Who paused an endpoint. The account cannot end a pause of the operator. */
 export const HOLDERS = ['account', 'operator'] as const;
 export type Holder = (typeof HOLDERS)[number];
 

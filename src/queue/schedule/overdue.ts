@@ -7,7 +7,7 @@ import type { Roads } from '../road.ts';
 
 // Deliveries that their consumer pulls are in no lane, so what has waited too long is looked for here.
 
-/** Milliseconds between two looks. */
+/** Milliseconds between two checks. */
 const EVERY = 60_000;
 /** Deliveries of one endpoint that are given up in one step. */
 const STEP = 200;
@@ -44,7 +44,7 @@ export function createOverdue({ spool, roads, time, clock, log, giveUp }: Overdu
         const found = await spool.overdue(endpoint, now - limit, now, STEP);
         const over = found.filter(({ budgetFrom }) => time.age(budgetFrom) >= limit);
         for (const delivery of over) await giveUp(delivery);
-        // What waited behind one that is given up is due now.
+        // Those behind an expired one are due now.
         more = over.length > 0;
       }
     }

@@ -31,7 +31,7 @@ export interface ClientSession {
   readonly tlsVersion: string | undefined;
   /** Our source address. */
   readonly source: string | null;
-  /** What is said is noted there from now on; undefined: nowhere. */
+  /** Records the dialog from now on; undefined: none. */
   noteTo(notes: HopNotes | undefined): void;
   /** How many messages were sent over it, accepted or not. */
   sent(): number;

@@ -3,12 +3,12 @@ import { frozen } from '../../base/frozen.ts';
 import { type HopDetail, mailDetailText } from '../../queue/detail.ts';
 import type { Hop } from './hops.ts';
 
-// What was said on each connection of an attempt, for the detail that the queue keeps of it.
+// The dialog on each connection of an attempt, for the details kept by the queue.
 
 /** The connections of one attempt, in order. */
 export type Transcript = ReturnType<typeof createTranscript>;
 
-/** What is noted of one connection. */
+/** The record of one connection. */
 export interface HopNotes {
   /** Our address, and the TLS version; undefined without TLS. */
   opened(source: string | null, tls: string | undefined): void;

@@ -13,7 +13,7 @@ export class UnclearAuthor extends Error {
   }
 }
 
-/** Throws `UnclearAuthor` unless a composed message names the sender, and nobody else, as its author. */
+/** Throws `UnclearAuthor` unless a composed message names the sender, and no other, as its author. */
 export function assertAuthor(message: Buffer, sender: string): void {
   const author = soleAuthorOf(message.subarray(0, findFields(message, 0).end), Infinity); // merged names are long
   if ('unclear' in author) throw new UnclearAuthor(author.unclear);

@@ -70,7 +70,7 @@ const MINUTE_MS = 60_000;
 const LONGEST_KEY = 256;
 
 export interface KeyCheckSettings {
-  /** Wrong keys from one network in a minute; further ones are only told that there were too many. */
+  /** Wrong keys from one network in a minute; further ones only get the answer that there were too many. */
   readonly maxBadKeysPerMinute: number;
 }
 

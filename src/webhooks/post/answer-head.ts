@@ -17,7 +17,7 @@ export interface AnswerReading {
   status(): number | undefined;
 }
 
-/** Reads the heads of answers on a socket before whoever calls its `read`. */
+/** Reads response heads on a socket before the caller of its `read` does. */
 export function readHeads(socket: Socket): AnswerReading {
   let head: Head | undefined = createHead();
   let status: number | undefined;
@@ -128,7 +128,7 @@ function statusOf(line: string): number | undefined {
   return code === undefined ? undefined : Number(code);
 }
 
-/** 101 ends the use of HTTP, which nobody asked for. */
+/** 101 ends the use of HTTP, which was not requested. */
 const isInterim = (code: number) => code >= 100 && code < 200 && code !== 101;
 
 const STRICT = /^HTTP\/1\.[01] \d{3}(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|~\w-]+:[\t -~\x80-\xff]*\r\n)*\r\n$/;

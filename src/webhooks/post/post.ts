@@ -71,7 +71,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     const asked = notes.now();
     const verdict = await checked(guard, parsed, deadline);
     notes.lookedUp = notes.now() - asked;
-    // Which addresses a name has that webhooks may not reach, is told to nobody (`why`).
+    // The forbidden addresses of a name are never revealed (`why`).
     if (!verdict.ok) {
       const { ok: _, ...failure } = verdict;
       return { kind: 'unanswered', connected: false, ...failure };

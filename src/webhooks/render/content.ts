@@ -81,7 +81,7 @@ function toShown(fields: readonly HeaderField[]): HeaderField[] {
   return fields.map(({ name, value }) => ({ name, value: decodeWords(value).toWellFormed() }));
 }
 
-/** As much of a text as fits into so many bytes. */
+/** The longest prefix of a text within this number of bytes. */
 function upTo(most: number, text: Text | undefined): Pick<ShownMessage, 'text' | 'cut'> {
   if (text === undefined) return { text: null, cut: false };
   let shown = '';

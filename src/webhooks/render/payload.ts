@@ -37,7 +37,7 @@ export interface InboundEvent {
   readonly automated: Automated;
   /** Its conversation; null if it names none. */
   readonly thread: string | null;
-  /** The record of the message that it answers; null: of none that is known. Undefined: nobody could look. */
+  /** The record of the message that it answers; null: no known one. Undefined: the store was unavailable. */
   readonly answers: object | null | undefined;
   /** Our host name. */
   readonly hostname: string;
@@ -101,7 +101,7 @@ export const additions = (inbound: InboundEvent, nameOf = (name: string) => name
     .map(([name, value]) => `,${json(nameOf(name))}:${json(value)}`)
     .join('');
 
-/** What routes said of the message. */
+/** The tags set by routes. */
 export const tagsOf = ({ message, recipient }: Pick<InboundEvent, 'message' | 'recipient'>): readonly string[] =>
   message.envelope.tags?.[recipient] ?? [];
 

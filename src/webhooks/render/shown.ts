@@ -29,7 +29,7 @@ const MOST_HTML = 5 * 1024 * 1024;
 /** Characters of the page: the HTML, and its pictures in base64. */
 const MOST_PAGE = 10 * 1024 * 1024;
 
-/** Creates the task of the render thread that makes a message safe to look at. Throws if the disk fails. */
+/** Creates the task of the render thread that sanitises a message for display. Throws if the disk fails. */
 export function createShownTask({ withRaw }: { readonly withRaw: WithRaw }): ThreadTask<ShownInput, Shown> {
   return async ({ mail: { body }, wanted }, guarded) => {
     const value = await withRaw(body, (raw) => show(withHeader(raw), wanted, guarded));

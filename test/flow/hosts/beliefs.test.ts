@@ -361,7 +361,7 @@ if (mongoDriver)
       const second = createCaller(hosts.a.base, key);
       const id = await send(second, 'of the second');
       const mail = await until('it to leave A', () => sunk('of the second'));
-      // Until then it is told to come again (451).
+      // Until then it gets a temporary error (451).
       await within(2, 'B to take the bounce', async () =>
         (await sendMail(hosts.b.smtp, { from: '', to: mail.from }, returnOf('postfix-unknown-user', mail))).startsWith(
           '250 ',

@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { z } from 'zod';
 
-/** A body of about so many bytes, for callers with this key. */
+/** A body of about this number of bytes, for callers with this key. */
 type Shape = (size: number, key: string) => string;
 
 const times = (unit: string, size: number) => unit.repeat(Math.max(1, Math.floor(size / unit.length)));
@@ -14,7 +14,7 @@ const json =
   (inner: (size: number) => string): Shape =>
   (size, key) =>
     `{"key":${JSON.stringify(key)},${inner(size)}}`;
-/** A list in every parameter that may be one, of so many bytes in all. */
+/** A list in every parameter that may be one, of this number of bytes in all. */
 const list = (unit: string) => json((size) => `"a":[${times(`${unit},`, size)}${unit}]`);
 const text = (unit: string) => json((size) => `"raw_message":"${times(unit, size)}"`);
 const form =
@@ -113,7 +113,7 @@ function unique(paths: readonly string[][]): string[][] {
   return [...new Map(paths.map((path) => [path.join('/'), path])).values()];
 }
 
-/** A call whose list or map at this place holds an item so many times. */
+/** A call whose list or map at this place holds an item this number of times. */
 export function filled(path: readonly string[], item: string, count: number, key: string): string {
   const fill = (rest: readonly string[]): string => {
     const [step, ...inner] = rest;

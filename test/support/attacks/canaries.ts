@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTcp, Socket, type Server as TcpServer } from 'node:net';
 import { hasIPv6 } from '../ipv6.ts';
 
-/** Addresses of this machine that nobody may be led to. */
+/** Addresses of this machine that must never be reached. */
 export const CANARY_ADDRESSES: readonly string[] = [
   '127.0.0.1',
   '127.0.0.2',
@@ -82,7 +82,7 @@ async function tryCanaries(): Promise<Canaries | undefined> {
   };
 }
 
-/** Whoever gets here by HTTP is welcome: a redirect that was followed shows as a success. */
+/** Any HTTP request gets a 2xx: a redirect that was followed shows as a success. */
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n';
 
 function answer(path: string, response: ServerResponse): void {

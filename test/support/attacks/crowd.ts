@@ -7,12 +7,12 @@ import { startHelper } from './helper.ts';
  */
 export type Manner = 'idle' | 'line' | 'noops' | 'data';
 
-/** How the sessions of a crowd stand, by the last thing that they were told. */
+/** The states of a crowd's sessions, by the last reply. */
 export interface CrowdReport {
   /** All have been greeted, or turned away. */
   readonly ready: boolean;
   readonly open: number;
-  /** The first line that each was told, and how often. */
+  /** The first reply to each, with its count. */
   readonly first: Readonly<Record<string, number>>;
   /** The last line before the end, with how often and after how many milliseconds from the greeting. */
   readonly ends: Readonly<

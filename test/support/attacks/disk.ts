@@ -5,7 +5,7 @@ import { join } from 'node:path';
 export async function megabytesIn(dir: string): Promise<number> {
   const entries = await readdir(dir, { recursive: true });
   let blocks = 0;
-  // A file may be gone before we look at it.
+  // A file may be gone before it is read.
   for (const entry of entries) blocks += (await stat(join(dir, entry)).catch(() => undefined))?.blocks ?? 0;
   return (blocks * 512) / 1024 / 1024;
 }

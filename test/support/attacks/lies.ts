@@ -21,7 +21,7 @@ const ofType = (query: Query, type: number) =>
   Buffer.concat([query.question.subarray(0, -4), Buffer.from([0, type, 0, 1])]);
 const cname = (target: Buffer, owner: Buffer = SAME) => record(owner, TYPE.CNAME, target);
 
-/** Every lie, with the SPF result that has to come of it. Nobody may come to believe FORGED, which would be `pass`. */
+/** Every lie, with the SPF result that must follow. FORGED, which would be `pass`, must never be believed. */
 export const LIES: Readonly<Record<string, readonly [result: 'temperror' | 'permerror' | 'none' | 'fail', lie: Lie]>> =
   {
     drop: ['temperror', () => []],

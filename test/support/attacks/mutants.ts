@@ -87,7 +87,7 @@ function mutate(bytes: Buffer, chance: Chance): Buffer {
   return mutant;
 }
 
-// Sent as it came, one of so many; the others get sound line ends, or most would be refused at the door.
+// One in this number is sent unchanged; the others get valid line ends, or most would be rejected early.
 const UNTOUCHED = 5;
 const FORBIDDEN = /\0|\r(?!\n)|(?<!\r)\n/;
 

@@ -2,7 +2,7 @@ import type { InboundEvent } from '../mime.ts';
 
 const TRACE = /^Received: [^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*$/;
 
-/** The bytes of a message as its event shows them; only those of messages without bare line ends can be told. */
+/** The bytes of a message as its event shows them; known only for messages without bare line ends. */
 export function bytesIn({ raw_msg, raw_msg_base64 }: InboundEvent['msg']): Buffer {
   return raw_msg_base64 === undefined
     ? Buffer.from(raw_msg.replaceAll('\n', '\r\n'))

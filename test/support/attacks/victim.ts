@@ -100,6 +100,6 @@ export async function startVictim({ env = {}, patches = [], heapMb, url }: Victi
 }
 
 function isFault({ event, level }: ChildDaemon['lines'][number]): boolean {
-  // Where a test has no zone, nobody answers questions.
+  // Tests without a zone have no name server.
   return level === 'error' || (event?.endsWith('.fault') === true && event !== 'dns.fault');
 }

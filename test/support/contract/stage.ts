@@ -24,7 +24,7 @@ export interface Stage {
   readonly key: string;
   readonly store: Store;
   readonly world: ApiWorld;
-  /** A name that nobody has used: letters and digits, good for every kind of name. `settle` takes it away again. */
+  /** An unused name: letters and digits, valid as any kind of name. `settle` deletes it again. */
   fresh(): string;
   /** Calls an operation with the account's key, or the one in `params`. */
   call(path: string, params?: object): Promise<ApiAnswer>;

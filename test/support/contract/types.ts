@@ -68,7 +68,7 @@ export interface Entry {
   readonly names?: readonly string[];
   /** Once it was called, the account has what the parameters name. */
   readonly makes?: true;
-  /** Another account is told that the name is taken, because it can be taken once in the whole service: why. */
+  /** Another account gets an error that the name is taken, because it is unique in the whole service: why. */
   readonly shared?: string;
 }
 

@@ -8,7 +8,7 @@ export interface Calls {
   greeted: number;
   /** Told 421: come again. */
   putOff: number;
-  /** Nobody took the connection. */
+  /** The connection was refused. */
   refused: number;
   /** It was taken and ended without a word. */
   dropped: number;

@@ -23,7 +23,7 @@ export interface Verdict {
   readonly mostOfOne: number;
   /** webhook-ids that a body came under although another one is its own. */
   readonly mismatched: readonly string[];
-  /** webhook-ids of messages that nobody sent like this. */
+  /** webhook-ids of messages that were not sent in this form. */
   readonly altered: readonly string[];
   readonly waiting: number;
   readonly dead: number;

@@ -13,7 +13,7 @@ export interface Disk {
   readonly path: string;
   /** Cuts the power: from now on every write fails, and what was not synced is gone. */
   cut(): void;
-  /** Mounts it again; the journal is replayed. Nobody may use it meanwhile. */
+  /** Mounts it again; the journal is replayed. It must not be in use meanwhile. */
   remount(): Promise<void>;
   /** Unmounts it and forgets it. */
   remove(): Promise<void>;

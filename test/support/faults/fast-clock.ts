@@ -1,6 +1,6 @@
 import type { Clock } from '../../../src/base/clock.ts';
 
-/** A clock that runs as fast as it is told to, and whose wall time can be set. */
+/** A clock with a given speed, whose wall time can be set. */
 export interface FastClock extends Clock {
   /** How many milliseconds pass in one of the machine's, from now on; fewer when the machine is busy. */
   speed(factor: number): void;
@@ -8,7 +8,7 @@ export interface FastClock extends Clock {
   jump(ms: number): void;
   /** Milliseconds that passed, whatever is shown. */
   passed(): number;
-  /** Resolves in the tick in which so many milliseconds have passed. */
+  /** Resolves in the tick in which this number of milliseconds has passed. */
   reaches(ms: number): Promise<void>;
   /** It stands still from then on. */
   stop(): void;

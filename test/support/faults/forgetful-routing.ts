@@ -4,7 +4,7 @@ import { createRouting as createReal } from '../../../src/inbound/routing.ts';
 
 const LOOK_MS = 100;
 
-/** The routing of a daemon that keeps no table: what the store does not answer now, nobody knows. */
+/** The routing of a daemon without a cached table: without the store every answer is unknown. */
 export const createRouting: typeof createReal = (settings, deps) => {
   const real = createReal(settings, deps);
   let here = true;

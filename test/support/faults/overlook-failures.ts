@@ -1,4 +1,4 @@
-/** Loaded before the daemon: takes away that anybody looks whether a commit went well. */
+/** Loaded before the daemon: makes failed commits unnoticed. */
 import { DatabaseSync } from 'node:sqlite';
 
 const exec = DatabaseSync.prototype.exec;

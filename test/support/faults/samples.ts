@@ -27,7 +27,7 @@ export function takeSample(pid: number, dir: string): Sample {
   };
 }
 
-/** Looks at them until it is told to end. */
+/** Takes samples until stopped. */
 export function takeSamples(pid: number, dir: string, everyMs: number): () => readonly Sample[] {
   const samples: Sample[] = [];
   const timer = setInterval(() => samples.push(takeSample(pid, dir)), everyMs);

@@ -30,7 +30,7 @@ export interface Sink {
   stop(): Promise<void>;
 }
 
-/** What the thread is told. */
+/** The parameters of the thread. */
 export type Told = { readonly manner: Manner; readonly path: string | null } | 'stop';
 /** What it says: its port, then what arrived. */
 export type Said = { readonly port: number } | { readonly arrived: Arrival };

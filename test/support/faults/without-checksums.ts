@@ -1,4 +1,4 @@
-/** Loaded before the daemon: takes away that a body is held against its checksum. */
+/** Loaded before the daemon: disables the checksums of bodies. */
 import { syncBuiltinESMExports } from 'node:module';
 import zlib from 'node:zlib';
 

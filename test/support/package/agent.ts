@@ -56,7 +56,7 @@ async function post(
   return { status: response.status, body: await response.json() };
 }
 
-/** Subjects of what was posted and answered as it was told, with the id of the delivery. */
+/** Subjects of posts with the scripted answer, with the id of the delivery. */
 const received = () =>
   receiver.requests
     .filter(({ method }) => method === 'POST')

@@ -36,7 +36,7 @@ export async function makeRoot(root: string): Promise<void> {
 // stay.
 const common = (root: string) => ['-q', '-D', root, '--register=no', '--keep-unit', '--link-journal=no'];
 
-/** Runs a command in the root that nobody has booted, with the network of the host, as a build of an image would. */
+/** Runs a command in the root without booting it, with the network of the host, as an image build would. */
 export const inRoot = (root: string, ...command: string[]): Promise<Ran> => inRootWith(root, [], ...command);
 
 /** The same with more options of nspawn, such as `--overlay=`. */

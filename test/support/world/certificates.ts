@@ -12,7 +12,7 @@ export interface Authority {
   readonly trusted: readonly string[];
 }
 
-/** Pebble, the ACME server of Let's Encrypt for tests, which looks at port 80 of the names that it certifies. */
+/** Pebble, the ACME server of Let's Encrypt for tests, which checks port 80 of the names that it certifies. */
 export async function startAuthority(network: Network, dir: string): Promise<Authority> {
   await mkdir(dir);
   const own = await makeCertificate(dir, 'acme', [ACME]);

@@ -9,7 +9,7 @@ import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, startApi } from '../../support/
 import { startExample } from '../../support/example-world.ts';
 import { putSubmitted } from '../../support/messages.ts';
 
-// Made from the declarations: what holds for every operation, whoever adds the next one.
+// Derived from the declarations: rules for every operation, including new ones.
 
 const paramsOf = (operation: Operation) => Object.entries(operation.params.shape);
 const isOptional = (schema: { safeParse(value: unknown): { success: boolean } }) => schema.safeParse(undefined).success;

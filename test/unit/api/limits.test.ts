@@ -192,7 +192,7 @@ describe('one client of the API', () => {
     expect(world.log.of('api.refused_connection').length).to.be.above(0);
   });
 
-  /** Connections from so many addresses, `each` from every one. */
+  /** Connections from this number of addresses, `each` from every one. */
   async function hold(addresses: number, each: number, say = ''): Promise<Socket[]> {
     const held: Socket[] = [];
     for (let n = 0; n < addresses * each; n++) {

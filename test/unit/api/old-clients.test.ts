@@ -4,7 +4,7 @@ import type { Draft, Outgoing } from '../../../src/mail/outgoing.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../../support/api.ts';
 import { queued } from '../../support/shared-spool.ts';
 
-// Bodies as clients write them that nobody here wrote: what they send when a program gives them the least.
+// Bodies of third-party clients: their requests with the fewest options.
 
 const RAW = 'From: ops@example.com\r\nTo: ann@example.com\r\nSubject: App failed\r\n\r\nStack';
 /** As PHP's http_build_query and Guzzle's form_params write a value. */

@@ -402,7 +402,7 @@ describe('another account, with every documented operation', () => {
     }
 });
 
-/** The same parameters with names that nobody has. */
+/** The same parameters with unknown names. */
 async function absent(
   stage: Stage,
   named: readonly string[],

@@ -58,7 +58,7 @@ describe('tracked links in messages', () => {
       (a, b) => a.at.getTime() - b.at.getTime() || (a.id < b.id ? -1 : 1),
     );
   const kinds = async () => (await events()).map(({ kind }) => kind);
-  /** So many events, and nothing on its way to become one more. */
+  /** This number of events, and none on its way. */
   async function settled(count: number) {
     await until(
       `${count} events`,

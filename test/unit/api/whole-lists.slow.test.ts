@@ -74,7 +74,7 @@ describe('a list that is streamed whole', () => {
     }
   }
 
-  /** Asks for the list over a connection that nobody reads yet. */
+  /** Requests the list over a connection that is not read yet. */
   async function ask(): Promise<Socket> {
     const made = connect(world.port, '127.0.0.1');
     socket = made;

@@ -4,7 +4,7 @@ import { createLogOutput } from '../../../src/base/log.ts';
 /** A line that is written at once. */
 const line = (n: number) => `{"event":"daemon.note","level":"info","n":${n}}\n`;
 
-/** A standard output that does what it is told in turn: takes so many bytes, or fails. */
+/** A standard output with a script: accepts a number of bytes, or fails. */
 function outputThat(...does: readonly (number | string)[]) {
   const next = [...does];
   const taken: string[] = [];

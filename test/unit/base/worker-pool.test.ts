@@ -67,7 +67,7 @@ describe('memory transferred to a task', () => {
     const value = new Uint8Array(8);
     expect(value.byteLength).to.equal(8);
     const { keep } = open();
-    // Not handed over: copied, and nobody frees what nobody gave.
+    // Copied, not transferred, so it is not freed.
     expect((await keep(() => ({ value, transfer: [] }))).left).to.deep.equal([]);
     expect(value.byteLength).to.equal(8);
     expect((await keep(() => pack('next'))).left).to.deep.equal([8]);

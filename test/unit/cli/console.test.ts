@@ -4,7 +4,7 @@ import { createBrowser } from '../../support/console.ts';
 import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
 import { until } from '../../support/until.ts';
 
-/** An address at which nobody answers. */
+/** An address that does not answer. */
 const NOT_RUNNING = { POSTERN_HTTP__LISTEN: '127.0.0.1:1' };
 
 describe('postern console, postern person', () => {

@@ -69,7 +69,7 @@ describe('sender domains on the command line, beside a running daemon', function
       [records.name]: { TXT: [records.txt], ttl: 3600 },
     });
     expect(spf).to.deep.equal({ valid: false, valid_after: null, error: "This domain doesn't have an SPF record." });
-    // The TTL of an hour is for records that somebody may have seen wrong; the operator knows that nobody has.
+    // The TTL of an hour protects records that were seen wrong before; the operator knows that this one was not.
     expect((await send('2@to.test')).signature).to.equal(null);
     const again = await postern(['sender', 'add', 'op.test'], env);
     expect(again.out).to.contain('Both records are in the DNS: mail From it is signed from now on.');

@@ -28,7 +28,7 @@ interface Thing extends Row {
 }
 const THINGS: CollectionSpec<Thing> = { name: 'things', indexes: [], dates: [] };
 
-/** A database that can be told to fail. */
+/** A database that fails on request. */
 async function openFailing() {
   const real = await openEmbedded(
     { file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR },

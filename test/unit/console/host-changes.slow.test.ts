@@ -175,7 +175,7 @@ describe('host changes by operators', () => {
       'second',
     ]);
     expect((await world.ask('job', { id: 'x' })).body.name).to.equal('Unknown_Job');
-    // It is nobody's job: an account does not find it.
+    // The job belongs to no account, so an account does not find it.
     expect((await world.byKey('/jobs/info', { id: job })).body.name).to.equal('Unknown_Job');
     expect(await actions()).to.have.nested.property('[0][2]', 'dropped');
   });

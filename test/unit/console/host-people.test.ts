@@ -27,7 +27,7 @@ describe('changes of people by operators', () => {
     await browser.enter(name);
     return browser;
   };
-  /** Who the browser is, or why it is nobody. */
+  /** The visitor of the browser, or why there is none. */
   const whoIs = async (browser: ReturnType<typeof createBrowser>) => {
     const { body } = await browser.read('/console/me');
     return body.status === 'error' ? body.name : [body.name, body.role, body.account?.name ?? null];
@@ -60,7 +60,7 @@ describe('changes of people by operators', () => {
       'people[0].sessions': 1,
     });
     expect(await actions(1)).to.deep.equal([['operator', 'second', 'person added', 'ann (helper)']]);
-    // The account sees who may look at its mail; the link is written nowhere.
+    // The account sees who may read its mail; the link is stored nowhere.
     const { actions: own } = await world.secondApi('/actions/list');
     expect(own.map(({ what }: any) => what)).to.deep.equal(['person added']);
     const token = new URL(link.url).pathname.split('/').at(-1) ?? '-';
@@ -96,7 +96,7 @@ describe('changes of people by operators', () => {
     const link = await world.host('invite-person', { name: 'Ann' });
     const { browser } = await come(link.url);
     expect(await whoIs(browser)).to.deep.equal(['ann', 'owner', 'main']);
-    // Whoever comes by link may choose another password without the old one.
+    // A visitor by link may set another password without the old one.
     expect((await browser.read('/console/me')).body.can_set_password).to.equal(true);
     expect((await refused('invite-person', { name: 'bob' })).name).to.equal('There is no person named bob');
     expect(await actions(1)).to.deep.equal([['operator', 'main', 'person invited', 'ann']]);

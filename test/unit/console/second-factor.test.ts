@@ -39,7 +39,7 @@ describe('the second factor', () => {
   });
   afterEach(() => world.stop());
 
-  /** The code that an app shows, so many steps from now. */
+  /** The code that an app shows, this number of steps from now. */
   const codeOf = (secret: string, steps = 0) => totp(secret, Math.floor(world.clock.now() / STEP_MS) + steps);
   const enter = (browser: Browser, code?: string, password?: string) => browser.enter('ann', password, {}, code);
   const nextStep = () => world.clock.advance(STEP_MS);

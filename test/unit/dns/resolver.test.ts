@@ -52,7 +52,7 @@ describe('the resolver', () => {
     closers.push(() => resolver.stop());
     return resolver;
   }
-  /** A server that nobody listens at: it was there a moment ago. */
+  /** The address of a server that was just closed. */
   async function deadServer(): Promise<string> {
     const dead = await startZone({});
     await dead.stop();

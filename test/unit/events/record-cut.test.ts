@@ -6,7 +6,7 @@ import { drivers } from '../../support/database.ts';
 import { subaccountRow } from '../../support/lists.ts';
 import { ACCOUNT, countsOf, createRecording, MESSAGE, newEvent, newMessage } from '../../support/recording.ts';
 
-// A process that is cut off at each of its writes in turn: the write is not done, or it is done and nobody hears of it.
+// A process interrupted at each of its writes in turn: the write is not done, or done without an answer.
 
 type Cut = 'before' | 'after';
 

@@ -16,7 +16,7 @@ function open(settings = SETTINGS) {
     clock,
     log,
     pacing,
-    /** How long a reply waits while so many wait for us, to a tenth of a second; at once: 0. */
+    /** The delay of a reply while this number waits for us, to a tenth of a second; at once: 0. */
     async delay(count: number): Promise<number> {
       behind = count;
       const turn = pacing.turn([]);

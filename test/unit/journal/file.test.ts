@@ -17,7 +17,7 @@ const counts = async ({ journal }: TestJournal) => {
   return (await journal.history.refusals({}, 1000)).rows.length;
 };
 
-/** A journal with so many refusals, stopped. */
+/** A stopped journal with this number of refusals. */
 async function written(count = 3): Promise<string> {
   const one = await startJournal();
   for (let i = 0; i < count; i++) one.journal.note(refusal({ client: `192.0.2.${i % 250}` }));

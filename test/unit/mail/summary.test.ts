@@ -12,7 +12,7 @@ import { CORPUS } from '../../support/mime-corpus.ts';
 const bytes = (text: string) => Buffer.from(text, 'latin1');
 const found = (text: string) => mailSummaryOf(summaryFields(bytes(text)));
 
-/** A header of at least so many octets, of one piece again and again. */
+/** A header of at least this number of octets, made of one repeated piece. */
 const header = (start: string, piece: string, size = 2 * START_BYTES) =>
   bytes(`${start}${piece.repeat(Math.ceil(size / piece.length))}\r\n\r\nbody\r\n`);
 

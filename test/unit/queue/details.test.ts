@@ -6,7 +6,7 @@ import { attempt, damagePage, freshSpool, type OpenedSpool, put, settled } from 
 
 const textOf = (n: number) => JSON.stringify({ address: `127.0.0.1:${n}`, ms: { dns: n } });
 
-/** Attempts a delivery so many times, each with a detail of its own; then it waits still. */
+/** Attempts a delivery this number of times, each with its own detail; it keeps waiting. */
 async function fail({ spool, clock }: OpenedSpool, delivery: Parameters<typeof settled>[1], times: number, from = 1) {
   for (let n = from; n < from + times; n++)
     await spool.settle(

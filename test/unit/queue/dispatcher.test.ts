@@ -178,7 +178,7 @@ describe('the dispatcher', () => {
   });
 
   describe('limits concurrency:', () => {
-    /** An endpoint that answers when it is told to. */
+    /** An endpoint that answers on request. */
     const held = () => {
       const waiting: (() => void)[] = [];
       bench.endpoint(

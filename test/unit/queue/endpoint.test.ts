@@ -26,7 +26,7 @@ const BOUNDS: PlaceBounds = { start: 2, most: 8, heedsLatency: true };
 /** An attempt that was sent and came back now, among as many as there may be. */
 const occasionAt = (now: number) => ({ now, jitter: 0.5, sentAt: now, full: true, lag: 0, bounds: BOUNDS });
 
-/** An endpoint that lessons are told to, one after the other. */
+/** An endpoint that gets results one after the other. */
 function pupil(state: EndpointState = newEndpoint(0, BOUNDS)) {
   let now = 0;
   const changes: Change[] = [];

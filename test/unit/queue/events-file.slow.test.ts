@@ -15,7 +15,7 @@ import { tempDir } from '../../support/temp.ts';
 const CHILD = fileURLToPath(new URL('../../support/events-child.ts', import.meta.url));
 const ids = createIds(systemClock);
 
-/** Runs events-child.ts until it has killed itself; answers the ids that it was told were taken. */
+/** Runs events-child.ts until it has killed itself; returns the acknowledged ids. */
 async function killed(dir: string, round: number, step: number): Promise<string[]> {
   const child = spawn(process.execPath, ['--no-warnings', CHILD, dir, String(round), String(step)], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -149,7 +149,7 @@ describe('an endpoint that fails after thousands of successful posts', () => {
     bench.put(Array.from({ length: count }, () => aDelivery(URL_A, { kind })));
   const attempts = () => bench.posts.length + mails;
 
-  /** Sends so many, then as many each tenth of a second for `seconds`, or until it is down; returns the seconds. */
+  /** Sends this number, then as many each tenth of a second for `seconds`, or until it is down; returns the seconds. */
   async function goodThenBad(kind: DeliveryKind, bad: () => void, perTick: number) {
     for (let i = 0; i < 30; i++) {
       await put(100, kind);

@@ -7,7 +7,7 @@ import { freshSpool, put } from '../../support/spool.ts';
 import { until } from '../../support/until.ts';
 
 describe('the bytes of an account on the queue', () => {
-  /** Holdings over a queue with some mail of `account`, on a disk with so many bytes left. */
+  /** Holdings over a queue with some mail of `account`, on a disk with this number of bytes left. */
   async function world(left: number) {
     const { spool, clock, dir } = await freshSpool();
     const { delivery } = await put(spool, clock);

@@ -13,7 +13,7 @@ interface Model {
   readonly workers: (now: number) => number;
   /** Milliseconds that an answer lies in our own event loop. */
   readonly lag?: (now: number) => number;
-  /** What it answers, when so many are there at one time. */
+  /** Its answer at this concurrency. */
   readonly kind?: (now: number, inside: number) => 'ok' | 'failed' | 'strained';
 }
 

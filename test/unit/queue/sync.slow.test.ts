@@ -113,7 +113,7 @@ describe('the sync of accepted mail', function () {
     );
   });
 
-  /** Lets `calls` on `paths` fail as `inject` says and looks at what became of the messages. */
+  /** Makes `calls` on `paths` fail as `inject` says and checks the results of the messages. */
   async function failing(paths: readonly string[], inject: string, messages = 12, bytes = 2000) {
     const { dir, spool: empty } = await freshSpool(); // so that the syncs that make the file are not counted
     await empty.close();

@@ -13,7 +13,7 @@ const pem = (name: string) => readFileSync(join(import.meta.dirname, '../../fixt
 const TLS = { cert: pem('first.cert'), key: pem('first.key'), minVersion: 'TLSv1.2' } as const;
 const MORTAL = new URL('../../support/mortal-smtp-thread.ts', import.meta.url);
 const THREADS = 2;
-/** So many sessions that each thread has some: that one of two has all of 40 happens once in 10^12 runs. */
+/** Enough sessions for each thread to have some: that one of two gets all 40 happens once in 10^12 runs. */
 const CROWD = 40;
 
 describe('sessions on two threads', () => {

@@ -8,7 +8,7 @@ describe('a large message for many recipients', () => {
   let started: Started;
   afterEach(() => started.stop());
 
-  /** Names recipients; answers how many were taken, and what the first other was told. */
+  /** Names recipients; returns how many were accepted, and the reply to the first other. */
   async function name(client: Client, from: number, count: number) {
     let taken = 0;
     for (let n = from; n < from + count; n++) {

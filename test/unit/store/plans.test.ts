@@ -17,7 +17,7 @@ import { tempDir } from '../../support/temp.ts';
 import { PATIENCE } from '../../support/until.ts';
 import { type Usage, watchUsages } from '../../support/usages.ts';
 
-// Every way in which the application really looks for rows has an index, so that it is as fast with a million of them.
+// Every query of the application has an index, so that it is as fast with a million rows.
 
 /** These are read whole, on purpose; and an account has one request for an address at most, for a day at most. */
 const WHOLE = /^(?:(?:inbound_domains|inbound_routes|accounts|leases|revisions) where anything|ip_requests )/;

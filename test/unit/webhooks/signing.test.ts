@@ -101,7 +101,7 @@ describe('signing keys', () => {
     expect(await first).to.deep.equal([key]);
     const before = asked;
     for (let second = 0; second < 60; second++) {
-      // Nobody answers any of these: a post that waited would wait for ever.
+      // None of these is answered: a post that waited would wait for ever.
       for (let n = 0; n < 50; n++) expect(await keys.keysFor('a', URL)).to.deep.equal([key]);
       await clock.advance(1000);
       if (second === 30) for (const refuse of hanging.splice(0)) refuse(new StoreAway('no answer'));

@@ -11,7 +11,7 @@ import { count } from './text.ts';
 /** The messages to drop: by id, or all results of a search. */
 type DropTarget = { readonly ids: readonly string[] } | { readonly query: string; readonly state: OpenState };
 
-/** Drops. The number has to be typed if it is not one message that the visitor looks at. */
+/** Drops. The number has to be typed, except for the one message that is open. */
 export function DropDialog({ wish, onClose }: { readonly wish: DropTarget; onClose(): void }): ComponentChildren {
   const isQuery = 'query' in wish;
   const params = { ...wish, ...(isQuery && { query: wish.query || '*' }) };

@@ -150,7 +150,7 @@ export function Notice({
   ]);
 }
 
-/** What did not work, since when, and a button to try again. */
+/** An error, its time, and a button to retry. */
 export function Fault({
   error,
   since,

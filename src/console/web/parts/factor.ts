@@ -8,7 +8,7 @@ import { Button, Dialog } from './elements.ts';
 import { Copy, Form } from './form.ts';
 import { count } from './text.ts';
 
-// The second factor of the person who looks at the page.
+// The visitor's own second factor.
 
 export const factorOpen = signal(false);
 

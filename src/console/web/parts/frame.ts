@@ -16,9 +16,9 @@ import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
 import { isIn, listOfShown, mayOpen, SECTIONS, type Section } from './sections.ts';
 import { now, relative } from './text.ts';
 
-// What is around every screen.
+// The frame around every screen.
 
-/** So many stand in the bar of a telephone; the others are under "More". */
+/** The number of items in the bar of a telephone; the others are under "More". */
 const IN_BAR = 4;
 
 export function Frame({ children }: { readonly children?: ComponentChildren }): ComponentChildren {
@@ -160,7 +160,7 @@ function LiveMark(): ComponentChildren {
 
 const SECOND_MS = 1_000;
 
-/** How long until it is tried again. Readers of screens are not told each second. */
+/** The time until the next try. Screen readers do not announce each second. */
 function Seconds({ until }: { readonly until: number }): ComponentChildren {
   const [left, setLeft] = useState(() => until - Date.now());
   useEffect(() => {

@@ -76,7 +76,7 @@ export function useRefusals(query: string, limit = PAGE): List<RefusalRow> {
   });
 }
 
-/** Refusals that are alike in everything are told apart by a number. */
+/** Equal refusals are distinguished by a number. */
 function named(refusals: readonly Refusal[]): RefusalRow[] {
   const alike = new Map<string, number>();
   return refusals.map((one) => {

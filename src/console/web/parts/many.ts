@@ -26,7 +26,7 @@ interface ManyProps<A extends Counted> {
   /** How its job is followed. */
   readonly job: Omit<Job, 'id' | 'of'>;
   readonly nothing: string;
-  /** What stands above the buttons. */
+  /** The contents above the buttons. */
   explain(found: A): ComponentChildren;
   label(matched: string): string;
   readonly kind: 'main' | 'danger';

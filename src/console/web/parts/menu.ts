@@ -3,7 +3,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { h } from '../h.ts';
 import { Icon } from './icons.ts';
 
-// What is rarely wanted, or destroys: behind a mark, so that nobody presses it instead of the next step.
+// Rare or destructive actions, in a menu, so that they are not pressed instead of the next step.
 
 /** Shows its items when it is pressed. Escape, and a press elsewhere, close it. */
 export function Menu({ children }: { readonly children: ComponentChildren }): ComponentChildren {

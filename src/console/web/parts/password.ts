@@ -6,7 +6,7 @@ import { h } from '../h.ts';
 import { messageOf, person, readSession } from '../session.ts';
 import { Button, Dialog, Field } from './elements.ts';
 
-// The password of the person who looks at the page.
+// The visitor's own password.
 
 export const passwordOpen = signal(false);
 
@@ -26,7 +26,7 @@ export function PasswordNotice(): ComponentChildren {
 const isNobody = () => person.value?.is_person === false;
 
 export function PasswordDialog(): ComponentChildren {
-  // What is asked for stays the same until the dialog is closed.
+  // The prompt stays the same until the dialog is closed.
   const [nobody] = useState(isNobody);
   const [name, setName] = useState('');
   const [current, setCurrent] = useState('');

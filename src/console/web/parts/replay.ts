@@ -30,7 +30,7 @@ export function ReplayDialog({
   onClose,
 }: {
   readonly wish: Wish;
-  /** What is held was not posted before: its replay is a release. */
+  /** Held mail was never posted, so its replay is a release. */
   readonly isHeld?: boolean;
   onClose(): void;
 }): ComponentChildren {
@@ -75,7 +75,7 @@ interface Where {
   readonly detail: EndpointDetail | undefined;
 }
 
-/** So many are asked how fast they are. */
+/** The number of endpoints whose speed is queried. */
 const ASKED = 3;
 
 /** Where the mail goes, the most first; undefined until that is known, or for single mails. */

@@ -10,7 +10,7 @@ import { age, capital, isPulled, now, ordinal, plain, relative, span, toMs } fro
 interface StateOfMail extends Mark {
   /** Nothing more happens to it by itself, so that it can be replayed. */
   readonly ended?: true;
-  /** Reached nobody, and still can: it can be dropped. */
+  /** Not delivered yet, but may still be: it can be dropped. */
   readonly open?: true;
   /** Not a state that people search for. */
   readonly rare?: true;
@@ -41,7 +41,7 @@ export const SEARCHED_STATES = Object.keys(STATES)
   .filter(isState)
   .filter((name) => stateOf(name)?.rare !== true);
 
-/** Whether the mail has reached nobody and still can. */
+/** Whether the mail is not delivered yet, but may still be. */
 export function isOpen(state: string | undefined): state is OpenState {
   return stateOf(state)?.open === true;
 }

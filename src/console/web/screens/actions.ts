@@ -12,7 +12,7 @@ import { HostParts } from './host.ts';
 const PAGE = 50;
 const MOST_ROWS = 1_000;
 
-/** What people and programs did in the account. */
+/** The activity of people and programs in the account. */
 export function Actions(): ComponentChildren {
   return h('div.screen', [
     h(Title, { text: 'Activity' }),
@@ -23,7 +23,7 @@ export function Actions(): ComponentChildren {
   ]);
 }
 
-/** What was done to the host, and to all accounts. */
+/** The activity on the host, and in all accounts. */
 export function HostActions(): ComponentChildren {
   const { accounts = [] } = person.value ?? {};
   const wanted = place.value.query.get('of') ?? '';

@@ -54,7 +54,7 @@ export function GivenUp(): ComponentChildren {
   ]);
 }
 
-/** What was given up of a search, by endpoint and answer; counted again when there is another newest row. */
+/** Failed mail of a search, by endpoint and answer; counted again when the newest row changes. */
 function useCauses(query: string, newest: string | undefined): Causes | undefined {
   return useCall('inbound/causes', { query: `${query} state:dead` }, newest).data;
 }

@@ -82,14 +82,14 @@ export function HealthSentence({
   return h('p', { class: `health ${tone}` }, [h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text)]);
 }
 
-/** Where one looks at it: null where one is already. */
+/** The screen with the details: null if it is the current one. */
 function linkOfNeed({ what, account, url }: HostNeed): string | null {
   if (what === 'endpoint' && url !== null) return linkTo('/endpoint', { url, account: account?.id });
   if (what === 'log') return linkTo('/host/log', { level: 'error' });
   return place.value.path === '/host' ? null : linkTo('/host');
 }
 
-/** What an operator has to look at. */
+/** Items that need the attention of an operator. */
 export function NeedRow({ need }: { readonly need: HostNeed }): ComponentChildren {
   const { level, text, account, url, since } = need;
   const href = linkOfNeed(need);
@@ -186,7 +186,7 @@ const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {
   elsewhere: { icon: 'host', word: 'On another host', tone: 'off' },
 };
 
-/** What the host does by the clock. */
+/** The scheduled tasks of the host. */
 function Tasks(): ComponentChildren {
   const loaded = useCall('host/tasks', {});
   useRepeat(loaded);

@@ -18,7 +18,7 @@ import { NowPlots } from './now-plots.ts';
 
 const FEED = 40;
 const FEW = 5;
-/** What was given up is counted so far. */
+/** The limit up to which failed mail is counted. */
 const COUNTED = 100;
 const MOST_NEEDS = 8;
 
@@ -128,7 +128,7 @@ function Health({
   ]);
 }
 
-/** What a person has to look at; nothing if all is well. */
+/** Items that need attention; empty if all is well. */
 function NeedsYou({
   endpoints: { data: endpoints = [], again },
   dead,
@@ -141,7 +141,7 @@ function NeedsYou({
   /** How many mails routes hold. */
   readonly held: number;
   readonly domains: readonly InboundDomain[];
-  /** What needs the operator of the host. */
+  /** Items that need the attention of the operator. */
   readonly host: readonly HostNeed[];
 }): ComponentChildren {
   const down = endpoints.filter((one) => inTrouble(one) || one.paused);

@@ -10,7 +10,7 @@ import type { EnterLink, HostPerson, HostSession, Role } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 
-/** Who may use the console, and what as. */
+/** The people who may use the console, with their roles. */
 export function People(): ComponentChildren {
   const loaded = useCall('host/people', {});
   const { data, again, change } = loaded;
@@ -52,7 +52,7 @@ export function People(): ComponentChildren {
   ]);
 }
 
-/** Whether that is who looks at the page. An operator by a link of the command line is nobody in the list. */
+/** Whether that is the visitor. An operator who signed in by a command-line link is not in the list. */
 function isSelf({ name }: HostPerson): boolean {
   const { name: own, has_password: has = false, can_set_password: can = false } = person.value ?? {};
   return name === own && (has || can);
@@ -195,7 +195,7 @@ function ShowLink({
   ]);
 }
 
-/** Who is at the console. */
+/** The open sessions of the console. */
 export function Sessions(): ComponentChildren {
   const loaded = useCall('host/sessions', {});
   const { data, change } = loaded;

@@ -16,7 +16,7 @@ const BY = [
   ['account', 'By account'],
 ] as const;
 
-/** What waits on this host, for whom, and how old it is. For operators. */
+/** Waiting mail of this host, by target and age. For operators. */
 export function Queue(): ComponentChildren {
   const chosen = place.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
@@ -81,7 +81,7 @@ function Content({
   ]);
 }
 
-/** What waits by age in minutes, as `qshape` prints it. */
+/** Waiting mail by age in minutes, as `qshape` prints it. */
 function Ages({
   queue: { ages, rows },
   onChange,

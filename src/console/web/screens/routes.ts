@@ -32,7 +32,7 @@ export function Routes({
 }): ComponentChildren {
   const loaded = routes;
   const { data, again, change } = loaded;
-  // Who comes from a refusal wants a route for that mailbox.
+  // A visitor coming from a refusal wants a route for that mailbox.
   const wanted = place.value.query.get('add') ?? undefined;
   const [adding, setAdding] = useState(wanted !== undefined && may('inbound/add-route'));
   const close = () => {

@@ -3,7 +3,7 @@ import { h } from '../h.ts';
 import { count, plain, span } from '../parts/text.ts';
 import type { Connection, MailAttempt } from '../records.ts';
 
-// What was said to the servers that an attempt talked to, line by line.
+// The SMTP dialogs of an attempt, line by line.
 
 export function Dialogs({
   attempt: { connections, connections_left_out: leftOut },

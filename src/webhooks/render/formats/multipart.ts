@@ -55,7 +55,7 @@ export const additionFields = (inbound: InboundEvent): FormField[] =>
     .filter(([name, value]) => name !== 'thread' || value !== null)
     .map(([name, value]) => ({ name, value: typeof value === 'string' ? value : JSON.stringify(value) }));
 
-/** A form as multipart/form-data (RFC 7578). Nobody can foresee the boundary. */
+/** A form as multipart/form-data (RFC 7578). The boundary is unpredictable. */
 export function multipart(fields: readonly FormField[], files: readonly FormFile[] = []): Written {
   const boundary = `postern-${randomBytes(20).toString('hex')}`;
   return { type: `multipart/form-data; boundary=${boundary}`, pieces: pieces(boundary, fields, files) };

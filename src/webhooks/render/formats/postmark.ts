@@ -98,7 +98,7 @@ function quoted(value: string): string {
     : `"${value.replace(/[\p{Cc}\u2028\u2029]/gu, '?').replace(/["\\]/g, '\\$&')}"`;
 }
 
-/** Where consumers look for what a spam filter said: a sender has no say in it. */
+/** Where consumers look for results of a spam filter: a sender cannot set it. */
 function spamFields(scan: Scan | undefined): readonly HeaderField[] {
   if (!scan || scan.spam === 'unknown') return [];
   return [
@@ -112,7 +112,7 @@ function full({ address, name }: Mailbox) {
   return { Email: address, Name: name ?? '', MailboxHash: hashOf(address) };
 }
 
-/** What stands behind a plus in the mailbox name. */
+/** The part after a plus in the mailbox name. */
 function hashOf(address: string): string {
   return /^[^+@]*\+(.*)@[^@]*$/.exec(address)?.[1] ?? '';
 }
