@@ -301,16 +301,8 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   };
 }
 
-/** Records an attempt at a batch, in the transaction of its settlement. */
-interface Tallying {
-  /**
-   * Returns the counts of its webhook; null if the webhook was deleted. `waits`: the delivery was waiting until now.
-   */
-  settled(delivery: number, endpoint: number, settlement: Settlement, waits: boolean): HookTally | null;
-}
-
-/** Creates the tallying on the writer's connection. */
-export function createTallying(db: DatabaseSync): Tallying {
+/** Records an attempt at a batch, in the transaction of its settlement, on the writer's connection. */
+export function createTallying(db: DatabaseSync) {
   const open = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
   // A batch is counted once, however often it is replayed.
   const count = db.prepare('UPDATE batches SET counted = 1 WHERE message = ? AND counted = 0');
@@ -323,7 +315,10 @@ export function createTallying(db: DatabaseSync): Tallying {
   const url = db.prepare('SELECT url FROM endpoints WHERE key = ?');
   const tally = db.prepare(`${TALLY} WHERE gone = 0 AND key = (SELECT hook FROM batches WHERE message = ?)`);
   return {
-    settled(delivery, endpoint, { state, parked, attempt, at }, waits) {
+    /**
+     * Returns the counts of its webhook; null if the webhook was deleted. `waits`: the delivery was waiting until now.
+     */
+    settled(delivery: number, endpoint: number, { state, parked, attempt, at }: Settlement, waits: boolean) {
       if (waits) open.run(openness(state, parked), delivery);
       if (state === 'delivered') {
         if (count.run(delivery).changes !== 0) sent.run(whole(at), delivery);

@@ -278,21 +278,18 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
 }
 
 /** Reports inside the common transaction. */
-export interface Reporting {
-  /** Does nothing if the id exists: its settlement was repeated because the first answer was lost. */
-  keepReport(report: Report): void;
-  reported(ids: readonly string[]): void;
-}
+export type Reporting = ReturnType<typeof createReporting>;
 
 /** Creates the reporting on the writer's connection. */
-export function createReporting(db: DatabaseSync): Reporting {
+export function createReporting(db: DatabaseSync) {
   const insert = db.prepare('INSERT INTO reports (id, body) VALUES (?, ?) ON CONFLICT DO NOTHING');
   const remove = db.prepare('DELETE FROM reports WHERE id = ?');
   return {
-    keepReport: ({ id, body }) => {
+    /** Does nothing if the id exists: its settlement was repeated because the first answer was lost. */
+    keepReport: ({ id, body }: Report) => {
       insert.run(id, body);
     },
-    reported(ids) {
+    reported(ids: readonly string[]) {
       for (const id of ids) remove.run(id);
     },
   };
