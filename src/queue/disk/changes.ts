@@ -249,22 +249,10 @@ function value(row: SqlRow, name: string): SQLOutputValue {
 }
 
 /** The operations of operators and the API on deliveries, by key. */
-export interface Ending {
-  /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
-  retry(keys: readonly number[], now: number): readonly number[];
-  drop(keys: readonly number[], now: number): readonly number[];
-  replay(keys: readonly number[], now: number): readonly number[];
-  /** Moves waiting deliveries that were never attempted to another time. */
-  reschedule(keys: readonly number[], at: number): number;
-  redirect(keys: readonly number[], url: string): number;
-  /** Gives up the waiting deliveries of a message whose body is lost. */
-  quarantine(messageId: string, note: string, now: number): number;
-  /** Gives up waiting deliveries, by key or id. */
-  bury(which: readonly (number | string)[], note: string, now: number): number;
-}
+export type Ending = ReturnType<typeof createEnding>;
 
 /** Every statement checks the state again: it may have changed since the keys were read. */
-function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Ending {
+function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. What waits
   // behind another is due when that has ended.
   const retry =
@@ -325,9 +313,13 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
     ).length;
 
   return {
-    retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
-    reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
-    drop: (keys, now) =>
+    /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
+    retry: (keys: readonly number[], now: number): readonly number[] =>
+      each(keys, (key) => retry.run(whole(now), key).changes !== 0),
+    /** Moves waiting deliveries that were never attempted to another time. */
+    reschedule: (keys: readonly number[], at: number) =>
+      each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
+    drop: (keys: readonly number[], now: number): readonly number[] =>
       each(keys, (key, endpoint, state, sequence) => {
         const dropped =
           OPEN_CODES.includes(state) &&
@@ -335,7 +327,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
         turns.advance(sequence, now);
         return dropped;
       }),
-    replay: (keys, now) =>
+    replay: (keys: readonly number[], now: number): readonly number[] =>
       each(
         keys,
         (key, endpoint, _, sequence) =>
@@ -343,7 +335,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
           endpoints.byKey(endpoint)?.url !== '' &&
           shifted(replay.run(whole(now), key, turns.dueOf(sequence, whole(now))).changes !== 0, key, endpoint, 1),
       ),
-    redirect: (keys, url) =>
+    redirect: (keys: readonly number[], url: string) =>
       each(keys, (key, endpoint, state) => {
         const from = endpoints.byKey(endpoint);
         if (from === undefined) return false;
@@ -355,8 +347,10 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
         }
         return true;
       }).length,
-    quarantine: (messageId, note, now) => buryAll(lost.all(messageId), note, now),
-    bury: (which, note, now) =>
+    /** Gives up the waiting deliveries of a message whose body is lost. */
+    quarantine: (messageId: string, note: string, now: number) => buryAll(lost.all(messageId), note, now),
+    /** Gives up waiting deliveries, by key or id. */
+    bury: (which: readonly (number | string)[], note: string, now: number) =>
       buryAll(
         which
           .map((one) => (typeof one === 'number' ? { key: one } : keyOf.get(one)))

@@ -181,19 +181,12 @@ type Found =
   | { readonly kind: 'damaged'; readonly reason: string };
 
 /** The queries about messages. */
-interface MessageQueries {
-  message(id: string): Found | undefined;
-  /** Returns the envelopes and sizes of those that are there and intact. */
-  envelopes(ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][];
-  /** What `summaryFields` finds in those that are there. */
-  summaryFields(ids: readonly string[]): [id: string, fields: string][];
-  blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
-}
+type MessageQueries = ReturnType<typeof createMessageQueries>;
 
 const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on disk' };
 
 /** Creates the queries about messages. `blobs` is the folder of large bodies. */
-function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
+function createMessageQueries(db: DatabaseSync, blobs: string) {
   const one = db.prepare(
     `SELECT m.*, v.verdicts, v.sum AS verdicts_sum, s.scan, s.sum AS scan_sum FROM messages m
     LEFT JOIN verdicts v ON v.message = m.key LEFT JOIN scans s ON s.message = m.key WHERE m.id = ?`,
@@ -210,18 +203,20 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
       const row = one.get(id);
       return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
     },
-    envelopes: (ids: readonly string[]) =>
+    /** Returns the envelopes and sizes of those that are there and intact. */
+    envelopes: (ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][] =>
       envelopes
         .all(JSON.stringify(ids))
         .filter(isWhole)
         .map((row) => [text(row, 'id'), { envelope: toMessage(row).envelope, size: number(row, 'size') }]),
-    summaryFields: (ids: readonly string[]) =>
+    /** What `summaryFields` finds in those that are there. */
+    summaryFields: (ids: readonly string[]): [id: string, fields: string][] =>
       starts.all(JSON.stringify(ids)).flatMap((row) => {
         const name = textOrNull(row, 'blob');
         const start = name === null ? row['start'] : startOfBlob(`${blobs}/${name}`, START_BYTES);
         return start instanceof Uint8Array ? [[text(row, 'id'), summaryFields(start)]] : [];
       }),
-    blobNames: () =>
+    blobNames: (): { readonly name: string; readonly messageId: string; readonly size: number }[] =>
       db
         .prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL')
         .all()
@@ -296,14 +291,13 @@ export function createReporting(db: DatabaseSync) {
 }
 
 /** The queries about reports. */
-interface ReportQueries {
-  reports(limit: number): Report[];
-}
+type ReportQueries = ReturnType<typeof createReportQueries>;
 
 /** Creates the queries about reports on the reader's connection. */
-function createReportQueries(db: DatabaseSync): ReportQueries {
+function createReportQueries(db: DatabaseSync) {
   const oldest = db.prepare('SELECT id, body FROM reports ORDER BY key LIMIT ?');
   return {
-    reports: (limit) => oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),
+    reports: (limit: number): Report[] =>
+      oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),
   };
 }
