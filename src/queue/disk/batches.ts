@@ -26,9 +26,6 @@ interface Published {
   readonly bytes: number;
 }
 
-/** Publishing and batching of events, inside the common transaction. */
-export type Batching = ReturnType<typeof createBatching>;
-
 /**
  * The maximum of open batches per webhook: a failing one does not delay the next, and a dead endpoint does not fill the
  * queue.
@@ -38,7 +35,10 @@ const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 /** A batch has no sender. */
 const ENVELOPE = JSON.stringify({ mailFrom: '', client: { address: null, helo: null, tls: null } });
 
-/** Creates the batching on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
+/**
+ * Publishing and batching of events, inside the common transaction. `nextKey` allocates `count` keys and returns the
+ * first.
+ */
 export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number) {
   const known = db.prepare('SELECT key, id, account, url FROM hooks WHERE id = ? AND gone = 0');
   const openOnes = db.prepare(
@@ -230,9 +230,6 @@ function toHook(row: SqlRow): Hook {
 }
 
 /** Changes to all events and batches of a webhook, in steps small enough to share a commit with new mail. */
-export type HookChanges = ReturnType<typeof createHookChanges>;
-
-/** Creates the changes on the writer's connection. */
 export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' | 'redirect'>) {
   const find = db.prepare('SELECT key FROM hooks WHERE id = ?');
   const bury = db.prepare('UPDATE hooks SET gone = 1 WHERE key = ?');

@@ -2,9 +2,6 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { AttemptAnswer, AttemptWindow } from '../history.ts';
 import { BEHIND, number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
 
-/** The queries about single endpoints. */
-export type EndpointQueries = ReturnType<typeof createEndpointQueries>;
-
 /** A place in the order in which deliveries began to wait. */
 export type SincePlace = readonly [budgetFrom: number, key: number];
 

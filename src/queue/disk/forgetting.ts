@@ -20,9 +20,6 @@ interface Forgotten {
   readonly more: boolean;
 }
 
-/** Deletes ended deliveries, in steps small enough to share a commit with new mail. */
-export type Forgetting = ReturnType<typeof createForgetting>;
-
 /** The file is shortened when more pages are free than this (64 MiB) and than a quarter of the file. */
 const SPARE_PAGES = 16_384;
 /** Event rows deleted in one step, unless a single batch has more. */
@@ -32,7 +29,10 @@ const VACUUM_STEP = 256;
 const BOUNDS = { delivered: 'deliveredBefore', dead: 'deadBefore' } as const;
 const ENDED = ENDED_STATES.map((state) => [stateCode(state), BOUNDS[STATES[state].kept]] as const);
 
-/** Creates the purge on the writer's connection. A message stays as long as any of its deliveries. */
+/**
+ * Deletes ended deliveries, in steps small enough to share a commit with new mail. A message stays as long as any of
+ * its deliveries.
+ */
 export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended

@@ -9,9 +9,6 @@ import { sequenceOf, type Turns } from './turns.ts';
 // Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a
 // result; so it survives a restart, and a delivery whose consumer died is due again when it ends.
 
-/** Part of the changes of the writer. */
-export type Leasing = ReturnType<typeof createLeasing>;
-
 /** What the attempt of a lease says until its consumer does: it has to be true also if that never comes. */
 const OPEN = 'not acknowledged';
 const RAN_OUT = 'lease ran out';

@@ -1,16 +1,17 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { frozen } from '../../base/frozen.ts';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
-import type { AttemptRecord, Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
-import type { Hook, HookTally, Pending } from '../events.ts';
-import { DELIVERY_STATES, type DeliveryState, ENDED_STATES } from '../states.ts';
+import type { Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
+import type { Hook } from '../events.ts';
+import { DELIVERY_STATES, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault, startOfBlob } from './bodies.ts';
-import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
-import { createScanQueries, type ScanQueries, toScan } from './scans.ts';
+import { createEndpointQueries } from './endpoint-queries.ts';
+import { createScanQueries, toScan } from './scans.ts';
 import {
   BEHIND,
   DELIVERY,
@@ -26,7 +27,7 @@ import {
   toDelivery,
   toMessage,
 } from './schema.ts';
-import { createSelectionQueries, type SelectionQueries } from './selections.ts';
+import { createSelectionQueries } from './selections.ts';
 
 /** The due deliveries, and the keys of deliveries that were damaged on disk. */
 interface Due {
@@ -35,32 +36,11 @@ interface Due {
 }
 
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
-export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries, SelectionQueries {
-  due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
-  /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
-  overdue(endpoint: EndpointName, before: number, now: number, limit: number): QueuedDelivery[];
-  /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
-  firstDue(): [key: number, dueAt: number][];
-  /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
-  oldest(): number | null;
-  /** Returns the saved time, and when the last delivery was accepted; null if there is none. */
-  lastTime(): LastTime;
-  /** Counts ended deliveries by state in one pass over an index, which took `ms` milliseconds. */
-  ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
-  /** Counts what waits behind others, in one pass over an index. */
-  behind(): { readonly counts: number; readonly ms: number };
-  delivery(id: string): QueuedDelivery | undefined;
-  attempts(deliveryId: string): AttemptRecord[];
-  /** Returns the webhooks with pending events, counted up to `limit` each. */
-  pending(limit: number): { readonly webhook: string; readonly pending: Pending }[];
-  /** Returns the webhooks with pending events, or with batches that may still be sent. */
-  hooks(): Hook[];
-  tallies(): HookTally[];
-}
+export type Queries = ReturnType<typeof createQueries>;
 
 /** Creates the queries on one connection. `blobs` is the folder of large bodies. */
-export function createQueries(db: DatabaseSync, blobs: string): Queries {
-  return Object.freeze({
+export function createQueries(db: DatabaseSync, blobs: string) {
+  return frozen({
     ...createScheduling(db),
     ...createFigures(db),
     ...createLookups(db),
@@ -95,8 +75,10 @@ function createScheduling(db: DatabaseSync) {
       }
       return due;
     },
+    /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
     overdue: ({ account, url }: EndpointName, before: number, now: number, limit: number) =>
       overdue.all(before, now, account, url, limit).filter(isWholeDelivery).map(toDelivery),
+    /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
     firstDue() {
       return first.all().flatMap((row): [number, number][] => {
         const due = numberOrNull(row, 'due');
@@ -118,15 +100,19 @@ function createFigures(db: DatabaseSync) {
   const behind = db.prepare(`SELECT sum((SELECT count(*) FROM deliveries INDEXED BY deliveries_due
     WHERE endpoint = e.key AND state = 0 AND due_at = ${BEHIND})) AS n FROM endpoints e`);
   return {
+    /** Counts what waits behind others, in one pass over an index, which took `ms` milliseconds. */
     behind() {
       const began = performance.now();
       return { counts: numberOrNull(behind.get() ?? {}, 'n') ?? 0, ms: performance.now() - began };
     },
+    /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
     oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
-    lastTime() {
+    /** Returns the saved time, and when the last delivery was accepted; null if there is none. */
+    lastTime(): LastTime {
       const [memory, row] = [kept.get(), newest.get()];
       return { memory: memory ? text(memory, 'memory') : null, newest: row ? number(row, 'created_at') : null };
     },
+    /** Counts ended deliveries by state in one pass over an index, which took `ms` milliseconds. */
     ended() {
       const began = performance.now();
       const counts = tableOf(ENDED_STATES, () => 0);
@@ -161,12 +147,14 @@ function createHookQueries(db: DatabaseSync) {
   const tallies = db.prepare(`${TALLY} WHERE gone = 0 AND (batches > 0 OR error IS NOT NULL)`);
   const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
   return {
+    /** Returns the webhooks with pending events, counted up to `limit` each. */
     pending: (limit: number) =>
       all
         .all()
         .map((row) => ({ webhook: text(row, 'id'), pending: pendingOf(row, limit) }))
         .filter(({ pending: { events } }) => events > 0),
-    hooks: () =>
+    /** Returns the webhooks with pending events, or with batches that may still be sent. */
+    hooks: (): Hook[] =>
       all
         .all()
         .filter((row) => pendingOf(row, 1).events > 0 || batch.get(number(row, 'key')))
@@ -179,9 +167,6 @@ function createHookQueries(db: DatabaseSync) {
 type Found =
   | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
   | { readonly kind: 'damaged'; readonly reason: string };
-
-/** The queries about messages. */
-type MessageQueries = ReturnType<typeof createMessageQueries>;
 
 const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on disk' };
 
@@ -289,9 +274,6 @@ export function createReporting(db: DatabaseSync) {
     },
   };
 }
-
-/** The queries about reports. */
-type ReportQueries = ReturnType<typeof createReportQueries>;
 
 /** Creates the queries about reports on the reader's connection. */
 function createReportQueries(db: DatabaseSync) {

@@ -8,8 +8,6 @@ import { type SqlRow, text } from './schema.ts';
 const FIND = 'SELECT s.scan, s.sum AS scan_sum FROM messages m JOIN scans s ON s.message = m.key WHERE m.id = ?';
 
 /** Part of the changes of the writer. */
-export type ScanKeeping = ReturnType<typeof createScanKeeping>;
-
 export function createScanKeeping(db: DatabaseSync) {
   const find = db.prepare(FIND);
   const keep = db.prepare(`INSERT INTO scans (message, scan, sum) SELECT key, ?1, ?2 FROM messages WHERE id = ?3
@@ -26,8 +24,6 @@ export function createScanKeeping(db: DatabaseSync) {
 }
 
 /** Part of the queries of the reader. */
-export type ScanQueries = ReturnType<typeof createScanQueries>;
-
 export function createScanQueries(db: DatabaseSync) {
   const find = db.prepare(FIND);
   return {

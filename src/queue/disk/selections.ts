@@ -22,9 +22,6 @@ export interface Page<T> {
   readonly next: number;
 }
 
-/** The queries about selected deliveries. */
-export type SelectionQueries = ReturnType<typeof createSelectionQueries>;
-
 const NAME = 'SELECT d.key, d.id, e.account, e.url FROM deliveries d JOIN endpoints e ON e.key = d.endpoint';
 
 const toName = (row: SqlRow): DeliveryName => ({
