@@ -16,19 +16,7 @@ export interface AccountLimitSettings {
   readonly callsPerSecond: number;
 }
 
-export interface AccountLimits {
-  /** Counts a call. Throws RequestLimitExceeded if the account is over its rate. */
-  call(account: string): void;
-  /** Counts a trial post. Returns the function that ends it. Throws RequestLimitExceeded if there are too many. */
-  trial(account: string): () => void;
-  /**
-   * Checks the storage limit, the account's share of the disk and, if `kind` is given, the limit on rows of that kind.
-   * Throws ValidationError.
-   */
-  check(account: string, kind?: LimitedKind): Promise<void>;
-  /** Wraps the store of an account so that it enforces the limits on inserts and large patches. */
-  limited(store: AccountStore): AccountStore;
-}
+export type AccountLimits = ReturnType<typeof createAccountLimits>;
 
 const BURST_S = 10;
 const SECOND_MS = 1000;
@@ -54,10 +42,14 @@ const WORDS: Readonly<Record<LimitedKind, string>> = {
 export function createAccountLimits(
   settings: AccountLimitSettings,
   { meter, clock }: { readonly meter: Pick<UsageMeter, 'of' | 'left'>; readonly clock: Clock },
-): AccountLimits {
+) {
   const rate = createRate(settings.callsPerSecond, clock);
   const trial = createTrialLimit(clock);
 
+  /**
+   * Checks the storage limit, the account's share of the disk and, if `kind` is given, the limit on rows of that
+   * kind. Throws ValidationError.
+   */
   async function check(account: string, kind?: LimitedKind): Promise<void> {
     const usage = await meter.of(account);
     if (usage.bytes >= settings.bytes)
@@ -95,11 +87,14 @@ export function createAccountLimits(
 
   return frozen({
     check,
+    /** Counts a trial post. Returns the function that ends it. Throws RequestLimitExceeded if there are too many. */
     trial,
-    call(account) {
+    /** Counts a call. Throws RequestLimitExceeded if the account is over its rate. */
+    call(account: string) {
       if (!rate.take(account)) throw tooMany(1);
     },
-    limited: (store) =>
+    /** Wraps the store of an account so that it enforces the limits on inserts and large patches. */
+    limited: (store: AccountStore): AccountStore =>
       Object.freeze<AccountStore>({
         ...store,
         inboundDomains: withLimits(store.account, store.inboundDomains, 'inbound_domains'),

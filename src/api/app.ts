@@ -266,17 +266,13 @@ function hint(path: string, operations: readonly Operation[]): string {
 }
 
 /** Metrics of calls. */
-interface CallMeters {
-  call(operation: string, status: number, ms: number): void;
-  /** Counts a call of an operation that does not exist. */
-  unknown(): void;
-}
+type CallMeters = ReturnType<typeof createCallMeters>;
 
 /** Label values are the paths of `operations`, besides `unknown`. */
 function createCallMeters(
   operations: readonly (Pick<Operation, 'path'> & Partial<Pick<Operation, 'waits'>>)[],
   metrics: Metrics,
-): CallMeters {
+) {
   const waiting = new Set<string>(operations.filter(({ waits }) => waits).map(({ path }) => path));
   const groupOf = (path: string) => path.split('/')[1] ?? '';
   const groups = new Set(operations.map(({ path }) => groupOf(path)));
@@ -286,7 +282,7 @@ function createCallMeters(
   const calls = new Map<string, Map<number, Counter>>(operations.map(({ path }) => [path, new Map()]));
   const unknown = metrics.counter('postern_api_calls_total', { operation: 'unknown', status: '404' });
   return frozen({
-    call(operation, status, ms) {
+    call(operation: string, status: number, ms: number) {
       const statuses = calls.get(operation);
       if (!statuses) return;
       const counter =
@@ -295,6 +291,7 @@ function createCallMeters(
       counter.add();
       if (!waiting.has(operation)) seconds.get(groupOf(operation))?.observe(ms / 1000);
     },
+    /** Counts a call of an operation that does not exist. */
     unknown: () => unknown.add(),
   });
 }

@@ -1,4 +1,4 @@
-import { invalid, type Refusal } from './errors.ts';
+import { invalid } from './errors.ts';
 import { MAX_DEPTH, MAX_FORM_FIELDS, tooManyFields } from './forms.ts';
 
 // What is checked of a body while it arrives, before anything is parsed: that its text is valid, and how much of a
@@ -7,25 +7,21 @@ import { MAX_DEPTH, MAX_FORM_FIELDS, tooManyFields } from './forms.ts';
 /** The first character of a body that is JSON, whatever its content type says. */
 export const JSON_OPENING = /^[[{]$/;
 
-export interface BodyCheck {
-  /** The first character that is not space; '' if there was none yet. */
-  opening(): string;
-  /** About how many values there are so far. */
-  count(): number;
-  /** What is wrong with the next chunk; `undefined` stands for the end of the body. */
-  faultOf(chunk: Buffer | undefined): Refusal | null;
-}
+export type BodyCheck = ReturnType<typeof createBodyCheck>;
 
 /** Checks a body chunk by chunk. `maxValues`: values that JSON may hold. */
-export function createBodyCheck(maxValues: number): BodyCheck {
+export function createBodyCheck(maxValues: number) {
   const utf8 = new TextDecoder('utf-8', { fatal: true });
   const json = createJsonCheck(maxValues);
   const form = createFormCheck();
   let opening = '';
   return {
+    /** The first character that is not space; '' if there was none yet. */
     opening: () => opening,
+    /** About how many values there are so far. */
     count: () => json.count() + form.count(),
-    faultOf(chunk) {
+    /** What is wrong with the next chunk; `undefined` stands for the end of the body. */
+    faultOf(chunk: Buffer | undefined) {
       try {
         const text = utf8.decode(chunk, { stream: chunk !== undefined });
         if (opening === '') opening = /[^ \t\r\n]/.exec(text)?.[0] ?? '';

@@ -22,12 +22,7 @@ export interface WholeBody extends BodyFormat {
   readonly count: number;
 }
 
-export interface BodyParser {
-  /** Throws a refusal if the body of the request does not hold parameters. */
-  parse(ctx: Context, body: WholeBody): Promise<Params>;
-  /** Ends the threads. */
-  stop(): Promise<void>;
-}
+export type BodyParser = ReturnType<typeof createBodyParser>;
 
 /** Larger bodies, and those with more values, are parsed on a thread. */
 const LARGE_BYTES = 256 * 1024;
@@ -51,7 +46,7 @@ export interface ParsedBody {
   readonly hasBadText: boolean;
 }
 
-export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): BodyParser {
+export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]) {
   const script = new URL('./body-thread.ts', import.meta.url);
   const pool = createWorkerPool({ script, data: undefined, ...POOL }, deps);
   const inTurn = createTurn();
@@ -84,12 +79,14 @@ export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]): 
   }
 
   return frozen({
-    async parse(ctx, body) {
+    /** Throws a refusal if the body of the request does not hold parameters. */
+    async parse(ctx: Context, body: WholeBody) {
       if (sizeOf(body.chunks) > LARGE_BYTES || body.count > MANY_VALUES) return parseElsewhere(body);
       const read = await parseHere(ctx, body);
       if ('fault' in read) throw invalid({ body: read.fault });
       return paramsOfClean(read, body.isForm);
     },
+    /** Ends the threads. */
     stop: pool.stop,
   });
 }

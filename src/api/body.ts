@@ -9,7 +9,6 @@ import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/merge/language.ts';
 import { type BodyCheck, createBodyCheck, JSON_OPENING } from './body-check.ts';
 import type { BodyParser, WholeBody } from './body-parser.ts';
 import { invalid, Refusal, refusal } from './errors.ts';
-import type { Params } from './parameters.ts';
 
 // Bodies are read within limits and checked while they arrive (body-check.ts), then parsed (body-parser.ts).
 
@@ -26,12 +25,6 @@ export interface WantedBody {
   readonly large: boolean;
   /** Its parameters besides the key; undefined: any. */
   readonly params?: { readonly shape: object };
-}
-
-/** Reads bodies within limits on size, time, speed and number. */
-interface BodyReader {
-  /** Reads the parameters of a call. `client`: the client's address. Throws refusals. */
-  read(ctx: Context, wanted: WantedBody, client: string): Promise<Params>;
 }
 
 /**
@@ -79,7 +72,8 @@ interface BodyDeps {
   readonly clock: Clock;
 }
 
-export function createBodyReader(settings: BodySettings, { parser, clock }: BodyDeps): BodyReader {
+/** Reads bodies within limits on size, time, speed and number. */
+export function createBodyReader(settings: BodySettings, { parser, clock }: BodyDeps) {
   const roomFor = ({ all, each }: typeof LARGE, limit: number) =>
     createShares({ all: all * limit, each: each * limit });
   const small: SizeClass = {
@@ -147,7 +141,8 @@ export function createBodyReader(settings: BodySettings, { parser, clock }: Body
   }
 
   return frozen({
-    async read(ctx, { large: isLarge, params }, client) {
+    /** Reads the parameters of a call. `client`: the client's address. Throws refusals. */
+    async read(ctx: Context, { large: isLarge, params }: WantedBody, client: string) {
       const size = isLarge ? large : small;
       const names = params && ['key', ...Object.keys(params.shape)];
       const { headers, httpVersion } = ctx.req;

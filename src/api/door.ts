@@ -21,16 +21,6 @@ interface DoorDeps {
   readonly log: Log;
 }
 
-/** Refuses clients that have too much open already, so that one address cannot use up all connections of the server. */
-interface Door {
-  /** Counts a connection. */
-  knock(socket: Socket): void;
-  /** Whether a request may proceed; if not, it has been answered. */
-  admits(req: IncomingMessage, res: ServerResponse): boolean;
-  /** Stops watching connections. */
-  close(): void;
-}
-
 /** Excess connections kept open until their request is answered with 429; those beyond are closed without an answer. */
 const EXCESS = { all: 100, each: 10 };
 /** How long such a connection may take to send its request. */
@@ -38,7 +28,8 @@ const EXCESS_MS = 2_000;
 /** Refused connections are logged at most once in this time. */
 const QUIET_MS = 1_000;
 
-export function createDoor(settings: DoorSettings, { clientAddress, clock, log }: DoorDeps): Door {
+/** Refuses clients that have too much open already, so that one address cannot use up all connections of the server. */
+export function createDoor(settings: DoorSettings, { clientAddress, clock, log }: DoorDeps) {
   const isProxy = createAddressList(settings.trustedProxies);
   const perAddress = { all: Number.MAX_SAFE_INTEGER, each: settings.maxConnectionsPerAddress };
   const perSite = { all: Number.MAX_SAFE_INTEGER, each: settings.maxConnectionsPerAddress * SITE_TIMES };
@@ -57,7 +48,8 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
   }
 
   return frozen({
-    knock(socket) {
+    /** Counts a connection. */
+    knock(socket: Socket) {
       const peer = normalizeAddress(socket.remoteAddress ?? '') ?? '';
       if (isProxy(peer)) return places.enter(socket, undefined);
       const who = networkOf(peer);
@@ -81,7 +73,8 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
         excess.give(who, 1);
       });
     },
-    admits(req, res) {
+    /** Whether a request may proceed; if not, it has been answered. */
+    admits(req: IncomingMessage, res: ServerResponse) {
       if (refused.has(req.socket)) return turnAway(res);
       places.call(req, res);
       if (!isProxy(normalizeAddress(req.socket.remoteAddress ?? '') ?? '')) return true;
@@ -94,6 +87,7 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
       res.once('close', () => calls.give(who, 1));
       return true;
     },
+    /** Looks after connections no more. */
     close: places.close,
   });
 }

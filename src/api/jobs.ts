@@ -26,14 +26,7 @@ export interface JobProgress {
   stopping(): boolean;
 }
 
-export interface Jobs {
-  /** Starts a job. Throws RequestLimitExceeded if the account has one that runs, or the host has too many. */
-  start(account: string, of: number, work: (id: string, progress: JobProgress) => Promise<void>): Job;
-  /** Undefined if this process does not know it, or it is another account's. */
-  find(account: string, id: string): Job | undefined;
-  /** Ends the jobs that run, between two steps. */
-  stop(): Promise<void>;
-}
+export type Jobs = ReturnType<typeof createJobs>;
 
 const MAX_RUNNING = 20;
 const MAX_REMEMBERED = 1000;
@@ -49,7 +42,7 @@ export function createJobs({
   readonly clock: Pick<Clock, 'now'>;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
-}): Jobs {
+}) {
   const known = createMemory<Job>({ most: MAX_REMEMBERED });
   const running = new Map<string, Promise<void>>(); // by account
   let stopping = false;
@@ -70,17 +63,20 @@ export function createJobs({
   }
 
   return frozen({
-    start(account, of, work) {
+    /** Starts a job. Throws RequestLimitExceeded if the account has one that runs, or the host has too many. */
+    start(account: string, of: number, work: (id: string, progress: JobProgress) => Promise<void>) {
       if (running.has(account) || running.size >= MAX_RUNNING) throw tooMany(RETRY_S);
       const job: Job = { id: ids.message(), account, done: 0, of, state: 'running', error: null };
       known.set(job.id, job);
       running.set(account, run(job, work));
       return job;
     },
-    find(account, id) {
+    /** Undefined if this process does not know it, or it is another account's. */
+    find(account: string, id: string) {
       const job = known.get(id);
       return job?.account === account ? job : undefined;
     },
+    /** Ends the jobs that run, between two steps. */
     async stop() {
       stopping = true;
       await Promise.all(running.values());

@@ -3,16 +3,7 @@ import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 
 /** The source of all random values, so that tests can choose them. */
-export interface Ids {
-  /** A message id: 26 characters that sort by time (48 bits of time, 80 random bits, as in a ULID). */
-  message(): string;
-  /** A key or token of 22 URL-safe characters, 128 random bits (an API key, an account id). */
-  key(): string;
-  /** A signing key of 32 URL-safe characters. */
-  signingKey(): string;
-  /** A number in [0, 1), to spread retries. */
-  jitter(): number;
-}
+export type Ids = ReturnType<typeof createIds>;
 
 const CROCKFORD = '0123456789abcdefghjkmnpqrstvwxyz';
 
@@ -40,20 +31,24 @@ function createPool(size = 4096): (count: number) => Buffer {
 }
 
 /** Creates ids from the system's random source. */
-export function createIds(clock: Clock): Ids {
+export function createIds(clock: Clock) {
   const random = createPool();
   return frozen({
+    /** A message id: 26 characters that sort by time (48 bits of time, 80 random bits, as in a ULID). */
     message() {
       const chance = random(10);
       return crockford(clock.now(), 10) + crockford(chance.readUIntBE(0, 5), 8) + crockford(chance.readUIntBE(5, 5), 8);
     },
+    /** A key or token of 22 URL-safe characters, 128 random bits (an API key, an account id). */
     key() {
       // A leading dash would make it an option on a command line; one key in 64 is drawn again.
       let key = '-';
       while (key.startsWith('-')) key = randomBytes(16).toString('base64url');
       return key;
     },
+    /** A signing key of 32 URL-safe characters. */
     signingKey: () => randomBytes(24).toString('base64url'),
+    /** A number in [0, 1), to spread retries. */
     jitter: () => random(4).readUInt32BE() / 2 ** 32,
   });
 }

@@ -1,14 +1,6 @@
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 
-/** A bounded cache: values that strangers can make us store must not grow without limit. */
-interface Memory<V> {
-  get(key: string): V | undefined;
-  set(key: string, value: V): void;
-  /** Returns whether there was a value. */
-  delete(key: string): boolean;
-}
-
 interface MemorySettings<V> {
   /** Maximum number of values; beyond it the oldest is dropped. */
   readonly most: number;
@@ -18,8 +10,8 @@ interface MemorySettings<V> {
   readonly weight?: { readonly of: (key: string, value: V) => number; readonly most: number };
 }
 
-/** Creates a cache whose values do not expire. */
-export function createMemory<V>({ most, keepUsed = false, weight }: MemorySettings<V>): Memory<V> {
+/** A bounded cache, because strangers must not fill the memory. Its values do not expire. */
+export function createMemory<V>({ most, keepUsed = false, weight }: MemorySettings<V>) {
   const kept = new Map<string, V>(); // in the order of insertion
   let total = 0;
   const weigh = (key: string, value: V) => weight?.of(key, value) ?? 0;
@@ -32,14 +24,14 @@ export function createMemory<V>({ most, keepUsed = false, weight }: MemorySettin
   }
 
   return frozen({
-    get(key) {
+    get(key: string) {
       const value = kept.get(key);
       if (!keepUsed || value === undefined) return value;
       kept.delete(key);
       kept.set(key, value);
       return value;
     },
-    set(key, value) {
+    set(key: string, value: V) {
       remove(key);
       const own = weigh(key, value);
       if (weight && own > weight.most) return;
@@ -50,6 +42,7 @@ export function createMemory<V>({ most, keepUsed = false, weight }: MemorySettin
         remove(oldest);
       }
     },
+    /** Returns whether there was a value. */
     delete: remove,
   });
 }
@@ -79,22 +72,15 @@ export function createExpiringMemory<V>(settings: Omit<MemorySettings<V>, 'weigh
   });
 }
 
-/** A cache of recent readings. */
-interface Recent<T> {
-  /** Returns a value read at most `freshMs` before `now` (by the caller's clock), or reads it now. */
-  get(key: string, now: number): Promise<T>;
-  /** Discards the value, including one still being read, because it has changed. */
-  forget(key: string): void;
-}
-
 /** Maximum number of readings. */
 const MOST_READINGS = 10_000;
 
 /** Caches results of `read` for `freshMs` milliseconds. Concurrent callers share one read. Failures are not cached. */
-export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: number): Recent<T> {
+export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: number) {
   const kept = createMemory<{ readonly at: number; readonly value: Promise<T> }>({ most: MOST_READINGS });
   return frozen({
-    async get(key, now) {
+    /** Returns a value read at most `freshMs` before `now` (by the caller's clock), or reads it now. */
+    async get(key: string, now: number) {
       const known = kept.get(key);
       if (known && now - known.at < freshMs && now >= known.at) return known.value;
       const made = { at: now, value: read(key) };
@@ -106,7 +92,8 @@ export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: numb
         throw error;
       }
     },
-    forget(key) {
+    /** Discards the value, including one still being read, because it has changed. */
+    forget(key: string) {
       kept.delete(key);
     },
   });

@@ -23,22 +23,7 @@ export interface RoomSettings {
  * Room for new data above the minimum free space of a disk. Between two looks at the disk it counts what is written, so
  * that writers that are faster than the looks do not take more than there is.
  */
-export interface Room {
-  has(): boolean;
-  /** Bytes that may still be written, without those that are reserved. */
-  left(): number;
-  /** Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room. */
-  reserve(bytes: number): (() => void) | undefined;
-  /** Reads the free space now: it may have grown since the last time. */
-  look(): Promise<void>;
-  /** Counts bytes that were written without a reservation. */
-  wrote(bytes: number): void;
-  /** The result of the last read. */
-  disk(): Disk | undefined;
-  /** Reads now, and once a second from then on. */
-  start(): Promise<void>;
-  stop(): void;
-}
+export type Room = ReturnType<typeof createRoom>;
 
 const LOOK_MS = 1000;
 /** The disk is looked at earlier when this share of the room was written since. */
@@ -63,7 +48,7 @@ export function createRoom(
   name: 'spool' | 'store',
   settings: RoomSettings,
   deps: { clock: Clock; log: Log; look: () => Promise<Disk> },
-): Room {
+) {
   const { clock, log, look } = deps;
   let room = true;
   let seen: Disk | undefined;
@@ -111,6 +96,7 @@ export function createRoom(
     if (!stopped) cancel = clock.after(LOOK_MS, () => void watch());
   }
 
+  /** Counts bytes that were written without a reservation. */
   function wrote(bytes: number): void {
     written += bytes;
     if (!stopped && seen && written > above * EARLY_SHARE) void lookAgain();
@@ -118,8 +104,12 @@ export function createRoom(
 
   return frozen({
     has: () => room && (!seen || spare() >= 0),
+    /** Bytes that may still be written, without those that are reserved. */
     left: () => (seen ? Math.max(0, spare()) : 0),
-    reserve(bytes) {
+    /**
+     * Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room.
+     */
+    reserve(bytes: number) {
       if (!room || spare() < bytes) return undefined;
       reserved += bytes;
       let done = false;
@@ -130,9 +120,12 @@ export function createRoom(
         wrote(bytes);
       };
     },
+    /** Looks at the disk now: there may be more room than at the last look. */
     look: lookAgain,
     wrote,
+    /** The result of the last look. */
     disk: () => seen,
+    /** Looks now, and once a second from then on. */
     start: watch,
     stop() {
       stopped = true;

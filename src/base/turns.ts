@@ -38,14 +38,10 @@ export function createTurn(): Turn {
 }
 
 /** Limits how much work runs concurrently; the rest waits in the order of the calls. */
-export interface Semaphore {
-  run<T>(work: () => Promise<T>): Promise<T>;
-  /** The number of calls that wait. */
-  waiting(): number;
-}
+export type Semaphore = ReturnType<typeof createSemaphore>;
 
 /** Creates `most` places; work that fails gives up its place like any other. */
-export function createSemaphore(most: number): Semaphore {
+export function createSemaphore(most: number) {
   const waiting: (() => void)[] = [];
   let taken = 0;
   return frozen({
@@ -61,6 +57,7 @@ export function createSemaphore(most: number): Semaphore {
         else taken--;
       }
     },
+    /** The number of calls that wait. */
     waiting: () => waiting.length,
   });
 }

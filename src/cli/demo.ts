@@ -262,25 +262,17 @@ function startCatcher(onPost: (caught: Caught) => void): Promise<Catcher> {
   });
 }
 
-/** A name server with one zone, and the private key for DKIM. */
-interface DemoZone {
-  /** `127.0.0.1:port`, for `dns.servers`. */
-  readonly server: string;
-  /** PEM. */
-  readonly privateKey: string;
-  stop(): Promise<void>;
-}
-
 /** Text of a TXT record goes in strings of at most 255 octets (RFC 1035 section 3.3.14). */
 const MAX_STRING = 255;
 const TTL = 300;
 const NXDOMAIN = 3;
 
 /**
- * Starts a name server on loopback for the sender domain, with a new DKIM key, so that SPF, DKIM and DMARC pass on a
- * machine without a network. Every other name is NXDOMAIN.
+ * A name server with one zone, and the private key for DKIM. Starts a name server on loopback for the sender
+ * domain, with a new DKIM key, so that SPF, DKIM and DMARC pass on a machine without a network. Every other name
+ * is NXDOMAIN.
  */
-async function startDemoZone(): Promise<DemoZone> {
+async function startDemoZone() {
   const { publicKey, privateKey } = await promisify(generateKeyPair)('rsa', {
     modulusLength: 2048,
     publicKeyEncoding: { type: 'spki', format: 'der' },
@@ -309,5 +301,10 @@ async function startDemoZone(): Promise<DemoZone> {
     },
   });
   const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
-  return frozen({ server: `127.0.0.1:${udp?.port ?? 0}`, privateKey, stop: () => server.close() });
+  return frozen({
+    /** `127.0.0.1:port`, for `dns.servers`. */
+    server: `127.0.0.1:${udp?.port ?? 0}` /** PEM. */,
+    privateKey,
+    stop: () => server.close(),
+  });
 }

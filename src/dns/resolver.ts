@@ -160,12 +160,7 @@ interface Fresh<T> {
 }
 
 /** A cache of answers by question; concurrent lookups of the same question are shared. */
-interface Cache<T> {
-  /** The cached answer, with the remaining TTL. */
-  find(key: string): DnsAnswer<T> | undefined;
-  /** Runs the lookup, or waits for one that is already running. */
-  ask(key: string, look: () => Promise<Fresh<T>>): Promise<DnsAnswer<T>>;
-}
+type Cache<T> = ReturnType<typeof createCache<T>>;
 
 interface Entry<T> {
   readonly answer: DnsAnswer<T>;
@@ -176,7 +171,7 @@ interface Entry<T> {
 const AVERAGE_WEIGHT = 400;
 
 /** Creates a cache of at most `entries` answers; the least recently used is evicted first. */
-function createCache<T>(entries: number, clock: Clock): Cache<T> {
+function createCache<T>(entries: number, clock: Clock) {
   const shared = createShared<DnsAnswer<T>>();
   const kept = createMemory<Entry<T>>({
     most: entries,
@@ -185,7 +180,8 @@ function createCache<T>(entries: number, clock: Clock): Cache<T> {
   });
 
   return frozen({
-    find(key) {
+    /** The cached answer, with the remaining TTL. */
+    find(key: string): DnsAnswer<T> | undefined {
       const entry = kept.get(key);
       if (!entry) return undefined;
       const left = entry.until - clock.monotonic();
@@ -196,7 +192,8 @@ function createCache<T>(entries: number, clock: Clock): Cache<T> {
       const { answer } = entry;
       return answer.kind === 'records' ? { ...answer, ttl: Math.min(answer.ttl, Math.ceil(left / 1000)) } : answer;
     },
-    ask: (key, look) =>
+    /** Runs the lookup, or waits for one that is already running. */
+    ask: (key: string, look: () => Promise<Fresh<T>>) =>
       shared(key, async () => {
         const { answer, keepMs } = await look();
         if (keepMs > 0) kept.set(key, { answer, until: clock.monotonic() + keepMs });

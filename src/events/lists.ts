@@ -15,23 +15,7 @@ import type { Store } from '../store/store.ts';
 import type { Outbox } from './apply.ts';
 
 /** The rejection list and the whitelist; every change makes a sync event. */
-export interface Lists {
-  /** Adds or renews an entry. `whitelisted`: no entry is made. An event never replaces a manual entry. */
-  reject(entry: NewReject): Promise<'added' | 'renewed' | 'whitelisted' | 'kept'>;
-  /** Returns the removed entry. */
-  unreject(account: string, email: string, subaccount: string): Promise<RejectRow | undefined>;
-  /**
-   * Adds to the whitelist and removes all rejects of the address, including those of subaccounts. False: it was
-   * whitelisted already.
-   */
-  whitelist(account: string, email: string, detail: string | null): Promise<boolean>;
-  unwhitelist(account: string, email: string): Promise<WhitelistRow | undefined>;
-  /**
-   * The entry that suppresses mail to an address now, from the subaccount or the whole account; none if it is
-   * whitelisted.
-   */
-  suppression(account: string, email: string, subaccount: string | null, now: Date): Promise<RejectRow | undefined>;
-}
+export type Lists = ReturnType<typeof createLists>;
 
 /** A new entry on the rejection list. */
 export interface NewReject {
@@ -70,7 +54,7 @@ const MOST_OVERRULED = 100;
  * If an address is on both lists, the whitelist wins: `reject` checks the whitelist before and after its change, and
  * `whitelist` removes rejects after its own.
  */
-export function createLists(deps: ListsDeps): Lists {
+export function createLists(deps: ListsDeps) {
   const { store } = deps;
   const rejects = rejectRows(store.rejects);
   const whitelists = whitelistRows(store.whitelists);
@@ -101,7 +85,8 @@ export function createLists(deps: ListsDeps): Lists {
     return overruled;
   }
 
-  async function reject(entry: NewReject): ReturnType<Lists['reject']> {
+  /** Adds or renews an entry. `whitelisted`: no entry is made. An event never replaces a manual entry. */
+  async function reject(entry: NewReject): Promise<'added' | 'renewed' | 'whitelisted' | 'kept'> {
     const email = listedAddress(entry.email);
     if (email === undefined) return 'kept'; // not a deliverable address
     if (await isWhitelisted(entry.account, email)) return 'whitelisted';
@@ -119,11 +104,16 @@ export function createLists(deps: ListsDeps): Lists {
 
   return frozen({
     reject,
-    async unreject(account, text, subaccount) {
+    /** Returns the removed entry. */
+    async unreject(account: string, text: string, subaccount: string) {
       const email = listedAddress(text);
       return email === undefined ? undefined : unreject(account, email, subaccount);
     },
-    async whitelist(account, text, detail) {
+    /**
+     * Adds to the whitelist and removes all rejects of the address, including those of subaccounts. False: it was
+     * whitelisted already.
+     */
+    async whitelist(account: string, text: string, detail: string | null) {
       const email = listedAddress(text);
       if (email === undefined) return false;
       const changed = await change(whitelists, whitelistId(account, email), (live) =>
@@ -136,7 +126,7 @@ export function createLists(deps: ListsDeps): Lists {
       }
       return changed.before === undefined;
     },
-    async unwhitelist(account, text) {
+    async unwhitelist(account: string, text: string) {
       const email = listedAddress(text);
       if (email === undefined) return undefined;
       const changed = await change(
@@ -147,7 +137,11 @@ export function createLists(deps: ListsDeps): Lists {
       await announce(whitelists, changed);
       return changed.before;
     },
-    async suppression(account, text, subaccount, now) {
+    /**
+     * The entry that suppresses mail to an address now, from the subaccount or the whole account; none if it is
+     * whitelisted.
+     */
+    async suppression(account: string, text: string, subaccount: string | null, now: Date) {
       const email = listedAddress(text);
       if (email === undefined) return undefined;
       const ids = [...new Set(['', subaccount ?? ''])].map((of) => rejectId(account, email, of));

@@ -7,17 +7,7 @@ import type { Store } from '../store/store.ts';
 import type { Lists } from './lists.ts';
 
 /** Removes numbers. */
-export interface Numbers {
-  /** Deletes all counters of one subject. */
-  forget(account: string, kind: CounterSubject, key: string): Promise<void>;
-  /**
-   * Deletes the numbers of a tag and removes it from its messages; if there are very many, `finishRemovals` does the
-   * rest.
-   */
-  removeTag(account: string, tag: string): Promise<void>;
-  /** Continues interrupted removals; returns how many were completed. */
-  finishRemovals(ending?: AbortSignal): Promise<number>;
-}
+export type Numbers = ReturnType<typeof createNumbers>;
 
 interface NumbersDeps {
   readonly store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'tagRemovals'>;
@@ -30,7 +20,7 @@ const AT_ONCE = 200;
 const IN_CALL = 2000;
 
 /** Creates the part that removes numbers, and tags from messages. */
-export function createNumbers({ store, clock }: NumbersDeps): Numbers {
+export function createNumbers({ store, clock }: NumbersDeps) {
   /** The total last: lists show it, so an interrupted call can be repeated. */
   async function forget(account: string, kind: CounterSubject, key: string): Promise<void> {
     for (const span of SPANS_OF[kind]) {
@@ -79,15 +69,21 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
   }
 
   return frozen({
+    /** Deletes all counters of one subject. */
     forget,
-    async removeTag(account, tag) {
+    /**
+     * Deletes the numbers of a tag and removes it from its messages; if there are very many, `finishRemovals` does the
+     * rest.
+     */
+    async removeTag(account: string, tag: string) {
       const row = { id: `${account} ${tag}`, account, tag, before: new Date(clock.now()) };
       if ((await store.tagRemovals.insert(row)) === 'duplicate')
         await store.tagRemovals.change({ id: row.id }, { before: row.before });
       await forget(account, 'tag', tag);
       await proceed(row, IN_CALL);
     },
-    async finishRemovals(ending) {
+    /** Continues interrupted removals; returns how many were completed. */
+    async finishRemovals(ending?: AbortSignal) {
       let done = 0;
       for (const row of await store.tagRemovals.many({}, { sort: 'before', limit: AT_ONCE })) {
         let state: Awaited<ReturnType<typeof proceed>> = 'more';

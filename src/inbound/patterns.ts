@@ -140,12 +140,7 @@ export function literals(pattern: string): number {
 }
 
 /** An index of one domain's wildcard patterns: a lookup takes the same time among ten and among 100,000. */
-export interface Globs<T> {
-  /** Returns the match with the highest priority, the most literal characters, and among equals the first given. */
-  find(mailbox: string): T | undefined;
-  /** Returns all matches in this order, up to the first of which `isLast` is true. */
-  all(mailbox: string, isLast: (value: T) => boolean): readonly T[];
-}
+export type Globs<T> = ReturnType<typeof createGlobs<T>>;
 
 interface Glob<T> {
   readonly pattern: string;
@@ -172,7 +167,7 @@ interface End<T> {
  * suffixes, so only patterns that share one with it are tried. Patterns without literal ends (`*`, `*word*`) are tried
  * in turn.
  */
-export function createGlobs<T>(given: readonly Glob<T>[]): Globs<T> {
+export function createGlobs<T>(given: readonly Glob<T>[]) {
   // Counted once per pattern, not per comparison. The sort is stable: equals keep their order.
   const counted = given
     .map((glob) => ({ ...glob, literals: literals(glob.pattern) }))
@@ -192,12 +187,14 @@ export function createGlobs<T>(given: readonly Glob<T>[]): Globs<T> {
   }
 
   return frozen({
-    find(mailbox) {
+    /** Returns the match with the highest priority, the most literal characters, and among equals the first given. */
+    find(mailbox: string) {
       let best: Entry<T> | undefined;
       for (const entries of listsFor(mailbox)) best = firstMatch(entries, mailbox, best);
       return best?.value;
     },
-    all(mailbox, isLast) {
+    /** Returns all matches in this order, up to the first of which `isLast` is true. */
+    all(mailbox: string, isLast: (value: T) => boolean): readonly T[] {
       const found: Entry<T>[] = [];
       let last = Number.POSITIVE_INFINITY;
       for (const entries of listsFor(mailbox)) {

@@ -7,18 +7,15 @@ import { callByName, type Outcome } from '../base/worker.ts';
 import { openForReading } from './file.ts';
 import { createHistory } from './history.ts';
 import { createJournalQueries } from './queries.ts';
-import type { ActionRecord, History, Notes } from './types.ts';
+import type { ActionRecord, Notes } from './types.ts';
 
 // The journal as commands use it, beside the daemon that writes it.
 
-/** The history in a file. */
-interface Reading {
-  readonly history: History;
-  close(): void;
-}
-
-/** Opens the journal for reading. Throws if there is none, or if it cannot be used (`isUnusable`). */
-export function openReading(file: string, clock: Clock): Reading {
+/**
+ * The history in a file. Opens the journal for reading. Throws if there is none, or if it cannot be used
+ * (`isUnusable`).
+ */
+export function openReading(file: string, clock: Clock) {
   const db = openForReading(file);
   const queries = createJournalQueries(db);
   return frozen({

@@ -31,16 +31,7 @@ interface DeliveryNotes {
 }
 
 /** Notes that are not written yet. */
-export interface Gathering {
-  readonly deliveries: DeliveryNotes;
-  note(entry: Note): void;
-  /** The number of waiting entries. */
-  size(): number;
-  /** Drops the oldest entries beyond `most`. Returns how many were dropped. */
-  keep(most: number): number;
-  /** Takes the entries that are ready, or all, with their number. */
-  take(now: number, all: boolean): { readonly batch: Batch; readonly entries: number };
-}
+export type Gathering = ReturnType<typeof createGathering>;
 
 /** The notes about one delivery: its new row, or changes of a written one. */
 interface Draft {
@@ -86,7 +77,7 @@ const LEAVES = 3;
 /**
  * Gathers notes, so that a delivery that ends quickly is written once. `added` is called for each note.
  */
-export function createGathering(settings: { readonly subjects: boolean }, added: () => void): Gathering {
+export function createGathering(settings: { readonly subjects: boolean }, added: () => void) {
   const drafts = new Map<string, Draft>();
   /** Where each message arrived. */
   const arrivals = new Map<string, SessionTransaction>();
@@ -190,7 +181,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
 
   return frozen({
     deliveries: frozen(deliveries),
-    note(entry) {
+    note(entry: Note) {
       if (entry.what === 'refused') refusals.add(entry);
       else if (entry.what === 'session') {
         // Skip idle sessions, and sessions with only refusals beyond a limit.
@@ -207,8 +198,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       } else arrivals.set(entry.messageId, entry);
       added();
     },
+    /** The number of waiting entries. */
     size,
-    keep(most) {
+    /** Drops the oldest entries beyond `most`. Returns how many were dropped. */
+    keep(most: number) {
       let dropped = 0;
       // From the largest list, so that a flood of one kind does not displace the others.
       for (; size() > most; dropped++) {
@@ -223,7 +216,8 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       }
       return dropped;
     },
-    take(now, all) {
+    /** Takes the entries that are ready, or all, with their number. */
+    take(now: number, all: boolean): { readonly batch: Batch; readonly entries: number } {
       const mail: SQLInputValue[] = [];
       const summaries: string[] = [];
       const patches: SQLInputValue[] = [];

@@ -165,21 +165,7 @@ interface ObjectField<T> {
 }
 
 /** Reads the X-MC-* fields of one message. Field names are given without X-MC-. */
-export interface McReading {
-  /** All values of a field, in order. */
-  all(name: string): readonly string[];
-  /** The last value; null if there is none or it cannot be parsed. */
-  one<T>(name: string, parse: (text: string) => T | undefined): T | null;
-  flag(name: string): boolean | null;
-  /**
-   * Reads a field of JSON objects that may be repeated; `_rcpt` in one limits it to that recipient. Later values win.
-   */
-  objects<T>(asked: ObjectField<T>): Objects<T>;
-  /** Records that a value was ignored, in whole or in part. */
-  ignore(name: string): void;
-  /** Full names of the fields with ignored values so far, each once. */
-  ignored(): string[];
-}
+export type McReading = ReturnType<typeof createMcReading>;
 
 /** Names of all X-MC-* fields, also of those we ignore; all are removed from a message. */
 export const MC_FIELD = /^x-mc-/i;
@@ -187,14 +173,17 @@ const TRUE = /^(?:true|on|yes|y|1)$/i;
 const FALSE = /^(?:false|off|no|n|0)$/i;
 const RCPT = '_rcpt';
 
-function createMcReading(fields: readonly HeaderField[]): McReading {
+function createMcReading(fields: readonly HeaderField[]) {
   const given = collect(fields);
   const ignored = new Set<string>();
-  const all = (name: string) => given.get(name.toLowerCase()) ?? [];
+  /** All values of a field, in order. */
+  const all = (name: string): readonly string[] => given.get(name.toLowerCase()) ?? [];
+  /** Records that a value was ignored, in whole or in part. */
   const ignore = (name: string) => {
     ignored.add(`X-MC-${name}`);
   };
 
+  /** The last value; null if there is none or it cannot be parsed. */
   function one<T>(name: string, parse: (text: string) => T | undefined): T | null {
     const text = all(name).at(-1) ?? '';
     if (text === '') return null;
@@ -206,10 +195,15 @@ function createMcReading(fields: readonly HeaderField[]): McReading {
   return frozen({
     all,
     one,
-    flag: (name) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
+    flag: (name: string) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
+    /**
+     * Reads a field of JSON objects that may be repeated; `_rcpt` in one limits it to that recipient. Later values
+     * win.
+     */
     objects: <T>(asked: ObjectField<T>) => readObjects({ all, ignore }, asked),
     ignore,
-    ignored: () => [...ignored],
+    /** Full names of the fields with ignored values so far, each once. */
+    ignored: (): string[] => [...ignored],
   });
 }
 

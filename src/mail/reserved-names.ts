@@ -23,10 +23,7 @@ export interface OwnNames {
 export type Reserved = 'ours' | 'public-suffix' | 'free-mail';
 
 /** Tells which domains are reserved; domains are lower-case A-labels. */
-export interface ReservedNames {
-  isOurs(domain: string): boolean;
-  whyReserved(domain: string): Reserved | undefined;
-}
+export type ReservedNames = ReturnType<typeof createReservedNames>;
 
 /** The reasons as texts for API answers. */
 export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
@@ -40,7 +37,7 @@ export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
  * return domain, the hosts of URLs and the SPF include may be anywhere, even at the top of a domain with other
  * people's names below it, so only these names themselves are reserved.
  */
-export function createReservedNames(own: OwnNames): ReservedNames {
+export function createReservedNames(own: OwnNames) {
   const { hostname, mxHosts, returnDomain, publicUrl, consoleUrls, spfInclude } = own;
   const ascii = (names: readonly string[]) => names.flatMap((name) => toAsciiDomain(name) ?? []);
   const hosts = ascii([hostname, ...mxHosts]);
@@ -50,7 +47,7 @@ export function createReservedNames(own: OwnNames): ReservedNames {
   const isOurs = (domain: string) => alone.has(domain) || hosts.some((host) => isAtOrBelow(domain, host));
   return frozen({
     isOurs,
-    whyReserved(name): Reserved | undefined {
+    whyReserved(name: string): Reserved | undefined {
       const domain = baseOf(name);
       // All below a domain must not include us.
       if (isOurs(domain) || (isWildcard(name) && all.some((one) => isAtOrBelow(one, domain)))) return 'ours';

@@ -34,12 +34,6 @@ export interface BulkCourse {
   readonly ended?: ((byAccount: ReadonlyMap<string, number>) => void) | undefined;
 }
 
-export interface BulkChanges {
-  count(action: BulkAction, which: BulkSelection): Promise<BulkCount>;
-  /** Returns how many it changed. A step is durable before the next begins, and what was done is not done again. */
-  change(action: BulkAction, which: BulkSelection, course?: BulkCourse): Promise<number>;
-}
-
 interface BulkDeps {
   readonly spool: Pick<Spool, 'names' | 'count' | BulkAction>;
   /** Undefined where no dispatcher runs. */
@@ -52,9 +46,9 @@ const STEP = 500;
 /** Endpoints that are probed after a change. */
 const MOST_PROBED = 10_000;
 
-export function createBulkChanges({ spool, probe, clock }: BulkDeps): BulkChanges {
+export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
   return frozen({
-    async count(action, which) {
+    async count(action: BulkAction, which: BulkSelection): Promise<BulkCount> {
       const byState = tableOf(DELIVERY_STATES, () => 0);
       let forgotten = 0;
       for await (const { selection, found } of parts(which)) {
@@ -64,7 +58,12 @@ export function createBulkChanges({ spool, probe, clock }: BulkDeps): BulkChange
       }
       return { matched: sumOfStates(byState), byState, forgotten };
     },
-    async change(action, which, { most = Number.POSITIVE_INFINITY, progress, stopping, ended } = {}) {
+    /** Returns how many it changed. A step is durable before the next begins, and what was done is not done again. */
+    async change(
+      action: BulkAction,
+      which: BulkSelection,
+      { most = Number.POSITIVE_INFINITY, progress, stopping, ended }: BulkCourse = {},
+    ) {
       const counts = new Map<string, number>();
       const endpoints = new Map<string, EndpointName>();
       let done = 0;

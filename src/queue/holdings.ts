@@ -10,15 +10,7 @@ import type { Reader } from './disk/reader.ts';
  * Counted from the file at the start and when an account seems to hold much; in between, what is accepted is added, and
  * what has left is still included.
  */
-export interface Holdings {
-  /** Notes a message that was accepted. */
-  add(bytes: number, deliveries: readonly Pick<Delivery, 'account'>[]): void;
-  /** Whether the account may have more mail on the queue. From memory. */
-  isWithinShare(account: string): boolean;
-  /** Counts; resolves when it is done. */
-  count(): Promise<void>;
-  stop(): void;
-}
+export type Holdings = ReturnType<typeof createHoldings>;
 
 /** An account may hold this multiple of what it leaves for all: three quarters of the total. */
 const SHARE = 3;
@@ -37,7 +29,7 @@ interface HoldingsParts {
   readonly log: Log;
 }
 
-export function createHoldings({ reading, room, clock, log }: HoldingsParts): Holdings {
+export function createHoldings({ reading, room, clock, log }: HoldingsParts) {
   let counted: ReadonlyMap<string, number> = new Map();
   let since = new Map<string, number>();
   let counting: Promise<void> | undefined;
@@ -67,15 +59,18 @@ export function createHoldings({ reading, room, clock, log }: HoldingsParts): Ho
   }
 
   return frozen({
-    add(bytes, deliveries) {
+    /** Notes a message that was accepted. */
+    add(bytes: number, deliveries: readonly Pick<Delivery, 'account'>[]) {
       for (const { account } of deliveries) since.set(account, (since.get(account) ?? 0) + bytes / deliveries.length);
     },
-    isWithinShare(account) {
+    /** Whether the account may have more mail on the queue. From memory. */
+    isWithinShare(account: string) {
       const held = (counted.get(account) ?? 0) + (since.get(account) ?? 0);
       const share = room.left() * SHARE;
       if (held > share * EARLY && !stopped && clock.monotonic() >= nextAt) counting ??= countAll();
       return held <= share;
     },
+    /** Counts; resolves when it is done. */
     count: () => (counting ??= countAll()),
     stop() {
       stopped = true;

@@ -79,14 +79,6 @@ export interface Making extends Endpoint {
   readonly question: string | null;
 }
 
-/** The attempts that are being prepared. */
-export interface Makings {
-  /** Adds an attempt. Returns a function that removes it. */
-  begin(lane: Lane, deliveries: readonly Waiting[], gate: LaneGate): () => void;
-  /** Returns the deliveries of an endpoint, or all, oldest first. */
-  list(endpoint?: EndpointName): Promise<readonly Making[]>;
-}
-
 interface Attempt {
   readonly lane: Lane;
   readonly deliveries: readonly Waiting[];
@@ -97,7 +89,8 @@ interface Attempt {
 
 const NO_STEPS: Steps = new Map();
 
-export function createMakings({ roads, clock }: { readonly roads: Roads; readonly clock: Clock }): Makings {
+/** The attempts that are being prepared. */
+export function createMakings({ roads, clock }: { readonly roads: Roads; readonly clock: Clock }) {
   const attempts = new Set<Attempt>();
 
   /** Asks the roads of these attempts for their progress. */
@@ -127,12 +120,14 @@ export function createMakings({ roads, clock }: { readonly roads: Roads; readonl
   }
 
   return frozen({
-    begin(lane, deliveries, gate) {
+    /** Adds an attempt. Returns a function that removes it. */
+    begin(lane: Lane, deliveries: readonly Waiting[], gate: LaneGate): () => void {
       const attempt = { lane, deliveries, gate, since: clock.monotonic() };
       attempts.add(attempt);
       return () => attempts.delete(attempt);
     },
-    async list(of) {
+    /** Returns the deliveries of an endpoint, or all, oldest first. */
+    async list(of?: EndpointName): Promise<readonly Making[]> {
       const chosen = [...attempts].filter(
         ({ lane }) => of === undefined || (lane.account === of.account && lane.url === of.url),
       );

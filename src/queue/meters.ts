@@ -14,19 +14,9 @@ const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
 const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
 
 /** Counters of deliveries. */
-export interface Meters {
-  /** `deliveries`: how many shared the attempt. */
-  attempt(
-    delivery: Pick<Delivery, 'kind'>,
-    result: AttemptSummary,
-    settled: Pick<Settled, 'outcome'>,
-    deliveries: number,
-  ): void;
-  /** A delivery was given up. */
-  dead(kind: DeliveryKind): void;
-}
+export type Meters = ReturnType<typeof createDeliveryMeters>;
 
-export function createDeliveryMeters(metrics: Metrics): Meters {
+export function createDeliveryMeters(metrics: Metrics) {
   const attempts = tableOf(DELIVERY_KINDS, (of) =>
     tableOf(OUTCOMES, (outcome) =>
       tableOf(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
@@ -36,12 +26,19 @@ export function createDeliveryMeters(metrics: Metrics): Meters {
   const shared = metrics.counter('postern_batched_deliveries_total');
   const dead = tableOf(DELIVERY_KINDS, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
   return frozen({
-    attempt(delivery, result, { outcome }, deliveries) {
+    /** `deliveries`: how many shared the attempt. */
+    attempt(
+      delivery: Pick<Delivery, 'kind'>,
+      result: AttemptSummary,
+      { outcome }: Pick<Settled, 'outcome'>,
+      deliveries: number,
+    ) {
       attempts[delivery.kind][outcome][codeOf(result)].add(deliveries);
       if (deliveries > 1) shared.add(deliveries);
       seconds[delivery.kind].observe(result.durationMs / 1000);
     },
-    dead: (kind) => dead[kind].add(),
+    /** A delivery was given up. */
+    dead: (kind: DeliveryKind) => dead[kind].add(),
   });
 }
 
@@ -77,18 +74,9 @@ function codeOf(result: AttemptSummary): (typeof CODES)[number] {
 }
 
 /** The log lines of the dispatcher. They name the host of an endpoint, never its URL, which may contain secrets. */
-interface Notices {
-  attempt(lane: Lane, waiting: Waiting, outcome: Extract<DeliveryOutcome, { kind: 'settled' }>): void;
-  /** A delivery expired without an attempt while its endpoint was unavailable. */
-  givenUp(lane: Lane, waiting: Waiting): void;
-  /** A delivery expired because no consumer acknowledged it. */
-  notPulled(waiting: Waiting): void;
-  endpoint(lane: Lane, change: Change, result: AttemptSummary): void;
-}
-
-export function createDeliveryNotices(log: Log, roads: Roads): Notices {
+export function createDeliveryNotices(log: Log, roads: Roads) {
   return frozen({
-    attempt(lane, waiting, { settled, result }) {
+    attempt(lane: Lane, waiting: Waiting, { settled, result }: Extract<DeliveryOutcome, { kind: 'settled' }>) {
       const { batch } = settled.settlement.attempt ?? {};
       const fields = {
         ...namesOf(lane, waiting),
@@ -107,14 +95,16 @@ export function createDeliveryNotices(log: Log, roads: Roads): Notices {
         parked: settled.settlement.parked || undefined,
       });
     },
-    givenUp(lane, waiting) {
+    /** A delivery expired without an attempt while its endpoint was unavailable. */
+    givenUp(lane: Lane, waiting: Waiting) {
       log.error('delivery.failed', {
         ...namesOf(lane, waiting),
         attempt: waiting.attempts,
         error: lane.state.hold ? `held by ${HOLDER_WORDS[lane.state.hold.by]}` : `endpoint ${lane.phase}`,
       });
     },
-    notPulled({ delivery, attempts }) {
+    /** A delivery expired because no consumer acknowledged it. */
+    notPulled({ delivery, attempts }: Waiting) {
       const { id, kind, messageId: message, account } = delivery;
       log.error('delivery.failed', {
         delivery: id,
@@ -125,7 +115,7 @@ export function createDeliveryNotices(log: Log, roads: Roads): Notices {
         error: 'not acknowledged',
       });
     },
-    endpoint(lane, change, result) {
+    endpoint(lane: Lane, change: Change, result: AttemptSummary) {
       const fields = { account: lane.account, host: lane.host, ...toFields(result) };
       if (change === 'opened') return log.warn('endpoint.down', fields);
       if (change === 'paused') return log.warn('endpoint.paused', fields);

@@ -298,19 +298,10 @@ async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
 }
 
 /** The listeners for deliveries and for events. */
-export interface Listeners {
-  onChange(listener: (fresh: readonly Delivery[]) => void): void;
-  onTurn(listener: (due: readonly QueuedDelivery[]) => void): void;
-  onNews(listener: (news: EventNews) => void): void;
-  /** Announces new deliveries; an empty list: the queue was changed by hand. */
-  tell(fresh: readonly Delivery[]): void;
-  /** Announces deliveries that waited behind others. */
-  turn(due: readonly QueuedDelivery[]): void;
-  say(news: EventNews): void;
-}
+export type Listeners = ReturnType<typeof createListeners>;
 
 /** A listener that throws does not undo an acceptance. */
-function createListeners(log: Log): Listeners {
+function createListeners(log: Log) {
   const ofDeliveries: ((fresh: readonly Delivery[]) => void)[] = [];
   const ofTurns: ((due: readonly QueuedDelivery[]) => void)[] = [];
   const ofEvents: ((news: EventNews) => void)[] = [];
@@ -326,23 +317,25 @@ function createListeners(log: Log): Listeners {
   }
 
   return frozen({
-    onChange(listener) {
+    onChange(listener: (fresh: readonly Delivery[]) => void) {
       ofDeliveries.push(listener);
     },
-    onTurn(listener) {
+    onTurn(listener: (due: readonly QueuedDelivery[]) => void) {
       ofTurns.push(listener);
     },
-    onNews(listener) {
+    onNews(listener: (news: EventNews) => void) {
       ofEvents.push(listener);
     },
-    tell(fresh) {
+    /** Announces new deliveries; an empty list: the queue was changed by hand. */
+    tell(fresh: readonly Delivery[]) {
       inform(ofDeliveries, fresh);
       if (fresh.length === 0) inform(ofEvents, { kind: 'changed' });
     },
-    turn(due) {
+    /** Announces deliveries that waited behind others. */
+    turn(due: readonly QueuedDelivery[]) {
       inform(ofTurns, due);
     },
-    say(news) {
+    say(news: EventNews) {
       inform(ofEvents, news);
     },
   });
@@ -353,16 +346,7 @@ function createListeners(log: Log): Listeners {
  * `take` owns the bytes: the last delivery gets the originals, those before it copies. Bytes freed by one are never
  * those of another.
  */
-export interface Cache {
-  put(message: Message, body: Body, deliveries: number): void;
-  /** `first`: for the first attempt of one of its deliveries. */
-  take(messageId: string, first: boolean): { readonly message: Message; readonly body: Body } | undefined;
-  /** Stores the verdicts in the message of the delivery. */
-  keepVerdicts(deliveryId: string, verdicts: Message['verdicts']): void;
-  scanOf(messageId: string): Scan | undefined;
-  keepScan(messageId: string, scan: Scan): void;
-  clear(): void;
-}
+export type Cache = ReturnType<typeof createCache>;
 
 interface Entry {
   message: Message;
@@ -375,7 +359,7 @@ interface Entry {
 const OVERHEAD = 1024;
 
 /** Creates a cache of at most `limit` bytes; the oldest entries are evicted first. */
-function createCache(limit: number): Cache {
+function createCache(limit: number) {
   const entries = new Map<string, Entry>();
   let bytes = 0;
   const sizeOf = ({ body }: Entry) => OVERHEAD + (body.kind === 'memory' ? body.bytes.byteLength : 0);
@@ -397,13 +381,14 @@ function createCache(limit: number): Cache {
     }
   };
   return frozen({
-    put(message, body, deliveries) {
+    put(message: Message, body: Body, deliveries: number) {
       const entry = { message, body, left: deliveries };
       entries.set(message.id, entry);
       bytes += sizeOf(entry);
       if (bytes > limit) makeRoom();
     },
-    take(messageId, first) {
+    /** `first`: for the first attempt of one of its deliveries. */
+    take(messageId: string, first: boolean): { readonly message: Message; readonly body: Body } | undefined {
       const entry = entries.get(messageId);
       if (!entry) return undefined;
       if (first) entry.left--;
@@ -412,12 +397,13 @@ function createCache(limit: number): Cache {
       else if (body.kind === 'memory') return { message, body: { kind: 'memory', bytes: new Uint8Array(body.bytes) } };
       return { message, body };
     },
-    keepVerdicts(deliveryId, verdicts) {
+    /** Stores the verdicts in the message of the delivery. */
+    keepVerdicts(deliveryId: string, verdicts: Message['verdicts']) {
       const entry = entries.get(messageIdOf(deliveryId));
       if (entry) entry.message = { ...entry.message, verdicts };
     },
-    scanOf: (messageId) => entries.get(messageId)?.message.scan,
-    keepScan(messageId, scan) {
+    scanOf: (messageId: string) => entries.get(messageId)?.message.scan,
+    keepScan(messageId: string, scan: Scan) {
       const entry = entries.get(messageId);
       if (entry) entry.message = { ...entry.message, scan };
     },

@@ -11,11 +11,7 @@ export interface ReturnedMessage {
 }
 
 /** A leaf part; its body is decoded on demand. */
-interface Leaf {
-  /** Media type in lower case; default text/plain (RFC 2045 section 5.2). */
-  readonly type: string;
-  readonly bytes: () => Buffer;
-}
+type Leaf = ReturnType<typeof toLeaf>;
 
 /** Characters of a text that are examined; a bounce states its reason at the beginning. */
 const LONGEST_TEXT = 64 * 1024;
@@ -76,11 +72,12 @@ function leavesOf(part: Part): Part[] {
   return part.children.flatMap(leavesOf);
 }
 
-function toLeaf(bytes: Buffer, part: Part): Leaf {
+function toLeaf(bytes: Buffer, part: Part) {
   const declared = mediaTypeOf(part);
   const type = declared.startsWith('multipart/') ? 'text/plain' : declared;
   const charset = asciiParameter(part.type, 'charset');
   return {
+    /** Media type in lower case; default text/plain (RFC 2045 section 5.2). */
     type,
     bytes() {
       const decoded = decodeTransfer(

@@ -6,21 +6,14 @@ const MISSES = 3;
 const FIRST_GAP = 1000;
 const LONGEST_GAP = 15_000;
 
-/** A scanner that is away is asked about one message at a time, as a probe. Times are monotonic milliseconds. */
-interface Breaker {
-  isAway(): boolean;
-  /** When the scanner may be asked; `now` or earlier: immediately. */
-  nextAsk(now: number): number;
-  begin(): Asking;
-}
-
 /** One question to a scanner; one of the two is called. Each returns whether the scanner came back or went away. */
 interface Asking {
   passed(): boolean;
   failed(now: number): boolean;
 }
 
-export function createBreaker(): Breaker {
+/** A scanner that is away is asked about one message at a time, as a probe. Times are monotonic milliseconds. */
+export function createBreaker() {
   let misses = 0;
   let asking = 0;
   let gap = FIRST_GAP;
@@ -28,11 +21,12 @@ export function createBreaker(): Breaker {
   const isAway = () => misses >= MISSES;
   return frozen({
     isAway,
-    nextAsk(now) {
+    /** When the scanner may be asked; `now` or earlier: immediately. */
+    nextAsk(now: number) {
       if (!isAway()) return now;
       return asking > 0 ? Math.max(probeAt, now + FIRST_GAP) : probeAt;
     },
-    begin() {
+    begin(): Asking {
       const probe = isAway();
       asking++;
       return frozen({

@@ -270,21 +270,18 @@ interface ReleasingDeps {
 }
 
 /** Holds back or releases the mail of a subaccount. */
-export interface Releasing {
-  /** Stops its mail from now on. */
-  hold(account: string, subaccount: string): void;
-  /**
-   * Releases its mail immediately after a change allows it. Never throws: what cannot be released is checked again
-   * within a minute or so. Returns how many were released.
-   */
-  release(account: string, subaccount: string): Promise<number>;
-}
+export type Releasing = ReturnType<typeof createReleasing>;
 
 /** Releases what waits on this host's spool, whenever it was queued. */
-export function createReleasing({ spool, holding, clock, log }: ReleasingDeps): Releasing {
+export function createReleasing({ spool, holding, clock, log }: ReleasingDeps) {
   return frozen({
+    /** Stops its mail from now on. */
     hold: holding.changed,
-    async release(account, subaccount) {
+    /**
+     * Releases its mail immediately after a change allows it. Never throws: what cannot be released is checked again
+     * within a minute or so. Returns how many were released.
+     */
+    async release(account: string, subaccount: string) {
       holding.changed(account, subaccount);
       try {
         return await spool.retry(

@@ -1,6 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import { isTooSlow } from '../base/shares.ts';
-import { REFUSALS, type Reply } from './replies.ts';
+import { REFUSALS } from './replies.ts';
 
 /** The window over which the minimum DATA rate is measured, in seconds. */
 const RATE_WINDOW_S = 30;
@@ -20,32 +20,9 @@ interface DeadlineSettings {
 }
 
 /** The timeouts of one session. `now` is the time of `Clock.monotonic`. */
-export interface Deadlines {
-  readonly startedAt: number;
-  /** Notes bytes received in command mode. */
-  received(chunk: Buffer, now: number): void;
-  /** Notes the start of a TLS handshake, which has the timeout of a command line. */
-  handshake(now: number): void;
-  secured(): void;
-  /** Stops the deadlines while Postern works: a client must not get 421 for a message that is about to be accepted. */
-  pause(): void;
-  resume(now: number): void;
-  beginData(): void;
-  /** Notes bytes received in DATA. */
-  receivedData(bytes: number): void;
-  /** `accepted`: a message was accepted. */
-  endData(accepted: boolean, now: number): void;
-  inData(): boolean;
-  /** Whether the bytes of a message hardly arrive, by what `overdue` saw. */
-  isSlow(): boolean;
-  /**
-   * To be called once a second. Returns the reply that ends the session if a deadline has passed. `crowded`: most places
-   * are taken, and others need them.
-   */
-  overdue(now: number, crowded: boolean): Reply | undefined;
-}
+export type Deadlines = ReturnType<typeof createDeadlines>;
 
-export function createDeadlines(settings: DeadlineSettings, startedAt: number): Deadlines {
+export function createDeadlines(settings: DeadlineSettings, startedAt: number) {
   const floor = { rate: settings.minDataRate, seconds: RATE_WINDOW_S };
   /** When the client last sent bytes or got a reply. */
   let quietSince = startedAt;
@@ -59,23 +36,28 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number): 
 
   return frozen({
     startedAt,
-    received(chunk, now) {
+    /** Notes bytes received in command mode. */
+    received(chunk: Buffer, now: number) {
       quietSince = now;
       const end = chunk.lastIndexOf(10);
       if (end === chunk.length - 1) lineSince = undefined;
       else if (end >= 0) lineSince = now;
       else lineSince ??= now;
     },
-    handshake(now) {
+    /** Notes the start of a TLS handshake, which has the timeout of a command line. */
+    handshake(now: number) {
       lineSince = now;
     },
     secured() {
       lineSince = undefined;
     },
+    /**
+     * Stops the deadlines while Postern works: a client must not get 421 for a message that is about to be accepted.
+     */
     pause() {
       paused = true;
     },
-    resume(now) {
+    resume(now: number) {
       paused = false;
       quietSince = now;
     },
@@ -83,19 +65,26 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number): 
       data = { bytes: 0, seconds: [] };
       lineSince = undefined;
     },
-    receivedData(bytes) {
+    /** Notes bytes received in DATA. */
+    receivedData(bytes: number) {
       if (data) data.bytes += bytes;
     },
-    endData(accepted, now) {
+    /** `accepted`: a message was accepted. */
+    endData(accepted: boolean, now: number) {
       data = undefined;
       if (accepted) mailSince = now;
     },
     inData: () => data !== undefined,
+    /** Whether the bytes of a message hardly arrive, by what `overdue` saw. */
     isSlow() {
       if (!data || data.seconds.length < CROWD_WINDOW_S) return false;
       return data.bytes - (data.seconds.at(-CROWD_WINDOW_S) ?? 0) < CROWD_RATE * settings.minDataRate * CROWD_WINDOW_S;
     },
-    overdue(now, crowded) {
+    /**
+     * To be called once a second. Returns the reply that ends the session if a deadline has passed. `crowded`: most
+     * places are taken, and others need them.
+     */
+    overdue(now: number, crowded: boolean) {
       if (paused) {
         // The client cannot send while Postern writes to disk: these seconds must not count against its rate.
         data?.seconds.splice(0);

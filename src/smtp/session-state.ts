@@ -29,40 +29,10 @@ export interface Login {
 }
 
 /** The state of a session. Any part may read it; only its own functions change it. */
-export interface SessionState {
-  readonly helo: string | null;
-  /** The client sent EHLO, not HELO. */
-  readonly extended: boolean;
-  /** The TLS version; null without TLS. */
-  readonly tls: string | null;
-  /** Undefined until the client logs in, and on listeners without login. */
-  readonly login: Login | undefined;
-  readonly transaction: Transaction | undefined;
-  /** How many transactions have begun. */
-  readonly transactions: number;
-  readonly badRecipients: number;
-  readonly messages: number;
-  /** Notes HELO or EHLO, which ends the transaction. */
-  greet(name: string, extended: boolean): void;
-  /** Notes the end of the TLS handshake, and discards what the client said before it (RFC 3207 section 4.2). */
-  secure(version: string | null): void;
-  /** Undefined: the login is no longer valid. */
-  logIn(login: Login | undefined): void;
-  begin(command: MailCommand): void;
-  addRecipient(key: string, recipient: Recipient): void;
-  refuseRecipient(): void;
-  /** Ends the transaction without a message. */
-  reset(): void;
-  /** Ends the transaction with an accepted message. */
-  accept(): void;
-  /** Counts a command without progress; true if there were too many. */
-  countIdle(): boolean;
-  /** Counts an unknown command; true if there were too many. */
-  countUnknown(): boolean;
-}
+export type SessionState = ReturnType<typeof createSessionState>;
 
 /** Creates the state of a new session. */
-export function createSessionState(): SessionState {
+export function createSessionState() {
   let helo: string | null = null;
   let extended = false;
   let tls: string | null = null;
@@ -75,36 +45,42 @@ export function createSessionState(): SessionState {
   let messages = 0;
 
   return frozen({
-    get helo() {
+    get helo(): string | null {
       return helo;
     },
-    get extended() {
+    /** The client sent EHLO, not HELO. */
+    get extended(): boolean {
       return extended;
     },
-    get tls() {
+    /** The TLS version; null without TLS. */
+    get tls(): string | null {
       return tls;
     },
-    get login() {
+    /** Undefined until the client logs in, and on listeners without login. */
+    get login(): Login | undefined {
       return login;
     },
-    get transaction() {
+    get transaction(): Transaction | undefined {
       return transaction;
     },
-    get transactions() {
+    /** How many transactions have begun. */
+    get transactions(): number {
       return transactions;
     },
-    get badRecipients() {
+    get badRecipients(): number {
       return badRecipients;
     },
-    get messages() {
+    get messages(): number {
       return messages;
     },
-    greet(name, isExtended) {
+    /** Notes HELO or EHLO, which ends the transaction. */
+    greet(name: string, isExtended: boolean) {
       helo = name;
       extended = isExtended;
       transaction = undefined;
     },
-    secure(version) {
+    /** Notes the end of the TLS handshake, and discards what the client said before it (RFC 3207 section 4.2). */
+    secure(version: string | null) {
       // The counters stay: STARTTLS must not reset them.
       helo = null;
       extended = false;
@@ -112,28 +88,33 @@ export function createSessionState(): SessionState {
       login = undefined;
       tls = version ?? 'TLS';
     },
-    logIn(next) {
+    /** Undefined: the login is no longer valid. */
+    logIn(next: Login | undefined) {
       login = next;
     },
-    begin(command) {
+    begin(command: MailCommand) {
       transactions++;
       transaction = { ...command, recipients: new Map() };
     },
-    addRecipient(key, recipient) {
+    addRecipient(key: string, recipient: Recipient) {
       transaction?.recipients.set(key, recipient);
     },
     refuseRecipient() {
       badRecipients++;
     },
+    /** Ends the transaction without a message. */
     reset() {
       transaction = undefined;
     },
+    /** Ends the transaction with an accepted message. */
     accept() {
       transaction = undefined;
       idleCommands = 0;
       messages++;
     },
+    /** Counts a command without progress; true if there were too many. */
     countIdle: () => ++idleCommands > MAX_IDLE_COMMANDS,
+    /** Counts an unknown command; true if there were too many. */
     countUnknown: () => ++unknownCommands >= MAX_UNKNOWN_COMMANDS,
   });
 }

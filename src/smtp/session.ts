@@ -3,7 +3,7 @@ import type { Match } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
 import type { Admission, Doing, SessionPlace } from './admission.ts';
 import { pathIn, splitCommand } from './command-line.ts';
-import { createDeadlines, type Deadlines } from './deadlines.ts';
+import { createDeadlines } from './deadlines.ts';
 import type { ListenerSettings } from './listener.ts';
 import type { Received, Reception } from './reception.ts';
 import { REFUSALS, type Reply } from './replies.ts';
@@ -12,23 +12,7 @@ import { createSessionState, type SessionState, type Transaction } from './sessi
 import { type CommandAnswer, obey } from './verbs.ts';
 
 /** One SMTP session from greeting to end, without its socket. */
-export interface Session {
-  readonly deadlines: Deadlines;
-  /** To be called once a second. Returns the reply that ends the session if a deadline has passed. */
-  overdue(now: number): Reply | undefined;
-  /** Runs one command line (without its line end); await the answer before the next. Never throws. */
-  command(line: string): CommandAnswer | Promise<CommandAnswer>;
-  /** Takes bytes after an answer with `then: 'data'`; await the result before the next. Never throws. */
-  data(chunk: Buffer): Promise<DataAnswer>;
-  /** Notes the end of the TLS handshake. */
-  secured(version: string | null): void;
-  /** Notes why the session is about to end; the first reason counts. */
-  ending(reason: string): void;
-  /** Postern is about to end the session with this reply. */
-  finishing(reply: Reply): void;
-  /** Ends the session: aborts a message in DATA, and writes the session's log line. */
-  ended(): void;
-}
+export type Session = ReturnType<typeof createSession>;
 
 /** The result of a chunk of DATA: empty while more is expected, else the answer and the bytes after the message. */
 type DataAnswer =
@@ -79,7 +63,7 @@ export function createSession(
   deps: { readonly side: Side; readonly crowded: Admission['crowded'] } & SessionLogDeps,
   client: Client,
   place: Pick<SessionPlace, 'doing'>,
-): Session {
+) {
   const { side, clock, log } = deps;
   const { address, offersTls } = client;
   const deadlines = createDeadlines(settings, clock.monotonic());
@@ -175,12 +159,14 @@ export function createSession(
 
   return frozen({
     deadlines,
-    overdue(now) {
+    /** To be called once a second. Returns the reply that ends the session if a deadline has passed. */
+    overdue(now: number) {
       const crowded = deps.crowded() && state.login === undefined;
       if (crowded && reception) note(deadlines.isSlow() ? 'slow' : 'data');
       return deadlines.overdue(now, crowded);
     },
-    command(line): CommandAnswer | Promise<CommandAnswer> {
+    /** Runs one command line (without its line end); await the answer before the next. Never throws. */
+    command(line: string): CommandAnswer | Promise<CommandAnswer> {
       try {
         const fromGate = gate?.hear(line);
         return fromGate instanceof Promise
@@ -190,7 +176,8 @@ export function createSession(
         return fault(error, line);
       }
     },
-    async data(chunk): Promise<DataAnswer> {
+    /** Takes bytes after an answer with `then: 'data'`; await the result before the next. Never throws. */
+    async data(chunk: Buffer): Promise<DataAnswer> {
       const present = reception;
       if (!present) return {};
       deadlines.receivedData(chunk.length);
@@ -206,18 +193,22 @@ export function createSession(
       if (over) await present.abort();
       return {};
     },
-    secured(version) {
+    /** Notes the end of the TLS handshake. */
+    secured(version: string | null) {
       state.secure(version);
       deps.meters.secured(version);
       deadlines.secured();
     },
-    ending(why) {
+    /** Notes why the session is about to end; the first reason counts. */
+    ending(why: string) {
       reason ??= why;
     },
-    finishing(reply) {
+    /** Postern is about to end the session with this reply. */
+    finishing(reply: Reply) {
       sessionLog.finished(reply, reception ? 'DATA' : 'COMMAND');
       reason ??= reply.line.trimEnd();
     },
+    /** Ends the session: aborts a message in DATA, and writes the session's log line. */
     ended() {
       if (over) return;
       over = true;

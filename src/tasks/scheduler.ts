@@ -273,14 +273,10 @@ function reasonOf(error: unknown): [TaskResult, string] {
 const LONGEST_WORDS = 200;
 
 /** Metrics of the runs of tasks. */
-interface Meters {
-  /** Runs it and counts a success; failures are counted by `ended`. */
-  timed<T>(task: string, run: () => Promise<T>): Promise<T>;
-  ended(task: string, result: 'failed' | 'skipped'): void;
-}
+type Meters = ReturnType<typeof createMeters>;
 
 /** `tasks`: the names of all tasks, so that each has metrics from the start. */
-function createMeters(tasks: readonly string[], { clock, metrics }: Pick<SchedulerDeps, 'clock' | 'metrics'>): Meters {
+function createMeters(tasks: readonly string[], { clock, metrics }: Pick<SchedulerDeps, 'clock' | 'metrics'>) {
   const lastSuccess = new Map<string, number>();
   const of = (task: string) => {
     const runs = (result: string) => metrics.counter('postern_task_runs_total', { task, result });
@@ -296,6 +292,7 @@ function createMeters(tasks: readonly string[], { clock, metrics }: Pick<Schedul
     [...lastSuccess].map(([task, at]) => [{ task }, at]),
   );
   return frozen({
+    /** Runs it and counts a success; failures are counted by `ended`. */
     async timed<T>(task: string, run: () => Promise<T>): Promise<T> {
       const began = clock.monotonic();
       try {
@@ -307,7 +304,7 @@ function createMeters(tasks: readonly string[], { clock, metrics }: Pick<Schedul
         meters.get(task)?.seconds.observe((clock.monotonic() - began) / 1000);
       }
     },
-    ended(task, result) {
+    ended(task: string, result: 'failed' | 'skipped') {
       meters.get(task)?.[result].add();
     },
   });

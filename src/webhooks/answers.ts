@@ -22,18 +22,9 @@ interface AnswersDeps {
   readonly recorder: Pick<Recorder, 'record'>;
 }
 
-export interface Answers {
-  /**
-   * The message of this account that it answers; null: none that is known. Only mail that names another message, or
-   * came to an address for replies, asks the store. Throws `StoreAway`. `records`: the answer becomes an event of that
-   * message, once.
-   */
-  of(account: string, mail: Mail, records: boolean): Promise<Answered | null>;
-  /** The same without an event; undefined if the store is away. */
-  shown(account: string, mail: Mail): Promise<Answered | null | undefined>;
-}
+export type Answers = ReturnType<typeof createAnswers>;
 
-export function createAnswers({ store, recorder }: AnswersDeps): Answers {
+export function createAnswers({ store, recorder }: AnswersDeps) {
   /** Finds the message with one of these names: of several, the latest sent to the author, else the latest. */
   async function named(account: string, names: readonly string[], { writers, before }: Asked) {
     const filter = { account, name: { in: names }, createdAt: { range: { lte: before } } };
@@ -89,8 +80,14 @@ export function createAnswers({ store, recorder }: AnswersDeps): Answers {
   }
 
   return frozen({
+    /**
+     * The message of this account that it answers; null: none that is known. Only mail that names another message, or
+     * came to an address for replies, asks the store. Throws `StoreAway`. `records`: the answer becomes an event of
+     * that message, once.
+     */
     of: answerTo,
-    async shown(account, mail) {
+    /** The same without an event; undefined if the store is away. */
+    async shown(account: string, mail: Mail) {
       try {
         return await answerTo(account, mail, false);
       } catch (error) {

@@ -16,13 +16,7 @@ export type Destination =
   | { readonly kind: 'there'; readonly url: string };
 
 /** Checks whether the queued URL is still current: another host may have changed it. */
-export interface Destinations {
-  of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
-  /** How many messages of this route may share a POST; other formats than Mandrill's hold one. */
-  batchEvents(delivery: Pick<Delivery, 'routeId' | 'recipient'>): number;
-  /** How it is posted. The mail of a deleted route, and a batch of events, has the form of Mandrill. */
-  target(delivery: Pick<Delivery, 'routeId' | 'recipient'>): PostTarget;
-}
+export type Destinations = ReturnType<typeof createDestinations>;
 
 /** The form of a post, and the password that it is sent with. */
 export type PostTarget = PostStyle & Pick<RouteTarget, 'password'> & { readonly url: string | null };
@@ -52,7 +46,7 @@ const UNKNOWN = { kind: 'unknown' } as const;
  * Checks the destination before every attempt. A deleted webhook gets nothing more. Mail of a deleted route is still
  * delivered, because we accepted it for that URL.
  */
-export function createDestinations({ store, routing, clock }: DestinationDeps): Destinations {
+export function createDestinations({ store, routing, clock }: DestinationDeps) {
   const webhooks = createBeliefs(async (id) => (await store.webhooks.one({ id }))?.url ?? null, FRESH_MS, { clock });
 
   async function ofBatch(url: string, webhook: string): Promise<Destination> {
@@ -75,12 +69,15 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
   }
 
   return frozen({
-    batchEvents({ routeId, recipient }) {
+    /** How many messages of this route may share a POST; other formats than Mandrill's hold one. */
+    batchEvents({ routeId, recipient }: Pick<Delivery, 'routeId' | 'recipient'>) {
       const target = routing.routeOf(routeId, domainOf(recipient));
       return target?.format === 'mandrill' ? target.batchEvents : 1;
     },
-    target: ({ routeId, recipient }) => routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
-    async of(delivery) {
+    /** How it is posted. The mail of a deleted route, and a batch of events, has the form of Mandrill. */
+    target: ({ routeId, recipient }: Pick<Delivery, 'routeId' | 'recipient'>) =>
+      routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
+    async of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>) {
       try {
         return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);
       } catch (error) {

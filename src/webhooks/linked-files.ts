@@ -56,15 +56,7 @@ export type OpenedLink =
   | { readonly kind: 'file'; readonly file: FileHandle; readonly size: number; readonly hash: string }
   | { readonly kind: 'unknown' | 'expired' | 'missing' };
 
-export interface LinkedFiles {
-  /**
-   * Reserves room for links of an account, of at most so many bytes. Throws `StoreAway` if the secret was never read and
-   * cannot be.
-   */
-  place(account: string, most: number): Promise<Linking>;
-  /** Opens the file of a link; the caller closes it. Throws as `place`. */
-  open(token: string): Promise<OpenedLink>;
-}
+export type LinkedFiles = ReturnType<typeof createLinkedFiles>;
 
 /** An account may hold this multiple of what it leaves for all. */
 const SHARE = 3;
@@ -84,7 +76,7 @@ interface LinkedFilesDeps {
   readonly growth: Pick<Room, 'left' | 'wrote'>;
 }
 
-export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps): LinkedFiles {
+export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps) {
   const { dir, claimsDir, publicUrl, keepMs, mostBytes } = settings;
   const { tokenSecret, clock, log, growth } = deps;
   let counting: Promise<Count> | undefined;
@@ -116,7 +108,11 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
   }
 
   return frozen({
-    async place(account, most) {
+    /**
+     * Reserves room for links of an account, of at most so many bytes. Throws `StoreAway` if the secret was never read
+     * and cannot be.
+     */
+    async place(account: string, most: number): Promise<Linking> {
       const secret = await tokenSecret.read();
       let seen = await counted(COUNT_MS);
       if (roomIn(seen, account) < most) seen = await counted(COUNT_AGAIN_MS);
@@ -144,7 +140,8 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
         },
       };
     },
-    async open(token) {
+    /** Opens the file of a link; the caller closes it. Throws as `place`. */
+    async open(token: string): Promise<OpenedLink> {
       const claim = readToken(await tokenSecret.read(), token);
       if (!claim) return { kind: 'unknown' };
       if (claim.expiresAt <= clock.now()) return { kind: 'expired' };

@@ -24,25 +24,6 @@ interface PullPreparationDeps {
   readonly log: Log;
 }
 
-/** Makes the POSTs of deliveries that a consumer asks for. */
-export interface PullPreparation {
-  /** How many more deliveries to pass than are wanted: some may not be ready. */
-  readonly spare: number;
-  /** The deliveries of an endpoint that are promised to somebody who asked before. */
-  taken(endpoint: EndpointName): readonly string[];
-  /**
-   * Returns those that are ready, in order: at most `most`, and no more than `bytes` but for the first. Whose verdicts take
-   * long does not hold up the others. `later`: when one will be ready that is not (milliseconds since 1970). They are
-   * promised to the caller until `release`.
-   */
-  ready(
-    deliveries: readonly QueuedDelivery[],
-    limits: { readonly most: number; readonly bytes: number },
-  ): Promise<{ readonly ready: readonly Ready[]; readonly later: number }>;
-  /** The ready ones are leased now, or have ended. */
-  release(ready: readonly Ready[]): void;
-}
-
 /** Deliveries of an endpoint that may be in the making besides those that are wanted. */
 const SPARE = 32;
 /** How long ready ones wait for the others, and how long a call waits if none is ready. Milliseconds. */
@@ -61,14 +42,8 @@ interface Piece {
   readonly done: Promise<void>;
 }
 
-export function createMaking({
-  spool,
-  preparation,
-  destinations,
-  stopping,
-  clock,
-  log,
-}: PullPreparationDeps): PullPreparation {
+/** Makes the POSTs of deliveries that a consumer asks for. */
+export function createMaking({ spool, preparation, destinations, stopping, clock, log }: PullPreparationDeps) {
   const pieces = new Map<string, Piece>();
 
   async function make(delivery: QueuedDelivery): Promise<NonNullable<Piece['made']>> {
@@ -144,12 +119,22 @@ export function createMaking({
   }
 
   return frozen({
+    /** How many more deliveries to pass than are wanted: some may not be ready. */
     spare: SPARE,
-    taken: ({ account, url }) =>
+    /** The deliveries of an endpoint that are promised to somebody who asked before. */
+    taken: ({ account, url }: EndpointName): readonly string[] =>
       [...pieces.values()].flatMap(({ wanted, delivery }) =>
         wanted && delivery.url === url && delivery.account === account ? [delivery.id] : [],
       ),
-    async ready(deliveries, { most, bytes }) {
+    /**
+     * Returns those that are ready, in order: at most `most`, and no more than `bytes` but for the first. Whose
+     * verdicts take long does not hold up the others. `later`: when one will be ready that is not (milliseconds since
+     * 1970). They are promised to the caller until `release`.
+     */
+    async ready(
+      deliveries: readonly QueuedDelivery[],
+      { most, bytes }: { readonly most: number; readonly bytes: number },
+    ): Promise<{ readonly ready: readonly Ready[]; readonly later: number }> {
       const chosen = choose(deliveries, most, bytes);
       if (chosen.length === 0) return { ready: [], later: Number.POSITIVE_INFINITY };
       await settle(chosen);
@@ -178,7 +163,8 @@ export function createMaking({
       }
       return { ready, later };
     },
-    release(ready) {
+    /** Those that were ready are leased now, or given up. */
+    release(ready: readonly Ready[]) {
       for (const { delivery } of ready) pieces.delete(delivery.id);
     },
   });

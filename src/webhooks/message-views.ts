@@ -21,13 +21,7 @@ export interface JsonText {
 /**
  * Shows messages on the queue to their account. All take ownership of a body in memory, and throw if the disk fails.
  */
-export interface MessageViews {
-  content(mail: Mail): Promise<ShownMessage>;
-  /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */
-  event(mail: Mail & { readonly delivery: Pick<Delivery, 'routeId' | 'account'> }): Promise<JsonText>;
-  /** Its HTML as a sanitised page, or one of its parts; `nothing` also if it breaks the thread. */
-  shown(mail: Mail, wanted: ShownInput['wanted']): Promise<Shown>;
-}
+export type MessageViews = ReturnType<typeof createMessageViews>;
 
 /** Creates the views. Messages are parsed on the threads that render them, under the same deadline. */
 export function createMessageViews({
@@ -46,7 +40,7 @@ export function createMessageViews({
   readonly destinations: Pick<Destinations, 'target'>;
   readonly answers: Pick<Answers, 'shown'>;
   readonly log: Log;
-}): MessageViews {
+}) {
   async function content(mail: Mail): Promise<ShownMessage> {
     try {
       return await run(() => pack(mail, null));
@@ -59,14 +53,15 @@ export function createMessageViews({
   }
 
   return frozen({
-    async content(mail) {
+    async content(mail: Mail) {
       try {
         return await content(mail);
       } finally {
         freeBytes(mail.body);
       }
     },
-    async shown(whole, wanted) {
+    /** Its HTML as a page that is safe to look at, or one of its parts; `nothing` also if it breaks the thread. */
+    async shown(whole: Mail, wanted: ShownInput['wanted']): Promise<Shown> {
       try {
         return await show(() => {
           const { mail, transfer } = packMail(whole);
@@ -80,7 +75,8 @@ export function createMessageViews({
         freeBytes(whole.body);
       }
     },
-    async event(mail) {
+    /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */
+    async event(mail: Mail & { readonly delivery: Pick<Delivery, 'routeId' | 'account'> }): Promise<JsonText> {
       const { recipient, routeId, account } = mail.delivery;
       const style = destinations.target({ routeId, recipient });
       const known = { ...mail, answers: await answers.shown(account, mail) };

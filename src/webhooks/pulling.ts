@@ -78,18 +78,7 @@ export interface PulledMails {
   discard(): void;
 }
 
-export interface Pulling {
-  start(): void;
-  /**
-   * Leases mail that is due, at most as much as an answer should hold, and waits for some if there is none. `busy`: too
-   * many answers of the account, or of all, are still being read.
-   */
-  pull(endpoint: EndpointName, wish: PullWish): Promise<PulledMails | 'busy'>;
-  /** Ends a lease; false if it is unknown: of another account, or no longer the newest of a waiting delivery. */
-  end(account: string, lease: string, said: Said): Promise<boolean>;
-  /** Ends the waits, so that their calls are answered. */
-  stop(): Promise<void>;
-}
+export type Pulling = ReturnType<typeof createPulling>;
 
 /** Bytes of posts in one answer; a single one may be larger. */
 const MOST_BYTES = 8 * 1024 * 1024;
@@ -113,7 +102,7 @@ const NOTHING: PulledMails = { mails: [], discard() {} };
 /** The result of a read; if empty, when to read again at the latest (milliseconds since 1970). */
 type Look = { readonly found: readonly Ready[] } | { readonly next: number };
 
-export function createPulling({ retryHours, orderHoldMs: patience }: PullingSettings, deps: PullingDeps): Pulling {
+export function createPulling({ retryHours, orderHoldMs: patience }: PullingSettings, deps: PullingDeps) {
   const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
   const limit = retryHours * 3_600_000;
   const meters = createDeliveryMeters(deps.metrics);
@@ -255,7 +244,11 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
 
   return frozen({
     start: tendLater,
-    async pull(endpoint, wish) {
+    /**
+     * Leases mail that is due, at most as much as an answer should hold, and waits for some if there is none. `busy`:
+     * too many answers of the account, or of all, are still being read.
+     */
+    async pull(endpoint: EndpointName, wish: PullWish): Promise<PulledMails | 'busy'> {
       const end = clock.monotonic() + wish.waitMs;
       const waiter = bell.listen(endpoint, wish.gone);
       try {
@@ -276,7 +269,8 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
         waiter.leave();
       }
     },
-    async end(account, lease, said) {
+    /** Ends a lease; false if it is unknown: of another account, or no longer the newest of a waiting delivery. */
+    async end(account: string, lease: string, said: Said) {
       const [, id = '', number] = /^(.{1,200})\.(\d{1,9})$/.exec(lease) ?? [];
       const delivery = number === undefined ? undefined : await spool.delivery(id);
       if (!delivery || delivery.account !== account || delivery.state !== 'waiting') return false;
@@ -298,6 +292,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
       else await tell(delivery, outcome);
       return true;
     },
+    /** Ends the waits, so that their calls are answered. */
     async stop() {
       stopped = true;
       cancel();

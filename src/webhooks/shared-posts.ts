@@ -19,21 +19,17 @@ interface SharedPostsDeps {
   readonly clock: Clock;
 }
 
-/** Decides which messages share a POST: new ones of one route, up to the route's number and a size. */
-interface SharedPosts {
-  /** The messages that share a POST with `first`; undefined: it is posted alone. */
-  companyOf(first: Waiting): Company | undefined;
-  /** Records the result of a POST that several messages of a route shared. */
-  ended(routeId: string, result: AttemptResult, delivered: boolean): void;
-}
-
-/** `batchBytes`: maximum bytes of JSON in a POST of several events. */
-export function createSharedPosts({ batchBytes }: { readonly batchBytes: number }, deps: SharedPostsDeps): SharedPosts {
+/**
+ * Decides which messages share a POST: new ones of one route, up to the route's number and a size. `batchBytes`:
+ * maximum bytes of JSON in a POST of several events.
+ */
+export function createSharedPosts({ batchBytes }: { readonly batchBytes: number }, deps: SharedPostsDeps) {
   const { batchEvents, clock } = deps;
   const singly = createExpiringMemory<true>({ most: MOST_ROUTES }, clock);
 
   return frozen({
-    companyOf(first) {
+    /** The messages that share a POST with `first`; undefined: it is posted alone. */
+    companyOf(first: Waiting): Company | undefined {
       const { delivery } = first;
       let room = batchBytes / JSON_PER_BYTE - sizeOf(first);
       if (!isFresh(first) || room <= 0 || singly.get(delivery.routeId)) return undefined;
@@ -49,7 +45,8 @@ export function createSharedPosts({ batchBytes }: { readonly batchBytes: number 
         },
       };
     },
-    ended(routeId, result, delivered) {
+    /** Records the result of a POST that several messages of a route shared. */
+    ended(routeId: string, result: AttemptResult, delivered: boolean) {
       // A failed connection was not caused by the content.
       const heard = result.kind === 'answered' || result.connected;
       if (!delivered && heard) singly.set(routeId, true, SINGLY_MS);

@@ -40,12 +40,7 @@ export interface TappedMails {
   discard(): void;
 }
 
-export interface Tapping {
-  /** Undefined: too many routes of the account, or of all, are watched. */
-  tap(route: Tapped, wish: TapWish): Promise<TappedMails | undefined>;
-  /** Ends the waits. */
-  stop(): void;
-}
+export type Tapping = ReturnType<typeof createTapping>;
 
 /** Routes that are watched, of an account and of all; and messages of each that are remembered. */
 const MOST = { each: 10, all: 100 };
@@ -68,7 +63,7 @@ interface Tap extends Tapped {
   usedAt: number;
 }
 
-export function createTapping({ spool, preparation, scanning, clock }: TappingDeps): Tapping {
+export function createTapping({ spool, preparation, scanning, clock }: TappingDeps) {
   const taps = new Map<string, Tap>();
   const bell = createBell(clock);
   let stopped = false;
@@ -132,7 +127,8 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
   }
 
   return frozen({
-    async tap(route, { cursor, limit, waitMs, gone }) {
+    /** Undefined: too many routes of the account, or of all, are watched. */
+    async tap(route: Tapped, { cursor, limit, waitMs, gone }: TapWish): Promise<TappedMails | undefined> {
       const tap = open(route);
       if (!tap) return undefined;
       const end = clock.monotonic() + waitMs;
@@ -154,6 +150,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
         waiter.leave();
       }
     },
+    /** Ends the waits. */
     stop() {
       stopped = true;
       bell.ringAll();

@@ -14,14 +14,7 @@ const TRIAL_HEADER = { 'X-Postern-Trial': '1' };
 type TriedMail = Mail & { readonly delivery: Partial<Pick<Delivery, 'routeId' | 'account'>> };
 
 /** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
-export interface Trials {
-  /**
-   * Posts the event of a delivery, or of a sample, with an id of its own: a receiver that remembers ids would else
-   * answer 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in
-   * memory. Throws if the disk fails.
-   */
-  post(mail: TriedMail, url: string, keys: readonly string[]): Promise<AttemptRecord>;
-}
+export type Trials = ReturnType<typeof createTrials>;
 
 export function createTrials({
   renderer,
@@ -37,9 +30,14 @@ export function createTrials({
   readonly answers: Pick<Answers, 'shown'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-}): Trials {
+}) {
   return frozen({
-    async post(mail, url, keys) {
+    /**
+     * Posts the event of a delivery, or of a sample, with an id of its own: a receiver that remembers ids would else
+     * answer 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in
+     * memory. Throws if the disk fails.
+     */
+    async post(mail: TriedMail, url: string, keys: readonly string[]) {
       const { message, body, delivery } = mail;
       const { id, recipient, routeId, account } = delivery;
       const target = routeId === undefined ? PLAIN_TARGET : destinations.target({ routeId, recipient });

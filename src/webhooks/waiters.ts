@@ -14,18 +14,12 @@ interface Waiter {
 type Name = { readonly account: string } & ({ readonly url: string } | { readonly routeId: string });
 
 /** Wakes calls that wait for mail. */
-export interface Bell {
-  listen(name: Name, gone: AbortSignal): Waiter;
-  ring(name: Name): void;
-  ringAll(): void;
-}
-
-export function createBell(clock: Clock): Bell {
+export function createBell(clock: Clock) {
   const listeners = new Map<string, Set<() => void>>();
   const keyOf = (name: Name) => `${name.account}\0${'url' in name ? name.url : name.routeId}`;
 
   return frozen({
-    listen(name, gone) {
+    listen(name: Name, gone: AbortSignal): Waiter {
       const key = keyOf(name);
       const here = listeners.get(key) ?? new Set();
       listeners.set(key, here);
@@ -58,7 +52,7 @@ export function createBell(clock: Clock): Bell {
         },
       };
     },
-    ring(name) {
+    ring(name: Name) {
       for (const ring of listeners.get(keyOf(name)) ?? []) ring();
     },
     ringAll() {

@@ -14,34 +14,23 @@ export interface Tracking {
   readonly unsubscribeLinks: UnsubscribeLinks;
 }
 
-/** Answers the links in messages. Sets no cookies, and redirects only to URLs that we signed. */
-interface TrackPages {
-  /** The tracking pixel of opens; the same for every token, so that the answer does not reveal which are valid. */
-  open(ctx: Context, token: string): Promise<void>;
-  /** Redirects to the URL of a link. */
-  click(ctx: Context, token: string): Promise<void>;
-  /**
-   * GET asks for confirmation, because programs follow links too; POST unsubscribes: the page's button, and one-click
-   * unsubscribe of mail clients (RFC 8058).
-   */
-  unsubscribe(ctx: Context, token: string): Promise<void>;
-}
-
 /** One transparent pixel. */
 const PICTURE = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7', 'base64');
 const PRIVATE = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' };
 
+/** Answers the links in messages. Sets no cookies, and redirects only to URLs that we signed. */
 export function createTrackPages(
   { visits, unsubscribeLinks }: Tracking,
   clientAddress: (req: IncomingMessage) => string,
-): TrackPages {
+) {
   const visitorOf = ({ req }: Context): TrackedClient => ({
     address: clientAddress(req),
     userAgent: req.headers['user-agent'] ?? '',
   });
 
   return frozen({
-    async open(ctx, token) {
+    /** The tracking pixel of opens; the same for every token, so that the answer does not reveal which are valid. */
+    async open(ctx: Context, token: string) {
       // Not awaited: the time it takes would tell a valid token from an invalid one.
       if (ctx.method === 'GET') void visits.opened(token, visitorOf(ctx));
       // Webmail loads images from other origins, and may require this header.
@@ -50,7 +39,8 @@ export function createTrackPages(
       ctx.type = 'image/gif';
       ctx.body = PICTURE;
     },
-    async click(ctx, token) {
+    /** Redirects to the URL of a link. */
+    async click(ctx: Context, token: string) {
       const url = urlOf(ctx.querystring);
       const location = url === undefined ? undefined : locationOf(url);
       if (url === undefined || location === undefined) return say(ctx, 404, 'Not found: this link is incomplete.');
@@ -65,7 +55,11 @@ export function createTrackPages(
         say(ctx, 503, 'Please try again in a moment.');
       }
     },
-    async unsubscribe(ctx, token) {
+    /**
+     * GET asks for confirmation, because programs follow links too; POST unsubscribes: the page's button, and
+     * one-click unsubscribe of mail clients (RFC 8058).
+     */
+    async unsubscribe(ctx: Context, token: string) {
       const pressed = ctx.method === 'POST';
       try {
         answerPage(

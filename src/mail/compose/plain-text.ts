@@ -97,17 +97,9 @@ function createReader(html: string, lines: Lines): Partial<TokenizerCallbacks> {
 }
 
 /** Collects text, collapses white space and breaks lines where elements begin and end. */
-interface Lines {
-  text(text: string): void;
-  begin(name: string, alt: string): void;
-  end(name: string): void;
-  /** Number of pieces so far. */
-  length(): number;
-  since(piece: number): string;
-  finish(): string;
-}
+type Lines = ReturnType<typeof createLines>;
 
-function createLines(): Lines {
+function createLines() {
   const pieces: string[] = [];
   let breaks = 0;
   let space = false;
@@ -133,7 +125,7 @@ function createLines(): Lines {
   };
   return {
     text,
-    begin(name, alt) {
+    begin(name: string, alt: string) {
       boundary(name);
       if (name === 'li') {
         text('* ');
@@ -143,8 +135,9 @@ function createLines(): Lines {
       } else if (name === 'img') text(alt);
     },
     end: boundary,
+    /** Number of pieces so far. */
     length: () => pieces.length,
-    since: (piece) => pieces.slice(piece).join('').trim(),
+    since: (piece: number) => pieces.slice(piece).join('').trim(),
     finish: () => (pieces.length === 0 ? '' : `${pieces.join('')}\n`),
   };
 }

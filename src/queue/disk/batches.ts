@@ -26,13 +26,6 @@ interface Published {
   readonly bytes: number;
 }
 
-/** Publishing and batching of events, inside the common transaction. */
-export interface Batching {
-  publish(wanted: readonly EventsForHook[], now: number): Published[];
-  freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): FreezeOutcome;
-  send(wanted: EventsForHook, messageId: string, now: number): Delivery;
-}
-
 /**
  * The maximum of open batches per webhook: a failing one does not delay the next, and a dead endpoint does not fill the
  * queue.
@@ -42,8 +35,11 @@ const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 /** A batch has no sender. */
 const ENVELOPE = JSON.stringify({ mailFrom: '', client: { address: null, helo: null, tls: null } });
 
-/** Creates the batching on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
-export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Batching {
+/**
+ * Publishing and batching of events, inside the common transaction. `nextKey` allocates `count` keys and returns the
+ * first.
+ */
+export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number) {
   const known = db.prepare('SELECT key, id, account, url FROM hooks WHERE id = ? AND gone = 0');
   const openOnes = db.prepare(
     'SELECT count(*) AS n FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 AND open = 1',
@@ -56,13 +52,13 @@ export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: 
   const write = createWriting(db, endpoints, nextKey);
 
   return {
-    publish(wanted, now) {
+    publish(wanted: readonly EventsForHook[], now: number): Published[] {
       return wanted.flatMap(({ hook, events }) => {
         const key = register(hook);
         return key === undefined ? [] : [{ webhook: hook.id, ...pending.add(key, events, now) }];
       });
     },
-    freeze(webhook, messageId, limits, now) {
+    freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): FreezeOutcome {
       const row = known.get(webhook);
       if (!row) return { delivery: null, blocked: false, left: NOTHING };
       const key = number(row, 'key');
@@ -78,7 +74,7 @@ export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: 
       pending.freeze(key, taken.last, batch.key);
       return { delivery: batch.delivery, blocked: false, left: left() };
     },
-    send({ hook, events }, messageId, now) {
+    send({ hook, events }: EventsForHook, messageId: string, now: number) {
       const key = register(hook);
       if (key === undefined) throw new Error('this webhook was deleted');
       return write(
@@ -234,19 +230,7 @@ function toHook(row: SqlRow): Hook {
 }
 
 /** Changes to all events and batches of a webhook, in steps small enough to share a commit with new mail. */
-export interface HookChanges {
-  /** Deletes a webhook, one step at a time. Returns whether there is more to do, and how many batches were dropped. */
-  forgetHook(webhook: string, now: number, limit: number): { readonly more: boolean; readonly batches: number };
-  /** Returns how many batches were moved to the new URL. */
-  redirectHook(webhook: string, url: string): number;
-  /**
-   * Drops pending events that arrived before a time, one step at a time. Returns how many per webhook; empty when done.
-   */
-  expireEvents(before: number, limit: number): { readonly webhook: string; readonly events: number }[];
-}
-
-/** Creates the changes on the writer's connection. */
-export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' | 'redirect'>): HookChanges {
+export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' | 'redirect'>) {
   const find = db.prepare('SELECT key FROM hooks WHERE id = ?');
   const bury = db.prepare('UPDATE hooks SET gone = 1 WHERE key = ?');
   const move = db.prepare('UPDATE hooks SET url = ? WHERE key = ?');
@@ -273,7 +257,10 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   };
 
   return {
-    forgetHook(webhook, now, limit) {
+    /**
+     * Deletes a webhook, one step at a time. Returns whether there is more to do, and how many batches were dropped.
+     */
+    forgetHook(webhook: string, now: number, limit: number): { readonly more: boolean; readonly batches: number } {
       const key = keyOf(webhook);
       if (key === undefined) return { more: false, batches: 0 };
       bury.run(key);
@@ -284,7 +271,8 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
         .map((row) => number(row, 'key'));
       return { more: false, batches: ending.drop(waiting, now).length };
     },
-    redirectHook(webhook, url) {
+    /** Returns how many batches were moved to the new URL. */
+    redirectHook(webhook: string, url: string) {
       const key = keyOf(webhook);
       if (key === undefined) return 0;
       move.run(url, key);
@@ -293,7 +281,11 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
         url,
       );
     },
-    expireEvents: (before, limit) =>
+    /**
+     * Drops pending events that arrived before a time, one step at a time. Returns how many per webhook; empty when
+     * done.
+     */
+    expireEvents: (before: number, limit: number): { readonly webhook: string; readonly events: number }[] =>
       all.all().flatMap((row) => {
         const events = removePending(number(row, 'key'), before, limit);
         return events > 0 ? [{ webhook: text(row, 'id'), events }] : [];
@@ -301,16 +293,8 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   };
 }
 
-/** Records an attempt at a batch, in the transaction of its settlement. */
-interface Tallying {
-  /**
-   * Returns the counts of its webhook; null if the webhook was deleted. `waits`: the delivery was waiting until now.
-   */
-  settled(delivery: number, endpoint: number, settlement: Settlement, waits: boolean): HookTally | null;
-}
-
-/** Creates the tallying on the writer's connection. */
-export function createTallying(db: DatabaseSync): Tallying {
+/** Records an attempt at a batch, in the transaction of its settlement, on the writer's connection. */
+export function createTallying(db: DatabaseSync) {
   const open = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
   // A batch is counted once, however often it is replayed.
   const count = db.prepare('UPDATE batches SET counted = 1 WHERE message = ? AND counted = 0');
@@ -323,7 +307,10 @@ export function createTallying(db: DatabaseSync): Tallying {
   const url = db.prepare('SELECT url FROM endpoints WHERE key = ?');
   const tally = db.prepare(`${TALLY} WHERE gone = 0 AND key = (SELECT hook FROM batches WHERE message = ?)`);
   return {
-    settled(delivery, endpoint, { state, parked, attempt, at }, waits) {
+    /**
+     * Returns the counts of its webhook; null if the webhook was deleted. `waits`: the delivery was waiting until now.
+     */
+    settled(delivery: number, endpoint: number, { state, parked, attempt, at }: Settlement, waits: boolean) {
       if (waits) open.run(openness(state, parked), delivery);
       if (state === 'delivered') {
         if (count.run(delivery).changes !== 0) sent.run(whole(at), delivery);

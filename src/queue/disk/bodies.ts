@@ -8,23 +8,19 @@ import type { Body, BodyWriter } from '../delivery.ts';
 import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
 
 /** Large bodies as separate files. */
-export interface Blobs {
-  writer(messageId: string): BodyWriter;
-  /** The file now belongs to a message: `abort` no longer removes it. */
-  claim(body: Body): void;
-  /** Removes files that no message refers to. Never throws: leftovers are removed at the next start. */
-  remove(names: readonly string[]): Promise<void>;
-}
+export type Blobs = ReturnType<typeof createBlobs>;
 
 /** Creates the blob files in `blobs`; they are written in `tmp` first. Every write is reported to `wrote`. */
-export function createBlobs(folders: BlobFolders, wrote: (bytes: number) => void = () => {}): Blobs {
+export function createBlobs(folders: BlobFolders, wrote: (bytes: number) => void = () => {}) {
   const loose = new Set<string>();
   return frozen({
-    writer: (messageId) => createBodyWriter(messageId, folders, loose, wrote),
-    claim: (body) => {
+    writer: (messageId: string) => createBodyWriter(messageId, folders, loose, wrote),
+    /** The file now belongs to a message: `abort` no longer removes it. */
+    claim: (body: Body) => {
       if (body.kind === 'file') loose.delete(basename(body.path));
     },
-    async remove(names) {
+    /** Removes files that no message refers to. Never throws: leftovers are removed at the next start. */
+    async remove(names: readonly string[]) {
       for (const name of names) {
         loose.delete(name);
         await rm(join(folders.blobs, name), { force: true }).catch(() => undefined);
@@ -183,24 +179,20 @@ function createBuffer() {
   };
 }
 
-interface BlobFile {
-  write(bytes: Uint8Array): Promise<void>;
-  /** Syncs and closes the file. */
-  seal(): Promise<{ readonly size: number; readonly sha256: string }>;
-  close(): Promise<void>;
-}
+type BlobFile = Awaited<ReturnType<typeof createBlobFile>>;
 
-async function createBlobFile(path: string): Promise<BlobFile> {
+async function createBlobFile(path: string) {
   const handle = await open(path, 'wx', 0o600);
   const hash = createHash('sha256');
   let size = 0;
   return {
-    async write(bytes) {
+    async write(bytes: Uint8Array) {
       hash.update(bytes);
       for (let at = 0; at < bytes.byteLength; ) at += (await handle.write(bytes, at)).bytesWritten;
       size += bytes.byteLength;
     },
-    async seal() {
+    /** Syncs and closes the file. */
+    async seal(): Promise<{ readonly size: number; readonly sha256: string }> {
       await handle.datasync();
       await handle.close();
       return { size, sha256: hash.digest('hex') };

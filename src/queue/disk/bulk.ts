@@ -3,7 +3,7 @@ import type { Log } from '../../base/log.ts';
 import { tableOf } from '../../base/tables.ts';
 import type { EndpointName, QueuedDelivery, Selection, Spool } from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
-import { type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
+import { type BulkAction, DELIVERY_STATES, OPEN_STATES } from '../states.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
 import type { Reader } from './reader.ts';
@@ -106,16 +106,6 @@ async function purge(
   return count;
 }
 
-/** Scans the whole queue in windows, so that short queries can run in between. */
-interface Scan {
-  list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
-  /** What `read` finds between two keys, the oldest first. */
-  pages<T>(selection: Selection, read: (from: number, to: number) => Promise<Page<T>>): AsyncIterable<readonly T[]>;
-  count(selection: Selection): Promise<Record<DeliveryState, number>>;
-  /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
-  change(selection: Selection, change: (keys: readonly number[]) => Promise<number>): Promise<number>;
-}
-
 /** Keys scanned in one query: about 10 ms. */
 const WINDOW = 20_000;
 /** Deliveries that are read whole in one query. */
@@ -123,13 +113,15 @@ const PAGE = 1000;
 /** Rows changed in one step, which shares a commit with new mail. */
 const STEP = 500;
 
-/** Creates the scans on the reader. */
-function createScan({ read }: Reader): Scan {
+/**
+ * Scans the whole queue in windows, so that short queries can run in between.
+ */
+function createScan({ read }: Reader) {
   /** Given ids are found by their index, so one query is enough. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
   return frozen({
-    async list(selection, limit) {
+    async list(selection: Selection, limit: number): Promise<QueuedDelivery[]> {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       const found: QueuedDelivery[] = [];
@@ -138,7 +130,11 @@ function createScan({ read }: Reader): Scan {
       }
       return found;
     },
-    async *pages(selection, readPage) {
+    /** What `read` finds between two keys, the oldest first. */
+    async *pages<T>(
+      selection: Selection,
+      readPage: (from: number, to: number) => Promise<Page<T>>,
+    ): AsyncIterable<readonly T[]> {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       for (let from = first; from <= last; ) {
@@ -147,7 +143,7 @@ function createScan({ read }: Reader): Scan {
         from = next;
       }
     },
-    async count(selection) {
+    async count(selection: Selection) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       const sum = tableOf(DELIVERY_STATES, () => 0);
@@ -157,7 +153,8 @@ function createScan({ read }: Reader): Scan {
       }
       return sum;
     },
-    async change(selection, change) {
+    /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
+    async change(selection: Selection, change: (keys: readonly number[]) => Promise<number>) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       let count = 0;

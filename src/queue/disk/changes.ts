@@ -1,14 +1,14 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
-import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
+import type { Delivery, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
-import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
-import { createForgetting, type Forgetting } from './forgetting.ts';
-import { createLeasing, type Leasing } from './leases.ts';
+import { createBatching, createHookChanges, createTallying } from './batches.ts';
+import { createForgetting } from './forgetting.ts';
+import { createLeasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
-import { createScanKeeping, type ScanKeeping } from './scans.ts';
+import { createScanKeeping } from './scans.ts';
 import {
   BEHIND,
   detailKey,
@@ -51,21 +51,7 @@ export interface Accepted {
 }
 
 /** The operations of the writer thread on the file; each runs inside the common transaction. */
-export interface Changes
-  extends ScanKeeping,
-    Leasing,
-    Ending,
-    Forgetting,
-    Batching,
-    HookChanges,
-    Pick<Reporting, 'reported'> {
-  accept(message: MessageRow, deliveries: readonly Delivery[]): Accepted;
-  /** Also stores the verdicts, if the attempt computed any. */
-  settle(settlement: Settlement, verdicts: string | null): SettledRow;
-  keepEndpoint(endpoint: Endpoint, memory: string | null): void;
-  check(at: number): void;
-  keepTime(memory: string): void;
-}
+export type Changes = ReturnType<typeof createChanges>;
 
 /** `tally`: the new counts of its webhook, for a batch of events. `behind`: it waits behind another now. */
 interface SettledRow {
@@ -83,11 +69,7 @@ export interface ChangeParts {
 }
 
 /** Creates the changes on the writer's connection. `nextKey` allocates `count` keys and returns the first. */
-export function createChanges(
-  db: DatabaseSync,
-  { endpoints, turns }: ChangeParts,
-  nextKey: (count: number) => number,
-): Changes {
+export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangeParts, nextKey: (count: number) => number) {
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
   const time = db.prepare(
     'INSERT INTO time (key, memory) VALUES (1, ?) ON CONFLICT DO UPDATE SET memory = excluded.memory',
@@ -96,15 +78,16 @@ export function createChanges(
   const reporting = createReporting(db);
   return frozen({
     accept: createAccepting(db, { endpoints, turns }, nextKey),
+    /** Also stores the verdicts, if the attempt computed any. */
     settle: createSettling(db, { endpoints, turns }, reporting),
     ...createScanKeeping(db),
     ...createLeasing(db, endpoints, turns),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
-    check: (at) => {
+    check: (at: number) => {
       check.run(whole(at));
     },
-    keepTime: (memory) => {
+    keepTime: (memory: string) => {
       time.run(memory);
     },
     ...ending,
@@ -114,11 +97,7 @@ export function createChanges(
   });
 }
 
-function createAccepting(
-  db: DatabaseSync,
-  { endpoints, turns }: ChangeParts,
-  nextKey: (count: number) => number,
-): Changes['accept'] {
+function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, nextKey: (count: number) => number) {
   const message =
     db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
@@ -129,7 +108,7 @@ function createAccepting(
     ON CONFLICT DO NOTHING`);
   const { keepScan } = createScanKeeping(db);
   const keepVerdicts = db.prepare(KEEP_VERDICTS);
-  return (row, deliveries) => {
+  return (row: MessageRow, deliveries: readonly Delivery[]): Accepted => {
     const key = nextKey(deliveries.length);
     const at = whole(row.receivedAt);
     const { changes } = message.run(
@@ -185,11 +164,7 @@ function createAccepting(
   };
 }
 
-function createSettling(
-  db: DatabaseSync,
-  { endpoints, turns }: ChangeParts,
-  { keepReport }: Reporting,
-): Changes['settle'] {
+function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { keepReport }: Reporting) {
   const find =
     db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, sequence, b.hook FROM deliveries
     LEFT JOIN batches b ON b.message = key WHERE id = ?`);
@@ -205,7 +180,7 @@ function createSettling(
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
   const keep = db.prepare(KEEP_VERDICTS);
   const tallying = createTallying(db);
-  return (settlement, verdicts) => {
+  return (settlement: Settlement, verdicts: string | null): SettledRow => {
     const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
     // The attempt took place, whatever became of the delivery meanwhile.
     if (report) keepReport(report);
@@ -249,22 +224,10 @@ function value(row: SqlRow, name: string): SQLOutputValue {
 }
 
 /** The operations of operators and the API on deliveries, by key. */
-export interface Ending {
-  /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
-  retry(keys: readonly number[], now: number): readonly number[];
-  drop(keys: readonly number[], now: number): readonly number[];
-  replay(keys: readonly number[], now: number): readonly number[];
-  /** Moves waiting deliveries that were never attempted to another time. */
-  reschedule(keys: readonly number[], at: number): number;
-  redirect(keys: readonly number[], url: string): number;
-  /** Gives up the waiting deliveries of a message whose body is lost. */
-  quarantine(messageId: string, note: string, now: number): number;
-  /** Gives up waiting deliveries, by key or id. */
-  bury(which: readonly (number | string)[], note: string, now: number): number;
-}
+export type Ending = ReturnType<typeof createEnding>;
 
 /** Every statement checks the state again: it may have changed since the keys were read. */
-function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Ending {
+function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. What waits
   // behind another is due when that has ended.
   const retry =
@@ -325,9 +288,13 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
     ).length;
 
   return {
-    retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
-    reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
-    drop: (keys, now) =>
+    /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
+    retry: (keys: readonly number[], now: number): readonly number[] =>
+      each(keys, (key) => retry.run(whole(now), key).changes !== 0),
+    /** Moves waiting deliveries that were never attempted to another time. */
+    reschedule: (keys: readonly number[], at: number) =>
+      each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
+    drop: (keys: readonly number[], now: number): readonly number[] =>
       each(keys, (key, endpoint, state, sequence) => {
         const dropped =
           OPEN_CODES.includes(state) &&
@@ -335,7 +302,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
         turns.advance(sequence, now);
         return dropped;
       }),
-    replay: (keys, now) =>
+    replay: (keys: readonly number[], now: number): readonly number[] =>
       each(
         keys,
         (key, endpoint, _, sequence) =>
@@ -343,7 +310,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
           endpoints.byKey(endpoint)?.url !== '' &&
           shifted(replay.run(whole(now), key, turns.dueOf(sequence, whole(now))).changes !== 0, key, endpoint, 1),
       ),
-    redirect: (keys, url) =>
+    redirect: (keys: readonly number[], url: string) =>
       each(keys, (key, endpoint, state) => {
         const from = endpoints.byKey(endpoint);
         if (from === undefined) return false;
@@ -355,8 +322,10 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts): Endi
         }
         return true;
       }).length,
-    quarantine: (messageId, note, now) => buryAll(lost.all(messageId), note, now),
-    bury: (which, note, now) =>
+    /** Gives up the waiting deliveries of a message whose body is lost. */
+    quarantine: (messageId: string, note: string, now: number) => buryAll(lost.all(messageId), note, now),
+    /** Gives up waiting deliveries, by key or id. */
+    bury: (which: readonly (number | string)[], note: string, now: number) =>
       buryAll(
         which
           .map((one) => (typeof one === 'number' ? { key: one } : keyOf.get(one)))

@@ -33,15 +33,7 @@ class MoveFailed extends Error {
  * accepted. So a separate thread moves the bulk beside the commits, and the writer itself moves only the few pages
  * added in between, which lets the log restart.
  */
-interface Checkpoints {
-  /** Must be called after each commit. Throws when the file cannot be trusted any more. */
-  tend(file: OpenFile): void;
-  /** Waits for a running move and ignores its result: the file is about to be replaced or closed. */
-  rest(): void;
-  stop(): void;
-}
-
-export function createCheckpoints(path: string): Checkpoints {
+export function createCheckpoints(path: string) {
   const mover = createMover();
   /** Pages that the last move left in the log, because they were added meanwhile or a reader needed them. */
   let left = 0;
@@ -62,7 +54,8 @@ export function createCheckpoints(path: string): Checkpoints {
   }
 
   return {
-    tend(file) {
+    /** Must be called after each commit. Throws when the file cannot be trusted any more. */
+    tend(file: OpenFile) {
       const moved = hear();
       const { unmoved, length } = file.log();
       left = Math.min(left, unmoved);
@@ -75,6 +68,7 @@ export function createCheckpoints(path: string): Checkpoints {
       else if (moved) left = unmoved;
       else if (unmoved - left >= MANY) mover.begin(path);
     },
+    /** Waits for a running move and ignores its result: the file is about to be replaced or closed. */
     rest() {
       mover.rest();
       mover.result();

@@ -2,31 +2,6 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { AttemptAnswer, AttemptWindow } from '../history.ts';
 import { BEHIND, number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
 
-/** The queries about single endpoints. */
-export interface EndpointQueries {
-  /** Returns when the oldest waiting delivery to each of these URLs was accepted; URLs without one are left out. */
-  oldestOf(account: string, urls: readonly string[]): [url: string, acceptedAt: number][];
-  /** Returns waiting deliveries that are due after this time, in the order of due time and key. */
-  notDue(
-    account: string,
-    url: string,
-    after: readonly [dueAt: number, key: number],
-    limit: number,
-  ): [dueAt: number, key: number][];
-  /**
-   * Counts up to `limit` waiting deliveries that began to wait after this place, by endpoint and age: in the first of
-   * `since` (milliseconds since 1970, the latest first) that is not after the time at which they began to wait.
-   */
-  waitingSince(since: readonly number[], after: SincePlace, limit: number): WaitingSince;
-  /**
-   * Sums up the bytes of deliveries with keys in this range that were not delivered, with the envelopes of their
-   * messages.
-   */
-  held(from: number, to: number): { readonly account: string; readonly bytes: number }[];
-  /** Returns the attempts of deliveries with keys in this range, newest deliveries first. */
-  attemptsAt(account: string, url: string, limit: number, from: number, to: number): AttemptWindow;
-}
-
 /** A place in the order in which deliveries began to wait. */
 export type SincePlace = readonly [budgetFrom: number, key: number];
 
@@ -54,7 +29,7 @@ const LONGEST_START = 120;
 const MOST_ANSWERS = 500;
 
 /** Creates the queries over the reader's connection. */
-export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
+export function createEndpointQueries(db: DatabaseSync) {
   // The smallest key is the oldest delivery, and the index contains it: no rows are read.
   const oldest = db.prepare(`SELECT o.url, d.created_at FROM (
     SELECT url, (SELECT min(key) FROM deliveries INDEXED BY deliveries_due WHERE endpoint = e.key AND state = 0) AS first
@@ -75,7 +50,11 @@ export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
   const AFTER = 'FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND (budget_from, key) > (?, ?)';
   const place = db.prepare(`SELECT budget_from, key ${AFTER} ORDER BY budget_from, key LIMIT 1 OFFSET ?`);
   return {
-    waitingSince(since, [from, key], limit) {
+    /**
+     * Counts up to `limit` waiting deliveries that began to wait after this place, by endpoint and age: in the first
+     * of `since` (milliseconds since 1970, the latest first) that is not after the time at which they began to wait.
+     */
+    waitingSince(since: readonly number[], [from, key]: SincePlace, limit: number): WaitingSince {
       const last = place.get(from, key, limit - 1);
       const next: SincePlace | null = last ? [number(last, 'budget_from'), number(last, 'key')] : null;
       const age = `CASE ${since.map((_, i) => `WHEN budget_from >= ? THEN ${i} `).join('')}ELSE ${since.length} END`;
@@ -98,13 +77,26 @@ export function createEndpointQueries(db: DatabaseSync): EndpointQueries {
         next,
       };
     },
-    held: (from, to) =>
+    /**
+     * Sums up the bytes of deliveries with keys in this range that were not delivered, with the envelopes of their
+     * messages.
+     */
+    held: (from: number, to: number): { readonly account: string; readonly bytes: number }[] =>
       held.all(from, to).map((row) => ({ account: text(row, 'account'), bytes: number(row, 'bytes') })),
-    oldestOf: (account, urls) =>
+    /** Returns when the oldest waiting delivery to each of these URLs was accepted; URLs without one are left out. */
+    oldestOf: (account: string, urls: readonly string[]): [url: string, acceptedAt: number][] =>
       oldest.all(JSON.stringify(urls), account).map((row) => [text(row, 'url'), number(row, 'created_at')]),
-    notDue: (account, url, [dueAt, key], limit) =>
+    /** Returns waiting deliveries that are due after this time, in the order of due time and key. */
+    notDue: (
+      account: string,
+      url: string,
+      [dueAt, key]: readonly [dueAt: number, key: number],
+      limit: number,
+    ): [dueAt: number, key: number][] =>
       notDue.all(account, url, dueAt, key, limit).map((row) => [number(row, 'due_at'), number(row, 'key')]),
-    attemptsAt: (account, url, limit, from, to) => toWindow(attempts.iterate(from, to, account, url, limit)),
+    /** Returns the attempts of deliveries with keys in this range, newest deliveries first. */
+    attemptsAt: (account: string, url: string, limit: number, from: number, to: number) =>
+      toWindow(attempts.iterate(from, to, account, url, limit)),
   };
 }
 

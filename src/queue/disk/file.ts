@@ -16,7 +16,6 @@ import type { DeliveryState } from '../states.ts';
 import type { Accepted, MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
 import type { Loaded } from './open-file.ts';
-import type { Rebuilt } from './rebuild.ts';
 import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './thread.ts';
 import { openWriter, type Writer } from './writer.ts';
 
@@ -24,24 +23,7 @@ import { openWriter, type Writer } from './writer.ts';
  * The queue file as used from the main thread: its operations survive a failed sync, a full disk and the death of the
  * writer thread.
  */
-export interface QueueFile {
-  readonly tally: Tally;
-  /** What was salvaged when the file was opened. */
-  readonly rebuilt: Rebuilt | null;
-  /** False while nothing can be written. */
-  sound(): boolean;
-  /** Transfers the bytes of the message; they are returned on acceptance. */
-  accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<FileAcceptance>;
-  /** Resolves after the sync, however long that takes; throws only if the write itself is invalid, or after close. */
-  write<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
-  /** Like `write`, tried once: throws SpoolFault if it fails now, or if the result is unknown. */
-  once<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
-  /** A synced write that throws immediately if it fails. */
-  check(): Promise<void>;
-  /** Called when damage is found: resolves when everything readable is in a new file. */
-  repair(reason: string): Promise<void>;
-  close(): Promise<void>;
-}
+export type QueueFile = Awaited<ReturnType<typeof openQueueFile>>;
 
 /** The result for a message, with its bytes if it was accepted and has some. */
 interface FileAcceptance {
@@ -76,7 +58,7 @@ export async function openQueueFile(
   data: ThreadData,
   deps: { clock: Clock; log: Log; metrics: Metrics },
   listener: QueueFileListener,
-): Promise<QueueFile> {
+) {
   const { clock } = deps;
   const committed = createCommitMeters(deps.metrics);
   const tally = createTally();
@@ -96,13 +78,22 @@ export async function openQueueFile(
 
   return frozen({
     tally,
+    /** What was salvaged when the file was opened. */
     rebuilt: writer.rebuilt,
+    /** False while nothing can be written. */
     sound: writer.sound,
+    /** Transfers the bytes of the message; they are returned on acceptance. */
     accept: writing.accept,
+    /**
+     * Resolves after the sync, however long that takes; throws only if the write itself is invalid, or after close.
+     */
     write: writing.write,
+    /** Like `write`, tried once: throws SpoolFault if it fails now, or if the result is unknown. */
     once: writing.once,
+    /** A synced write that throws immediately if it fails. */
     check: () => writing.once('check', clock.now()),
-    async repair(reason) {
+    /** Called when damage is found: resolves when everything readable is in a new file. */
+    async repair(reason: string) {
       writer.distrust(reason, true);
       await writer.repaired();
     },
@@ -177,22 +168,7 @@ interface Entry extends Endpoint {
 }
 
 /** The numbers of waiting deliveries, in memory, for backlogs and summaries. */
-interface Tally {
-  replace(loaded: Loaded): void;
-  change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
-  ofAccount(account: string, way?: 'in'): number;
-  /** The account of an endpoint, by the key of its row. */
-  accountOf(endpoint: number): string | undefined;
-  /** The endpoints of an account with waiting deliveries. */
-  endpointsOf(account: string): readonly Readonly<Entry>[];
-  /** The totals by kind of endpoint. */
-  byEndpoint(): Readonly<Record<EndpointKind, number>>;
-  /** Endpoints with waiting deliveries or saved state. */
-  entries(): readonly (Readonly<Entry> & { readonly key: number })[];
-}
-
-/** Creates an empty tally. */
-function createTally(): Tally {
+function createTally() {
   const endpoints = new Map<number, Entry>();
   const accounts = new Map<string, number>();
   /** The part of them that is outgoing mail. */
@@ -205,7 +181,7 @@ function createTally(): Tally {
       sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
   return frozen({
-    replace(loaded) {
+    replace(loaded: Loaded) {
       endpoints.clear();
       accounts.clear();
       outgoing.clear();
@@ -216,7 +192,7 @@ function createTally(): Tally {
         shift(entry, waiting);
       }
     },
-    change(changed, shifts) {
+    change(changed: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]) {
       for (const { key, account, url, kind, memory } of changed) {
         const known = endpoints.get(key);
         if (known) known.memory = memory;
@@ -227,11 +203,17 @@ function createTally(): Tally {
         if (entry) shift(entry, more);
       }
     },
-    ofAccount: (account, way) => (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
-    accountOf: (endpoint) => endpoints.get(endpoint)?.account,
-    endpointsOf: (account) => [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
-    byEndpoint: () => byEndpoint,
-    entries: () =>
+    ofAccount: (account: string, way?: 'in') =>
+      (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
+    /** The account of an endpoint, by the key of its row. */
+    accountOf: (endpoint: number) => endpoints.get(endpoint)?.account,
+    /** The endpoints of an account with waiting deliveries. */
+    endpointsOf: (account: string): readonly Readonly<Entry>[] =>
+      [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
+    /** The totals by kind of endpoint. */
+    byEndpoint: (): Readonly<Record<EndpointKind, number>> => byEndpoint,
+    /** Endpoints with waiting deliveries or saved state. */
+    entries: (): readonly (Readonly<Entry> & { readonly key: number })[] =>
       [...endpoints]
         .filter(([, { waiting, memory }]) => waiting > 0 || memory !== null)
         .map(([key, entry]) => ({ key, ...entry })),

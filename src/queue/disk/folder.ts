@@ -147,16 +147,11 @@ export function keepAside(folder: Folder, now: number): string {
   return aside;
 }
 
-/** Keeps other daemons out until it is released. */
-interface Lock {
-  release(): void;
-}
-
 /**
- * Locks the folder for one daemon, with SQLite's exclusive lock on an empty file: unlike a process id in a file, the
- * kernel releases it when the process ends for any reason.
+ * Keeps other daemons out until it is released. Locks the folder for one daemon, with SQLite's exclusive lock on
+ * an empty file: unlike a process id in a file, the kernel releases it when the process ends for any reason.
  */
-export function takeLock(path: string): Lock {
+export function takeLock(path: string) {
   makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 0 });
   try {

@@ -20,13 +20,6 @@ interface Forgotten {
   readonly more: boolean;
 }
 
-/** Deletes ended deliveries, in steps small enough to share a commit with new mail. */
-export interface Forgetting {
-  purge(bounds: Bounds, limit: number): Forgotten;
-  /** Takes back messages whose acceptance was never confirmed. */
-  unaccept(ids: readonly string[], now: number): void;
-}
-
 /** The file is shortened when more pages are free than this (64 MiB) and than a quarter of the file. */
 const SPARE_PAGES = 16_384;
 /** Event rows deleted in one step, unless a single batch has more. */
@@ -36,8 +29,11 @@ const VACUUM_STEP = 256;
 const BOUNDS = { delivered: 'deliveredBefore', dead: 'deadBefore' } as const;
 const ENDED = ENDED_STATES.map((state) => [stateCode(state), BOUNDS[STATES[state].kept]] as const);
 
-/** Creates the purge on the writer's connection. A message stays as long as any of its deliveries. */
-export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts): Forgetting {
+/**
+ * Deletes ended deliveries, in steps small enough to share a commit with new mail. A message stays as long as any of
+ * its deliveries.
+ */
+export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
     LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);
@@ -74,7 +70,7 @@ export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeP
     });
   };
   return {
-    purge(bounds, limit) {
+    purge(bounds: Bounds, limit: number): Forgotten {
       const found: SqlRow[] = [];
       for (const [state, bound] of ENDED) found.push(...ended.all(state, bounds[bound], limit - found.length));
       const rows = fewEvents(found);
@@ -83,7 +79,8 @@ export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeP
       const spare = giveBack(db);
       return { deliveries: rows.length, blobs, more: found.length === limit || rows.length < found.length || spare };
     },
-    unaccept(ids, now) {
+    /** Takes back messages whose acceptance was never confirmed. */
+    unaccept(ids: readonly string[], now: number) {
       const rows = ids.flatMap((id) => parts.all(id));
       for (const row of rows) if (number(row, 'state') === 0) endpoints.shift(number(row, 'endpoint'), -1);
       forget(rows);

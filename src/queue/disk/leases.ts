@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { AttemptRecord, EndpointName, Leased, LeaseEnd, LeaseTimes } from '../delivery.ts';
+import type { EndpointName, Leased, LeaseEnd, LeaseTimes } from '../delivery.ts';
 import { longFailure } from '../settle.ts';
 import type { Endpoints } from './open-file.ts';
 import { KEPT_ATTEMPTS, number, numberOrNull, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
@@ -9,24 +9,12 @@ import { sequenceOf, type Turns } from './turns.ts';
 // Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a
 // result; so it survives a restart, and a delivery whose consumer died is due again when it ends.
 
-/** Part of the changes of the writer. */
-export interface Leasing {
-  /**
-   * Leases waiting deliveries of an endpoint that are still due, until a time. Returns those that it leased.
-   */
-  lease(endpoint: EndpointName, ids: readonly string[], times: LeaseTimes): readonly Leased[];
-  /** Stores the verdicts of the message of a delivery, before its attempt ends. */
-  keepVerdicts(deliveryId: string, verdicts: string): void;
-  /** Ends a lease. Returns its attempt; null if it is not the newest of its delivery, or not of this account. */
-  endLease(account: string, end: LeaseEnd): AttemptRecord | null;
-}
-
 /** The result of a lease until its consumer reports one: it must also be true if that never happens. */
 const OPEN = 'not acknowledged';
 const RAN_OUT = 'lease ran out';
 
 /** Creates the leasing on the writer's connection. */
-export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Turns): Leasing {
+export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Turns) {
   const due =
     db.prepare(`SELECT d.key, d.posts, d.sequence, d.held_since FROM deliveries d JOIN endpoints e ON e.key = d.endpoint
     WHERE d.id = ? AND d.state = 0 AND d.due_at <= ? AND e.account = ? AND e.url = ?`);
@@ -58,17 +46,20 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
   }
 
   return {
-    lease({ account, url }, ids, times) {
+    /** Leases waiting deliveries of an endpoint that are still due, until a time. Returns those that it leased. */
+    lease({ account, url }: EndpointName, ids: readonly string[], times: LeaseTimes): readonly Leased[] {
       const at = { ...times, now: whole(times.now), until: whole(times.until) };
       return ids.flatMap((id) => {
         const row = due.get(id, at.now, account, url);
         return (row && leaseOne(id, row, at)) ?? [];
       });
     },
-    keepVerdicts(deliveryId, verdicts) {
+    /** Stores the verdicts of the message of a delivery, before its attempt ends. */
+    keepVerdicts(deliveryId: string, verdicts: string) {
       keep.run(verdicts, crc32(verdicts), deliveryId);
     },
-    endLease(account, { deliveryId, n, state, dueAt, at, status, error, answer, failure }) {
+    /** Ends a lease. Returns its attempt; null if it is not the newest of its delivery, or not of this account. */
+    endLease(account: string, { deliveryId, n, state, dueAt, at, status, error, answer, failure }: LeaseEnd) {
       const row = held.get(deliveryId, n, account);
       // An attempt that a POST made has no lease: its number must not end the delivery.
       const ended = row && end.get(whole(at), status, error, answer, number(row, 'key'), n);

@@ -168,19 +168,7 @@ function isBreak(kind: FailureKind): boolean {
 export type Loaded = readonly (EndpointRow & { readonly waiting: number })[];
 
 /** The endpoints as seen by the writer, with the changes of the open transaction, which take effect with `commit`. */
-export interface Endpoints {
-  /** Returns the key of an endpoint; inserts a row for a new one. */
-  keyOf(endpoint: Endpoint): number;
-  byKey(key: number): Endpoint | undefined;
-  keep(endpoint: Endpoint, memory: string | null): void;
-  /** Adds `more` to its number of waiting deliveries (may be negative). */
-  shift(key: number, more: number): void;
-  /** Returns and clears the changes since the last commit. */
-  commit(): { readonly shifts: [number, number][]; readonly endpoints: EndpointRow[] };
-  rollback(): void;
-  /** Reloads everything: one query on the index of waiting deliveries. */
-  load(): Loaded;
-}
+export type Endpoints = ReturnType<typeof createEndpoints>;
 
 const LOAD = `
 SELECT e.key, e.account, e.url, e.kind, e.memory, coalesce(c.waiting, 0) AS waiting FROM endpoints e
@@ -188,7 +176,7 @@ LEFT JOIN (SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliv
 ON c.endpoint = e.key`;
 
 /** Creates the endpoints on the writer's connection. */
-function createEndpoints(db: DatabaseSync): Endpoints {
+function createEndpoints(db: DatabaseSync) {
   const insert = db.prepare(
     `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
   );
@@ -198,6 +186,7 @@ function createEndpoints(db: DatabaseSync): Endpoints {
   let shifts = new Map<number, number>();
   let fresh = new Map<number, EndpointRow>();
 
+  /** Returns the key of an endpoint; inserts a row for a new one. */
   function keyOf({ account, url, kind }: Endpoint): number {
     const known = names.keyOf(account, url);
     if (known !== undefined) return known;
@@ -212,16 +201,18 @@ function createEndpoints(db: DatabaseSync): Endpoints {
   return frozen({
     keyOf,
     byKey: names.byKey,
-    keep(endpoint, memory) {
+    keep(endpoint: Endpoint, memory: string | null) {
       const key = keyOf(endpoint);
       remember.run(memory, key);
       const { account, url, kind } = names.byKey(key) ?? endpoint;
       fresh.set(key, { key, account, url, kind, memory });
     },
-    shift: (key, more) => {
+    /** Adds `more` to its number of waiting deliveries (may be negative). */
+    shift: (key: number, more: number) => {
       shifts.set(key, (shifts.get(key) ?? 0) + more);
     },
-    commit() {
+    /** Returns and clears the changes since the last commit. */
+    commit(): { readonly shifts: [number, number][]; readonly endpoints: EndpointRow[] } {
       const changed = { shifts: [...shifts], endpoints: [...fresh.values()] };
       shifts = new Map();
       fresh = new Map();
@@ -233,7 +224,8 @@ function createEndpoints(db: DatabaseSync): Endpoints {
       shifts = new Map();
       fresh = new Map();
     },
-    load() {
+    /** Reloads everything: one query on the index of waiting deliveries. */
+    load(): Loaded {
       const loaded = everything.all().map(toLoaded);
       names.clear();
       for (const { key, account, url, kind } of loaded) names.add(key, { account, url, kind });

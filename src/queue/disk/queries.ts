@@ -1,16 +1,17 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { frozen } from '../../base/frozen.ts';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
-import type { AttemptRecord, Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
-import type { Hook, HookTally, Pending } from '../events.ts';
-import { DELIVERY_STATES, type DeliveryState, ENDED_STATES } from '../states.ts';
+import type { Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
+import type { Hook } from '../events.ts';
+import { DELIVERY_STATES, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault, startOfBlob } from './bodies.ts';
-import { createEndpointQueries, type EndpointQueries } from './endpoint-queries.ts';
-import { createScanQueries, type ScanQueries, toScan } from './scans.ts';
+import { createEndpointQueries } from './endpoint-queries.ts';
+import { createScanQueries, toScan } from './scans.ts';
 import {
   BEHIND,
   DELIVERY,
@@ -26,7 +27,7 @@ import {
   toDelivery,
   toMessage,
 } from './schema.ts';
-import { createSelectionQueries, type SelectionQueries } from './selections.ts';
+import { createSelectionQueries } from './selections.ts';
 
 /** The due deliveries, and the keys of deliveries that were damaged on disk. */
 interface Due {
@@ -35,32 +36,11 @@ interface Due {
 }
 
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
-export interface Queries extends MessageQueries, ScanQueries, ReportQueries, EndpointQueries, SelectionQueries {
-  due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
-  /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
-  overdue(endpoint: EndpointName, before: number, now: number, limit: number): QueuedDelivery[];
-  /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
-  firstDue(): [key: number, dueAt: number][];
-  /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
-  oldest(): number | null;
-  /** Returns the saved time, and when the last delivery was accepted; null if there is none. */
-  lastTime(): LastTime;
-  /** Counts ended deliveries by state in one pass over an index, which took `ms` milliseconds. */
-  ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
-  /** Counts what waits behind others, in one pass over an index. */
-  behind(): { readonly counts: number; readonly ms: number };
-  delivery(id: string): QueuedDelivery | undefined;
-  attempts(deliveryId: string): AttemptRecord[];
-  /** Returns the webhooks with pending events, counted up to `limit` each. */
-  pending(limit: number): { readonly webhook: string; readonly pending: Pending }[];
-  /** Returns the webhooks with pending events, or with batches that may still be sent. */
-  hooks(): Hook[];
-  tallies(): HookTally[];
-}
+export type Queries = ReturnType<typeof createQueries>;
 
 /** Creates the queries on one connection. `blobs` is the folder of large bodies. */
-export function createQueries(db: DatabaseSync, blobs: string): Queries {
-  return Object.freeze({
+export function createQueries(db: DatabaseSync, blobs: string) {
+  return frozen({
     ...createScheduling(db),
     ...createFigures(db),
     ...createLookups(db),
@@ -95,8 +75,10 @@ function createScheduling(db: DatabaseSync) {
       }
       return due;
     },
+    /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
     overdue: ({ account, url }: EndpointName, before: number, now: number, limit: number) =>
       overdue.all(before, now, account, url, limit).filter(isWholeDelivery).map(toDelivery),
+    /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
     firstDue() {
       return first.all().flatMap((row): [number, number][] => {
         const due = numberOrNull(row, 'due');
@@ -118,15 +100,19 @@ function createFigures(db: DatabaseSync) {
   const behind = db.prepare(`SELECT sum((SELECT count(*) FROM deliveries INDEXED BY deliveries_due
     WHERE endpoint = e.key AND state = 0 AND due_at = ${BEHIND})) AS n FROM endpoints e`);
   return {
+    /** Counts what waits behind others, in one pass over an index, which took `ms` milliseconds. */
     behind() {
       const began = performance.now();
       return { counts: numberOrNull(behind.get() ?? {}, 'n') ?? 0, ms: performance.now() - began };
     },
+    /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
     oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
-    lastTime() {
+    /** Returns the saved time, and when the last delivery was accepted; null if there is none. */
+    lastTime(): LastTime {
       const [memory, row] = [kept.get(), newest.get()];
       return { memory: memory ? text(memory, 'memory') : null, newest: row ? number(row, 'created_at') : null };
     },
+    /** Counts ended deliveries by state in one pass over an index, which took `ms` milliseconds. */
     ended() {
       const began = performance.now();
       const counts = tableOf(ENDED_STATES, () => 0);
@@ -161,12 +147,14 @@ function createHookQueries(db: DatabaseSync) {
   const tallies = db.prepare(`${TALLY} WHERE gone = 0 AND (batches > 0 OR error IS NOT NULL)`);
   const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
   return {
+    /** Returns the webhooks with pending events, counted up to `limit` each. */
     pending: (limit: number) =>
       all
         .all()
         .map((row) => ({ webhook: text(row, 'id'), pending: pendingOf(row, limit) }))
         .filter(({ pending: { events } }) => events > 0),
-    hooks: () =>
+    /** Returns the webhooks with pending events, or with batches that may still be sent. */
+    hooks: (): Hook[] =>
       all
         .all()
         .filter((row) => pendingOf(row, 1).events > 0 || batch.get(number(row, 'key')))
@@ -180,20 +168,10 @@ type Found =
   | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
   | { readonly kind: 'damaged'; readonly reason: string };
 
-/** The queries about messages. */
-interface MessageQueries {
-  message(id: string): Found | undefined;
-  /** Returns the envelopes and sizes of those that are there and intact. */
-  envelopes(ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][];
-  /** What `summaryFields` finds in those that are there. */
-  summaryFields(ids: readonly string[]): [id: string, fields: string][];
-  blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
-}
-
 const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on disk' };
 
 /** Creates the queries about messages. `blobs` is the folder of large bodies. */
-function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
+function createMessageQueries(db: DatabaseSync, blobs: string) {
   const one = db.prepare(
     `SELECT m.*, v.verdicts, v.sum AS verdicts_sum, s.scan, s.sum AS scan_sum FROM messages m
     LEFT JOIN verdicts v ON v.message = m.key LEFT JOIN scans s ON s.message = m.key WHERE m.id = ?`,
@@ -210,18 +188,20 @@ function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
       const row = one.get(id);
       return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
     },
-    envelopes: (ids: readonly string[]) =>
+    /** Returns the envelopes and sizes of those that are there and intact. */
+    envelopes: (ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][] =>
       envelopes
         .all(JSON.stringify(ids))
         .filter(isWhole)
         .map((row) => [text(row, 'id'), { envelope: toMessage(row).envelope, size: number(row, 'size') }]),
-    summaryFields: (ids: readonly string[]) =>
+    /** What `summaryFields` finds in those that are there. */
+    summaryFields: (ids: readonly string[]): [id: string, fields: string][] =>
       starts.all(JSON.stringify(ids)).flatMap((row) => {
         const name = textOrNull(row, 'blob');
         const start = name === null ? row['start'] : startOfBlob(`${blobs}/${name}`, START_BYTES);
         return start instanceof Uint8Array ? [[text(row, 'id'), summaryFields(start)]] : [];
       }),
-    blobNames: () =>
+    blobNames: (): { readonly name: string; readonly messageId: string; readonly size: number }[] =>
       db
         .prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL')
         .all()
@@ -278,35 +258,28 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
 }
 
 /** Reports inside the common transaction. */
-export interface Reporting {
-  /** Does nothing if the id exists: its settlement was repeated because the first answer was lost. */
-  keepReport(report: Report): void;
-  reported(ids: readonly string[]): void;
-}
+export type Reporting = ReturnType<typeof createReporting>;
 
 /** Creates the reporting on the writer's connection. */
-export function createReporting(db: DatabaseSync): Reporting {
+export function createReporting(db: DatabaseSync) {
   const insert = db.prepare('INSERT INTO reports (id, body) VALUES (?, ?) ON CONFLICT DO NOTHING');
   const remove = db.prepare('DELETE FROM reports WHERE id = ?');
   return {
-    keepReport: ({ id, body }) => {
+    /** Does nothing if the id exists: its settlement was repeated because the first answer was lost. */
+    keepReport: ({ id, body }: Report) => {
       insert.run(id, body);
     },
-    reported(ids) {
+    reported(ids: readonly string[]) {
       for (const id of ids) remove.run(id);
     },
   };
 }
 
-/** The queries about reports. */
-interface ReportQueries {
-  reports(limit: number): Report[];
-}
-
 /** Creates the queries about reports on the reader's connection. */
-function createReportQueries(db: DatabaseSync): ReportQueries {
+function createReportQueries(db: DatabaseSync) {
   const oldest = db.prepare('SELECT id, body FROM reports ORDER BY key LIMIT ?');
   return {
-    reports: (limit) => oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),
+    reports: (limit: number): Report[] =>
+      oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),
   };
 }

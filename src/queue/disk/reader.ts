@@ -6,12 +6,7 @@ import type { Queries } from './queries.ts';
 import { type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
 /** The reader thread as used from the main thread. */
-export interface Reader {
-  read<K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>>;
-  /** Opens the current file of that name. */
-  reopen(): Promise<void>;
-  close(): Promise<void>;
-}
+export type Reader = Awaited<ReturnType<typeof openReader>>;
 
 const READER = new URL('./reader-thread.ts', import.meta.url);
 const AGAIN_MS = 1000;
@@ -23,7 +18,7 @@ export async function openReader(
   data: ThreadData,
   deps: { clock: Clock; log: Log },
   repair: (reason: string) => Promise<void>,
-): Promise<Reader> {
+) {
   const pauses = createPauses(deps.clock);
   let closed = false;
   let starting: Promise<QueueThread> = start();
@@ -64,6 +59,7 @@ export async function openReader(
   return frozen({
     read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>> =>
       (await ask(name, args)).value,
+    /** Opens the current file of that name. */
     async reopen() {
       const reply = await (await starting).ask('reopen', []);
       if (reply.kind !== 'done' && reply.kind !== 'died')

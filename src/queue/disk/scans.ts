@@ -8,17 +8,13 @@ import { type SqlRow, text } from './schema.ts';
 const FIND = 'SELECT s.scan, s.sum AS scan_sum FROM messages m JOIN scans s ON s.message = m.key WHERE m.id = ?';
 
 /** Part of the changes of the writer. */
-export interface ScanKeeping {
-  /** Keeps the scan of a message, as JSON, unless it has one. Returns the one that it has now. */
-  keepScan(messageId: string, scan: string): string;
-}
-
-export function createScanKeeping(db: DatabaseSync): ScanKeeping {
+export function createScanKeeping(db: DatabaseSync) {
   const find = db.prepare(FIND);
   const keep = db.prepare(`INSERT INTO scans (message, scan, sum) SELECT key, ?1, ?2 FROM messages WHERE id = ?3
     ON CONFLICT DO UPDATE SET scan = excluded.scan, sum = excluded.sum`);
   return {
-    keepScan(messageId, scan) {
+    /** Keeps the scan of a message, as JSON, unless it has one. Returns the one that it has now. */
+    keepScan(messageId: string, scan: string) {
       const kept = find.get(messageId);
       if (kept && toScan(kept)) return text(kept, 'scan');
       keep.run(scan, crc32(scan), messageId);
@@ -28,15 +24,11 @@ export function createScanKeeping(db: DatabaseSync): ScanKeeping {
 }
 
 /** Part of the queries of the reader. */
-export interface ScanQueries {
-  /** Returns the scan of a message; undefined if it has none. */
-  scanOf(messageId: string): Scan | undefined;
-}
-
-export function createScanQueries(db: DatabaseSync): ScanQueries {
+export function createScanQueries(db: DatabaseSync) {
   const find = db.prepare(FIND);
   return {
-    scanOf(messageId) {
+    /** Returns the scan of a message; undefined if it has none. */
+    scanOf(messageId: string) {
       const row = find.get(messageId);
       return row && toScan(row);
     },

@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { tableOf } from '../../base/tables.ts';
-import { type DeliveryName, kindsOf, type QueuedDelivery, type Selection } from '../delivery.ts';
-import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState } from '../states.ts';
+import { type DeliveryName, kindsOf, type Selection } from '../delivery.ts';
+import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../states.ts';
 import {
   BEHIND,
   DELIVERY,
@@ -22,19 +22,6 @@ export interface Page<T> {
   readonly next: number;
 }
 
-/** The queries about selected deliveries. */
-export interface SelectionQueries {
-  /** Returns the first and last key of deliveries. */
-  span(): [first: number, last: number];
-  list(selection: Selection, limit: number, from: number, to: number): QueuedDelivery[];
-  page(selection: Selection, limit: number, from: number, to: number): Page<QueuedDelivery>;
-  names(selection: Selection, limit: number, from: number, to: number): Page<DeliveryName>;
-  count(selection: Selection, from: number, to: number): Record<DeliveryState, number>;
-  keys(selection: Selection, from: number, to: number): number[];
-  /** Returns the time before which delivered ones must be deleted to keep at most `bytes`; 0 if none must. */
-  deliveredLimit(bytes: number): number;
-}
-
 const NAME = 'SELECT d.key, d.id, e.account, e.url FROM deliveries d JOIN endpoints e ON e.key = d.endpoint';
 
 const toName = (row: SqlRow): DeliveryName => ({
@@ -44,7 +31,7 @@ const toName = (row: SqlRow): DeliveryName => ({
 });
 
 /** Creates the queries on the reader's connection. */
-export function createSelectionQueries(db: DatabaseSync): SelectionQueries {
+export function createSelectionQueries(db: DatabaseSync) {
   const span = db.prepare(
     'SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)',
   );
@@ -67,6 +54,7 @@ export function createSelectionQueries(db: DatabaseSync): SelectionQueries {
     return { rows: rows.map(toRow), next: (last && rows.length === limit ? number(last, 'key') : to) + 1 };
   };
   return {
+    /** Returns the first and last key of deliveries. */
     span(): [number, number] {
       const row = span.get();
       return row ? [numberOrNull(row, 'first') ?? 0, numberOrNull(row, 'last') ?? -1] : [0, -1];
@@ -93,13 +81,14 @@ export function createSelectionQueries(db: DatabaseSync): SelectionQueries {
       }
       return counts;
     },
-    keys(selection: Selection, from: number, to: number) {
+    keys(selection: Selection, from: number, to: number): number[] {
       const { where, values } = within(selection, from, to);
       return db
         .prepare(`SELECT d.key FROM deliveries d ${where} ORDER BY d.key`)
         .all(...values)
         .map((row) => number(row, 'key'));
     },
+    /** Returns the time before which delivered ones must be deleted to keep at most `bytes`; 0 if none must. */
     deliveredLimit(bytes: number) {
       let sum = 0;
       for (const row of newest.iterate()) {

@@ -9,31 +9,13 @@ import { BEHIND, DELIVERY, number, type SqlRow, textOrNull, toDelivery, whole } 
 // at any time leaves the order as it was.
 
 /** The turns on the writer's connection, with the changes of the open transaction. */
-export interface Turns {
-  /** When a delivery that begins to wait now is due: at `due`, unless others of its sequence wait. */
-  dueOf(sequence: string | null, due: number): number;
-  /** A delivery of the sequence no longer waits: the first of the others is due. */
-  advance(sequence: string | null, now: number): void;
-  /**
-   * An attempt of the delivery was settled. delivered: those before it that had failed leave the sequence, and go on
-   * alone · waiting: if it is the first and has failed for too long, the next one that was never tried is due; if it
-   * was tried in place of the first, it waits behind that again. Returns whether it does.
-   */
-  settled(sequence: string | null, key: number, settled: Pick<Settlement, 'state' | 'at' | 'failure'>): boolean;
-  /** Makes the first of each sequence due if none is: what was before it may have been lost with damaged pages. */
-  mend(now: number): void;
-  /**
-   * Returns the deliveries that are due now and were not, and those that left their sequence, since the last commit.
-   */
-  commit(): readonly QueuedDelivery[];
-  rollback(): void;
-}
+export type Turns = ReturnType<typeof createTurns>;
 
 /** The first of every sequence of which none is due. */
 const STUCK = `SELECT min(key) AS key FROM deliveries INDEXED BY deliveries_sequence
   WHERE state = 0 AND sequence IS NOT NULL GROUP BY sequence HAVING min(due_at) = ${BEHIND}`;
 
-export function createTurns(db: DatabaseSync): Turns {
+export function createTurns(db: DatabaseSync) {
   const IN_ORDER = 'FROM deliveries INDEXED BY deliveries_sequence WHERE sequence = ? AND state = 0';
   const first = db.prepare(`SELECT key, due_at ${IN_ORDER} ORDER BY key LIMIT 1`);
   const before = db.prepare(`SELECT key, due_at, attempts ${IN_ORDER} AND key < ?`);
@@ -53,6 +35,7 @@ export function createTurns(db: DatabaseSync): Turns {
     news.add(key);
   }
 
+  /** A delivery of the sequence no longer waits: the first of the others is due. */
   function advance(sequence: string | null, now: number): void {
     const row = sequence === null ? undefined : first.get(sequence);
     if (row && isBehind(row)) makeDue(number(row, 'key'), now);
@@ -78,9 +61,19 @@ export function createTurns(db: DatabaseSync): Turns {
   }
 
   return frozen({
-    dueOf: (sequence, due) => (sequence !== null && first.get(sequence) ? BEHIND : due),
+    /** When a delivery that begins to wait now is due: at `due`, unless others of its sequence wait. */
+    dueOf: (sequence: string | null, due: number) => (sequence !== null && first.get(sequence) ? BEHIND : due),
     advance,
-    settled(sequence, key, { state, at, failure }) {
+    /**
+     * An attempt of the delivery was settled. delivered: those before it that had failed leave the sequence, and go on
+     * alone · waiting: if it is the first and has failed for too long, the next one that was never tried is due; if it
+     * was tried in place of the first, it waits behind that again. Returns whether it does.
+     */
+    settled(
+      sequence: string | null,
+      key: number,
+      { state, at, failure }: Pick<Settlement, 'state' | 'at' | 'failure'>,
+    ) {
       if (sequence === null) return false;
       if (state === 'delivered') overtake(sequence, key, at);
       const row = state === 'waiting' ? first.get(sequence) : undefined;
@@ -93,10 +86,14 @@ export function createTurns(db: DatabaseSync): Turns {
       }
       return row !== undefined && !isFirst;
     },
-    mend(now) {
+    /** Makes the first of each sequence due if none is: what was before it may have been lost with damaged pages. */
+    mend(now: number) {
       for (const row of stuck.all()) release.run(whole(now), number(row, 'key'));
     },
-    commit() {
+    /**
+     * Returns the deliveries that are due now and were not, and those that left their sequence, since the last commit.
+     */
+    commit(): readonly QueuedDelivery[] {
       if (news.size === 0) return [];
       const rows = [...news].map((key) => one.get(key)).filter((row) => row !== undefined);
       news = new Set();

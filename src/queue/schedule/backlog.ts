@@ -8,25 +8,10 @@ type Place = Pick<Endpoint, 'account' | 'url'>;
  * endpoint (unavailable, slow, or at its limit) do not count, however many there are: they stay on disk and cost
  * nothing. A growing backlog thus means that more mail arrives than this host can deliver.
  */
-export interface Backlog {
-  /** A delivery arrived and can be taken up immediately. */
-  add(place: Place): void;
-  /** A delivery was taken up. */
-  take(place: Place): void;
-  /** The deliveries there wait for the endpoint, or there are none. */
-  excuse(place: Place): void;
-  /** Resets all counts, because they are no longer known. */
-  clear(): void;
-  /**
-   * How many deliveries one more for these endpoints would wait behind: those for one of them, or those for all. An
-   * endpoint whose messages take long to prepare (their senders' name servers are slow) delays its own mail only.
-   */
-  before(places: readonly Place[]): number;
-  total(): number;
-}
+export type Backlog = ReturnType<typeof createBacklog>;
 
 /** `most`: the maximum that one endpoint adds to the count of all. */
-export function createBacklog(most: number): Backlog {
+export function createBacklog(most: number) {
   const counts = new Map<string, number>();
   let ofAll = 0;
 
@@ -41,14 +26,22 @@ export function createBacklog(most: number): Backlog {
   }
 
   return frozen({
-    add: (place) => set(place, (count) => count + 1),
-    take: (place) => set(place, (count) => count - 1),
-    excuse: (place) => set(place, () => 0),
+    /** A delivery arrived and can be taken up immediately. */
+    add: (place: Place) => set(place, (count) => count + 1),
+    /** A delivery was taken up. */
+    take: (place: Place) => set(place, (count) => count - 1),
+    /** The deliveries there wait for the endpoint, or there are none. */
+    excuse: (place: Place) => set(place, () => 0),
+    /** Resets all counts, because they are no longer known. */
     clear() {
       counts.clear();
       ofAll = 0;
     },
-    before: (places) =>
+    /**
+     * How many deliveries one more for these endpoints would wait behind: those for one of them, or those for all. An
+     * endpoint whose messages take long to prepare (their senders' name servers are slow) delays its own mail only.
+     */
+    before: (places: readonly Place[]) =>
       places.reduce((worst, { account, url }) => Math.max(worst, counts.get(`${account}\0${url}`) ?? 0), ofAll),
     total() {
       let sum = 0;

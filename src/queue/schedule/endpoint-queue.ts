@@ -14,64 +14,11 @@ const LOAD_AGAIN = 5000;
  * spool only ("outside"). New mail is held in memory directly, unless older due mail is outside; then it stays outside
  * too, so that it cannot overtake the older mail forever. Times are milliseconds of the monotonic clock.
  */
-export interface EndpointQueue {
-  /** Adds a new delivery, due or not, or leaves it outside. */
-  addFresh(waiting: Waiting, now: number): void;
-  /** Returns a taken delivery to the queue, to be retried at its due time. */
-  defer(waiting: Waiting): void;
-  /** Returns a taken but unattempted delivery to the front. */
-  putBack(waiting: Waiting): void;
-  /** A taken delivery is finished. */
-  done(id: string): void;
-  /** A taken delivery waits on the spool only; it may be due there already. */
-  leaveOutside(id: string, now: number): void;
-  /** Takes the first due delivery. */
-  take(now: number): Waiting | undefined;
-  /** Takes the due deliveries that `company` selects, in order; the others keep their order. */
-  takeWith(company: Company, now: number): readonly Waiting[];
-  /**
-   * Takes a delivery for a probe: of those that are due the one least often tried, else the next later one, but not a
-   * parked or timed one. What may be the cause of the failures (`isSuspect`) comes after all others, and what is parked
-   * last, when it is due. `place`: which of those that were tried as seldom; 0: the first, close to 1: the last.
-   */
-  takeProbe(now: number, isSuspect?: Test, place?: number): Waiting | undefined;
-  /** Whether `takeProbe` would find one that is neither a suspect nor parked. */
-  hasInnocent(now: number, isSuspect: Test): boolean;
-  /** When `take` will find a delivery in memory; Infinity for never. */
-  nextDue(): number;
-  /** When `takeProbe` will find a delivery in memory. */
-  nextProbe(): number;
-  /** When a delivery outside is due; Infinity for never. */
-  outsideAt(): number;
-  /** Nothing waits, in memory or outside. */
-  isEmpty(): boolean;
-  /** The deliveries in memory, in no order. */
-  waiting(): readonly Waiting[];
-  /** Whether to load from the spool now. */
-  wantsLoad(now: number): boolean;
-  /**
-   * Marks the load as begun. Returns the ids not to be read: those held in memory, and those taken and not finished.
-   */
-  beginLoad(): readonly string[];
-  /**
-   * Adds the loaded deliveries, ordered by due time; `full`: there may be more. Undefined: the load failed and is
-   * retried later.
-   */
-  endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number): void;
-  /** Drops all that is not in flight, after an outside change; the next load is due from `at` on. */
-  forget(at: number): void;
-  /**
-   * The endpoint is available again: its deliveries are due now, except parked and timed ones, and those for which
-   * `waits` is true. Returns whether there are more outside.
-   */
-  pull(now: number, waits?: Test): boolean;
-  /** Takes the due deliveries for which `isOver` is true. */
-  takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];
-}
+export type EndpointQueue = ReturnType<typeof createEndpointQueue>;
 
 type Test = (waiting: Waiting) => boolean;
 
-export function createEndpointQueue(): EndpointQueue {
+export function createEndpointQueue() {
   const due = createFifo<Waiting>();
   const later = createHeap<Waiting>((waiting) => waiting.due);
   /** In memory or in flight. */
@@ -87,6 +34,7 @@ export function createEndpointQueue(): EndpointQueue {
     }
   }
 
+  /** Takes the first due delivery. */
   function take(now: number): Waiting | undefined {
     ripen(now);
     return due.take();
@@ -103,7 +51,8 @@ export function createEndpointQueue(): EndpointQueue {
   }
 
   return frozen({
-    addFresh(waiting, now) {
+    /** Adds a new delivery, due or not, or leaves it outside. */
+    addFresh(waiting: Waiting, now: number) {
       if (held.has(waiting.delivery.id)) return;
       if (waiting.due > now) return addLater(waiting);
       if (loading || outside <= now || due.size() >= HELD) {
@@ -113,27 +62,38 @@ export function createEndpointQueue(): EndpointQueue {
       held.add(waiting.delivery.id);
       due.add(waiting);
     },
-    defer(waiting) {
+    /** Returns a taken delivery to the queue, to be retried at its due time. */
+    defer(waiting: Waiting) {
       if (later.size() < HELD) return later.add(waiting);
       held.delete(waiting.delivery.id);
       outside = Math.min(outside, waiting.due);
     },
-    putBack(waiting) {
+    /** Returns a taken but unattempted delivery to the front. */
+    putBack(waiting: Waiting) {
       due.putBack(waiting);
     },
-    done(id) {
+    /** A taken delivery is finished. */
+    done(id: string) {
       held.delete(id);
     },
-    leaveOutside(id, now) {
+    /** A taken delivery waits on the spool only; it may be due there already. */
+    leaveOutside(id: string, now: number) {
       held.delete(id);
       outside = Math.min(outside, now);
     },
     take,
-    takeWith({ most, takes }, now) {
+    /** Takes the due deliveries that `company` selects, in order; the others keep their order. */
+    takeWith({ most, takes }: Company, now: number): readonly Waiting[] {
       ripen(now);
       return due.takeWhich(most, takes);
     },
-    takeProbe(now, isSuspect, place = 0) {
+    /**
+     * Takes a delivery for a probe: of those that are due the one least often tried, else the next later one, but not
+     * a parked or timed one. What may be the cause of the failures (`isSuspect`) comes after all others, and what is
+     * parked last, when it is due. `place`: which of those that were tried as seldom; 0: the first, close to 1: the
+     * last.
+     */
+    takeProbe(now: number, isSuspect?: Test, place = 0) {
       ripen(now);
       const soon = later
         .items()
@@ -148,29 +108,43 @@ export function createEndpointQueue(): EndpointQueue {
         due.items()[0];
       return chosen && (due.remove(chosen) ?? later.remove(chosen));
     },
-    hasInnocent(now, isSuspect) {
+    /** Whether `takeProbe` would find one that is neither a suspect nor parked. */
+    hasInnocent(now: number, isSuspect: Test) {
       ripen(now);
       const innocent = isInnocent(isSuspect);
       return due.items().some(innocent) || later.items().some((waiting) => mayBeEarly(waiting) && innocent(waiting));
     },
+    /** When `take` will find a delivery in memory; Infinity for never. */
     nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : (later.peek()?.due ?? Number.POSITIVE_INFINITY)),
+    /** When `takeProbe` will find a delivery in memory. */
     nextProbe() {
       const first = later.peek();
       if (due.size() > 0 || (first && (mayBeEarly(first) || later.items().some(mayBeEarly))))
         return Number.NEGATIVE_INFINITY;
       return first?.due ?? Number.POSITIVE_INFINITY;
     },
+    /** When a delivery outside is due; Infinity for never. */
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
+    /** Nothing waits, in memory or outside. */
     isEmpty: () => due.size() + later.size() === 0 && !loading && outside === Number.POSITIVE_INFINITY,
-    waiting: () => [...due.items(), ...later.items()],
-    wantsLoad: (now) => !loading && outside <= now && due.size() < LOW,
-    beginLoad() {
+    /** The deliveries in memory, in no order. */
+    waiting: (): readonly Waiting[] => [...due.items(), ...later.items()],
+    /** Whether to load from the spool now. */
+    wantsLoad: (now: number) => !loading && outside <= now && due.size() < LOW,
+    /**
+     * Marks the load as begun. Returns the ids not to be read: those held in memory, and those taken and not finished.
+     */
+    beginLoad(): readonly string[] {
       loading = true;
       stale = false;
       outside = Number.POSITIVE_INFINITY;
       return [...held];
     },
-    endLoad(found, full, now) {
+    /**
+     * Adds the loaded deliveries, ordered by due time; `full`: there may be more. Undefined: the load failed and is
+     * retried later.
+     */
+    endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number) {
       loading = false;
       if (!found || stale) {
         outside = found ? now : now + LOAD_AGAIN;
@@ -186,19 +160,25 @@ export function createEndpointQueue(): EndpointQueue {
       const last = found.at(-1);
       if (full && last) outside = Math.min(outside, last.due);
     },
-    forget(at) {
+    /** Drops all that is not in flight, after an outside change; the next load is due from `at` on. */
+    forget(at: number) {
       for (const waiting of [...due.drain(), ...later.drain()]) held.delete(waiting.delivery.id);
       outside = at;
       stale = loading;
     },
-    pull(now, waits) {
+    /**
+     * The endpoint is available again: its deliveries are due now, except parked and timed ones, and those for which
+     * `waits` is true. Returns whether there are more outside.
+     */
+    pull(now: number, waits?: Test) {
       for (const waiting of later.drain())
         later.add(mayBeEarly(waiting) && !waits?.(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
       const more = loading || outside < Number.POSITIVE_INFINITY;
       if (outside < Number.POSITIVE_INFINITY) outside = now;
       return more;
     },
-    takeOver(now, isOver) {
+    /** Takes the due deliveries for which `isOver` is true. */
+    takeOver(now: number, isOver: (waiting: Waiting) => boolean) {
       ripen(now);
       const over: Waiting[] = [];
       for (const waiting of due.drain()) {
@@ -224,35 +204,20 @@ function leastTried(all: readonly Waiting[], place: number): Waiting | undefined
 }
 
 /** First in, first out, at the same cost whatever the length. */
-interface Fifo<T> {
-  size(): number;
-  add(item: T): void;
-  /** Returns an item to the front. */
-  putBack(item: T): void;
-  take(): T | undefined;
-  /** Takes up to `most` chosen items, in order; the others keep their order. */
-  takeWhich(most: number, chosen: (item: T) => boolean): T[];
-  /** Returns all items in order. */
-  items(): T[];
-  /** Removes and returns one item; undefined if it is not here. */
-  remove(item: T): T | undefined;
-  /** Removes and returns all items in order. */
-  drain(): T[];
-}
-
-export function createFifo<T>(): Fifo<T> {
+export function createFifo<T>() {
   let items: (T | undefined)[] = [];
   let first = 0;
   return {
-    size: () => items.length - first,
-    add(item) {
+    size: (): number => items.length - first,
+    add(item: T) {
       items.push(item);
     },
-    putBack(item) {
+    /** Returns an item to the front. */
+    putBack(item: T) {
       if (first > 0) items[--first] = item;
       else items.unshift(item);
     },
-    take() {
+    take(): T | undefined {
       if (first === items.length) return undefined;
       const item = items[first];
       items[first++] = undefined;
@@ -262,7 +227,8 @@ export function createFifo<T>(): Fifo<T> {
       }
       return item;
     },
-    takeWhich(most, chosen) {
+    /** Takes up to `most` chosen items, in order; the others keep their order. */
+    takeWhich(most: number, chosen: (item: T) => boolean): T[] {
       const taken: T[] = [];
       const passed: T[] = [];
       while (taken.length < most) {
@@ -273,12 +239,15 @@ export function createFifo<T>(): Fifo<T> {
       for (const item of passed.reverse()) this.putBack(item);
       return taken;
     },
-    items: () => items.filter((item) => item !== undefined),
-    remove(item) {
+    /** Returns all items in order. */
+    items: (): T[] => items.filter((item) => item !== undefined),
+    /** Removes and returns one item; undefined if it is not here. */
+    remove(item: T): T | undefined {
       const at = items.indexOf(item, first);
       return at < 0 ? undefined : items.splice(at, 1)[0];
     },
-    drain() {
+    /** Removes and returns all items in order. */
+    drain(): T[] {
       const all: T[] = [];
       for (let item = this.take(); item !== undefined; item = this.take()) all.push(item);
       return all;
@@ -286,22 +255,11 @@ export function createFifo<T>(): Fifo<T> {
   };
 }
 
-/** Smallest first; adding and taking cost O(log n). */
-interface Heap<T> {
-  size(): number;
-  peek(): T | undefined;
-  add(item: T): void;
-  take(): T | undefined;
-  /** Returns all items, in no order. */
-  items(): T[];
-  /** Removes and returns one item; undefined if it is not here. Costs as much as all of them. */
-  remove(item: T): T | undefined;
-  /** Removes and returns all items, in no order. */
-  drain(): T[];
-}
-
-/** A binary heap ordered by `keyOf`, whose result must not change while an item is in the heap. */
-export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
+/**
+ * Smallest first; adding and taking cost O(log n). A binary heap ordered by `keyOf`, whose result must not change
+ * while an item is in the heap.
+ */
+export function createHeap<T>(keyOf: (item: T) => number) {
   let items: { readonly key: number; readonly item: T }[] = [];
 
   function add(item: T): void {
@@ -344,14 +302,17 @@ export function createHeap<T>(keyOf: (item: T) => number): Heap<T> {
     peek: () => items[0]?.item,
     add,
     take,
+    /** Returns all items, in no order. */
     items: () => items.map(({ item }) => item),
-    remove(item) {
+    /** Removes and returns one item; undefined if it is not here. Costs as much as all of them. */
+    remove(item: T) {
       const kept = items.filter((entry) => entry.item !== item);
       if (kept.length === items.length) return undefined;
       items = [];
       for (const entry of kept) add(entry.item);
       return item;
     },
+    /** Removes and returns all items, in no order. */
     drain() {
       const all = items.map(({ item }) => item);
       items = [];

@@ -28,13 +28,7 @@ interface FeederDeps {
 }
 
 /** Loads waiting deliveries from the spool into their lanes. */
-interface Feeder {
-  feed(lane: Lane): void;
-  /** Whether a load is running or waiting. */
-  busy(): boolean;
-}
-
-export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }: FeederDeps): Feeder {
+export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }: FeederDeps) {
   const hungry = new Set<Lane>();
   let reads = 0;
 
@@ -72,10 +66,11 @@ export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }
   }
 
   return frozen({
-    feed(lane) {
+    feed(lane: Lane) {
       if (reads >= READS) hungry.add(lane);
       else void read(lane);
     },
+    /** Whether a load is running or waiting. */
     busy: () => reads > 0 || hungry.size > 0,
   });
 }
@@ -97,15 +92,7 @@ interface IntakeDeps {
 }
 
 /** Passes new deliveries and manual changes of the spool on to the lanes. */
-interface Intake {
-  /** Loads every endpoint with deliveries on the spool, then listens for changes. */
-  open(): Promise<void>;
-  close(): void;
-  /** Whether a change is being loaded. */
-  busy(): boolean;
-}
-
-export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }: IntakeDeps): Intake {
+export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }: IntakeDeps) {
   let phase: 'opening' | 'open' | 'closed' = 'opening';
   let early: Delivery[] = [];
   let again = false;
@@ -174,6 +161,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
   }
 
   return frozen({
+    /** Loads every endpoint with deliveries on the spool, then listens for changes. */
     async open() {
       spool.onChange(hear);
       spool.onTurn(hearTurns);
@@ -187,6 +175,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
     close() {
       phase = 'closed';
     },
+    /** Whether a change is being loaded. */
     busy: () => learning,
   });
 }

@@ -111,17 +111,13 @@ const LOOK = 20;
 const FADE = 0.8;
 
 /** How late our event loop is: responses wait that long before they are read. */
-export interface Lag {
-  /** Called while responses are awaited; measures from time to time. */
-  look(): void;
-  /** The recent lag in milliseconds. */
-  ms(): number;
-}
+type Lag = ReturnType<typeof createLag>;
 
-export function createLag(clock: Clock): Lag {
+export function createLag(clock: Clock) {
   let ms = 0;
   let looking = false;
   return frozen({
+    /** Called while responses are awaited; measures from time to time. */
     look() {
       if (looking) return;
       looking = true;
@@ -131,6 +127,7 @@ export function createLag(clock: Clock): Lag {
         ms = Math.max(clock.monotonic() - due, ms * FADE);
       });
     },
+    /** The recent lag in milliseconds. */
     ms: () => ms,
   });
 }
@@ -141,23 +138,13 @@ export function createLag(clock: Clock): Lag {
  * stay taken, and equal shares for all that want many (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length
  * thresholds for shared-memory packet switches", 1998).
  */
-export interface Rounds {
-  /** This lane may start a delivery now. */
-  add(lane: Lane): void;
-  /** A delivery is in flight until `end`; `inDoubt` is that of the lane at the start. */
-  begin(lane: Lane, inDoubt: boolean): void;
-  end(lane: Lane, inDoubt: boolean): void;
-  /** Whether anything is in flight, or may start. */
-  busy(): boolean;
-  /** Starts nothing more; resolves when nothing is in flight, or when `giveUp` calls back. */
-  stop(giveUp: (expired: () => void) => () => void): Promise<void>;
-}
+export type Rounds = ReturnType<typeof createRounds>;
 
 /** One endpoint alone gets four fifths of all places, five endpoints 19 % each. */
 const SHARE = 4;
 
 /** `startOne` starts one delivery of the lane and calls `add` if there are more. */
-export function createRounds(concurrency: number, startOne: (lane: Lane) => void): Rounds {
+export function createRounds(concurrency: number, startOne: (lane: Lane) => void) {
   // Sets keep the order in which lanes were added.
   const sound = new Set<Lane>();
   const doubtful = new Set<Lane>();
@@ -204,18 +191,20 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
   }
 
   return frozen({
-    add(lane) {
+    /** This lane may start a delivery now. */
+    add(lane: Lane) {
       const { inDoubt } = lane;
       (inDoubt ? sound : doubtful).delete(lane);
       (inDoubt ? doubtful : sound).add(lane);
       pumpSoon();
     },
-    begin(lane, inDoubt) {
+    /** A delivery is in flight until `end`; `inDoubt` is that of the lane at the start. */
+    begin(lane: Lane, inDoubt: boolean) {
       inFlight++;
       held.set(lane, (held.get(lane) ?? 0) + 1);
       if (inDoubt) doubtfulInFlight++;
     },
-    end(lane, inDoubt) {
+    end(lane: Lane, inDoubt: boolean) {
       inFlight--;
       const left = (held.get(lane) ?? 0) - 1;
       if (left > 0) held.set(lane, left);
@@ -224,8 +213,10 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
       if (inFlight === 0) onEmpty();
       if (sound.size + doubtful.size > 0) pumpSoon();
     },
+    /** Whether anything is in flight, or may start. */
     busy: () => inFlight > 0 || sound.size + doubtful.size > 0 || pumping,
-    async stop(giveUp) {
+    /** Starts nothing more; resolves when nothing is in flight, or when `giveUp` calls back. */
+    async stop(giveUp: (expired: () => void) => () => void) {
       stopped = true;
       if (inFlight === 0) return;
       await new Promise<void>((resolve) => {
@@ -252,13 +243,7 @@ export interface Sleeper {
 const LONGEST = 24 * 3_600_000;
 
 /** Wakes many sleepers with one timer. */
-interface Agenda<S extends Sleeper> {
-  /** Sets the time to wake a sleeper; replaces the previous one. */
-  set(sleeper: S, at: number): void;
-  stop(): void;
-}
-
-export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S) => void): Agenda<S> {
+export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S) => void) {
   // A sleeper whose time was changed leaves its old entry behind; the entry is skipped because the times differ.
   const entries = createHeap<{ readonly sleeper: S; readonly at: number }>(({ at }) => at);
   let cancel = (): void => {};
@@ -289,7 +274,8 @@ export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S)
   }
 
   return frozen({
-    set(sleeper, at) {
+    /** Sets the time to wake a sleeper; replaces the previous one. */
+    set(sleeper: S, at: number) {
       if (sleeper.wakeAt === at) return;
       sleeper.wakeAt = at;
       if (at === Number.POSITIVE_INFINITY) return;

@@ -8,17 +8,9 @@ import { Lane } from './lane.ts';
 const MANY = 1000;
 
 /** The lanes of all endpoints with current or recent work. */
-export interface Lanes {
-  /** Returns the lane of an endpoint; a new one starts with the saved state. */
-  of(endpoint: Endpoint, memory: string | null): Lane;
-  has(account: string, url: string): boolean;
-  /** Returns the lane of an endpoint, if it has one. */
-  get(account: string, url: string): Lane | undefined;
-  all(): Iterable<Lane>;
-  count(): number;
-}
+export type Lanes = ReturnType<typeof createLanes>;
 
-export function createLanes(clock: Clock, roads: Roads): Lanes {
+export function createLanes(clock: Clock, roads: Roads) {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
@@ -29,7 +21,8 @@ export function createLanes(clock: Clock, roads: Roads): Lanes {
   }
 
   return frozen({
-    of(endpoint, memory) {
+    /** Returns the lane of an endpoint; a new one starts with the saved state. */
+    of(endpoint: Endpoint, memory: string | null) {
       const key = keyOf(endpoint.account, endpoint.url);
       const known = lanes.get(key);
       if (known) return known;
@@ -41,9 +34,10 @@ export function createLanes(clock: Clock, roads: Roads): Lanes {
       lanes.set(key, lane);
       return lane;
     },
-    has: (account, url) => lanes.has(keyOf(account, url)),
-    get: (account, url) => lanes.get(keyOf(account, url)),
-    all: () => lanes.values(),
+    has: (account: string, url: string) => lanes.has(keyOf(account, url)),
+    /** Returns the lane of an endpoint, if it has one. */
+    get: (account: string, url: string) => lanes.get(keyOf(account, url)),
+    all: (): Iterable<Lane> => lanes.values(),
     count: () => lanes.size,
   });
 }

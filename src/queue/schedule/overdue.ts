@@ -23,12 +23,7 @@ interface OverdueDeps {
 }
 
 /** Gives up deliveries that waited for a consumer until their time was over. */
-interface Overdue {
-  start(): void;
-  stop(): Promise<void>;
-}
-
-export function createOverdue({ spool, roads, time, clock, log, giveUp }: OverdueDeps): Overdue {
+export function createOverdue({ spool, roads, time, clock, log, giveUp }: OverdueDeps) {
   let phase: 'new' | 'running' | 'stopped' = 'new';
   let cancel = () => {};
   let looking = Promise.resolve();

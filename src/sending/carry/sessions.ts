@@ -21,18 +21,6 @@ export type HostVisit =
   | { readonly kind: 'unopened'; readonly reason: string }
   | (Handover & { readonly source: string | null; readonly tls: boolean });
 
-/** Sessions with servers, reused for further messages. */
-interface Sessions {
-  visit(
-    hop: Hop,
-    letter: Letter,
-    sources: readonly string[],
-    signal: AbortSignal,
-    transcript: Transcript,
-  ): Promise<HostVisit>;
-  stop(): void;
-}
-
 interface SessionsDeps {
   readonly clock: Clock;
   readonly log: Log;
@@ -51,10 +39,11 @@ interface SessionsSettings {
   readonly mostPerWay: number;
 }
 
+/** Sessions with servers, reused for further messages. */
 export function createClientSessions(
   { hostTimeoutMs, mostPerWay }: SessionsSettings,
   { clock, log, names }: SessionsDeps,
-): Sessions {
+) {
   const pool = createSessionPool({ mostPerWay }, clock);
   const missing = createExpiringMemory<true>({ most: MOST_MISSING }, clock);
 
@@ -136,7 +125,13 @@ export function createClientSessions(
   }
 
   return frozen({
-    async visit(hop, letter, sources, signal, transcript): Promise<HostVisit> {
+    async visit(
+      hop: Hop,
+      letter: Letter,
+      sources: readonly string[],
+      signal: AbortSignal,
+      transcript: Transcript,
+    ): Promise<HostVisit> {
       const from = candidates(hop, sources);
       const way = (source: string | undefined) => `${hop.host} ${hop.address} ${hop.port} ${hop.tls} ${source ?? ''}`;
       const conclude = (session: ClientSession, source: string | undefined, handover: Handover): HostVisit => {

@@ -171,16 +171,6 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   });
 }
 
-/** Rewrites the links of a message. */
-interface MessageLinks {
-  /** Whether links are changed even without click tracking: analytics parameters are added to some. */
-  readonly tags: boolean;
-  /** The rewriter for tracked links, or for untracked ones. */
-  relink(follows: boolean): Relink | undefined;
-  /** The links tracked so far, each once, as reported in click events; at most 100. */
-  followed(): readonly string[];
-}
-
 /**
  * Characters of an encoded link target. Servers (ours and Node's) read 16 KiB of header, including the request line.
  */
@@ -189,7 +179,8 @@ const CONTROLS = /\p{Cc}/u;
 // encodeURIComponent leaves these, and some mail readers end a plain-text link before them.
 const LEFT = /[!'()*]/g;
 
-function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob): MessageLinks {
+/** Rewrites the links of a message. */
+function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob) {
   const { analytics, stripQuery } = outgoing.extras ?? {};
   const { secret, publicUrl, ownUrl = publicUrl } = settings;
   const links = new Map<string, string>();
@@ -219,9 +210,12 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
   }
   const tagOnly = tag && ((url: string) => (isOurs(url) ? undefined : tag(url)));
   return {
+    /** Whether links are changed even without click tracking: analytics parameters are added to some. */
     tags: tag !== undefined,
-    relink: (follows) => (follows ? followOnce : tagOnly),
-    followed: () => [...followed],
+    /** The rewriter for tracked links, or for untracked ones. */
+    relink: (follows: boolean): Relink | undefined => (follows ? followOnce : tagOnly),
+    /** The links tracked so far, each once, as reported in click events; at most 100. */
+    followed: (): readonly string[] => [...followed],
   };
 }
 

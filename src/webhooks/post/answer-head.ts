@@ -10,15 +10,10 @@ const HEAD_BYTES = 64 * 1024;
 /** What undici must allow: the kept head, and what is added to it. */
 export const MOST_HEAD_BYTES = HEAD_BYTES + 1024;
 
-export interface AnswerReading {
-  /** A request follows, so that the next bytes are the head of its answer. */
-  expect(): void;
-  /** The status of the answer once its first line has come; undefined before. */
-  status(): number | undefined;
-}
+export type AnswerReading = ReturnType<typeof readHeads>;
 
-/** Reads response heads on a socket before the caller of its `read` does. */
-export function readHeads(socket: Socket): AnswerReading {
+/** Reads the heads of answers on a socket before whoever calls its `read`. */
+export function readHeads(socket: Socket) {
   let head: Head | undefined = createHead();
   let status: number | undefined;
   let swallows = false;
@@ -45,10 +40,12 @@ export function readHeads(socket: Socket): AnswerReading {
     }
   };
   return frozen({
+    /** A request follows, so that the next bytes are the head of its answer. */
     expect() {
       head = createHead();
       status = undefined;
     },
+    /** The status of the answer once its first line has come; undefined before. */
     status: () => status,
   });
 }

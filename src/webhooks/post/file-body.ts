@@ -3,12 +3,7 @@ import type { BytesInFile } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 
 /** The bytes of a file, for one request. */
-export interface FileBody {
-  /** Each chunk is valid until the next is requested. Throws if the file cannot be read. */
-  readonly chunks: AsyncIterable<Uint8Array>;
-  /** Stops reading, whether or not it has begun. */
-  close(): void;
-}
+export type FileBody = ReturnType<typeof createFileBody>;
 
 // At least the buffer of a socket (64 KiB): the next chunk is then requested only once this one has been written, and
 // its memory can be reused.
@@ -18,10 +13,11 @@ const CHUNK = 128 * 1024;
  * Reads `size` bytes of a file in chunks, reusing one buffer while `sent` reports that everything so far was written. A
  * stream allocates a buffer per chunk, which kept the garbage collector busy during large posts.
  */
-export function createFileBody({ path, size }: Pick<BytesInFile, 'path' | 'size'>, sent: () => boolean): FileBody {
+export function createFileBody({ path, size }: Pick<BytesInFile, 'path' | 'size'>, sent: () => boolean) {
   let file: Promise<FileHandle> | undefined;
   let closed = false;
 
+  /** Stops reading, whether or not it has begun. */
   function close(): void {
     closed = true;
     const opened = file;
@@ -45,5 +41,9 @@ export function createFileBody({ path, size }: Pick<BytesInFile, 'path' | 'size'
     }
   }
 
-  return frozen({ chunks: read(), close });
+  return frozen({
+    /** Each chunk is valid until the next is requested. Throws if the file cannot be read. */
+    chunks: read(),
+    close,
+  });
 }

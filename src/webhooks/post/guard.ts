@@ -29,17 +29,17 @@ interface Refusal {
 }
 
 /** Decides which hosts a POST may go to. */
-export interface Guard {
-  /** Looks up the host and checks all its addresses. The resolver caches answers for their TTL, so no cache here. */
-  check(url: string | URL): Promise<AddressVerdict>;
-}
+export type Guard = ReturnType<typeof createGuard>;
 
 const refuse = (error: AttemptError, cause?: string): AddressVerdict => ({ ok: false, error, ...(cause && { cause }) });
 
 /** Creates the guard that checks every connection to an endpoint. */
-export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }): Guard {
+export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }) {
   const allowed = allowedNetworks(settings);
 
+  /**
+   * Looks up the host and checks all its addresses. The resolver caches answers for their TTL, so no cache here.
+   */
   async function check(url: string | URL): Promise<AddressVerdict> {
     const parsed = typeof url === 'string' ? URL.parse(url) : url;
     if (!parsed) return refuse('host not found');

@@ -175,14 +175,9 @@ function decoded(text: string): string {
 }
 
 /** One absolute deadline for all steps of an attempt. */
-interface Deadline {
-  passed(): boolean;
-  /** Sets the callback, replacing the previous one. Called immediately if the deadline has already passed. */
-  onPass(act: () => void): void;
-  cancel(): void;
-}
+type Deadline = ReturnType<typeof startDeadline>;
 
-function startDeadline(clock: Pick<Clock, 'after'>, ms: number): Deadline {
+function startDeadline(clock: Pick<Clock, 'after'>, ms: number) {
   let passed = false;
   let act = (): void => {};
   const cancel = clock.after(ms, () => {
@@ -191,7 +186,8 @@ function startDeadline(clock: Pick<Clock, 'after'>, ms: number): Deadline {
   });
   return {
     passed: () => passed,
-    onPass(next) {
+    /** Sets the callback, replacing the previous one. Called immediately if the deadline has already passed. */
+    onPass(next: () => void) {
       act = next;
       if (passed) act();
     },

@@ -294,22 +294,6 @@ interface Connection {
   destroy(): void;
 }
 
-/** A pool of connections that are reused for the same origin. */
-interface Connections<C extends Connection> {
-  /** Takes the most recently used connection, or a new one. Closes idle connections to any other set of addresses. */
-  take(origin: string, addresses: readonly string[]): { readonly connection: C; readonly used: boolean };
-  /** As `take`, but always a new connection. */
-  fresh(origin: string, addresses: readonly string[]): C;
-  /** Returns it to the pool, or closes it if its addresses are out of date or the pool is full. */
-  giveBack(connection: C): void;
-  /** Closes it, even if in use. */
-  drop(connection: C): void;
-  /** The server closed it: removes it from the pool if idle. */
-  closed(connection: C): void;
-  /** Closes all connections, even those in use. */
-  destroy(): void;
-}
-
 /** The connections to one origin at one set of checked addresses. */
 interface Group<C> {
   readonly origin: string;
@@ -325,13 +309,14 @@ interface Group<C> {
 const KEEP_IN_ALL = 512;
 
 /**
- * Keeps at most `keep` idle connections per origin. `opener` is called once per origin and set of checked addresses;
- * the function it returns opens connections to these addresses only.
+ * A pool of connections that are reused for the same origin. Keeps at most `keep` idle connections per origin.
+ * `opener` is called once per origin and set of checked addresses; the function it returns opens connections to
+ * these addresses only.
  */
 export function createConnections<C extends Connection>(
   keep: number,
   opener: (origin: string, addresses: readonly string[]) => () => C,
-): Connections<C> {
+) {
   const groups = new Map<string, Group<C>>();
   const owners = new Map<C, Group<C>>();
   let idle = 0;
@@ -354,6 +339,7 @@ export function createConnections<C extends Connection>(
     return connection;
   }
 
+  /** Closes it, even if in use. */
   function drop(connection: C): void {
     const group = owners.get(connection);
     if (!group) return;
@@ -365,15 +351,20 @@ export function createConnections<C extends Connection>(
   }
 
   return frozen({
-    take(origin, addresses) {
+    /**
+     * Takes the most recently used connection, or a new one. Closes idle connections to any other set of addresses.
+     */
+    take(origin: string, addresses: readonly string[]): { readonly connection: C; readonly used: boolean } {
       const group = groupOf(origin, addresses);
       const connection = group.idle.pop();
       if (!connection) return { connection: open(group), used: false };
       idle--;
       return { connection, used: true };
     },
-    fresh: (origin, addresses) => open(groupOf(origin, addresses)),
-    giveBack(connection) {
+    /** As `take`, but always a new connection. */
+    fresh: (origin: string, addresses: readonly string[]) => open(groupOf(origin, addresses)),
+    /** Returns it to the pool, or closes it if its addresses are out of date or the pool is full. */
+    giveBack(connection: C) {
       const group = owners.get(connection);
       if (!group || groups.get(group.origin) !== group || group.idle.length >= keep || idle >= KEEP_IN_ALL)
         return drop(connection);
@@ -381,9 +372,11 @@ export function createConnections<C extends Connection>(
       idle++;
     },
     drop,
-    closed(connection) {
+    /** The server closed it: removes it from the pool if idle. */
+    closed(connection: C) {
       if (owners.get(connection)?.idle.includes(connection)) drop(connection);
     },
+    /** Closes all connections, even those in use. */
     destroy() {
       for (const connection of [...owners.keys()]) drop(connection);
     },

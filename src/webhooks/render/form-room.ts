@@ -1,15 +1,5 @@
 import { frozen } from '../../base/frozen.ts';
 
-/**
- * Room on the disk for forms of large messages while they are posted. A message is on the disk once, but each of its
- * deliveries has a form of its own: without a bound, one large message to many recipients whose endpoint is slow takes
- * the disk that mail needs.
- */
-interface FormRoom {
-  /** Resolves when there is room, with the function that gives it back. One form is always let in. */
-  take(account: string, bytes: number): Promise<() => void>;
-}
-
 /** The part of the room that one account may have. */
 const SHARE = 1 / 2;
 
@@ -19,7 +9,12 @@ interface Waiting {
   readonly enter: (give: () => void) => void;
 }
 
-export function createFormRoom(most: number): FormRoom {
+/**
+ * Room on the disk for forms of large messages while they are posted. A message is on the disk once, but each of its
+ * deliveries has a form of its own: without a bound, one large message to many recipients whose endpoint is slow takes
+ * the disk that mail needs.
+ */
+export function createFormRoom(most: number) {
   const held = new Map<string, number>();
   let all = 0;
   let waiting: readonly Waiting[] = [];
@@ -52,8 +47,9 @@ export function createFormRoom(most: number): FormRoom {
   }
 
   return frozen({
-    take: (account, bytes) =>
-      new Promise((resolve) => {
+    /** Resolves when there is room, with the function that gives it back. One form is always let in. */
+    take: (account: string, bytes: number) =>
+      new Promise<() => void>((resolve) => {
         const one = { account, bytes, enter: resolve };
         if (fits(one)) enter(one);
         else waiting = [...waiting, one];

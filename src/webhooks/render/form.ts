@@ -24,30 +24,7 @@ const PARAMETER = 'mandrill_events';
 const PREFIX = Buffer.from(`${PARAMETER}=`, 'latin1');
 
 /** Encodes JSON text as form bodies, and signs them in the same pass. */
-export interface FormEncoder {
-  /** For events that fit in memory. The bytes have their own buffer. */
-  toBytes(
-    pieces: Iterable<Piece>,
-    signing: Signing,
-  ): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders };
-  /**
-   * Writes a form of more than `most` bytes to a file; a smaller one has its own buffer. Holds at most that and a few
-   * pieces in memory, and lets the thread do other work in between. Throws if the disk fails.
-   */
-  toBody(
-    pieces: Iterable<Piece>,
-    signing: Signing,
-    place: Place,
-  ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }>;
-  /** As `toBody`, but what the pieces are themselves, unsigned. */
-  toJson(pieces: Iterable<Piece | Plain>, place: Place): Promise<Bytes>;
-  /** As `toBody`, but what the pieces are themselves, with the headers of every format. */
-  toPost(
-    post: { readonly type: string; readonly pieces: Iterable<Piece | Plain> },
-    signing: Signing,
-    place: Place,
-  ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }>;
-}
+export type FormEncoder = ReturnType<typeof createFormEncoder>;
 
 /** The file for a body of more than `most` bytes. */
 interface Place {
@@ -55,7 +32,7 @@ interface Place {
   readonly most: number;
 }
 
-export function createFormEncoder(): FormEncoder {
+export function createFormEncoder() {
   const encoding = createEncoding();
 
   /** `keep` returns what of each piece is the body. */
@@ -92,7 +69,11 @@ export function createFormEncoder(): FormEncoder {
   }
 
   return frozen({
-    toBytes(pieces, signing) {
+    /** For events that fit in memory. The bytes have their own buffer. */
+    toBytes(
+      pieces: Iterable<Piece>,
+      signing: Signing,
+    ): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders } {
       const signatures = startSignatures(signing);
       const forms: Uint8Array<ArrayBuffer>[] = [];
       encoding.begin((value, form) => {
@@ -104,7 +85,15 @@ export function createFormEncoder(): FormEncoder {
       const [only] = forms;
       return { bytes: forms.length === 1 && only ? only : joined(forms), headers: signatures.headers() };
     },
-    async toBody(pieces, signing, place) {
+    /**
+     * Writes a form of more than `most` bytes to a file; a smaller one has its own buffer. Holds at most that and a
+     * few pieces in memory, and lets the thread do other work in between. Throws if the disk fails.
+     */
+    async toBody(
+      pieces: Iterable<Piece>,
+      signing: Signing,
+      place: Place,
+    ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }> {
       const signatures = startSignatures(signing);
       const body = await writeBody(pieces, place, (value, form) => {
         signatures.add(value, form);
@@ -112,8 +101,14 @@ export function createFormEncoder(): FormEncoder {
       });
       return { body, headers: signatures.headers() };
     },
-    toJson: (pieces, place) => writeBody(pieces, place, (value) => value),
-    async toPost({ type, pieces }, { keys, id, at }, place) {
+    /** As `toBody`, but what the pieces are themselves, unsigned. */
+    toJson: (pieces: Iterable<Piece | Plain>, place: Place) => writeBody(pieces, place, (value) => value),
+    /** As `toBody`, but what the pieces are themselves, with the headers of every format. */
+    async toPost(
+      { type, pieces }: { readonly type: string; readonly pieces: Iterable<Piece | Plain> },
+      { keys, id, at }: Signing,
+      place: Place,
+    ): Promise<{ readonly body: Bytes; readonly headers: FormHeaders }> {
       const timestamp = Math.floor(at / 1000);
       const signature = runningStandardSignature(keys, id, timestamp);
       const body = await writeBody(pieces, place, (value) => {
@@ -213,17 +208,6 @@ function standardHeaders(id: string, timestamp: number, signature: string): Form
 /** Receives text as UTF-8 and as form encoding. Both are valid only during the call. */
 type Take = (value: Uint8Array, form: Uint8Array) => void;
 
-/** Writes JSON text as UTF-8 and as form encoding in one pass. */
-interface Encoding {
-  /** Discards any previous state, and writes the name of the parameter. */
-  begin(take: Take): void;
-  /** As `begin`, in the middle of a form: writes no name. */
-  resume(take: Take): void;
-  add(piece: Piece): void;
-  /** Passes on the remaining output. `add` must not follow. */
-  end(): void;
-}
-
 /** Maximum output bytes per byte of text: `\u001f`, and `%5Cu001f`. */
 const MOST_VALUE = 6;
 const MOST_FORM = 8;
@@ -279,7 +263,8 @@ const CELLS_OF_JSON = cellsOf((byte) => Uint8Array.of(byte));
 /** JSON, without line ends. */
 const CELLS_OF_LINES = cellsOf((byte) => (byte === CR || byte === LF ? new Uint8Array(0) : Uint8Array.of(byte)));
 
-export function createEncoding(): Encoding {
+/** Writes JSON text as UTF-8 and as form encoding in one pass. */
+export function createEncoding() {
   const { memory, encode } = createBytePasses(MEMORY);
   memory.set(PLAIN_SET, PLAIN);
   memory.set(CELLS_OF_TEXT, TEXT_CELLS);
@@ -326,24 +311,27 @@ export function createEncoding(): Encoding {
     }
   }
 
+  /** As `begin`, in the middle of a form: writes no name. */
   function resume(by: Take): void {
     take = by;
     value = VALUE;
     form = FORM;
   }
   return frozen({
-    begin(by): void {
+    /** Discards any previous state, and writes the name of the parameter. */
+    begin(by: Take): void {
       resume(by);
       memory.set(PREFIX, FORM);
       form += PREFIX.length;
     },
     resume,
-    add(piece): void {
+    add(piece: Piece): void {
       if (typeof piece === 'string') addText(piece, JSON_CELLS, false);
       else if ('lines' in piece) addBytes(piece.lines, LINES_CELLS, false);
       else if (typeof piece.text === 'string') addText(piece.text, TEXT_CELLS, piece.toLf);
       else addBytes(piece.text, TEXT_CELLS, piece.toLf);
     },
+    /** Passes on the remaining output. `add` must not follow. */
     end: drain,
   });
 }

@@ -2,35 +2,33 @@ import { frozen } from '../../base/frozen.ts';
 import type { Step } from '../../queue/road.ts';
 
 /** The progress of the messages on a render thread. */
-export interface RenderProgress {
-  /** Starts a delivery with its verdicts. Returns the set for its open DNS questions. */
-  begin(delivery: string): Set<string>;
-  /** Its verdicts are computed. Ignored after `end`: a shared POST goes without messages whose verdicts take long. */
-  parse(delivery: string): void;
-  end(delivery: string): void;
-  steps(): readonly (readonly [delivery: string, step: Step])[];
-}
+export type RenderProgress = ReturnType<typeof createProgress>;
 
 /** The longest DNS name, with its type. */
 const LONGEST_QUESTION = 260;
 
-export function createProgress(): RenderProgress {
+export function createProgress() {
   /** The open DNS questions of each delivery; undefined once it has its verdicts. */
   const known = new Map<string, ReadonlySet<string> | undefined>();
 
   return frozen({
-    begin(delivery) {
+    /** Starts a delivery with its verdicts. Returns the set for its open DNS questions. */
+    begin(delivery: string) {
       const open = new Set<string>();
       known.set(delivery, open);
       return open;
     },
-    parse(delivery) {
+    /**
+     * Its verdicts are computed. Ignored after `end`: a shared POST goes without messages whose verdicts take long.
+     */
+    parse(delivery: string) {
       if (known.has(delivery)) known.set(delivery, undefined);
     },
-    end(delivery) {
+    end(delivery: string) {
       known.delete(delivery);
     },
-    steps: () => [...known].map(([delivery, open]) => [delivery, toStep(open)] as const),
+    steps: (): readonly (readonly [delivery: string, step: Step])[] =>
+      [...known].map(([delivery, open]) => [delivery, toStep(open)] as const),
   });
 }
 

@@ -16,10 +16,7 @@ interface SignatureResult {
 }
 
 /** Checks the signatures of one message independently: an invalid one, or one that makes us throw, affects no other. */
-export interface SignatureChecker {
-  /** `field` is the header field that contains the signature. */
-  check(field: FieldRange, signature: Signature | Unusable): Promise<SignatureResult>;
-}
+export type SignatureChecker = Awaited<ReturnType<typeof createSignatureChecker>>;
 
 interface Deps {
   readonly keys: MessageKeys;
@@ -38,11 +35,12 @@ export async function createSignatureChecker(
   source: Bytes,
   signatures: readonly Signature[],
   deps: Deps,
-): Promise<SignatureChecker> {
+) {
   const bodies = await hashBodies(signatures, source, section.bodyAt);
   const header = createSignedHeader(section);
   return frozen({
-    async check(field, read): Promise<SignatureResult> {
+    /** `field` is the header field that contains the signature. */
+    async check(field: FieldRange, read: Signature | Unusable): Promise<SignatureResult> {
       if (!isUsable(read)) return read;
       try {
         const body = bodies.get(bodyKey(read));

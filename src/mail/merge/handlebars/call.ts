@@ -180,20 +180,14 @@ function parseBacktick(source: string, readPath: ReadPath): Expression {
 }
 
 /** The tokens of an expression, in order. */
-interface Tokens {
-  peek(): Token | undefined;
-  /** The next token, if it is an operator. */
-  operator(): Operator | undefined;
-  pass(): void;
-  fault(): FaultyTemplate;
-  readonly readPath: ReadPath;
-}
+type Tokens = ReturnType<typeof createTokens>;
 
-function createTokens(source: string, readPath: ReadPath): Tokens {
+function createTokens(source: string, readPath: ReadPath) {
   const tokens = toTokens(source.replace(/&(?:lt|gt|amp|quot|#39);/g, (entity) => ENTITIES.get(entity) ?? entity));
   let at = 0;
   return {
     peek: () => tokens[at],
+    /** The next token, if it is an operator. */
     operator() {
       const token = tokens[at];
       return token?.kind === 'sign' || token?.kind === 'word' ? OPERATORS.get(token.text.toLowerCase()) : undefined;

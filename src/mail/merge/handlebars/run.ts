@@ -10,7 +10,6 @@ import {
   type Maybe,
   type MergeValue,
   member,
-  type Struct,
   textOfValue,
   toNumber,
 } from '../values.ts';
@@ -257,19 +256,18 @@ function placeOf(frame: Frame, up: number, name: string): Maybe {
 }
 
 /** The variables of one recipient. */
-interface Variables {
-  /** All variables, under the names as given. */
-  readonly all: Struct;
-  /** Case-insensitive, as in the mailchimp language. */
-  find(name: string): Maybe;
-}
+type Variables = ReturnType<typeof toVariables>;
 
 /** If a name is repeated, in any case, the last one wins. */
-export function toVariables(list: Iterable<{ readonly name: string; readonly content: MergeValue }>): Variables {
+export function toVariables(list: Iterable<{ readonly name: string; readonly content: MergeValue }>) {
   const known = new Map<string, { readonly name: string; readonly content: MergeValue }>();
   for (const variable of list) known.set(variable.name.toLowerCase(), variable);
   const all = Object.fromEntries([...known.values()].map(({ name, content }) => [name, content]));
-  return frozen({ all, find: (name) => known.get(name.toLowerCase())?.content });
+  return frozen({
+    /** All variables, under the names as given. */
+    all /** Case-insensitive, as in the mailchimp language. */,
+    find: (name: string): Maybe => known.get(name.toLowerCase())?.content,
+  });
 }
 
 /** Maximum work per message, for parsing and running its templates: about half a second at worst. */
