@@ -332,13 +332,13 @@ const SENTENCES = {
   unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
 } as const;
 
-/** What becomes of the mail that matches: it is posted unless the action of its route is another, or its content chooses one. */
-function toSentence({ choices = [], routeId, pattern, url, fate = null }: Match): string {
+/** What becomes of the mail that matches. */
+function toSentence({ choices = [], routeId, pattern, url, fate }: Match): string {
   const named = choices.map(({ match, action }) => `${match.routeId} (${match.pattern}, ${action})`).join(', ');
   if (choices.length > 0) return `Depends on the message. Routes in the order they are tried: ${named}`;
   const route = `Route ${routeId} (${pattern})`;
-  const action = ACTION_NAMES.find((name) => ACTIONS[name].fate === fate) ?? 'post';
-  if (action !== 'post') return `${route} matches. ${ACTIONS[action].does}`;
+  const action = ACTION_NAMES.find((name) => fate !== undefined && ACTIONS[name].fate === fate);
+  if (action) return `${route} matches. ${ACTIONS[action].does}`;
   return `${route} ${isPulled(url) ? 'queues it at' : 'posts it to'} ${url}`;
 }
 
