@@ -7,6 +7,7 @@ import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts'
 import { ORDER_NAMES, ORDERS, toOrder } from '../inbound/order.ts';
 import { isPulled } from '../inbound/pulled.ts';
 import { createRouting } from '../inbound/routing.ts';
+import type { Match } from '../inbound/types.ts';
 import { parseAddress } from '../mail/address.ts';
 import { toInboundDomain } from '../mail/wildcard-domain.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
@@ -332,6 +333,16 @@ const SENTENCES = {
   unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
 } as const;
 
+/** What becomes of the mail that matches. */
+function toSentence({ choices = [], routeId, pattern, url, fate }: Match): string {
+  const named = choices.map(({ match, action }) => `${match.routeId} (${match.pattern}, ${action})`).join(', ');
+  if (choices.length > 0) return `Depends on the message. Routes in the order they are tried: ${named}`;
+  const route = `Route ${routeId} (${pattern})`;
+  const action = ACTION_NAMES.find((name) => fate !== undefined && ACTIONS[name].fate === fate);
+  if (action) return `${route} matches. ${ACTIONS[action].does}`;
+  return `${route} ${isPulled(url) ? 'queues it at' : 'posts it to'} ${url}`;
+}
+
 export const routeTest: Command = {
   name: 'route test',
   args: 'ADDRESS',
@@ -349,9 +360,7 @@ export const routeTest: Command = {
       await routing.stop();
       const found = routing.lookup(address.mailbox, address.domain);
       call.print([found], () =>
-        found.kind === 'matched'
-          ? `Route ${found.match.routeId} (${found.match.pattern}) ${isPulled(found.match.url) ? 'queues it at' : 'posts it to'} ${found.match.url}\n`
-          : `Refused: ${SENTENCES[found.kind]}\n`,
+        found.kind === 'matched' ? `${toSentence(found.match)}\n` : `Refused: ${SENTENCES[found.kind]}\n`,
       );
       return found.kind === 'matched' ? EXIT.ok : EXIT.failed;
     });

@@ -144,6 +144,20 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect(await list('--state', 'dropped')).to.have.length(1);
   });
 
+  it('shows the action of a route that does not post, and that conditional routes depend on the message', async () => {
+    const add = (pattern: string, ...options: string[]) =>
+      postern(['route', 'add', 'in.test', pattern, ...options], env);
+    await add('kept', hook.url, '--action', 'hold');
+    await add('thrown', '--action', 'discard');
+    await add('stopped', '--action', 'reject');
+    await add('some', hook.url, '--when', '{"subject":["*invoice*"]}');
+    const test = async (mailbox: string) => (await postern(['route', 'test', `${mailbox}@in.test`], env)).out;
+    expect(await test('kept')).to.match(/^Route \S+ \(kept\) matches\. It takes the mail, and holds it\.\n$/);
+    expect(await test('thrown')).to.match(/^Route \S+ \(thrown\) matches\. It takes the mail, and discards it\.\n$/);
+    expect(await test('stopped')).to.equal('Refused: a route of the domain refuses mail to the mailbox: 550 5.7.1\n');
+    expect(await test('some')).to.match(/^Depends on the message\. .*: \S+ \(some, post\), \S+ \(\*, post\)\n$/);
+  });
+
   it('shows which route matches an address', async () => {
     expect((await postern(['route', 'test', 'anyone@in.test'], env)).out).to.contain(hook.url);
     expect(await postern(['route', 'test', 'anyone@elsewhere.test'], env)).to.include({ code: 1 });

@@ -87,6 +87,6 @@ function AccountRow({ one: { id, name, created_at: createdAt, waiting, day } }: 
       ? h('a', { href: linkTo('/', { account: id }), 'aria-current': account.value?.id === id ? 'true' : undefined }, [
           content,
         ])
-      : h('span.line', [content]),
+      : h('span.cells', [content]),
   ]);
 }

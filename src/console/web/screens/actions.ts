@@ -75,7 +75,7 @@ function ActionList({ of, read }: ActionListProps): ComponentChildren {
         ? h(Notice, { title: 'No activity yet' }, [
             h('p', ['Replays, new keys and views of message content appear here.']),
           ])
-        : h('ul.rows.actions', [data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action }))])),
+        : h('ul.rows.columns.actions', [data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action }))])),
     data !== undefined &&
       more &&
       data.actions.length < MOST_ROWS &&

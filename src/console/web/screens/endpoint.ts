@@ -191,7 +191,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
 /** One cause is one row. */
 function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): ComponentChildren {
   if (endpoint.answers.length === 0) return h('p.faint', 'None yet');
-  return h('ul.rows.answers', [
+  return h('ul.rows.columns.answers', [
     endpoint.answers.map((answer) => {
       const status = answer.status === null ? 'none' : String(answer.status);
       return h('li', { key: `${answer.status} ${answer.error} ${answer.text}` }, [

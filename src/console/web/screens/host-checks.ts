@@ -37,11 +37,11 @@ export function Checks(): ComponentChildren {
       ? !error && h(Bars, { rows: 4 })
       : [
           h(Counts, { run }),
-          h('ul.rows.checks', checks.filter(isProblem).map(toRow)),
+          h('ul.rows.columns.checks', checks.filter(isProblem).map(toRow)),
           others.length > 0 &&
             h('details.others', [
               h('summary', count(others.length, 'other check')),
-              h('ul.rows.checks', others.map(toRow)),
+              h('ul.rows.columns.checks', others.map(toRow)),
             ]),
         ],
   ]);
@@ -112,7 +112,7 @@ export function Listeners(): ComponentChildren {
     h('h2', { id: 'listeners' }, 'Listeners'),
     h(Loading, { of: loaded, rows: 3 }),
     data &&
-      h('ul.rows.listeners', [data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener }))]),
+      h('ul.rows.columns.listeners', [data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener }))]),
   ]);
 }
 

@@ -40,7 +40,7 @@ export function HostLog(): ComponentChildren {
     data &&
       (data.lines.length === 0
         ? h(Empty, { filtered: level !== undefined || event !== undefined })
-        : h('ul.rows.log', [data.lines.map((line) => h(LineRow, { key: line.n, line }))])),
+        : h('ul.rows.columns.log', [data.lines.map((line) => h(LineRow, { key: line.n, line }))])),
     more && h('p.more', [h(Button, { label: 'Older', onPress: more })]),
   ]);
 }

@@ -32,7 +32,7 @@ export function HostSettings(): ComponentChildren {
         ? h(Notice, { title: 'No settings match' })
         : [
             h('p.faint', { role: 'status' }, count(found.length, 'setting')),
-            h('ul.rows.settings', found.map(settingRow)),
+            h('ul.rows.columns.settings', found.map(settingRow)),
           ]),
   ]);
 }

@@ -56,7 +56,7 @@ function Overview({ overview }: { readonly overview: HostOverview }): ComponentC
     h(HealthSentence, { overview }),
     needs.length > 0 && [
       h('h2', 'Needs attention'),
-      h('ul.rows.needs.host-needs', [
+      h('ul.rows.needs', [
         needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
       ]),
     ],
@@ -194,7 +194,7 @@ function Tasks(): ComponentChildren {
   return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
     h(Loading, { of: loaded, rows: 6 }),
-    data && h('ul.rows.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))]),
+    data && h('ul.rows.columns.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))]),
   ]);
 }
 

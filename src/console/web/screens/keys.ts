@@ -33,7 +33,7 @@ export function Keys(): ComponentChildren {
     data &&
       (data.length === 0
         ? h(Notice, { title: 'No API keys yet' }, [h('p', 'Create one to call the API or to send over SMTP.')])
-        : h('ul.rows.keys-made', [
+        : h('ul.rows.columns.keys-made', [
             data.map((key) =>
               h(KeyRow, {
                 key: key.id,

@@ -116,7 +116,7 @@ function Rejects({ q, version }: ListProps): ComponentChildren {
     shown &&
       (shown.length === 0
         ? h(Empty, { filtered: q !== '' || reason !== '', which: 'rejects' })
-        : h('ul.rows.listed', [
+        : h('ul.rows.columns.listed', [
             shown.map((entry) =>
               h(RejectRow, {
                 key: keyOf(entry),
@@ -190,7 +190,7 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
     data &&
       (data.length === 0
         ? h(Empty, { filtered: q !== '', which: 'whitelists' })
-        : h('ul.rows.listed', [
+        : h('ul.rows.columns.listed', [
             data.map(({ email, detail, created_at: at }) =>
               h('li', { key: email, 'data-row': email }, [
                 h('span.mark', [h(State, { icon: 'check', word: 'Whitelisted', tone: 'good' })]),

@@ -37,7 +37,7 @@ export function People(): ComponentChildren {
     data &&
       (data.people.length === 0
         ? h(Notice, { title: 'No people yet' }, [h('p', 'An invitation creates a one-time link to the console.')])
-        : h('ul.rows.people', [
+        : h('ul.rows.columns.people', [
             data.people.map((one) =>
               h(PersonRow, {
                 key: one.name,
@@ -203,7 +203,7 @@ export function Sessions(): ComponentChildren {
     h('p.faint', 'Sessions end after some hours, and sooner when idle.'),
     h(Loading, { of: loaded, rows: 3 }),
     data &&
-      h('ul.rows.people', [
+      h('ul.rows.columns.people', [
         data.sessions.map((one) =>
           h(SessionRow, {
             key: one.id,
