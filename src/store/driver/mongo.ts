@@ -26,6 +26,10 @@ interface MongoSettings {
   readonly url: string;
   /** How long an operation may take before the store counts as unavailable. Milliseconds. */
   readonly timeoutMs: number;
+  /** The most connections to a server; the URL's own `maxPoolSize` takes precedence. */
+  readonly maxConnections?: number;
+  /** How long an unused connection stays open; the URL's own `maxIdleTimeMS` takes precedence. Milliseconds. */
+  readonly idleMs?: number;
 }
 
 interface MongoDeps {
@@ -100,7 +104,11 @@ export async function openMongo(settings: MongoSettings, { log, clock, onCommand
   });
 }
 
-function createClient({ url, timeoutMs }: MongoSettings, onCommand: MongoDeps['onCommand']): MongoClient {
+function createClient(
+  { url, timeoutMs, maxConnections, idleMs }: MongoSettings,
+  onCommand: MongoDeps['onCommand'],
+): MongoClient {
+  const named = (option: string) => new RegExp(`[?&]${option}=`, 'i').test(url);
   const client = new MongoClient(url, {
     appName: 'postern',
     monitorCommands: onCommand !== undefined,
@@ -108,6 +116,8 @@ function createClient({ url, timeoutMs }: MongoSettings, onCommand: MongoDeps['o
     connectTimeoutMS: timeoutMs,
     socketTimeoutMS: timeoutMs,
     waitQueueTimeoutMS: timeoutMs,
+    ...(maxConnections !== undefined && !named('maxPoolSize') && { maxPoolSize: maxConnections }),
+    ...(idleMs !== undefined && !named('maxIdleTimeMS') && { maxIdleTimeMS: idleMs }),
   });
   if (onCommand) client.on('commandStarted', ({ commandName, command }) => onCommand(commandName, command));
   return client;
@@ -299,10 +309,11 @@ export function toMongoIndexes(indexes: readonly (readonly string[])[], unique: 
 
 /**
  * Transient server errors: stepping down, shutting down, time limits, no majority
- * (mongodb.com/docs/manual/reference/error-codes).
+ * (mongodb.com/docs/manual/reference/error-codes). And 1, InternalError: a server with another database behind it says
+ * so while that is away.
  */
 const PASSING = new Set([
-  6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031,
+  1, 6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031,
 ]);
 const PASSING_LABELS = ['RetryableWriteError', 'HandshakeError'];
 const DUPLICATE_KEY = 11000;
