@@ -173,10 +173,11 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
   const where = (filter: Filter<R>) => toMongoFilter(filterTerms(shape, filter));
   const many = async (filter: Filter<R>, page: PageOptions<R> = {}) => {
     const slice = toSlice(shape, page);
-    const query = where(filter);
+    const terms = filterTerms(shape, filter);
+    const query = toMongoFilter(terms);
     if (slice.limit === 0) return []; // in MongoDB 0 means no limit
     const docs = await act(() =>
-      documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice) }).toArray(),
+      documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice, terms, spec.unique) }).toArray(),
     );
     return docs.map((doc) => fromDoc<R>(shape, doc));
   };
@@ -286,12 +287,24 @@ export function toMongoFilter(terms: readonly Term[]): MongoFilter {
   return Object.fromEntries(terms.map((term) => [nameOf(term.field), condition(term)]));
 }
 
-/** Ties are broken by the id, in the direction of the sort, so that one index serves both. */
-export function toMongoSort({ sort }: Slice): [string, 1 | -1][] {
+/**
+ * Ties are broken by the id, in the direction of the sort, so that one index serves both. A unique index does not end with
+ * the id, and serves a sort only if the id is left out, which it may be because there are no ties: otherwise the server
+ * sorts all rows of the account for each page.
+ */
+export function toMongoSort(
+  { sort }: Slice,
+  terms: readonly Term[] = [],
+  unique: readonly (readonly string[])[] = [],
+): [string, 1 | -1][] {
   if (!sort) return [];
   const direction = sort.descending ? -1 : 1;
-  return sort.field === 'id'
-    ? [['_id', direction]]
+  const fixed = new Set(terms.filter(({ kind }) => kind === 'equal').map(({ field }) => field));
+  const hasNoTies = unique.some(
+    (fields) => fields.at(-1) === sort.field && fields.slice(0, -1).every((field) => fixed.has(field)),
+  );
+  return sort.field === 'id' || hasNoTies
+    ? [[nameOf(sort.field), direction]]
     : [
         [sort.field, direction],
         ['_id', direction],

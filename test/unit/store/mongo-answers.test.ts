@@ -46,6 +46,22 @@ describe('the store on a server that speaks MongoDB', () => {
     expect(await rows.one({ id: '1' })).to.equal(undefined);
   });
 
+  it('sorts by the unique index that it searches by, and else breaks ties by the id', async () => {
+    await open();
+    const rows = await opened?.collection({ ...notes, indexes: [['rank']], unique: [['account', 'body']] });
+    const sorts: unknown[] = [];
+    server.answer((command, { sort }) => {
+      if (command === 'find') sorts.push(sort);
+      return emptyAnswer(command);
+    });
+    const page = { account: 'a', body: { range: { gt: 'x' } } };
+    await rows?.many(page, { sort: 'body', limit: 5 });
+    await rows?.many(page, { sort: '-body', limit: 5 });
+    await rows?.many({ ...page, account: { in: ['a', 'b'] } }, { sort: 'body', limit: 5 });
+    await rows?.many({ account: 'a' }, { sort: 'rank', limit: 5 });
+    expect(sorts).to.deep.equal([{ body: 1 }, { body: -1 }, { body: 1, _id: 1 }, { rank: 1, _id: 1 }]);
+  });
+
   /** The most connections during a hundred searches, of which the first five were answered late. */
   const burst = async (...given: Parameters<typeof open>) => {
     const rows = await open(...given);
