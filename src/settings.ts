@@ -186,6 +186,8 @@ export const schema = z.strictObject({
     url: z.string().refine((value) => value === '' || isMongoUrl(value), `must be ${MONGO_URL}`),
     url_file: text,
     timeout_ms: count(100),
+    max_connections: count(1, 10_000),
+    idle_seconds: count(1),
   }),
   spool: z.strictObject({ min_free_percent: count(0, 90), min_free_bytes: count(0) }),
   journal: z.strictObject({

@@ -9,6 +9,7 @@ import type { Spool } from '../queue/delivery.ts';
 import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
 import { openEmbedded } from '../store/driver/embedded.ts';
+import { withKnownAbsence } from '../store/driver/known-away.ts';
 import { measured } from '../store/driver/measured.ts';
 import type { Database } from '../store/driver/port.ts';
 import { createKeyUses, type KeyUses } from '../store/key-uses.ts';
@@ -57,7 +58,8 @@ export async function openStorage(
     growth.stop();
     throw error;
   });
-  const { database, meter } = await meteredDatabase(measured(opened, { clock, metrics }), { clock, log });
+  const quick = await withKnownAbsence(opened, { clock: systemClock });
+  const { database, meter } = await meteredDatabase(measured(quick, { clock, metrics }), { clock, log });
   const store = await openStore({
     ...database,
     async close() {
@@ -110,7 +112,9 @@ export async function openDatabase(settings: Settings, log: Log, room?: Room): P
   if (address !== '') {
     // Loaded only if used: the driver takes 30 MB and a tenth of the startup time.
     const { openMongo } = await import('../store/driver/mongo.ts');
-    return openMongo({ url: address, timeoutMs }, { log, clock: systemClock });
+    const { max_connections: maxConnections, idle_seconds: idleSeconds } = settings.store;
+    const pool = { maxConnections, idleMs: idleSeconds * 1000 };
+    return openMongo({ url: address, timeoutMs, ...pool }, { log, clock: systemClock });
   }
   return openEmbedded(
     { file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: growthSettings(settings) },

@@ -4,8 +4,9 @@ import { checkMx } from '../../dns/checks.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { memberOf } from '../../mail/wildcard-domain.ts';
-import { type InboundDomainRow, isClaim, nameOf } from '../../store/rows/domains.ts';
-import { type Call, operation } from '../operation.ts';
+import { type InboundDomainRow, isClaim, nameOf, pagesOfDomains } from '../../store/rows/domains.ts';
+import { type Call, listing, operation } from '../operation.ts';
+import { mapPages } from '../whole-lists.ts';
 import { knownDomain, newDomain, str, time, timeOrNull } from './fields.ts';
 
 const inboundDomainRecord = z
@@ -57,7 +58,7 @@ export async function findDomain(
   return row;
 }
 
-const domains = operation({
+const domains = listing({
   path: '/inbound/domains',
   access: 'numbers',
   summary: 'Lists the inbound domains of the account.',
@@ -65,12 +66,16 @@ const domains = operation({
   returns: z.array(inboundDomainRecord),
   errors: [],
   example: {},
-  async handle(_, { store, settings }) {
-    const rows = await store.inboundDomains.many({}, { sort: 'createdAt' });
-    // While a proof takes effect, a domain may briefly be listed together with its claim.
-    const routed = new Set(rows.filter((row) => !isClaim(row)).map(nameOf));
-    return rows.filter((row) => !isClaim(row) || !routed.has(nameOf(row))).map((row) => toDomainRecord(row, settings));
-  },
+  pages: (_, { store, settings }) =>
+    mapPages(pagesOfDomains(store), async (rows) => {
+      // While a proof takes effect, a domain may briefly be listed together with its claim.
+      const names = rows.filter(isClaim).map(nameOf);
+      const found = names.length === 0 ? [] : await store.inboundDomains.many({ id: { in: names } });
+      const routed = new Set(found.map(nameOf));
+      return rows
+        .filter((row) => !isClaim(row) || !routed.has(nameOf(row)))
+        .map((row) => toDomainRecord(row, settings));
+    }),
 });
 
 const addDomain = operation({

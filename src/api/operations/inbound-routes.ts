@@ -16,8 +16,9 @@ import { ORDER_NAMES, ORDERS, toOrder } from '../../inbound/order.ts';
 import { isPulled } from '../../inbound/pulled.ts';
 import { MOST_TRIED } from '../../inbound/routing.ts';
 import { fold } from '../../mail/address.ts';
-import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
-import { type Call, operation } from '../operation.ts';
+import { type InboundRouteRow, nameOf, pagesOfRoutes } from '../../store/rows/domains.ts';
+import { type Call, listing, operation } from '../operation.ts';
+import { mapPages } from '../whole-lists.ts';
 import { knownDomain, pattern, routeUrl, shownUrl, str, verifyUrl } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
 import {
@@ -134,7 +135,7 @@ export function toRouteRecord(
 const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url' | 'action'>) =>
   `${pattern}@${domain} ${url === '' ? `(${toAction(action)})` : `to ${shownUrl(url)}`}`;
 
-const routes = operation({
+const routes = listing({
   path: '/inbound/routes',
   access: 'settings',
   summary: 'Lists the routes of an inbound domain, oldest first.',
@@ -142,9 +143,9 @@ const routes = operation({
   returns: z.array(inboundRouteRecord),
   errors: ['Unknown_InboundDomain'],
   example: { domain: 'inbound.example.com' },
-  async handle({ domain }, call) {
+  async *pages({ domain }, call) {
     const id = nameOf(await findDomain(domain, call));
-    return (await call.store.inboundRoutes.many({ domain: id }, { sort: 'createdAt' })).map(toRouteRecord);
+    yield* mapPages(pagesOfRoutes(call.store, id), (page) => page.map(toRouteRecord));
   },
 });
 

@@ -3,9 +3,11 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { sinceHours } from '../../mail/stats.ts';
+import { pagesByKey } from '../../store/pages.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
-import { type Call, operation } from '../operation.ts';
+import { type Call, listing, operation } from '../operation.ts';
+import { mapPages } from '../whole-lists.ts';
 import { time, timeOrNull } from './fields.ts';
 import { domainName } from './senders.ts';
 import { SERIES_DAYS } from './stats.ts';
@@ -145,7 +147,7 @@ async function toDomainRecord(
   return record;
 }
 
-const trackingDomains = operation({
+const trackingDomains = listing({
   path: '/urls/tracking-domains',
   access: 'settings',
   summary: 'Lists the tracking domains of the account, by name.',
@@ -153,9 +155,16 @@ const trackingDomains = operation({
   returns: z.array(trackingDomainRecord),
   errors: [],
   example: {},
-  async handle(_, call) {
-    return toDomainRecords(await call.store.trackingDomains.many({}, { sort: 'domain' }), call);
-  },
+  pages: (_, call) =>
+    mapPages(
+      pagesByKey(
+        '',
+        ({ domain }: TrackingDomainRow) => domain,
+        (after, limit) =>
+          call.store.trackingDomains.many({ domain: { range: { gt: after } } }, { sort: 'domain', limit }),
+      ),
+      (page) => toDomainRecords(page, call),
+    ),
 });
 
 const addTrackingDomain = operation({

@@ -26,6 +26,10 @@ interface MongoSettings {
   readonly url: string;
   /** How long an operation may take before the store counts as unavailable. Milliseconds. */
   readonly timeoutMs: number;
+  /** The most connections to a server; the URL's own `maxPoolSize` takes precedence. */
+  readonly maxConnections?: number;
+  /** How long an unused connection stays open; the URL's own `maxIdleTimeMS` takes precedence. Milliseconds. */
+  readonly idleMs?: number;
 }
 
 interface MongoDeps {
@@ -100,7 +104,11 @@ export async function openMongo(settings: MongoSettings, { log, clock, onCommand
   });
 }
 
-function createClient({ url, timeoutMs }: MongoSettings, onCommand: MongoDeps['onCommand']): MongoClient {
+function createClient(
+  { url, timeoutMs, maxConnections, idleMs }: MongoSettings,
+  onCommand: MongoDeps['onCommand'],
+): MongoClient {
+  const named = (option: string) => new RegExp(`[?&]${option}=`, 'i').test(url);
   const client = new MongoClient(url, {
     appName: 'postern',
     monitorCommands: onCommand !== undefined,
@@ -108,6 +116,8 @@ function createClient({ url, timeoutMs }: MongoSettings, onCommand: MongoDeps['o
     connectTimeoutMS: timeoutMs,
     socketTimeoutMS: timeoutMs,
     waitQueueTimeoutMS: timeoutMs,
+    ...(maxConnections !== undefined && !named('maxPoolSize') && { maxPoolSize: maxConnections }),
+    ...(idleMs !== undefined && !named('maxIdleTimeMS') && { maxIdleTimeMS: idleMs }),
   });
   if (onCommand) client.on('commandStarted', ({ commandName, command }) => onCommand(commandName, command));
   return client;
@@ -163,10 +173,11 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
   const where = (filter: Filter<R>) => toMongoFilter(filterTerms(shape, filter));
   const many = async (filter: Filter<R>, page: PageOptions<R> = {}) => {
     const slice = toSlice(shape, page);
-    const query = where(filter);
+    const terms = filterTerms(shape, filter);
+    const query = toMongoFilter(terms);
     if (slice.limit === 0) return []; // in MongoDB 0 means no limit
     const docs = await act(() =>
-      documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice) }).toArray(),
+      documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice, terms, spec.unique) }).toArray(),
     );
     return docs.map((doc) => fromDoc<R>(shape, doc));
   };
@@ -276,12 +287,24 @@ export function toMongoFilter(terms: readonly Term[]): MongoFilter {
   return Object.fromEntries(terms.map((term) => [nameOf(term.field), condition(term)]));
 }
 
-/** Ties are broken by the id, in the direction of the sort, so that one index serves both. */
-export function toMongoSort({ sort }: Slice): [string, 1 | -1][] {
+/**
+ * Ties are broken by the id, in the direction of the sort, so that one index serves both. A unique index does not end with
+ * the id, and serves a sort only if the id is left out, which it may be because there are no ties: otherwise the server
+ * sorts all rows of the account for each page.
+ */
+export function toMongoSort(
+  { sort }: Slice,
+  terms: readonly Term[] = [],
+  unique: readonly (readonly string[])[] = [],
+): [string, 1 | -1][] {
   if (!sort) return [];
   const direction = sort.descending ? -1 : 1;
-  return sort.field === 'id'
-    ? [['_id', direction]]
+  const fixed = new Set(terms.filter(({ kind }) => kind === 'equal').map(({ field }) => field));
+  const hasNoTies = unique.some(
+    (fields) => fields.at(-1) === sort.field && fields.slice(0, -1).every((field) => fixed.has(field)),
+  );
+  return sort.field === 'id' || hasNoTies
+    ? [[nameOf(sort.field), direction]]
     : [
         [sort.field, direction],
         ['_id', direction],
@@ -299,10 +322,11 @@ export function toMongoIndexes(indexes: readonly (readonly string[])[], unique: 
 
 /**
  * Transient server errors: stepping down, shutting down, time limits, no majority
- * (mongodb.com/docs/manual/reference/error-codes).
+ * (mongodb.com/docs/manual/reference/error-codes). And 1, InternalError: a server with another database behind it says
+ * so while that is away.
  */
 const PASSING = new Set([
-  6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031,
+  1, 6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031,
 ]);
 const PASSING_LABELS = ['RetryableWriteError', 'HandshakeError'];
 const DUPLICATE_KEY = 11000;

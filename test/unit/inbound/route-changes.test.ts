@@ -110,7 +110,7 @@ for (const driver of drivers)
             throw new StoreAway('the host is dead');
           });
           await host(dying)
-            .change('in.test', () => make(dying))
+            .change<unknown>('in.test', () => make(dying))
             .catch(() => undefined);
           await b.refresh();
           const expected = await truth();

@@ -76,7 +76,7 @@ describe('every filter and order that operations and tasks use', function () {
         const command = {
           find: spec.name,
           filter: toMongoFilter(terms),
-          sort: new Map(toMongoSort(slice)),
+          sort: new Map(toMongoSort(slice, terms, spec.unique)),
           ...(slice.limit === null ? {} : { limit: Math.max(1, slice.limit) }),
         };
         const stages = JSON.stringify(

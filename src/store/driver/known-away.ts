@@ -1,0 +1,98 @@
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import { type Collection, type CollectionSpec, type Database, pings, type Row, StoreAway, StoreFull } from './port.ts';
+
+/** How soon a database that did not answer is asked again. Milliseconds. */
+const PROBE_MS = 500;
+/** How long an operation waits for the first probe after a failure, which may have been one of its kind only. Milliseconds. */
+const DOUBT_MS = 50;
+
+/**
+ * Wraps a database so that no caller waits for one that is known to be away: after an operation that failed with
+ * `StoreAway`, all others do so at once, until a probe in the background succeeds. Reads may work where writes do not (a
+ * lock, no majority), so each have their own probe; but where reads fail, writes are not tried.
+ */
+export async function withKnownAbsence(database: Database, { clock }: { readonly clock: Clock }): Promise<Database> {
+  const alive = await database.collection(pings);
+  const reads = createGate(() => alive.one({ id: 'ping' }), clock);
+  const writes = createGate(() => database.ping(), clock);
+  const read: Run = (work) => reads.run(work);
+  const write: Run = (work) => reads.pass(() => writes.run(work));
+  return frozen({
+    collection: async <R extends Row>(spec: CollectionSpec<R>) => gated(await database.collection(spec), read, write),
+    left: () => database.left(),
+    ping: () => write(() => database.ping()),
+    async close() {
+      reads.stop();
+      writes.stop();
+      await database.close();
+    },
+  });
+}
+
+type Run = <T>(work: () => Promise<T>) => Promise<T>;
+
+function gated<R extends Row>(rows: Collection<R>, read: Run, write: Run): Collection<R> {
+  return frozen<Collection<R>>({
+    one: (filter) => read(() => rows.one(filter)),
+    many: (filter, page) => read(() => rows.many(filter, page)),
+    insert: (row) => write(() => rows.insert(row)),
+    change: (filter, patch) => write(() => rows.change(filter, patch)),
+    add: (id, amounts, fresh) => write(() => rows.add(id, amounts, fresh)),
+    remove: (filter) => write(() => rows.remove(filter)),
+  });
+}
+
+/** Lets operations pass until one fails, and again after a probe has succeeded. */
+function createGate(probe: () => Promise<unknown>, clock: Clock) {
+  /** Set while the database is, or may be, away. `verdict` resolves when the first probe has ended. */
+  let absence: { readonly reason: string; readonly verdict: Promise<void> } | undefined;
+  let cancel = () => {};
+  let stopped = false;
+
+  /** Asks until there is an answer. Resolves after the first time. */
+  async function ask(): Promise<void> {
+    const failed = await probe().then(() => false, isAbsence);
+    if (stopped) return;
+    if (failed) cancel = clock.after(PROBE_MS, () => void ask());
+    else absence = undefined;
+  }
+
+  /** Resolves at the end of the first probe, or after a moment. */
+  async function moment(verdict: Promise<void>): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const end = clock.after(DOUBT_MS, resolve);
+    void verdict.then(resolve);
+    await promise;
+    end();
+  }
+
+  async function pass<T>(work: () => Promise<T>): Promise<T> {
+    if (absence) await moment(absence.verdict);
+    if (absence) throw new StoreAway(absence.reason);
+    return work();
+  }
+
+  return {
+    /** Throws `StoreAway` in place of work that would wait. */
+    pass,
+    /** As `pass`; closes the gate if the work fails because the database is away. */
+    run: <T>(work: () => Promise<T>): Promise<T> =>
+      pass(async () => {
+        try {
+          return await work();
+        } catch (error) {
+          if (isAbsence(error) && !stopped) absence ??= { reason: error.message, verdict: ask() };
+          throw error;
+        }
+      }),
+    stop() {
+      stopped = true;
+      absence = undefined;
+      cancel();
+    },
+  };
+}
+
+/** A full disk is there. */
+const isAbsence = (error: unknown): error is StoreAway => error instanceof StoreAway && !(error instanceof StoreFull);
