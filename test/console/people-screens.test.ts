@@ -203,10 +203,6 @@ if (program !== undefined)
           expect(await page.faults()).to.deep.equal([]);
           expect(await page.fits()).to.equal(true);
         });
-      it(`${name} never scroll sideways, at 320 px either`, async () => {
-        await page.open(path, [320, 700]);
-        expect(await page.fits()).to.equal(true);
-      });
     }
 
     it('gives axe nothing to object to in the form and the link either', async () => {
