@@ -203,10 +203,6 @@ if (program !== undefined)
           expect(await page.faults()).to.deep.equal([]);
           expect(await page.fits()).to.equal(true);
         });
-      it(`${name} never scroll sideways, even at 320 px`, async () => {
-        await page.open(path, [320, 700]);
-        expect(await page.fits()).to.equal(true);
-      });
     }
 
     it('have no accessibility violations (axe) in the form and the link', async () => {

@@ -61,14 +61,18 @@ const looksOf = (story: Story): readonly Look[] => [
   { name: 'given-up', path: '/given-up', main: true },
   { name: 'given-up-replay', path: '/given-up', then: (page) => page.press('Replay all') },
   { name: 'sent', path: '/sent', main: true },
+  { name: 'sent-none', path: '/sent?q=nothing+like+it' },
   { name: 'sent-deferred', path: `/sent/${story.deferred}`, main: true },
   { name: 'sent-bounced', path: `/sent/${story.bounced}` },
   { name: 'sent-taken', path: `/sent/${story.sent}` },
   { name: 'lists', path: '/lists', main: true },
   { name: 'lists-add', path: '/lists', then: (page) => page.press('Add an address\u2026') },
   { name: 'lists-whitelist', path: '/lists?list=whitelist' },
+  { name: 'lists-none', path: '/lists?q=zz' },
   { name: 'domains', path: '/domains', main: true },
   { name: 'domain', path: '/domain/in.example.com?test=support-7%40in.example.com', main: true, then: tested },
+  { name: 'domains-test', path: '/domains?test=support-7%40in.example.com', then: tested },
+  { name: 'domain-unmatched', path: '/domain/in.example.com?test=nobody%40in.example.com' },
   { name: 'domain-wrong', path: '/domain/mail.example.org' },
   { name: 'keys', path: '/keys', main: true },
   { name: 'actions', path: '/actions', main: true },
@@ -77,6 +81,7 @@ const looksOf = (story: Story): readonly Look[] => [
   { name: 'host', path: '/host', main: true, then: examined },
   { name: 'settings', path: '/host/settings' },
   { name: 'log', path: '/host/log', main: true },
+  { name: 'log-none', path: '/host/log?level=error' },
   { name: 'host-actions', path: '/host/actions', main: true },
   { name: 'accounts', path: '/accounts', main: true },
   { name: 'people', path: '/accounts?show=people', main: true },
@@ -163,6 +168,7 @@ if (program !== undefined)
 
     it('shows the focus, which reaches every control', async () => {
       const wrong: string[] = [];
+      await story.page.open('/'); // with text of the usual size
       for (const look of looksOf(story).filter(({ main }) => main)) {
         await show(story.page, look, DESK, 'light');
         wrong.push(...(await lostControls(story.page, look)));
@@ -274,7 +280,7 @@ const drawn = (page: ConsolePage) =>
 
 async function show(page: ConsolePage, { path, then }: Look, size: Size, scheme: Scheme): Promise<void> {
   await page.browser.prefer(scheme);
-  await page.open(path, size);
+  await page.go(path, size);
   await then?.(page);
 }
 

@@ -84,7 +84,7 @@ if (program !== undefined)
         if (count >= OF_A_KIND || opened.includes(href)) continue;
         seen.set(kind, count + 1);
         opened.push(href);
-        await page.open(href.slice('/console'.length));
+        await page.go(href.slice('/console'.length));
         expect(await faults(), `${role}: ${href}`).to.equal('');
         waiting.push(...(await links()));
       }
@@ -98,7 +98,7 @@ if (program !== undefined)
         expect(opened.length).to.be.at.least(3);
         const paths = new Map(opened.map((one) => [one.replace(/\?.*/, ''), one]));
         for (const from of paths.values()) {
-          await page.open(from.slice('/console'.length));
+          await page.go(from.slice('/console'.length));
           if (await page.browser.evaluate(`document.querySelector('#search') === null`)) continue;
           await page.browser.evaluate(`document.querySelector('#search').select()`);
           await page.browser.type('in');

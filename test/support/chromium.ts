@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
+import { afterFile } from './cleanup.ts';
 import { tempDir } from './temp.ts';
 import { until } from './until.ts';
 
@@ -9,7 +10,9 @@ import { until } from './until.ts';
 export interface Browser {
   /** Shows a page in a window of that size. */
   open(url: string, width: number, height: number): Promise<void>;
-  /** Whether the person prefers dark pages, from the next page on. */
+  /** Gives the window another size. */
+  resize(width: number, height: number): Promise<void>;
+  /** Whether the person prefers dark pages. */
   prefer(scheme: 'light' | 'dark'): Promise<void>;
   /** The value of a JavaScript expression on the page, awaited, as JSON would hold it. */
   evaluate(expression: string): Promise<any>;
@@ -39,6 +42,10 @@ const FLAGS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
+  // Several pages may be open, and each of them is looked at.
+  '--disable-background-timer-throttling',
+  '--disable-backgrounding-occluded-windows',
+  '--disable-renderer-backgrounding',
   '--disable-dev-shm-usage',
   '--remote-debugging-port=0',
 ];
@@ -61,29 +68,69 @@ export function chromium(): string | undefined {
   });
 }
 
-/**
- * Starts it and speaks its debugging protocol (Chrome DevTools Protocol), by which one can ask what a person would see.
- */
-export async function startBrowser(program: string): Promise<Browser> {
+/** The program while it runs. It is started once a run: each `startBrowser` gets a profile of its own in it. */
+interface Running {
+  readonly port: number;
+  readonly session: Session;
+  stop(): Promise<void>;
+}
+
+const running = new Map<string, Promise<Running>>();
+
+afterFile(async () => {
+  const all = [...running.values()];
+  running.clear();
+  // One that did not start has said so where it was needed.
+  for (const one of await Promise.allSettled(all)) if (one.status === 'fulfilled') await one.value.stop();
+});
+
+function start(program: string): Promise<Running> {
+  const known = running.get(program) ?? run(program);
+  running.set(program, known);
+  return known;
+}
+
+async function run(program: string): Promise<Running> {
   const dir = await tempDir();
   const child = spawn(program, [...FLAGS, `--user-data-dir=${dir}`, 'about:blank'], { stdio: 'ignore' });
   const stop = () => {
     child.kill('SIGKILL');
   };
   process.once('exit', stop);
-  const port = await portOf(join(dir, 'DevToolsActivePort'), child);
-  const pages: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
-  const session = await connect(pages.find(({ type }: { type: string }) => type === 'page').webSocketDebuggerUrl);
+  const [port, path] = await portOf(join(dir, 'DevToolsActivePort'), child);
+  const session = await connect(`ws://127.0.0.1:${port}${path}`);
+  return {
+    port,
+    session,
+    async stop() {
+      session.close();
+      process.off('exit', stop);
+      const gone = new Promise((resolve) => child.once('exit', resolve));
+      stop();
+      await gone;
+      // Its other processes end a moment later, and write until then.
+      await rm(dir, { recursive: true, force: true, maxRetries: 10 });
+    },
+  };
+}
+
+/**
+ * A page with cookies, a cache and storage of its own. Speaks the program's debugging protocol (Chrome DevTools Protocol), by which
+ * one can ask what a person would see.
+ */
+export async function startBrowser(program: string): Promise<Browser> {
+  const { port, session: whole } = await start(program);
+  const { browserContextId } = await whole.send('Target.createBrowserContext', { disposeOnDetach: true });
+  const { targetId } = await whole.send('Target.createTarget', { url: 'about:blank', browserContextId });
+  const session = await connect(`ws://127.0.0.1:${port}/devtools/page/${targetId}`);
   await session.send('Page.enable');
   await session.send('Emulation.setFocusEmulationEnabled', { enabled: true });
+  const resize = (width: number, height: number) =>
+    session.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 500 });
   return {
+    resize,
     async open(url, width, height) {
-      await session.send('Emulation.setDeviceMetricsOverride', {
-        width,
-        height,
-        deviceScaleFactor: 1,
-        mobile: width < 500,
-      });
+      await resize(width, height);
       const loaded = session.once('Page.loadEventFired');
       await session.send('Page.navigate', { url });
       await loaded;
@@ -138,8 +185,8 @@ export async function startBrowser(program: string): Promise<Browser> {
       const texts = framesOf(root).map((frame) => htmlOf(session, frame));
       // Frames of other sites have processes of their own.
       const targets: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
-      for (const { type, webSocketDebuggerUrl } of targets) {
-        if (type !== 'iframe') continue;
+      for (const { type, parentId, webSocketDebuggerUrl } of targets) {
+        if (type !== 'iframe' || parentId !== targetId) continue;
         const frame = await connect(webSocketDebuggerUrl);
         const document = await frame.send('DOM.getDocument', { depth: 0 });
         texts.push(htmlOf(frame, document.root));
@@ -157,10 +204,7 @@ export async function startBrowser(program: string): Promise<Browser> {
     },
     async close() {
       session.close();
-      process.off('exit', stop);
-      const gone = new Promise((resolve) => child.once('exit', resolve));
-      stop();
-      await gone;
+      await whole.send('Target.disposeBrowserContext', { browserContextId });
     },
   };
 }
@@ -179,14 +223,14 @@ function htmlOf(session: Session, { nodeId }: any): Promise<string> {
   );
 }
 
-async function portOf(file: string, child: ChildProcess): Promise<number> {
-  let text = '';
-  await until('the browser to listen', async () => {
+/** The port at which it talks, and the path of the program as a whole. */
+async function portOf(file: string, child: ChildProcess): Promise<readonly [port: number, path: string]> {
+  const [port, path = ''] = await until('the browser to listen', async () => {
     if (child.exitCode !== null) throw new Error(`the browser ended with ${child.exitCode}`);
-    text = await readFile(file, 'utf8').catch(() => '');
-    return text.includes('\n');
+    const lines = (await readFile(file, 'utf8').catch(() => '')).split('\n');
+    return lines.length > 1 && lines;
   });
-  return Number(text.split('\n')[0]);
+  return [Number(port), path];
 }
 
 interface Session {

@@ -33,6 +33,8 @@ export interface ConsolePage {
   readonly browser: Browser;
   /** Opens a path below /console, and waits until the screen has its heading. */
   open(path: string, size?: readonly [number, number]): Promise<void>;
+  /** The same by a link, within the page that is there: a fifth of the work. Loads the page where that would change nothing. */
+  go(path: string, size?: readonly [number, number]): Promise<void>;
   /** Waits until the page shows the text. */
   shows(text: string): Promise<void>;
   /** What the main part of the page says. */
@@ -72,14 +74,32 @@ export async function openConsolePage(program: string, running: TestDaemon, hook
 
   const has = (text: string) =>
     browser.evaluate(`document.body.innerText.toLowerCase().includes(${JSON.stringify(text.toLowerCase())})`);
+  async function arrived(path: string): Promise<void> {
+    await until(`the screen ${path}`, () => browser.evaluate(`document.querySelector('h1') !== null`));
+    await until('what it shows', () => browser.evaluate(`document.querySelector('main .bars') === null`));
+  }
   const page: ConsolePage = {
     running,
     hook,
     browser,
     async open(path, [width, height] = DESK) {
       await browser.open(`${running.base}/console${path}`, width, height);
-      await until(`the screen ${path}`, () => browser.evaluate(`document.querySelector('h1') !== null`));
-      await until('what it shows', () => browser.evaluate(`document.querySelector('main .bars') === null`));
+      await arrived(path);
+    },
+    async go(path, [width, height] = DESK) {
+      await browser.resize(width, height);
+      const followed = await browser.evaluate(`(() => {
+        const link = document.createElement('a');
+        link.href = ${JSON.stringify(`/console${path}`)};
+        // The same screen would stay as it is, and so would what lies over it.
+        if (location.pathname === link.pathname || document.querySelector('dialog[open]') !== null) return false;
+        document.body.append(link);
+        link.click();
+        link.remove();
+        return new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))));
+      })()`);
+      if (followed) await arrived(path);
+      else await page.open(path, [width, height]);
     },
     shows: (text) => until(`"${text}" on the page`, () => has(text)),
     text: () => browser.evaluate(`document.querySelector('main').innerText`),
