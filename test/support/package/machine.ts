@@ -16,12 +16,12 @@ function mirror(): { readonly url: string | undefined; readonly suite: string } 
 }
 
 /**
- * A clean Debian below `root`, with nothing in it but what every host has. DEBIAN_ROOT names one to copy, for whoever
- * runs this often.
+ * A clean Debian below `root`, with nothing in it but what every host has. DEBIAN_ROOT names one to copy, if it is
+ * there: .ci/run makes one for all.
  */
 export async function makeRoot(root: string): Promise<void> {
-  if (process.env['DEBIAN_ROOT'] !== undefined)
-    return void (await must('cp', ['-a', process.env['DEBIAN_ROOT'], root]));
+  const made = process.env['DEBIAN_ROOT'];
+  if (made !== undefined && existsSync(made)) return void (await must('cp', ['-a', '--reflink=auto', made, root]));
   const { url, suite } = mirror();
   await must('debootstrap', [
     '--variant=minbase',
