@@ -139,15 +139,13 @@ async function fail(
 
 describe('a disk that fails under load', function () {
   this.timeout(300_000);
-  before(function () {
+  let world: World;
+  before(async function () {
     const reason = noStrace('-D', '-f', '--seccomp-bpf');
     if (reason !== undefined) {
       console.log(`    no call is made to fail: ${reason}`);
-      this.skip();
+      return this.skip();
     }
-  });
-  let world: World;
-  before(async () => {
     world = await openWorld();
     await world.edge.start();
     await world.edge.stop();
