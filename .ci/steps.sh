@@ -103,6 +103,16 @@ packages() {
   [ -z "$policy" ] || "${root[@]}" rm -f "$policy"
 }
 
+# A clean Debian, which the steps that install the package copy: $DEBIAN_ROOT. Where none can be made they say so themselves.
+clean_debian() {
+  [ "$(id -u)" -eq 0 ] || { echo 'not root: none can be made'; return 0; }
+  if scripts/node --input-type=module -e "await (await import('./test/support/package/machine.ts')).makeRoot(process.argv[1])" "$DEBIAN_ROOT.made"; then
+    mv "$DEBIAN_ROOT.made" "$DEBIAN_ROOT"
+  else
+    echo 'none can be made here'
+  fi
+}
+
 # there PROGRAM...: whether all of them can be run here; says so when not. What needs them is left out then.
 there() {
   local program

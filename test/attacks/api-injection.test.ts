@@ -34,7 +34,9 @@ async function open(driver = drivers[0]): Promise<ApiWorld> {
 describe('hostile values in every parameter of every operation', () => {
   const total = { asked: 0, handled: 0, places: 0, deepest: 0 };
   const findings: Finding[] = [];
-  const payloads = SMALL ? { others: FEW_OPERATORS, texts: FEW_TEXTS } : { others: OPERATORS, texts: TEXTS };
+  const payloads = SMALL
+    ? { others: FEW_OPERATORS, texts: FEW_TEXTS, shared: true }
+    : { others: OPERATORS, texts: TEXTS };
   // What one attack leaves behind may hide what the next would find, so that each has a world of its own where there is
   // time.
   let shared: ApiWorld | undefined;
@@ -134,19 +136,24 @@ describe('hostile values in every parameter of every operation', () => {
   });
 });
 
+/** Levels, and whether the body breaks off there. */
+const NESTED = [
+  [20, false],
+  [40, false],
+  [200_000, false],
+  [200_000, true],
+] as const;
+
 describe('nested values', () => {
   it('are rejected at any position, from one level to 200,000', async () => {
     const world = await open();
     let asked = 0;
     const before = prototypes();
     for (const each of OPERATIONS) {
-      for (const place of placesOf(each).filter(({ steps, isName }) => steps.length === 1 && !isName)) {
-        for (const [levels, cut] of [
-          [20, false],
-          [40, false],
-          [200_000, false],
-          [200_000, true],
-        ] as const) {
+      for (const [n, place] of placesOf(each)
+        .filter(({ steps, isName }) => steps.length === 1 && !isName)
+        .entries()) {
+        for (const [levels, cut] of SMALL && n > 0 ? NESTED.slice(0, 2) : NESTED) {
           const body = JSON.stringify({ ...paramsWith(each, place, 'HERE'), key: KEY }).replace(
             '"HERE"',
             '['.repeat(levels) + (cut ? '' : ']'.repeat(levels)),

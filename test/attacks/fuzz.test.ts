@@ -11,11 +11,11 @@ import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
 const SEED = Number(process.env.ATTACKS_SEED ?? 20260105);
-const MESSAGES = size(200_000, 3000);
+const MESSAGES = size(200_000, 1500);
 // About seventeen lines each.
-const DIALOGS = size(60_000, 1000);
+const DIALOGS = size(60_000, 600);
 const OTHERS = FORMAT_NAMES.filter((name) => name !== 'mandrill');
-const FORMATTED = size(40_000, 800);
+const FORMATTED = size(40_000, 500);
 const LIMIT_MS = 800_000;
 
 /** Deliveries that did not end, or ended badly, with their attempts. */

@@ -11,7 +11,7 @@ import { scrape } from '../support/metrics.ts';
 import { until } from '../support/until.ts';
 
 /** Messages before, during and after each fault. */
-const MESSAGES = size('JOURNAL_MESSAGES', 2000, 150);
+const MESSAGES = size('JOURNAL_MESSAGES', 2000, 100);
 const RATE = size('JOURNAL_RATE', 200, 50);
 /** The comparison with the queue comes five seconds after the journal is back, and its thread after ten. */
 const BACK_MS = 60_000;

@@ -8,7 +8,7 @@ import { SMALL, size } from '../support/faults/sizes.ts';
 import { openWorld } from '../support/faults/world.ts';
 import { until } from '../support/until.ts';
 
-const CUTS = size('CUTS', 50, 3);
+const CUTS = size('CUTS', 50, 2);
 const CONTROL_CUTS = size('CONTROL_CUTS', 2, 1);
 const KINDS: readonly DiskKind[] = SMALL ? ['ext4'] : ['ext4', 'xfs'];
 /** Messages taken before a cut, at least; the last ones just before it, and some posts under way. */

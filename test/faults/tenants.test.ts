@@ -10,11 +10,11 @@ import { openWorld, type World } from '../support/faults/world.ts';
 import { addAccount } from '../support/second-account.ts';
 
 const MEGABYTE = 1024 * 1024;
-const DISK = size('TENANTS_MB', 1024, 320);
+const DISK = size('TENANTS_MB', 1024, 224);
 /** What mail must leave alone. */
 const FLOOR = 64 * MEGABYTE;
 const TENANTS = size('TENANTS', 8, 3);
-const CONNECTIONS = 40;
+const CONNECTIONS = size('TENANTS_CONNECTIONS', 40, 12);
 const OVERLOOK_ROOM = new URL('../support/faults/overlook-room.ts', import.meta.url);
 const CODE = 'x'.repeat(900_000);
 const ENV = {

@@ -94,14 +94,15 @@ describe('the Debian package', function () {
     clear();
   });
 
-  /** What lintian says. It takes a minute for the packages of npm inside; `PACKAGE=small` takes them out before. */
+  /** What lintian says. It takes a minute for the packages of npm inside; `PACKAGE=small` leaves them out before. */
   async function lint(deb: string): Promise<string> {
     let read = deb;
     if (process.env['PACKAGE'] === 'small') {
       const files = join(dir, 'linted');
       read = join(dir, 'linted.deb');
-      await must('dpkg-deb', ['-R', deb, files]);
-      rmSync(join(files, 'usr/lib/postern/node_modules'), { recursive: true });
+      const unpack =
+        'mkdir "$2" && dpkg-deb -e "$1" "$2/DEBIAN" && dpkg-deb --fsys-tarfile "$1" | tar -C "$2" -xpf - --exclude=./usr/lib/postern/node_modules';
+      await must('sh', ['-c', unpack, 'sh', deb, files]);
       await must('sed', ['-i', '/node_modules/d', join(files, 'DEBIAN/md5sums')]);
       await must('dpkg-deb', ['--root-owner-group', '-Zzstd', '-z1', '--build', files, read]);
     }

@@ -241,22 +241,24 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
         let undone: readonly string[] = [];
         try {
           undone = await does(at);
-          for (const [check, verdict, seen] of finds) {
-            let last: readonly Finding[] = [];
-            const isIt = (each: Finding) =>
-              each.check.startsWith(check) && each.verdict === verdict && seen.test(each.seen);
-            const found = until(
-              `${verdict} ${check}`,
-              async () => {
-                last = await bad();
-                return last.some(isIt);
-              },
-              DOCTOR_MS,
+          let last: readonly Finding[] = [];
+          const missing = () =>
+            finds.filter(
+              ([check, verdict, seen]) =>
+                !last.some((each) => each.check.startsWith(check) && each.verdict === verdict && seen.test(each.seen)),
             );
-            await found.catch((error: unknown) => {
-              throw new Error(`${String(error)}\n${told(last).join('\n')}`);
-            });
-          }
+          const found = until(
+            'all of it to be found',
+            async () => {
+              last = await bad();
+              return missing().length === 0;
+            },
+            DOCTOR_MS,
+          );
+          await found.catch((error: unknown) => {
+            const names = missing().map(([check, verdict]) => `${verdict} ${check}`);
+            throw new Error([String(error), `not found: ${names.join(', ')}`, ...told(last)].join('\n'));
+          });
         } finally {
           await undo(at, undone);
         }

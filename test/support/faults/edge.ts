@@ -9,6 +9,8 @@ export interface EdgeSettings {
   readonly url: string;
   /** Settings, as in the environment. */
   readonly env?: Readonly<Record<string, string>>;
+  /** The folder is there, with domain and route. */
+  readonly prepared?: boolean;
 }
 
 /** How one life of the daemon differs from the others. */
@@ -47,9 +49,9 @@ export interface Edge {
 }
 
 /** Nothing runs before `start`. */
-export function createEdge({ dir, url, env = {} }: EdgeSettings): Edge {
+export function createEdge({ dir, url, env = {}, prepared = false }: EdgeSettings): Edge {
   let child: ChildDaemon | undefined;
-  let prepared = false;
+  let ready = prepared;
   const daemon = () => {
     if (!child) throw new Error('no daemon runs');
     return child;
@@ -67,8 +69,8 @@ export function createEdge({ dir, url, env = {} }: EdgeSettings): Edge {
       const options = imports.map(({ href }) => `--import=${href}`).join(' ');
       child = await spawnDaemon(dir, { NODE_OPTIONS: options, ...env, ...more }, under);
       const took = { wall: performance.now() - began, processor: processorTime(child.pid) };
-      if (!prepared) await prepare(child.base, url);
-      prepared = true;
+      if (!ready) await prepare(child.base, url);
+      ready = true;
       return took;
     },
     freeze() {

@@ -1,6 +1,6 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { must } from './run.ts';
+import { must, run } from './run.ts';
 
 const TREE = new URL('../../../', import.meta.url).pathname;
 /** Any moment that is not now: files that kept their own date would show. */
@@ -15,14 +15,16 @@ export async function checkOut(dir: string): Promise<string> {
   return dir;
 }
 
-/** The packages that `npm ci` brought, with what only development needs. */
+/**
+ * The packages that `npm ci` brought, with what only development needs. A build reads them alone, so that the files may
+ * be the same ones where the disk is.
+ */
 export async function bringPackages(dir: string): Promise<void> {
-  await must('cp', [
-    '-a',
-    '--reflink=auto',
-    await must('readlink', ['-f', join(TREE, 'node_modules')]).then((path) => path.trim()),
-    join(dir, 'node_modules'),
-  ]);
+  const from = (await must('readlink', ['-f', join(TREE, 'node_modules')])).trim();
+  const to = join(dir, 'node_modules');
+  if ((await run('cp', ['-al', from, to])).code === 0) return;
+  await must('rm', ['-rf', to]);
+  await must('cp', ['-a', '--reflink=auto', from, to]);
 }
 
 /** 200 MB of packages are copied once for all builds. */
