@@ -1,8 +1,11 @@
 import { type ParsedMail, simpleParser } from 'mailparser';
 import type { Draft, Outgoing } from '../../src/mail/outgoing.ts';
-import { composeMail } from '../../src/sending/compose/compose.ts';
+import { createCompose } from '../../src/sending/compose/compose.ts';
 import type { ComposeJob, ComposeSettings } from '../../src/sending/types.ts';
 import type { DkimKey } from './dns-keys.ts';
+
+/** Composes one message, with nothing cached. */
+export const composeMail = (job: ComposeJob) => createCompose()(job);
 
 export const ID = '0123456789abcdef0123456789abcdef';
 export const ACCOUNT = 7;

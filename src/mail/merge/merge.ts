@@ -1,4 +1,4 @@
-import { inSlices, type SlicedWork, toEnd } from '../../base/turns.ts';
+import { inSlices, type SlicedWork } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { fillingRegions, type RegionContents } from './regions.ts';
 import { type Condition, conditionHolds, isName, parseCondition, type Vars } from './values.ts';
@@ -24,13 +24,8 @@ export function toVars(list: Iterable<{ readonly name: string; readonly content:
 /**
  * Replaces the merge tags of a text. Values are inserted as they are, neither escaped nor expanded. Unknown variables
  * and tags become empty; text that only looks like a tag stays. One pass, without recursion, in time linear to text and
- * result. Throws `TooLong`.
+ * result, in steps of about a millisecond, so that other work can run in between. Throws `TooLong`.
  */
-export function merge(text: string, vars: Vars, options: MergeOptions): string {
-  return toEnd(merging(text, vars, options));
-}
-
-/** Like `merge`, in steps of about a millisecond, so that other work can run in between. */
 export function* merging(text: string, vars: Vars, options: MergeOptions): Generator<void, string> {
   const output = createOutput(vars, options);
   let work = 0;

@@ -1,5 +1,4 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
-import { toEnd } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { createTokenizer } from '../html-edit.ts';
 
@@ -15,13 +14,9 @@ const SPACE = /[ \t\n\f\r]/;
  * Fills the regions of an HTML text: replaces the content of each element with `mc:edit="name"` and removes that
  * attribute, which is not HTML. Every other byte stays unchanged. A region without content keeps its attribute and its
  * default; of two nested regions with contents for both, the outer one is filled. Elements without content (`<img>`,
- * `<div/>`) are left unchanged. Throws `TooLong`.
+ * `<div/>`) are left unchanged. Works in steps of about a millisecond, so that other work can run in between. Throws
+ * `TooLong`.
  */
-export function fillRegions(code: string, contents: RegionContents, maxLength = MAX_RENDERED): string {
-  return toEnd(fillingRegions(code, contents, maxLength));
-}
-
-/** Like `fillRegions`, in steps of about a millisecond, so that other work can run in between. */
 export function* fillingRegions(
   code: string,
   contents: RegionContents,

@@ -21,16 +21,12 @@ import { sign } from './sign.ts';
 const MOST_KEYS = 500;
 
 /**
- * Composes the message for one recipient from the submission: merge tags, tracking, unsubscribe links, return path and
- * DKIM. The same job gives the same bytes. Throws `TooLarge` if no server would accept the message, `FaultyTemplate` if
- * it cannot be merged, `UnclearAuthor` if From does not name the sender alone, and `UnsendableField` if a field has too
- * long a line; any other error is a fault of ours.
+ * Creates a function that composes the message for one recipient from the submission: merge tags, tracking, unsubscribe
+ * links, return path and DKIM. The same job gives the same bytes. It throws `TooLarge` if no server would accept the
+ * message, `FaultyTemplate` if it cannot be merged, `UnclearAuthor` if From does not name the sender alone, and
+ * `UnsendableField` if a field has too long a line; any other error is a fault of ours. Parsed keys and the CSS inliner
+ * are cached: signing with a cached key takes half the time.
  */
-export function composeMail(job: ComposeJob): Promise<ComposedMessage> {
-  return createCompose()(job);
-}
-
-/** `composeMail` with parsed keys and the CSS inliner cached: signing with a cached key takes half the time. */
 export function createCompose(): (
   job: ComposeJob,
 ) => Promise<ComposedMessage & { readonly bytes: Uint8Array<ArrayBuffer> }> {

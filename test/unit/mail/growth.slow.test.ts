@@ -1,11 +1,14 @@
 import { expect } from 'chai';
-import { merge, toVars } from '../../../src/mail/merge/merge.ts';
-import { fillRegions } from '../../../src/mail/merge/regions.ts';
+import { toEnd } from '../../../src/base/turns.ts';
+import { merging, toVars } from '../../../src/mail/merge/merge.ts';
+import { fillingRegions } from '../../../src/mail/merge/regions.ts';
 import { toShownPage } from '../../../src/mail/shown/html.ts';
 import { growth, repeated } from '../../support/growth.ts';
 
 // What anybody may write must not cost more than in proportion: sixteen times the text, some sixteen times the time.
 
+const merge = (...args: Parameters<typeof merging>) => toEnd(merging(...args));
+const fillRegions = (...args: Parameters<typeof fillingRegions>) => toEnd(fillingRegions(...args));
 const now = new Date('2026-01-05T14:07:09Z');
 const run = (text: string, values: Record<string, string>) =>
   merge(text, toVars(Object.entries(values).map(([name, content]) => ({ name, content }))), { now });

@@ -1,8 +1,11 @@
 import { expect } from 'chai';
+import { toEnd } from '../../../src/base/turns.ts';
 import { TooLong } from '../../../src/mail/faults.ts';
-import { formatDate, merge, merging, render, toVars } from '../../../src/mail/merge/merge.ts';
+import { formatDate, merging, render, toVars } from '../../../src/mail/merge/merge.ts';
 import { repeated } from '../../support/growth.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
+
+const merge = (...args: Parameters<typeof merging>) => toEnd(merging(...args));
 
 const now = new Date('2026-01-05T14:07:09Z');
 const VARS = {

@@ -1,7 +1,10 @@
 import { expect } from 'chai';
+import { toEnd } from '../../../src/base/turns.ts';
 import { TooLong } from '../../../src/mail/faults.ts';
-import { fillRegions } from '../../../src/mail/merge/regions.ts';
+import { fillingRegions } from '../../../src/mail/merge/regions.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
+
+const fillRegions = (...args: Parameters<typeof fillingRegions>) => toEnd(fillingRegions(...args));
 
 const fill = (code: string, contents: Record<string, string> = { x: 'NEW' }) =>
   fillRegions(code, new Map(Object.entries(contents)));

@@ -1,8 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { composeMail } from '../../../src/sending/compose/compose.ts';
-import { ID, linksOf, type Seen, sendDocument, toJob, valuesOf } from '../../support/compose.ts';
+import { composeMail, ID, linksOf, type Seen, sendDocument, toJob, valuesOf } from '../../support/compose.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 import { tempDir } from '../../support/temp.ts';
 

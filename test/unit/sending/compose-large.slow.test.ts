@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import type { Outgoing } from '../../../src/mail/outgoing.ts';
-import { composeMail, TooLarge } from '../../../src/sending/compose/compose.ts';
+import { TooLarge } from '../../../src/sending/compose/compose.ts';
 
-import { DRAFT, toJob } from '../../support/compose.ts';
+import { composeMail, DRAFT, toJob } from '../../support/compose.ts';
 
 const TRACKED: Partial<Outgoing> = { trackOpens: true, trackClicks: 'all' };
 const MB = 1024 * 1024;

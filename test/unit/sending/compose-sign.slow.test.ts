@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.ts';
-import { composeMail, createCompose } from '../../../src/sending/compose/compose.ts';
-import { type Seen, sendDocument, sendDraft, toJob, valuesOf } from '../../support/compose.ts';
+import { createCompose } from '../../../src/sending/compose/compose.ts';
+import { composeMail, type Seen, sendDocument, sendDraft, toJob, valuesOf } from '../../support/compose.ts';
 import { makeKey } from '../../support/dns-keys.ts';
 import { HOSTILE } from '../../support/mime-hostile.ts';
 import { zoneResolver } from '../../support/zone.ts';
