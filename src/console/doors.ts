@@ -26,7 +26,9 @@ import { createSecondFactor, secretUrl } from './second-factor.ts';
 import { isFresh, type Sessions, type Visitor } from './sessions.ts';
 import { createThrottle } from './throttle.ts';
 
-/** The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one. */
+/**
+ * The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one.
+ */
 export interface Doors {
   /** The page that a link leads to. It says nothing about the link: mail scanners and chat previews fetch links. */
   showLink(ctx: Context): void;
@@ -42,7 +44,9 @@ export interface Doors {
   /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
   turnFactorOn(visitor: Visitor, params: Params): Promise<readonly string[]>;
   turnFactorOff(visitor: Visitor): Promise<void>;
-  /** Gives the visitor a new password; one who is nobody yet, and came by a link of the command line, becomes a person. */
+  /**
+   * Gives the visitor a new password; one who is nobody yet, and came by a link of the command line, becomes a person.
+   */
   changePassword(visitor: Visitor, params: Params, address: string): Promise<void>;
   /** Whether the visitor may set a password without the old one, because they have just come in by link. */
   maySetPassword(visitor: Visitor): boolean;
@@ -73,7 +77,9 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
     return session.by === 'link' && isFresh(session, clock.now());
   }
 
-  /** Uses up a code of the person's second factor. Throws `Denial` if it is wrong, or if there were too many wrong ones. */
+  /**
+   * Uses up a code of the person's second factor. Throws `Denial` if it is wrong, or if there were too many wrong ones.
+   */
   async function useCode(person: PersonRow, code: string, address: string): Promise<void> {
     const used = await factor.use(person, code);
     if (used === 'right') return;
@@ -265,7 +271,8 @@ const WRONG_CODE_PAGE = `<p>${WRONG_CODE}</p>${CODE_PAGE}`;
 
 const NO_WAY = 'This link does not open the console';
 const SPENT =
-  '<p>It was used already, or is older than an hour.</p><p class="soft">Create a new one in a shell on the host:</p><pre>postern console link</pre>' +
+  '<p>It was used already, or is older than an hour.</p><p class="soft">Create a new one in a shell on ' +
+  'the host:</p><pre>postern console link</pre>' +
   '<p class="soft">or, for a person:</p><pre>postern person invite NAME</pre>';
 
 function answerLinkPage(ctx: Context, status: number, title: string, main: string): void {
