@@ -9,8 +9,8 @@ import type { Context } from 'koa';
 import { frozen } from '../base/frozen.ts';
 import { lighten } from './lighten.ts';
 
-// The page of the console and its files. There is no build step: a browser gets the modules of web/ one by one, without their
-// types. They are read once, so that one page never mixes the files of two versions.
+// The page of the console and its files. There is no build step: a browser gets the modules of web/ one by one,
+// without their types. They are read once, so that one page never mixes the files of two versions.
 
 /** A file of the page. */
 interface Asset {
@@ -50,7 +50,9 @@ const ENTRY = 'main.ts';
 const START = 'screens/now.ts';
 const WEB = fileURLToPath(new URL('./web', import.meta.url));
 
-/** The page and its files, from the folder `dir`. Only `mailOrigin` may be shown in its frames; empty: its own origin. */
+/**
+ * The page and its files, from the folder `dir`. Only `mailOrigin` may be shown in its frames; empty: its own origin.
+ */
 export function createAssets(mailOrigin: string, dir: string = WEB): Assets {
   let read: ReturnType<typeof readAssets> | undefined;
   const packed = new Map<string, Promise<Buffer>>();

@@ -1,9 +1,7 @@
-import { isIPv6 } from 'node:net';
 import Router, { type RouterContext, type RouterMiddleware } from '@koa/router';
 import type { Context } from 'koa';
 import type { RefusalTexts } from '../api/account.ts';
 import { toMailRecord, toRefusalRecord } from '../api/operations/history.ts';
-import { OPERATIONS } from '../api/operations/index.ts';
 import type { ApiServices, AttachedApp } from '../api/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLoopbackName } from '../base/networks.ts';
@@ -17,8 +15,8 @@ import { HOST_OPERATIONS } from './host/index.ts';
 import { createHostParts, type HostDeps, type HostParts } from './host/parts.ts';
 import { createLive } from './live.ts';
 import { createMailFrames, type MailFrames } from './mail.ts';
+import { createMe } from './me.ts';
 import { createPermissions, OPEN_PATHS, type OpenPath, SESSION_PATHS, type SessionPath } from './roles.ts';
-import { recoveryCodesLeft } from './second-factor.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
 import { sendTestMessage } from './test-message.ts';
 import { createVeils } from './veil.ts';
@@ -105,6 +103,7 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
   const veils = createVeils({ ...deps, permissions });
   const call = createCalls({ ...deps, permissions, veils, mustBeFresh: doors.mustBeFresh });
   const mail = createMailFrames(settings, { ...deps, permissions, sessions });
+  const me = createMe(settings, { ...deps, permissions, doors });
   const live = createLive({
     ...deps,
     lasts: sessions.lasts,
@@ -123,41 +122,6 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
     await doors.wrongCookie(clientAddress(ctx.req));
     sessions.forget(ctx, origin);
     throw new Denial('Signed_Out', 'The session has ended. Sign in again.');
-  }
-
-  async function me(visitor: Visitor) {
-    const { session, person, name, role, account } = visitor;
-    const rows = await store.accounts.many(account === null ? {} : { id: account }, {
-      sort: 'number',
-      limit: MAX_SHOWN,
-    });
-    const accounts = rows.map((row) => ({ id: row.id, name: row.name }));
-    return {
-      name,
-      role,
-      account: account === null ? null : (accounts[0] ?? null),
-      accounts,
-      is_person: person !== undefined,
-      has_password: person !== undefined && person.password !== null,
-      has_factor: Boolean(person?.factor),
-      recovery_codes: person ? recoveryCodesLeft(person) : 0,
-      can_set_password: doors.maySetPassword(visitor),
-      signed_in_at: session.createdAt.toISOString(),
-      expires_at: session.until.toISOString(),
-      idle_minutes: Math.round(settings.idleMs / 60_000),
-      keeps_days: {
-        history: settings.keeps.history,
-        refusals: settings.keeps.refusals,
-        given_up: settings.keeps.givenUp,
-      },
-      hostname: settings.hostname,
-      version: settings.version,
-      smtp: deps.smtpAddresses().map(({ address, port }) => `${isIPv6(address) ? `[${address}]` : address}:${port}`),
-      reads_content: permissions.may(role, 'content'),
-      calls: [...OPERATIONS, ...HOST_OPERATIONS]
-        .filter(({ access }) => permissions.may(role, access))
-        .map(({ path }) => path.slice(1)),
-    };
   }
 
   async function test(ctx: Context, visitor: Visitor, origin: Origin) {
@@ -309,9 +273,6 @@ function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames)
     }
   };
 }
-
-/** Accounts that an operator can choose from. */
-const MAX_SHOWN = 1000;
 
 const HTML_OF_MAIL = /^\/console\/mail\/([\w-]+\.[\w-]+)\/html$/;
 

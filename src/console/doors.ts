@@ -26,7 +26,9 @@ import { createSecondFactor, secretUrl } from './second-factor.ts';
 import { isFresh, type Sessions, type Visitor } from './sessions.ts';
 import { createThrottle } from './throttle.ts';
 
-/** The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one. */
+/**
+ * The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one.
+ */
 export interface Doors {
   /** The page that a link leads to. It says nothing about the link: mail scanners and chat previews fetch links. */
   showLink(ctx: Context): void;
@@ -73,7 +75,9 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
     return session.by === 'link' && isFresh(session, clock.now());
   }
 
-  /** Uses up a code of the person's second factor. Throws `Denial` if it is wrong, or if there were too many wrong ones. */
+  /**
+   * Uses up a code of the person's second factor. Throws `Denial` if it is wrong, or if there were too many wrong ones.
+   */
   async function useCode(person: PersonRow, code: string, address: string): Promise<void> {
     const used = await factor.use(person, code);
     if (used === 'right') return;
@@ -265,7 +269,8 @@ const WRONG_CODE_PAGE = `<p>${WRONG_CODE}</p>${CODE_PAGE}`;
 
 const NO_WAY = 'This link does not open the console';
 const SPENT =
-  '<p>It was used already, or is older than an hour.</p><p class="soft">Create a new one in a shell on the host:</p><pre>postern console link</pre>' +
+  '<p>It was used already, or is older than an hour.</p><p class="soft">Create a new one in a shell on ' +
+  'the host:</p><pre>postern console link</pre>' +
   '<p class="soft">or, for a person:</p><pre>postern person invite NAME</pre>';
 
 function answerLinkPage(ctx: Context, status: number, title: string, main: string): void {

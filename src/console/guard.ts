@@ -2,8 +2,8 @@ import type { IncomingMessage } from 'node:http';
 import { isLoopback, isLoopbackName, normalizeAddress } from '../base/networks.ts';
 import { Denial } from './denial.ts';
 
-// Which requests come from the console's own page. A browser sends the cookie along with requests of other pages too, and a
-// name that an attacker points to 127.0.0.1 reaches this listener.
+// Which requests come from the console's own page. A browser sends the cookie along with requests of other pages too,
+// and a name that an attacker points to 127.0.0.1 reaches this listener.
 
 /** The origin at which a browser sees the console. */
 export interface Origin {
@@ -48,8 +48,8 @@ function isOurLoopback(host: string, port: number | undefined): boolean {
 }
 
 /**
- * Throws `Denial` unless the console's own page sent the request. `Sec-Fetch-Site` and `Origin` are set by the browser, and
- * no page can change them; programs without either have no business here.
+ * Throws `Denial` unless the console's own page sent the request. `Sec-Fetch-Site` and `Origin` are set by the
+ * browser, and no page can change them; programs without either have no business here.
  */
 export function mustBeOurPage({ headers }: IncomingMessage, { url }: Origin): void {
   const site = headers['sec-fetch-site'];
@@ -59,7 +59,10 @@ export function mustBeOurPage({ headers }: IncomingMessage, { url }: Origin): vo
   }
 }
 
-/** Throws `Denial` unless a write says so in a header that a page of another origin cannot send without being asked first. */
+/**
+ * Throws `Denial` unless a write says so in a header that a page of another origin cannot send without being
+ * asked first.
+ */
 export function mustBeWrite({ headers }: IncomingMessage): void {
   const isJson = /^application\/json(?:;|$)/i.test(headers['content-type'] ?? '');
   if (headers['postern-console'] !== '1' || !isJson) {

@@ -1,5 +1,6 @@
-// The modules of the page are sent without indentation and without comments that have lines of their own: a quarter of what
-// a browser loads. What is inside a literal is sent as it is: the spaces in front of a line of a template belong to a text.
+// The modules of the page are sent without indentation and without comments that have lines of their own: a quarter
+// of what a browser loads. What is inside a literal is sent as it is: the spaces in front of a line of a template
+// belong to a text.
 
 /** A module without its indentation and the comments that have lines of their own. Lines keep their numbers. */
 export function lighten(module: string): string {

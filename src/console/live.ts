@@ -10,8 +10,8 @@ import { busy, Denial } from './denial.ts';
 import type { Visitor } from './sessions.ts';
 import type { Veil } from './veil.ts';
 
-// What happens now, as server-sent events: one direction is all that is needed, and unlike a WebSocket they are plain HTTP, with
-// the cookie and the origin of every other request.
+// What happens now, as server-sent events: one direction is all that is needed, and unlike a WebSocket they are plain
+// HTTP, with the cookie and the origin of every other request.
 
 interface LiveDeps {
   readonly feed: Pick<Feed, 'watch'>;

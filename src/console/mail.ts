@@ -16,9 +16,9 @@ import type { Origin } from './guard.ts';
 import type { Permissions } from './roles.ts';
 import type { Sessions, Visitor } from './sessions.ts';
 
-// The content of one mail, for the frame of the page and as downloads. It was written by a stranger. A browser shows the HTML
-// in a sandbox that runs nothing, and the policy of the answer lets it fetch nothing; what a sandbox still lets through is
-// taken out before (mail/shown/).
+// The content of one mail, for the frame of the page and as downloads. It was written by a stranger. A browser shows
+// the HTML in a sandbox that runs nothing, and the policy of the answer lets it fetch nothing; what a sandbox still
+// lets through is taken out before (mail/shown/).
 
 /** The parts of an account that show its mail. */
 export type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;
@@ -35,8 +35,8 @@ interface MailDeps {
 /** Shows mail in the console. All throw `Denial`. */
 export interface MailFrames {
   /**
-   * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, and that
-   * of its HTML for a frame; both are good for five minutes, or until the session ends.
+   * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, and
+   * that of its HTML for a frame; both are good for five minutes, or until the session ends.
    */
   open(
     ctx: Context,
@@ -45,8 +45,8 @@ export interface MailFrames {
     params: Params,
   ): Promise<{ readonly url: string; readonly frame: string }>;
   /**
-   * Answer the paths below `url`, whose last part is `grant`: `html` if it has no other origin, `raw` and `part` of received
-   * mail only.
+   * Answer the paths below `url`, whose last part is `grant`: `html` if it has no other origin, `raw` and `part` of
+   * received mail only.
    */
   html(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
   links(ctx: Context, visitor: Visitor, grant: string): Promise<void>;

@@ -63,7 +63,7 @@ function decode(hash: string): { cost: ScryptOptions; salt: Buffer; key: Buffer 
   };
 }
 
-export const SHORTEST_PASSWORD = 12;
+const SHORTEST_PASSWORD = 12;
 const LONGEST_PASSWORD = 256;
 /** A password with fewer different characters is a pattern: `aaaaaaaaaaaa`, `121212121212`. */
 const FEWEST_CHARACTERS = 5;

@@ -4,10 +4,12 @@ import type { Role } from '../store/rows/people.ts';
 import { Denial } from './denial.ts';
 import type { HostAccess } from './host/operation.ts';
 
-// What each role may do. What an operation opens is said by its own declaration, and that of every other path below: nothing of
-// the console is answered that is in neither place.
+// What each role may do. What an operation opens is said by its own declaration, and that of every other path below:
+// nothing of the console is answered that is in neither place.
 
-/** What is opened: by operations of an account, by those of the host; `own`: what all visitors may ask about themselves. */
+/**
+ * What is opened: by operations of an account, by those of the host; `own`: what all visitors may ask about themselves.
+ */
 type Kind = Access | HostAccess | 'own';
 
 /** What somebody who finds an open page must not do: the visitor proves who they are, if that was a while ago. */
@@ -20,7 +22,9 @@ const MAY: Readonly<Record<Role, readonly Kind[]>> = {
   operator: ['own', 'numbers', 'mail', 'settings', 'secrets', 'host', 'people'],
 };
 
-/** Paths below /console that anybody may ask for: the page, its files, and the ways in. The last is every other path. */
+/**
+ * Paths below /console that anybody may ask for: the page, its files, and the ways in. The last is every other path.
+ */
 export const OPEN_PATHS = [
   'GET /assets/*file',
   'GET /enter{/:token}',
@@ -31,7 +35,9 @@ export const OPEN_PATHS = [
   'GET /{*screen}',
 ] as const;
 
-/** Paths that only the console's own page asks, in a session, and what each opens; `operation`: what the named one does. */
+/**
+ * Paths that only the console's own page asks, in a session, and what each opens; `operation`: what the named one does.
+ */
 export const SESSION_PATHS = [
   ['GET /me', 'own'],
   ['DELETE /session', 'own'],

@@ -4,12 +4,14 @@ import { frozen } from '../base/frozen.ts';
 import { countCode, forgetWrongCodes, isLocked, type PersonRow } from '../store/rows/people.ts';
 import type { Store } from '../store/store.ts';
 
-// The second factor of people: codes of an authenticator app, by TOTP (RFC 6238), and recovery codes for when the app is
-// lost. SHA-1, six digits and 30 seconds are what every app can do.
+// The second factor of people: codes of an authenticator app, by TOTP (RFC 6238), and recovery codes for when the app
+// is lost. SHA-1, six digits and 30 seconds are what every app can do.
 
 /** Codes that a person enters after the password. Each is right once. */
 export interface SecondFactor {
-  /** Uses up a code of the app, or a recovery code. `locks`: it was wrong, and no more will be tried; `locked`: none is. */
+  /**
+   * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and no more will be tried; `locked`: none is.
+   */
   use(person: PersonRow, code: string): Promise<'right' | 'wrong' | 'locks' | 'locked'>;
   /** Gives the person a secret for the app. It counts once `turnOn` got a code of it. */
   offer(person: PersonRow): Promise<string>;

@@ -38,7 +38,10 @@ export interface Sessions {
   visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined>;
   /** Whose session has this id, for a request that comes without the cookie. It does not keep the session alive. */
   byId(id: string): Promise<Visitor | undefined>;
-  /** Whether it goes on, with the same role and account, for a stream that is open: looking at it does not keep it alive. */
+  /**
+   * Whether it goes on, with the same role and account, for a stream that is open: looking at it does not keep it
+   * alive.
+   */
   lasts(visitor: Visitor): Promise<boolean>;
   /** Notes that the visitor has just proved who they are. */
   prove(visitor: Visitor): Promise<void>;
@@ -109,7 +112,10 @@ export function isOver({ until, seenAt }: ConsoleSessionRow, idleMs: number, now
 /** How long a visitor is taken for who they are, before a change of people, keys or secrets. */
 const FRESH_MS = 600_000;
 
-/** Whether the visitor has proved who they are a short while ago: by link or password when it began, or by password since. */
+/**
+ * Whether the visitor has proved who they are a short while ago: by link or password when it began, or by
+ * password since.
+ */
 export function isFresh({ createdAt, provedAt }: ConsoleSessionRow, now: number): boolean {
   return now - (provedAt ?? createdAt).getTime() < FRESH_MS;
 }

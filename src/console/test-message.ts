@@ -4,8 +4,8 @@ import { Refusal } from '../api/errors.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { Denial } from './denial.ts';
 
-// The first mail of somebody who has just installed Postern: it takes the way of every mail, over SMTP, through a route of the
-// account, to a receiver of our own.
+// The first mail of somebody who has just installed Postern: it takes the way of every mail, over SMTP, through a
+// route of the account, to a receiver of our own.
 
 interface TestMessageDeps {
   /** Runs an operation for the account, by its rules. */

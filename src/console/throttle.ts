@@ -6,8 +6,8 @@ import { Denial } from './denial.ts';
 /** Slows down guessing: of passwords by network and by name, of tokens by network. */
 interface Throttle {
   /**
-   * Counts a try under each key, and waits before it may go on. It counts as wrong until `forgive` is called, so that tries
-   * side by side cannot outrun the count. Throws `Denial` when there were too many.
+   * Counts a try under each key, and waits before it may go on. It counts as wrong until `forgive` is called, so that
+   * tries side by side cannot outrun the count. Throws `Denial` when there were too many.
    */
   admit(keys: readonly string[]): Promise<void>;
   /** The last try was right. */

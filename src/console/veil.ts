@@ -9,7 +9,8 @@ import { Denial } from './denial.ts';
 import type { Permissions } from './roles.ts';
 
 // What roles that may not see settings see of an answer. User and query of a URL are often passwords, and URLs stand
-// everywhere: in records, in texts of errors, in what was done. So what is answered is gone through, whatever the operation.
+// everywhere: in records, in texts of errors, in what was done. So what is answered is gone through, whatever the
+// operation.
 
 /** Covers answers for one role and account. */
 export interface Veil {
@@ -140,7 +141,10 @@ interface Seal {
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** AES-GCM with a nonce that is made from the text, as SIV modes do (RFC 5297): equal texts look equal, and nothing else shows. */
+/**
+ * AES-GCM with a nonce that is made from the text, as SIV modes do (RFC 5297): equal texts look equal, and
+ * nothing else shows.
+ */
 function createSeal(secret: string, account: string): Seal {
   const derive = (purpose: string) => createHmac('sha256', secret).update(`console URL ${purpose}`).digest();
   const [key, nonceKey] = [derive('key'), derive('nonce')];

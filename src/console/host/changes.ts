@@ -93,7 +93,8 @@ const pause = hostOperation({
   path: '/host/pause',
   access: 'host',
   summary:
-    'Sends nothing to the endpoints of a query until a time; their mail waits, and may be given up. Accounts cannot end it.',
+    'Sends nothing to the endpoints of a query until a time; their mail waits, and may be given up. ' +
+    'Accounts cannot end it.',
   params: { query, until: optionalTime, dry_run: dryRun, at_most: atMost },
   returns: held,
   async handle({ query, until, dry_run: dry, at_most: most }, call) {

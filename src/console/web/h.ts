@@ -9,8 +9,8 @@ import {
   type VNode,
 } from 'preact';
 
-// Elements in one short form: h('p.faint', 'A text'), h('ul.rows', { id }, [one, another]), h(Title, { text }). Attributes are
-// checked against the element, properties against the component.
+// Elements in one short form: h('p.faint', 'A text'), h('ul.rows', { id }, [one, another]), h(Title, { text }).
+// Attributes are checked against the element, properties against the component.
 
 /** Those of an input are a union by its type, which a field with any of several types cannot have. */
 type Elements = Omit<JSX.IntrinsicElements, 'input'> & {

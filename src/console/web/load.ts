@@ -95,8 +95,8 @@ export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) =>
 }
 
 /**
- * The answer of an operation, for the account that is shown; nothing is asked without params, or if the role may not. It is
- * read again when the params change, or `version`.
+ * The answer of an operation, for the account that is shown; nothing is asked without params, or if the role may not.
+ * It is read again when the params change, or `version`.
  */
 export function useCall<N extends Operation>(
   operation: N,
@@ -108,7 +108,10 @@ export function useCall<N extends Operation>(
   return useLoad(key, (stop) => call(operation, params ?? ({} as Params<N>), stop));
 }
 
-/** A list that is read in pages: the first by its key, each of the others when `more` is called, as long as there are any. */
+/**
+ * A list that is read in pages: the first by its key, each of the others when `more` is called, as long as there
+ * are any.
+ */
 export function usePages<P extends { readonly next: number | null }>(
   key: string,
   read: (cursor: number | undefined, stop?: AbortSignal) => Promise<P>,

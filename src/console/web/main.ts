@@ -19,11 +19,14 @@ const OTHERS_AFTER_MS = 2000;
 /** Loads the modules of all screens. */
 const loads: (() => Promise<unknown>)[] = [];
 
+/** What a screen is given: the rest of its path, the id or name of the one that it shows. */
+interface Shows {
+  readonly id: string;
+}
+
 /** A screen whose modules are loaded when it is opened: the first screen does not wait for those of all others. */
-function later<P extends object>(
-  load: () => Promise<(props: P) => ComponentChildren>,
-): (props: P) => ComponentChildren {
-  let loaded: ((props: P) => ComponentChildren) | undefined;
+function later(load: () => Promise<(props: Shows) => ComponentChildren>): FunctionComponent<Shows> {
+  let loaded: FunctionComponent<Shows> | undefined;
   const loading = async () => {
     loaded ??= await load();
   };
@@ -39,88 +42,40 @@ function later<P extends object>(
         );
     }, []);
     if (failed) throw new Error('the modules of the screen could not be loaded'); // `Screen` says so
-    return loaded ? h(loaded as FunctionComponent<P>, props) : h('div.screen', [h(Bars, { rows: 8 })]);
+    return loaded ? h(loaded, props) : h('div.screen', [h(Bars, { rows: 8 })]);
   };
 }
 
-const Accounts = later(async () => (await import('./screens/accounts.ts')).Accounts);
-const Actions = later(async () => (await import('./screens/actions.ts')).Actions);
-const HostActions = later(async () => (await import('./screens/actions.ts')).HostActions);
-const Domain = later(async () => (await import('./screens/domain.ts')).Domain);
-const Domains = later(async () => (await import('./screens/domains.ts')).Domains);
-const Endpoint = later(async () => (await import('./screens/endpoint.ts')).Endpoint);
-const Endpoints = later(async () => (await import('./screens/endpoints.ts')).Endpoints);
-const GivenUp = later(async () => (await import('./screens/given-up.ts')).GivenUp);
-const Host = later(async () => (await import('./screens/host.ts')).Host);
-const HostLog = later(async () => (await import('./screens/host-log.ts')).HostLog);
-const HostSettings = later(async () => (await import('./screens/host-settings.ts')).HostSettings);
-const Keys = later(async () => (await import('./screens/keys.ts')).Keys);
-const Lists = later(async () => (await import('./screens/lists.ts')).Lists);
-const MailList = later(async () => (await import('./screens/mail.ts')).MailList);
-const Message = later(async () => (await import('./screens/message.ts')).Message);
-const Now = later(async () => (await import('./screens/now.ts')).Now);
-const Queue = later(async () => (await import('./screens/queue.ts')).Queue);
-const Refused = later(async () => (await import('./screens/refused.ts')).Refused);
-const SentList = later(async () => (await import('./screens/sent.ts')).SentList);
-const SentMessageScreen = later(async () => (await import('./screens/sent-message.ts')).SentMessageScreen);
+/** By the first part of their path; with a slash those that show one, by what follows it. */
+const SCREENS: ReadonlyMap<string, FunctionComponent<Shows>> = new Map([
+  ['', later(async () => (await import('./screens/now.ts')).Now)],
+  ['mail', later(async () => (await import('./screens/mail.ts')).MailList)],
+  ['message/', later(async () => (await import('./screens/message.ts')).Message)],
+  ['refused', later(async () => (await import('./screens/refused.ts')).Refused)],
+  ['endpoints', later(async () => (await import('./screens/endpoints.ts')).Endpoints)],
+  ['endpoint', later(async () => (await import('./screens/endpoint.ts')).Endpoint)],
+  ['given-up', later(async () => (await import('./screens/given-up.ts')).GivenUp)],
+  ['host', later(async () => (await import('./screens/host.ts')).Host)],
+  ['host/log', later(async () => (await import('./screens/host-log.ts')).HostLog)],
+  ['host/settings', later(async () => (await import('./screens/host-settings.ts')).HostSettings)],
+  ['host/actions', later(async () => (await import('./screens/actions.ts')).HostActions)],
+  ['lists', later(async () => (await import('./screens/lists.ts')).Lists)],
+  ['sent', later(async () => (await import('./screens/sent.ts')).SentList)],
+  ['sent/', later(async () => (await import('./screens/sent-message.ts')).SentMessageScreen)],
+  ['keys', later(async () => (await import('./screens/keys.ts')).Keys)],
+  ['actions', later(async () => (await import('./screens/actions.ts')).Actions)],
+  ['accounts', later(async () => (await import('./screens/accounts.ts')).Accounts)],
+  ['queue', later(async () => (await import('./screens/queue.ts')).Queue)],
+  ['domains', later(async () => (await import('./screens/domains.ts')).Domains)],
+  ['domain/', later(async () => (await import('./screens/domain.ts')).Domain)],
+]);
 
 /** The screen of a path. */
 function screen(path: string): ComponentChildren {
   const [, first = '', rest = ''] = /^\/([a-z-]*)(?:\/(.*))?$/s.exec(path) ?? [];
   if (!mayOpen(path)) return h(NotIncluded);
-  switch (rest === '' ? first : `${first}/`) {
-    case '':
-      return h(Now);
-    case 'mail':
-      return h(MailList);
-    case 'message/':
-      return h(Message, { id: decodeURIComponent(rest), key: rest });
-    case 'refused':
-      return h(Refused);
-    case 'endpoints':
-      return h(Endpoints);
-    case 'endpoint':
-      return h(Endpoint, { url: place.value.query.get('url') ?? '' });
-    case 'given-up':
-      return h(GivenUp);
-    case 'host':
-      return h(Host);
-    case 'host/':
-      return hostScreen(rest);
-    case 'lists':
-      return h(Lists);
-    case 'sent':
-      return h(SentList);
-    case 'sent/':
-      return h(SentMessageScreen, { id: decodeURIComponent(rest), key: rest });
-    case 'keys':
-      return h(Keys);
-    case 'actions':
-      return h(Actions);
-    case 'accounts':
-      return h(Accounts);
-    case 'queue':
-      return h(Queue);
-    case 'domains':
-      return h(Domains);
-    case 'domain/':
-      return h(Domain, { name: decodeURIComponent(rest), key: rest });
-    default:
-      return h(Missing);
-  }
-}
-
-function hostScreen(name: string): ComponentChildren {
-  switch (name) {
-    case 'log':
-      return h(HostLog);
-    case 'settings':
-      return h(HostSettings);
-    case 'actions':
-      return h(HostActions);
-    default:
-      return h(Missing);
-  }
+  const found = SCREENS.get(path.slice(1)) ?? (rest === '' ? undefined : SCREENS.get(`${first}/`));
+  return h(found ?? Missing, { id: found ? decodeURIComponent(rest) : '', key: rest });
 }
 
 function NotIncluded(): ComponentChildren {

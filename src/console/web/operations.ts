@@ -2,7 +2,8 @@ import type { AnswerOf, ParamsOf } from '../../api/operation.ts';
 import type { DeclaredOperation } from '../../api/operations/index.ts';
 import type { DeclaredHostOperation } from '../host/index.ts';
 
-// What the page may ask and what it is answered, as the operations declare it. Types only: nothing of the server gets here.
+// What the page may ask and what it is answered, as the operations declare it. Types only: nothing of the server gets
+// here.
 
 type Declared = DeclaredOperation | DeclaredHostOperation;
 type NameOf<O> = O extends { readonly path: `/${infer N}` } ? N : never;

@@ -178,7 +178,10 @@ export function Bars({ rows = 6 }: { readonly rows?: number }): ComponentChildre
   ]);
 }
 
-/** What stands in the place of what is loaded: grey bars at first; above it what did not work, even if older data is shown. */
+/**
+ * What stands in the place of what is loaded: grey bars at first; above it what did not work, even if older data
+ * is shown.
+ */
 export function Loading({
   of: { data, error, failedAt, again },
   rows,
@@ -264,8 +267,8 @@ export function Tabs({
 const dialogs = signal<readonly string[]>([]);
 
 /**
- * A dialog that is open as long as it is rendered, behind those that were opened later. It is rendered beside another, never
- * inside it, where it would be hidden with that.
+ * A dialog that is open as long as it is rendered, behind those that were opened later. It is rendered beside
+ * another, never inside it, where it would be hidden with that.
  */
 export function Dialog({
   title,

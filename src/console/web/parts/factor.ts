@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
+import type { Doors } from '../../doors.ts';
 import { ask } from '../call.ts';
 import { h } from '../h.ts';
 import { person, readSession } from '../session.ts';
@@ -12,11 +13,7 @@ import { count } from './text.ts';
 
 export const factorOpen = signal(false);
 
-/** A secret for an authenticator app: /console/factor. */
-interface Offer {
-  readonly secret: string;
-  readonly url: string;
-}
+type Offer = Awaited<ReturnType<Doors['offerFactor']>>;
 
 export function FactorDialog(): ComponentChildren {
   const [offer, setOffer] = useState<Offer>();
@@ -57,7 +54,8 @@ async function turnOff(): Promise<void> {
 
 const Off = () =>
   h('p', [
-    'With two-factor authentication, signing in needs your password and a code from an authenticator app, so a leaked password is not enough.',
+    'With two-factor authentication, signing in needs your password and a code from an authenticator ' +
+      'app, so a leaked password is not enough.',
   ]);
 
 function On(): ComponentChildren {
@@ -110,7 +108,8 @@ function RecoveryCodes({ codes, onClose }: { readonly codes: readonly string[]; 
   return [
     h('p', { role: 'status' }, ['Two-factor authentication is on. Your other sessions have been signed out.']),
     h('p', [
-      'Save these recovery codes somewhere other than this device. Each works once, in place of a code from the app. They are not shown again.',
+      'Save these recovery codes somewhere other than this device. Each works once, in place of a code ' +
+        'from the app. They are not shown again.',
     ]),
     h('p', [h('code.secret.recovery', codes.join('\n'))]),
     h('p.buttons', [

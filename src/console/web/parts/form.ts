@@ -18,7 +18,7 @@ export interface FormField
 
 export type Values = Readonly<Record<string, string>>;
 
-export interface FormProps {
+interface FormProps {
   readonly fields: readonly FormField[];
   /** The label of the button. */
   readonly label: string;

@@ -7,8 +7,8 @@ import { messageOf, session } from '../session.ts';
 import { Button } from './elements.ts';
 import { count, number } from './text.ts';
 
-// Work that goes on after the answer. It is shown on every screen until somebody has seen its end, and found again when the
-// page is loaded anew.
+// Work that goes on after the answer. It is shown on every screen until somebody has seen its end, and found again
+// when the page is loaded anew.
 
 export interface Job {
   readonly operation: 'jobs/info' | 'host/job';

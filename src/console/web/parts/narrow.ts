@@ -6,7 +6,7 @@ import { Choice } from './elements.ts';
 
 // Choices that put a field into the search of a list.
 
-export interface NarrowProps {
+interface NarrowProps {
   /** The screen of the list. */
   readonly path: string;
   readonly query: string;

@@ -3,8 +3,9 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask } from '../call.ts';
 import { h } from '../h.ts';
-import { messageOf, person, readSession } from '../session.ts';
-import { Button, Dialog, Field } from './elements.ts';
+import { person, readSession } from '../session.ts';
+import { Button, Dialog } from './elements.ts';
+import { Form, type FormField } from './form.ts';
 
 // The visitor's own password.
 
@@ -28,25 +29,9 @@ const isNobody = () => person.value?.is_person === false;
 export function PasswordDialog(): ComponentChildren {
   // The prompt stays the same until the dialog is closed.
   const [nobody] = useState(isNobody);
-  const [name, setName] = useState('');
-  const [current, setCurrent] = useState('');
-  const [password, setPassword] = useState('');
-  const [error, setError] = useState<string>();
   const [done, setDone] = useState(false);
   const close = () => {
     passwordOpen.value = false;
-  };
-  const needsCurrent = !person.value?.can_set_password;
-  const save = async (event: Event) => {
-    event.preventDefault();
-    setError(undefined);
-    try {
-      await ask('POST', '/console/password', { password, ...(needsCurrent && { current }), ...(nobody && { name }) });
-      setDone(true);
-      await readSession();
-    } catch (thrown) {
-      setError(messageOf(thrown));
-    }
   };
   if (done)
     return h(Dialog, { title: 'Password', onClose: close }, [
@@ -57,29 +42,37 @@ export function PasswordDialog(): ComponentChildren {
       ]),
       h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: close })]),
     ]);
+  const fields: readonly FormField[] = [
+    ...(nobody ? [NAME] : []),
+    ...(person.value?.can_set_password ? [] : [CURRENT_PASSWORD]),
+    NEW_PASSWORD,
+  ];
   return h(Dialog, { title: 'Password', onClose: close }, [
-    h('form', { onSubmit: save }, [
-      nobody && h(Field, { label: 'Name', value: name, autocomplete: 'username', required: true, onValue: setName }),
-      needsCurrent &&
-        h(Field, {
-          label: 'Current password',
-          type: 'password',
-          value: current,
-          autocomplete: 'current-password',
-          required: true,
-          onValue: setCurrent,
-        }),
-      h(Field, {
-        label: 'New password',
-        type: 'password',
-        value: password,
-        autocomplete: 'new-password',
-        help: 'At least 12 characters. Several words work well.',
-        required: true,
-        onValue: setPassword,
-      }),
-      error !== undefined && h('p.wrong', { role: 'alert' }, error),
-      h('p.buttons', [h('button.button.main', { type: 'submit' }, 'Save password')]),
-    ]),
+    h(Form, {
+      fields,
+      label: 'Save password',
+      onSubmit: async (values) => {
+        await ask('POST', '/console/password', values);
+        setDone(true);
+        await readSession();
+      },
+    }),
   ]);
 }
+
+const NAME: FormField = { name: 'name', label: 'Name', autocomplete: 'username', required: true };
+const CURRENT_PASSWORD: FormField = {
+  name: 'current',
+  label: 'Current password',
+  type: 'password',
+  autocomplete: 'current-password',
+  required: true,
+};
+const NEW_PASSWORD: FormField = {
+  name: 'password',
+  label: 'New password',
+  type: 'password',
+  autocomplete: 'new-password',
+  help: 'At least 12 characters. Several words work well.',
+  required: true,
+};

@@ -8,9 +8,9 @@ import { clockTime, localTime, number, size, span } from './text.ts';
 // Figures over time: a drawing for the eye, a sentence and a table for everybody. The library that draws is loaded with
 // the first plot, so that other screens do not wait for it.
 
-export type Unit = '' | 's' | 'ms' | 'bytes';
+type Unit = '' | 's' | 'ms' | 'bytes';
 
-export interface Curve {
+interface Curve {
   readonly label: string;
   readonly unit: Unit;
   readonly tone: 'accent' | 'good' | 'wait' | 'bad';
@@ -20,7 +20,7 @@ export interface Curve {
   readonly right?: boolean;
 }
 
-export interface PlotProps {
+interface PlotProps {
   readonly title: string;
   /** What the plot shows, for those who do not see it. */
   readonly sentence: string;

@@ -34,7 +34,8 @@ export function RetryDialog({
           h('p', `${count(matched, 'message')} will be posted now.`),
           h(WaitsFor, { query }),
           h('p.faint', [
-            'An endpoint that is down gets one message first, and the rest if it accepts that one. Paused endpoints stay paused.',
+            'An endpoint that is down gets one message first, and the rest if it accepts that one. ' +
+              'Paused endpoints stay paused.',
           ]),
         ],
       label: (matched) => `Retry ${matched} now`,

@@ -17,7 +17,8 @@ export function Actions(): ComponentChildren {
   return h('div.screen', [
     h(Title, { text: 'Activity' }),
     h('p.faint', [
-      'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and message content viewed by operators, on this host. Kept for a year.',
+      'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and ' +
+        'message content viewed by operators, on this host. Kept for a year.',
     ]),
     h(ActionList, { of: `${account.value?.id}`, read: (page, stop) => call('actions/list', page, stop) }),
   ]);
@@ -40,7 +41,8 @@ export function HostActions(): ComponentChildren {
     ]),
     h(HostParts),
     h('p.faint', [
-      'Changes to the host and to the mail of accounts, and message content viewed: from the console, the command line or the API. Kept for a year.',
+      'Changes to the host and to the mail of accounts, and message content viewed: from the console, ' +
+        'the command line or the API. Kept for a year.',
     ]),
     h(ActionList, {
       key: chosen,
@@ -75,7 +77,9 @@ function ActionList({ of, read }: ActionListProps): ComponentChildren {
         ? h(Notice, { title: 'No activity yet' }, [
             h('p', ['Replays, new keys and views of message content appear here.']),
           ])
-        : h('ul.rows.columns.actions', [data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action }))])),
+        : h('ul.rows.columns.actions', [
+            data.actions.map((action, i) => h(ActionRow, { key: `${action.at} ${i}`, action })),
+          ])),
     data !== undefined &&
       more &&
       data.actions.length < MOST_ROWS &&

@@ -15,7 +15,7 @@ import { Tester } from './route-tester.ts';
 import { Routes } from './routes.ts';
 
 /** One domain: its DNS records, its routes, and beside them the tester. */
-export function Domain({ name }: { readonly name: string }): ComponentChildren {
+export function Domain({ id: name }: { readonly id: string }): ComponentChildren {
   const loaded = useDomains();
   const { data, change } = loaded;
   const routes = useRoutes(name);

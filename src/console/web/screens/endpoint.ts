@@ -12,13 +12,14 @@ import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../pa
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
-import { linkTo } from '../router.ts';
+import { linkTo, place } from '../router.ts';
 import { account, may } from '../session.ts';
 
 const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: how it is, what it answered, and how to catch up. */
-export function Endpoint({ url }: { readonly url: string }): ComponentChildren {
+export function Endpoint(): ComponentChildren {
+  const url = place.value.query.get('url') ?? '';
   const loaded = useCall('endpoints/info', { url });
   const { data: endpoint, error, failedAt, again } = loaded;
   useRepeat(loaded);

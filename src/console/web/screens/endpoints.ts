@@ -78,9 +78,11 @@ function Empty(): ComponentChildren {
   return h('div', [
     h(Notice, { title: 'No endpoints yet' }, [
       h('p', [
-        'An endpoint is a URL that a route or a webhook posts to. Start a receiver, then add a route with its URL to one of your ',
+        'An endpoint is a URL that a route or a webhook posts to. Start a receiver, then add a route ' +
+          'with its URL to one of your ',
         h('a', { href: linkTo('/domains') }, 'domains'),
-        '. Give the receiver the signing key that the page of the endpoint shows; until then it responds 401, and Postern retries.',
+        '. Give the receiver the signing key that the page of the endpoint shows; until then it responds ' +
+          '401, and Postern retries.',
       ]),
     ]),
     h('h2', 'Sample receiver'),

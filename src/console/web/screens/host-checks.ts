@@ -112,7 +112,9 @@ export function Listeners(): ComponentChildren {
     h('h2', { id: 'listeners' }, 'Listeners'),
     h(Loading, { of: loaded, rows: 3 }),
     data &&
-      h('ul.rows.columns.listeners', [data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener }))]),
+      h('ul.rows.columns.listeners', [
+        data.listeners.map((listener) => h(ListenerRow, { key: listener.name, listener })),
+      ]),
   ]);
 }
 

@@ -56,9 +56,7 @@ function Overview({ overview }: { readonly overview: HostOverview }): ComponentC
     h(HealthSentence, { overview }),
     needs.length > 0 && [
       h('h2', 'Needs attention'),
-      h('ul.rows.needs', [
-        needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
-      ]),
+      h('ul.rows.needs', [needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need }))]),
     ],
     h(Facts, {
       rows: [

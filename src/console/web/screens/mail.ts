@@ -69,7 +69,7 @@ function usePreview(): [string | undefined, (id: string) => void] {
   return [shown, setWanted];
 }
 
-export interface MailRowsProps {
+interface MailRowsProps {
   readonly list: List<Mail>;
   readonly canMark: boolean;
   empty(): ComponentChildren;

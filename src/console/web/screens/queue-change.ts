@@ -35,7 +35,9 @@ const KINDS: readonly Kind[] = [
     operation: 'host/pause',
     label: 'Pause',
     ...ENDPOINTS,
-    help: 'Nothing is sent to them for 7 days, or until you resume them; their accounts cannot. Mail is still accepted, and waits.',
+    help:
+      'Nothing is sent to them for 7 days, or until you resume them; their accounts cannot. Mail is ' +
+      'still accepted, and waits.',
     button: (matched) => `Pause ${matched}`,
   },
   {

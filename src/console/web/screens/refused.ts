@@ -141,7 +141,7 @@ function routeFor(recipient: string): string {
 }
 
 /** `noMailbox` as words. */
-export function reasonText(reason: string): string {
+function reasonText(reason: string): string {
   const words = plain(reason)
     .replace(/([a-z])([A-Z])/g, '$1 $2')
     .toLowerCase();

@@ -2,7 +2,8 @@ import type { Params } from '../operations.ts';
 import type { FormField } from '../parts/form.ts';
 import type { InboundRoute } from '../records.ts';
 
-// The choices in the form of a route. What a choice may be is declared where routes are; the compiler names what lacks words here.
+// The choices in the form of a route. What a choice may be is declared where routes are; the compiler names what
+// lacks words here.
 
 type Words<T extends string> = Readonly<Record<T, string>>;
 
@@ -62,11 +63,16 @@ const named = (...names: readonly string[]): readonly (readonly [string, string]
   ...names.map((name) => [name, name] as const),
 ];
 
-/** How the form asks for each condition: with `options` for a result, else for texts. Null: it does not, and keeps what there is. */
+/**
+ * How the form asks for each condition: with `options` for a result, else for texts. Null: it does not, and keeps
+ * what there is.
+ */
 export const CONDITIONS: Readonly<Record<keyof When, Condition | null>> = {
   sender: {
     label: 'MAIL FROM',
-    help: 'All conditions must match; leave blank to ignore. * matches any characters, commas separate alternatives: *@example.com, <>.',
+    help:
+      'All conditions must match; leave blank to ignore. * matches any characters, commas separate ' +
+      'alternatives: *@example.com, <>.',
   },
   from: { label: 'From' },
   subject: { label: 'Subject', help: 'For example *invoice*.' },

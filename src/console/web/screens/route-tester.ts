@@ -14,7 +14,9 @@ import { may } from '../session.ts';
 
 const MOST_SHOWN = 50;
 
-/** Routes in the order in which they are tried: by priority, exact names, then by literal characters; the oldest wins. */
+/**
+ * Routes in the order in which they are tried: by priority, exact names, then by literal characters; the oldest wins.
+ */
 export function inOrder<T extends InboundRoute>(oldestFirst: readonly T[]): readonly T[] {
   return oldestFirst.toSorted((a, b) => b.priority - a.priority || weightOf(b.pattern) - weightOf(a.pattern));
 }

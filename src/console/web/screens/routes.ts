@@ -45,7 +45,8 @@ export function Routes({
       may('inbound/add-route') && h(Button, { label: 'Add a route\u2026', onPress: () => setAdding(true) }),
     ]),
     h('p.faint', [
-      'Listed in the order they are tried: by priority, then exact names, then patterns with the most literal characters, then the oldest.',
+      'Listed in the order they are tried: by priority, then exact names, then patterns with the most ' +
+        'literal characters, then the oldest.',
     ]),
     h(Loading, { of: loaded, rows: 3 }),
     data &&
