@@ -29,7 +29,7 @@ export function createWaits() {
 }
 
 /** A post as the answers have it: all but the body, which is JSON text of `toText`. */
-export type ToRecord<M> = (mail: M) => Readonly<Record<string, unknown>>;
+type ToRecord<M> = (mail: M) => Readonly<Record<string, unknown>>;
 
 /** The mail of an account that is fetched. `gone`: the client of the call has hung up. */
 export function bindPulling(

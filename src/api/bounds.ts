@@ -9,7 +9,7 @@ interface Excess {
 }
 
 /** Finds the first list or map in a value that holds too much. */
-export type Bounds = (value: unknown) => Excess | undefined;
+type Bounds = (value: unknown) => Excess | undefined;
 
 /** Maps of names and values have no limit in the contract; no honest one comes near this. */
 const MAX_KEYS = 1000;

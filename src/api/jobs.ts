@@ -8,7 +8,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import { tooMany } from './errors.ts';
 
 /** Work of an account that continues after its call was answered. It ends with the process. */
-export interface Job {
+interface Job {
   readonly id: string;
   readonly account: string;
   readonly done: number;
@@ -19,7 +19,7 @@ export interface Job {
 }
 
 /** What a job is given. */
-export interface JobProgress {
+interface JobProgress {
   /** Says how much has been done so far. */
   done(count: number): void;
   /** Whether the process is being stopped, so that the job must end. */

@@ -91,7 +91,7 @@ export interface Operation {
 }
 
 /** An operation with the types of its declaration, for callers that name it: the page of the console. */
-export interface Declared<N extends Path, P extends z.ZodRawShape, R extends z.ZodType> extends Operation {
+interface Declared<N extends Path, P extends z.ZodRawShape, R extends z.ZodType> extends Operation {
   readonly path: N;
   readonly params: z.ZodObject<P>;
   readonly returns: R;

@@ -296,7 +296,7 @@ export interface Selection {
 }
 
 /** Called after each step of a change with the number of deliveries changed of an account. */
-export type ChangedOf = (account: string, count: number) => void;
+type ChangedOf = (account: string, count: number) => void;
 
 /**
  * accepted: synced to disk · full: no space (452 4.3.1) · fault: disk or file error (451 4.3.0). Nothing is kept unless

@@ -10,7 +10,7 @@ import type { Waiting } from './schedule/waiting.ts';
 // Views of the dispatcher's memory. All times are milliseconds since 1970.
 
 /** up: deliveries flow · down: failing, one probe at a time · gone: answered 410, one probe a day. */
-export type BreakerWord = 'up' | 'down' | 'gone';
+type BreakerWord = 'up' | 'down' | 'gone';
 
 /** The states of the breaker in words. */
 export const BREAKER_WORDS = { closed: 'up', open: 'down', paused: 'gone' } as const;

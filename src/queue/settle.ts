@@ -105,7 +105,7 @@ interface Budget {
 }
 
 /** A delivery that others of its sequence wait behind. */
-export interface OrderFacts {
+interface OrderFacts {
   /** Since when it has failed, milliseconds since 1970; undefined: it has not. */
   readonly since: number | undefined;
   /** Milliseconds for which it may fail before another is tried. */

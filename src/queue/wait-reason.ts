@@ -33,7 +33,7 @@ export interface WaitReason {
 }
 
 /** Facts besides the delivery itself. */
-export interface WaitFacts {
+interface WaitFacts {
   /** Undefined if it is not known, and so up. */
   readonly endpoint: Pick<LaneView, 'breaker' | 'since' | 'nextProbeAt' | 'hold' | 'last'> | undefined;
   /** Undefined if it is not being prepared now, or that is not known. */

@@ -17,7 +17,7 @@ import type { TokenSecret } from '../store/rows/hosts.ts';
 /** The path in front of the token of a link. */
 export const LINKS_PATH = '/inbound-files/';
 
-export interface LinkSettings {
+interface LinkSettings {
   /** The folder of the files on this host. */
   readonly dir: string;
   /** The folder of the claims of all accounts. */
@@ -45,14 +45,14 @@ export interface LinkPlace {
 }
 
 /** Room for the links of a post, until its end. */
-export interface Linking {
+interface Linking {
   readonly place: LinkPlace;
   /** `bytes`: how much was added. */
   end(bytes: number): void;
 }
 
 /** unknown: not one of our links · expired: it was one · missing: its file is not on this host. */
-export type OpenedLink =
+type OpenedLink =
   | { readonly kind: 'file'; readonly file: FileHandle; readonly size: number; readonly hash: string }
   | { readonly kind: 'unknown' | 'expired' | 'missing' };
 

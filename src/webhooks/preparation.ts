@@ -191,7 +191,7 @@ const LARGE_FORM = 1024 * 1024;
  * Whether a receiver refused a message of `size` bytes for its size: by 413, or by the answers of frameworks that have
  * no status for it (Django 400, Rack 500), given twice.
  */
-export function wasTooLarge(statuses: readonly (number | null)[], size: number): boolean {
+function wasTooLarge(statuses: readonly (number | null)[], size: number): boolean {
   if (statuses.includes(413)) return true;
   return size > LARGE_FORM && statuses.filter((status) => status === 400 || status === 500).length > 1;
 }

@@ -20,7 +20,7 @@ import { createBell } from './waiters.ts';
 
 // Mail that its consumer fetches: what /inbound/pull hands out, as the POST that the road would make.
 
-export interface PullingSettings {
+interface PullingSettings {
   /** How long a delivery is handed out again and again. */
   readonly retryHours: number;
   /** How long a delivery of a sequence may fail before the next one is handed out. */
@@ -73,7 +73,7 @@ export interface PulledMail extends Ready {
 }
 
 /** Their bodies stay until `discard`, which may be called twice. */
-export interface PulledMails {
+interface PulledMails {
   readonly mails: readonly PulledMail[];
   discard(): void;
 }
@@ -89,7 +89,7 @@ const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
 /** What else may have changed (a pause, a scanner) is noticed after this time. Milliseconds. */
 const TICK = 5000;
 /** Milliseconds for which a delivery can be leased, or put off, at most. */
-export const LONGEST_LEASE = 12 * 3_600_000;
+const LONGEST_LEASE = 12 * 3_600_000;
 /** The interval of checks for mail that is not pulled. */
 const TEND_EVERY = 60_000;
 /** Deliveries that are looked at for that. */

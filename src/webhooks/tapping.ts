@@ -32,7 +32,7 @@ interface TapWish {
 }
 
 /** Mail that came since. Their bodies stay until `discard`, which may be called twice. */
-export interface TappedMails {
+interface TappedMails {
   readonly cursor: number;
   readonly mails: readonly Ready[];
   /** Whether there was more, which is not remembered any more. */

@@ -13,7 +13,7 @@ const MOST_GLOBS = 50;
 /** Characters of all globs of a route. */
 const MOST_GLOB_TEXT = 1000;
 const MOST_HEADERS = 20;
-export const MOST_ALSO = 10;
+const MOST_ALSO = 10;
 const MOST_TAGS = 20;
 /** Routes with the same pattern: each of them is checked for each message. */
 export const MOST_OF_A_PATTERN = 25;

@@ -3,10 +3,10 @@ import type { AttemptAnswer, AttemptWindow } from '../history.ts';
 import { BEHIND, number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
 
 /** A place in the order in which deliveries began to wait. */
-export type SincePlace = readonly [budgetFrom: number, key: number];
+type SincePlace = readonly [budgetFrom: number, key: number];
 
 /** Waiting deliveries of one endpoint within one span of age. */
-export interface WaitingCount {
+interface WaitingCount {
   readonly account: string;
   readonly url: string;
   /** The index in `since`; as many as there are: before all of them. */
@@ -17,7 +17,7 @@ export interface WaitingCount {
   readonly oldest: number;
 }
 
-export interface WaitingSince {
+interface WaitingSince {
   readonly counts: readonly WaitingCount[];
   /** The place of the last one; null if there are no more. */
   readonly next: SincePlace | null;

@@ -50,7 +50,7 @@ interface Trial {
 }
 
 /** The result of one attempt. */
-export interface PlaceAnswer {
+interface PlaceAnswer {
   /** ok · failed: perhaps because of the message · strained: the endpoint is at its limit, or did not answer. */
   readonly kind: 'ok' | 'failed' | 'strained';
   readonly sentAt: number;

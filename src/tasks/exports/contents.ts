@@ -255,15 +255,14 @@ async function* pagesById<R extends { readonly id: string }>(
     id: { readonly range: { readonly gt: string; readonly lt: string } },
     order: { readonly sort: 'id'; readonly limit: number },
   ) => Promise<readonly R[]>,
-  limit = PAGE,
 ): AsyncGenerator<readonly R[]> {
   let last = `${account} `;
   for (;;) {
     // `!` is the character after the space.
-    const page = await read({ range: { gt: last, lt: `${account}!` } }, { sort: 'id', limit });
+    const page = await read({ range: { gt: last, lt: `${account}!` } }, { sort: 'id', limit: PAGE });
     if (page.length > 0) yield page;
     const end = page.at(-1);
-    if (page.length < limit || !end) return;
+    if (page.length < PAGE || !end) return;
     last = end.id;
   }
 }
@@ -275,20 +274,22 @@ async function* pagesById<R extends { readonly id: string }>(
 async function* pagesInTime<R extends Dated>(
   span: Span,
   read: (when: When, order: Order) => Promise<readonly R[]>,
-  limit = PAGE,
 ): AsyncGenerator<readonly R[]> {
-  let page = await read({ createdAt: { range: { gte: span.from, lt: span.before } } }, { sort: 'createdAt', limit });
+  let page = await read(
+    { createdAt: { range: { gte: span.from, lt: span.before } } },
+    { sort: 'createdAt', limit: PAGE },
+  );
   while (page.length > 0) {
     yield page;
     let last = page.at(-1);
-    if (page.length < limit || !last) return;
+    if (page.length < PAGE || !last) return;
     const moment = last.createdAt;
     do {
-      page = await read({ createdAt: moment, id: { range: { gt: last.id } } }, { sort: 'id', limit });
+      page = await read({ createdAt: moment, id: { range: { gt: last.id } } }, { sort: 'id', limit: PAGE });
       if (page.length > 0) yield page;
       last = page.at(-1);
-    } while (last && page.length === limit);
-    page = await read({ createdAt: { range: { gt: moment, lt: span.before } } }, { sort: 'createdAt', limit });
+    } while (last && page.length === PAGE);
+    page = await read({ createdAt: { range: { gt: moment, lt: span.before } } }, { sort: 'createdAt', limit: PAGE });
   }
 }
 

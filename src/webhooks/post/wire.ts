@@ -203,14 +203,14 @@ export function createHandler(
 }
 
 /** Maximum number of response bytes to read; the connection is closed at this limit. */
-export const ANSWER_BYTES = 16 * 1024;
+const ANSWER_BYTES = 16 * 1024;
 /** Maximum number of its characters kept in the history. */
 const ANSWER_CHARACTERS = 512;
 
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
 /** The start of a response as text for the history: no control or bidi characters, white space as single spaces. */
-export function toAnswerText(chunks: readonly Uint8Array[]): string {
+function toAnswerText(chunks: readonly Uint8Array[]): string {
   if (chunks.length === 0) return '';
   // A character has at most four bytes.
   const [first] = chunks;

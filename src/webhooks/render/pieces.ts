@@ -66,7 +66,7 @@ export function rawBase64(trace: string, raw: readonly Buffer[]): Iterable<strin
 }
 
 /** A file's content as the content of a JSON string: text if it may be text and is valid UTF-8, else base64. */
-export function contentPieces(
+function contentPieces(
   content: Content,
   maybeText: boolean,
 ): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {

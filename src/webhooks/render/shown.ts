@@ -14,7 +14,7 @@ export interface ShownInput {
 }
 
 /** A part, decoded. */
-export interface PartFile {
+interface PartFile {
   readonly kind: 'file';
   /** File name; '' if there is none. */
   readonly name: string;

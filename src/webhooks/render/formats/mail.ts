@@ -99,7 +99,7 @@ export function* rawAsUtf8(mail: ParsedMail): Iterable<Plain> {
 }
 
 /** A mailbox as in a header: `Ann Example <ann@example.com>`. */
-export function toText({ name, address }: Mailbox): string {
+function toText({ name, address }: Mailbox): string {
   if (name === null || name === '') return address;
   return `${/^[\p{L}\p{N} ]+$/u.test(name) ? name : `"${name.replace(/["\\]/g, '\\$&')}"`} <${address}>`;
 }

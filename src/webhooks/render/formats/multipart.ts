@@ -13,7 +13,7 @@ export interface FormField {
 }
 
 /** A file of a form. */
-export interface FormFile {
+interface FormFile {
   readonly name: string;
   readonly fileName: string;
   readonly file: FilePart;
