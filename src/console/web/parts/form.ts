@@ -67,29 +67,41 @@ export function Form({ fields, label, inline = false, onSubmit }: FormProps): Co
   ]);
 }
 
-/** A button that asks once before something is lost. */
-export function ConfirmButton({
-  question,
-  text,
-  confirm,
-  onConfirm,
-  ...button
-}: Omit<ButtonProps, 'onPress'> & {
+interface Question {
   readonly question: string;
   /** What is lost, in paragraphs. */
   readonly text: readonly ComponentChildren[];
   /** The label of the button that does it. */
   readonly confirm: string;
   onConfirm(): Promise<unknown>;
-}): ComponentChildren {
-  const dialog = (close: () => void) =>
-    h(Dialog, { title: question, onClose: close }, [
-      h('div', [text.map((one) => one && h('p', [one]))]),
-      h('p.buttons', [
-        h(Button, { label: 'Cancel', onPress: close }),
-        h(Button, { label: confirm, kind: 'danger', onPress: () => onConfirm().then(close) }),
-      ]),
-    ]);
+}
+
+/** Asks once before something is lost. */
+export function Confirm({
+  question,
+  text,
+  confirm,
+  onConfirm,
+  onClose,
+}: Question & { onClose(): void }): ComponentChildren {
+  return h(Dialog, { title: question, onClose }, [
+    h('div', [text.map((one) => one && h('p', [one]))]),
+    h('p.buttons', [
+      h(Button, { label: 'Cancel', onPress: onClose }),
+      h(Button, { label: confirm, kind: 'danger', onPress: () => onConfirm().then(onClose) }),
+    ]),
+  ]);
+}
+
+/** A button that asks first. It must not stand in a dialog, which hides what it asks. */
+export function ConfirmButton({
+  question,
+  text,
+  confirm,
+  onConfirm,
+  ...button
+}: Omit<ButtonProps, 'onPress'> & Question): ComponentChildren {
+  const dialog = (onClose: () => void) => h(Confirm, { question, text, confirm, onConfirm, onClose });
   return h(DialogButton, { ...button, dialog });
 }
 

@@ -4,11 +4,12 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import type { Answer } from '../operations.ts';
 import { Button, Dialog } from './elements.ts';
-import { ConfirmButton, Copy } from './form.ts';
+import { Confirm, Copy } from './form.ts';
 
 /** A button that shows the key by which a receiver knows that posts are ours, and makes a new one. */
 export function SigningKey({ route }: { readonly route: string }): ComponentChildren {
   const [key, setKey] = useState<Answer<'inbound/route-key'>>();
+  const [rotating, setRotating] = useState(false);
   const load = async (rotate?: boolean) => setKey(await call('inbound/route-key', { id: route, rotate }));
   return h('span', [
     h(Button, { label: 'Signing key\u2026', onPress: () => load() }),
@@ -18,19 +19,22 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
         h(OneForm, { title: 'For X-Mandrill-Signature, or as the Mailgun signing key', text: key.auth_key }),
         h(OneForm, { title: 'For webhook-signature (Standard Webhooks libraries)', text: key.signing_secret }),
         h('p.buttons', [
-          h(ConfirmButton, {
-            label: 'Rotate\u2026',
-            question: 'Rotate the signing key?',
-            text: [
-              'For 24 hours, webhook-signature carries the signatures of both keys, and X-Mandrill-Signature ' +
-                'alternates between them. After that, the old key stops working.',
-            ],
-            confirm: 'Rotate key',
-            onConfirm: () => load(true),
-          }),
+          h(Button, { label: 'Rotate\u2026', onPress: () => setRotating(true) }),
           h(Button, { label: 'Close', kind: 'main', onPress: () => setKey(undefined) }),
         ]),
       ]),
+    key &&
+      rotating &&
+      h(Confirm, {
+        question: 'Rotate the signing key?',
+        text: [
+          'For 24 hours, webhook-signature carries the signatures of both keys, and X-Mandrill-Signature ' +
+            'alternates between them. After that, the old key stops working.',
+        ],
+        confirm: 'Rotate key',
+        onConfirm: () => load(true),
+        onClose: () => setRotating(false),
+      }),
   ]);
 }
 
