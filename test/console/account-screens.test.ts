@@ -582,6 +582,10 @@ if (program !== undefined)
             await page.browser.prefer(scheme);
             await page.go(await pathOf(path), size);
             expect(await page.faults()).to.deep.equal([]);
+            if (size === PHONE) {
+              await page.browser.resize(320, 700);
+              expect(await page.fits(), 'at 320 px').to.equal(true);
+            }
           });
     });
   });

@@ -202,6 +202,10 @@ if (program !== undefined)
           await page.open(path, size);
           expect(await page.faults()).to.deep.equal([]);
           expect(await page.fits()).to.equal(true);
+          if (size === PHONE) {
+            await page.browser.resize(320, 700);
+            expect(await page.fits(), 'at 320 px').to.equal(true);
+          }
         });
     }
 

@@ -65,6 +65,8 @@ if (program !== undefined)
       const failed: string = await page.browser.evaluate(
         `performance.getEntriesByType('resource').filter((one) => one.responseStatus >= 400).map((one) => one.name + ' ' + one.responseStatus).join()`,
       );
+      // A page that is not loaded anew keeps 250 of them and no more.
+      await page.browser.evaluate('performance.clearResourceTimings()');
       return [DEAD_END.exec(text)?.[0], alerts, failed].filter(Boolean).join(' | ');
     }
 

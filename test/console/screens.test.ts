@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { chromium } from '../support/chromium.ts';
-import { type ConsolePage, DESK, LOOKS, startConsolePage } from '../support/console-page.ts';
+import { type ConsolePage, DESK, LOOKS, PHONE, startConsolePage } from '../support/console-page.ts';
 import { canLock, lockStore } from '../support/faults/store-lock.ts';
 import { startKeepingNameServer } from '../support/keeping-name-server.ts';
 import { openSession } from '../support/mail.ts';
@@ -354,6 +354,10 @@ if (program !== undefined)
           await page.browser.prefer(scheme);
           await page.go(await pathOf(name), size);
           expect(await page.faults()).to.deep.equal([]);
+          if (size === PHONE) {
+            await page.browser.resize(320, 700);
+            expect(await page.fits(), 'at 320 px').to.equal(true);
+          }
         });
   });
 

@@ -4,6 +4,7 @@ import { createCaller, KEY } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { startMailServer } from '../support/mail-server.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { size } from '../support/sizes.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
@@ -25,7 +26,7 @@ describe('kill -9 during changes of the lists', () => {
     let daemon = await spawnDaemon(dir, env);
     const { id } = await createCaller(daemon.base, KEY).api('/webhooks/add', { url: hook.url, events: ['blacklist'] });
     const answered: string[] = [];
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < size(3, 2); round++) {
       const { ask } = createCaller(daemon.base, KEY);
       let next = 0;
       const caller = async () => {

@@ -28,6 +28,9 @@ describe('on a terminal', function () {
     if (spawnSync('python3', ['-c', 'import pty']).status !== 0) this.skip();
   });
 
+  /** What `serve` showed there, and with NO_COLOR. */
+  const shown: string[] = [];
+
   /** Runs a command on a terminal until it has shown a text, closes the terminal, and waits for the end. */
   async function onTerminal(
     until: string,
@@ -59,10 +62,12 @@ describe('on a terminal', function () {
   }
 
   it('serve exits cleanly when the terminal is closed, also with an INVOCATION_ID inherited from a desktop', async () => {
-    for (const env of [{}, { INVOCATION_ID: 'a3f0e1d2c4b5968778695a4b3c2d1e0f' }]) {
+    const desktop = { INVOCATION_ID: 'a3f0e1d2c4b5968778695a4b3c2d1e0f', NO_COLOR: '1' };
+    for (const env of [{}, desktop]) {
       const { seen, code } = await onTerminal('users/ping2.json', ['serve'], env);
       expect(seen).to.match(/\d\d:\d\d:\d\d\S* .*info.*daemon ready/);
       expect(code).to.equal(0);
+      shown.push(seen);
     }
   });
 
@@ -72,8 +77,9 @@ describe('on a terminal', function () {
   });
 
   it('the log is readable and in colour, without colour if NO_COLOR is set, and JSON if the settings say so', async () => {
-    expect((await onTerminal('daemon ready', ['serve'], {})).seen).to.contain('\x1b[32minfo');
-    expect((await onTerminal('daemon ready', ['serve'], { NO_COLOR: '1' })).seen)
+    const [coloured, plain] = shown;
+    expect(coloured).to.contain('\x1b[32minfo');
+    expect(plain)
       .to.match(/^\d\d:\d\d:\d\d info {2}daemon starting/)
       .and.not.to.contain('\x1b');
     expect((await onTerminal('"daemon.ready"', ['serve'], { POSTERN_LOG__FORMAT: 'json' })).seen).to.match(
