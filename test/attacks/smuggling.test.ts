@@ -79,6 +79,7 @@ describe('false ends of DATA, split at every byte', () => {
     victim = await startVictim({
       patches,
       env: {
+        POSTERN_SMTP__MAX_LOOP_LAG_MS: '60000',
         POSTERN_SMTP__TLS__CERT: fixture('first.cert'),
         POSTERN_SMTP__TLS__KEY: fixture('first.key'),
         POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',

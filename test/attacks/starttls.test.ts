@@ -100,6 +100,7 @@ describe('plaintext behind STARTTLS, in the same packet and split at every byte'
   before(async () => {
     victim = await startVictim({
       env: {
+        POSTERN_SMTP__MAX_LOOP_LAG_MS: '60000',
         POSTERN_SMTP__TLS__CERT: fixture('first.cert'),
         POSTERN_SMTP__TLS__KEY: fixture('first.key'),
         POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',

@@ -1,4 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { accessSync, constants, existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -58,11 +59,13 @@ export function lacks(kind: MongoKind | 'embedded', what: Lack): boolean {
 const FERRETDB = join(import.meta.dirname, 'ferretdb');
 const BINARY = join(FERRETDB, 'ferretdb');
 const JAVA = join(import.meta.dirname, 'mongo-java');
-const CACHE = join(import.meta.dirname, '../../node_modules/.cache');
-const JARS = join(CACHE, 'postern-mongo-java');
-const SECANTUS = join(CACHE, 'postern-secantus');
-/** Later ones of 0.7 too; beta versions count, because the version that is named is one. */
-const SECANTUS_VERSION = 'secantusdb~=0.7.0b3';
+/** Its jars and its class, compiled once, by what they are made of: Java would compile the source at every start. */
+const MADE_OF = ['pom.xml', 'Server.java'].map((name) => readFileSync(join(JAVA, name)));
+const JARS = join(
+  import.meta.dirname,
+  '../../node_modules/.cache',
+  `postern-mongo-java-${createHash('sha256').update(Buffer.concat(MADE_OF)).digest('hex').slice(0, 8)}`,
+);
 
 function onPath(program: string): string | undefined {
   const places = (process.env['PATH'] ?? '').split(delimiter).map((dir) => join(dir, program));
@@ -141,13 +144,14 @@ function fetchSecantus(): void {
 
 /** Into a folder beside its place, so that a fetch that was cut off is none. */
 function fetchJava(): void {
-  if (!onPath('mvn') || !onPath('java')) throw new Error('TEST_MONGO=java needs java and mvn on the PATH');
+  if (!onPath('mvn') || !onPath('javac')) throw new Error('TEST_MONGO=java needs a JDK and mvn on the PATH');
   console.log('fetching mongo-java-server for the suite of the store (once)');
   const made = `${JARS}.${process.pid}`;
   const goal = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies';
   execFileSync('mvn', ['--batch-mode', '--quiet', '-f', join(JAVA, 'pom.xml'), goal, `-DoutputDirectory=${made}`], {
     stdio: 'inherit',
   });
+  execFileSync('javac', ['-cp', join(made, '*'), '-d', made, join(JAVA, 'Server.java')], { stdio: 'inherit' });
   renameSync(made, JARS);
 }
 
@@ -214,8 +218,8 @@ const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: n
     '-Xmx256m',
     ...SHORT_LIVED,
     '-cp',
-    join(JARS, '*'),
-    join(JAVA, 'Server.java'),
+    [JARS, join(JARS, '*')].join(delimiter),
+    'Server',
     String(port),
   ],
 };
