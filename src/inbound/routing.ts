@@ -28,6 +28,8 @@ interface Domain {
   readonly isPlain: boolean;
   /** Targets by route id. */
   readonly targets: ReadonlyMap<string, RouteTarget>;
+  /** Routes that a newer version wrote, which this one may misunderstand; all: of the domain itself. */
+  readonly newer: { readonly all: boolean; readonly globs: Globs<string>; readonly ids: ReadonlySet<string> };
 }
 
 interface Route extends RouteChoice {
@@ -75,7 +77,7 @@ export function createRouting(
     if (table && count === revision) return;
     const [domains, routes] = await Promise.all([store.inboundDomains.many({}), store.inboundRoutes.many({})]);
     const byDomain = Map.groupBy(routes, (route) => route.domain);
-    table = new Map(domains.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []))]));
+    table = new Map(domains.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []), store)]));
     hasWildcards = domains.some(({ id }) => isWildcard(id));
     revision = count;
   }
@@ -86,7 +88,7 @@ export function createRouting(
       store.inboundDomains.one({ id }),
       store.inboundRoutes.many({ domain: id }),
     ]);
-    if (row) table.set(id, toDomain(row, ownRoutes(row, routes)));
+    if (row) table.set(id, toDomain(row, ownRoutes(row, routes), store));
     else table.delete(id);
     hasWildcards ||= isWildcard(id);
   }
@@ -129,6 +131,7 @@ export function createRouting(
       if (!table) return { kind: 'unknown' };
       const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
+      if (entry.newer.all || entry.newer.globs.find(mailbox) !== undefined) return { kind: 'too-new' };
       if (entry.replyKeys.length > 0) {
         const reply = parseReplyAddress(mailbox);
         if (reply) return findReply(entry, toAsciiDomain(domain) ?? '', reply, sender, clock.now());
@@ -146,6 +149,10 @@ export function createRouting(
         if (target) return target;
       }
       return undefined;
+    },
+    isTooNew(routeId, domain) {
+      const route = routeOfTarget(routeId);
+      return [...entriesOf(domain)].some(({ newer }) => newer.ids.has(route));
     },
     routesTo(account, url, limit) {
       const found = new Set<string>();
@@ -184,7 +191,14 @@ export function createRouting(
   });
 }
 
-function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, rows: readonly InboundRouteRow[]): Domain {
+function toDomain(
+  row: InboundDomainRow,
+  all: readonly InboundRouteRow[],
+  { understands }: Pick<Store, 'understands'>,
+): Domain {
+  const { account, replyKey, previousReplyKey } = row;
+  const rows = all.filter(understands);
+  const newer = all.filter((route) => !understands(route));
   const replyKeys = [replyKey, previousReplyKey].filter((key) => typeof key === 'string');
   const inOrder = rows.toSorted(
     (a, b) =>
@@ -205,7 +219,14 @@ function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, row
     ({ when, action, tags = [], priority = 0 }) =>
       !when && toAction(action) === 'post' && tags.length === 0 && priority === 0,
   );
-  return { account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets };
+  return {
+    ...{ account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets },
+    newer: {
+      all: !understands(row),
+      globs: createGlobs(newer.map(({ pattern, id }) => ({ pattern: toGlob(pattern), priority: 0, value: id }))),
+      ids: new Set(newer.map(({ id }) => id)),
+    },
+  };
 }
 
 /** The target of a route, and those of its further URLs. */

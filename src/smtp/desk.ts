@@ -35,6 +35,7 @@ const WHY = {
   rejected: REFUSALS.unrouted,
   'not-ours': REFUSALS.noRelay,
   unknown: REFUSALS.fault,
+  'too-new': REFUSALS.tooNew,
 } as const;
 
 /** The `Desk` of the main thread. */
@@ -89,7 +90,7 @@ export function createDesk(
 
 /** Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is unknown. */
 function mayBeNew(found: Lookup, mailbox: string): boolean {
-  if (found.kind !== 'matched') return found.kind !== 'unknown';
+  if (found.kind !== 'matched') return found.kind !== 'unknown' && found.kind !== 'too-new';
   return (
     found.match.kind === 'inbound' && found.match.replyData === undefined && parseReplyAddress(mailbox) !== undefined
   );

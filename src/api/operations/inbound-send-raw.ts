@@ -119,7 +119,7 @@ function route(recipients: readonly Address[], sender: string, call: Call<'Servi
   return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
     const found = call.inbound.lookup(mailbox, domain, sender);
     // Unknown does not mean absent: no mail may be lost while the store is unavailable.
-    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+    if (found.kind === 'unknown' || found.kind === 'too-new') throw call.refuse('ServiceUnavailable');
     return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
   });
 }
