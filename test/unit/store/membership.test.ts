@@ -229,6 +229,7 @@ for (const driver of drivers)
       const text =
         /^this store was upgraded by a newer Postern \(store format 2; Postern [\d.]+ reads up to 1\): upgrade/;
       expect(await start({ id: 'b' })).to.match(text);
+      await clock.advance(2000);
       expect((await a.refused).message).to.match(text);
       expect((await store.revisions.one({ id: 'format' }))?.count).to.equal(STORE_FORMAT + 1);
     });
