@@ -64,7 +64,10 @@ export async function startDaemon(
   const features = options.features && { features: options.features };
   const { settings, shown } = loadTestSettings(dir, env);
   const daemon = await openDaemon(settings, { log, clock, ids, metrics, shown, role: 'daemon', ...features });
-  const { smtp, submission, http } = await daemon.start();
+  const { smtp, submission, http } = await daemon.start().catch(async (error: unknown) => {
+    await daemon.stop();
+    throw error;
+  });
   const base = `http://${http.host}:${http.port}`;
   const place = smtp[0];
   if (!place) throw new Error('no SMTP listener');

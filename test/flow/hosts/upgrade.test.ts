@@ -1,5 +1,7 @@
 import { expect } from 'chai';
+import { VERSION } from '../../../src/base/version.ts';
 import { FEATURES } from '../../../src/composition/features.ts';
+import { postern } from '../../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../../support/daemon.ts';
 import { mongoDriver, mongoServer, newDatabaseName } from '../../support/database.ts';
 import { postsOf } from '../../support/events.ts';
@@ -116,6 +118,14 @@ describe('an older version on the store of a newer one', function () {
       );
       expect(error).to.match(/^another host with the hostname mx\.postern\.test runs on this store \(id \S+, Postern /);
       expect((await createCaller(a.base, KEY).ask('/users/ping2')).status).to.equal(200);
+      const list = async () => (await postern(['host', 'list', '--json'], { ...env, POSTERN_DATA_DIR: a.dir })).json();
+      const [row] = await list();
+      expect(row).to.deep.include({ name: 'mx.postern.test', state: 'running', version: VERSION });
+      const forget = () => postern(['host', 'forget', row.id], { ...env, POSTERN_DATA_DIR: a.dir });
+      expect((await forget()).err).to.match(/mx\.postern\.test runs: stop it first/);
       await a.stop();
+      expect((await list())[0]).to.deep.include({ state: 'stopped' });
+      expect((await forget()).code).to.equal(0);
+      expect(await list()).to.deep.equal([]);
     });
 });
