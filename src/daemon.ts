@@ -157,7 +157,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   });
 
   // The row of this host. Visitors have none.
-  const membership = createMembership(membershipSettings(settings), {
+  const membership = createMembership(membershipSettings(settings, deps), {
     store,
     identify: () => hostIdIn(folderOf(spoolDir(settings)), ids.key),
     incarnation: ids.key(),

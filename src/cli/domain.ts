@@ -331,6 +331,7 @@ const SENTENCES = {
   expired: 'expired reply address: 550 5.7.1',
   'not-ours': 'not an inbound domain here: 550 5.7.1',
   unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
+  'too-new': 'a newer Postern wrote its domain or a route that it matches, so upgrade this host: 451 4.3.0',
 } as const;
 
 /** What becomes of the mail that matches. */

@@ -4,6 +4,7 @@ import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
+import { FEATURES } from '../composition/features.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { openDatabase } from '../composition/storage.ts';
 import type { Daemon } from '../daemon.ts';
@@ -66,7 +67,7 @@ function open(file: string): ReturnType<typeof openReading> {
 export async function withStore<T>(settings: Settings, use: (store: Store) => Promise<T>): Promise<T> {
   mustBeOurs(settings.data_dir);
   mkdirSync(settings.data_dir, { recursive: true, mode: 0o750 });
-  const store = await openStore(await openDatabase(settings, quiet));
+  const store = await openStore(await openDatabase(settings, quiet), new Set(FEATURES));
   try {
     await checkFormat(store);
     return await use(store);

@@ -10,6 +10,7 @@ import { VERSION } from '../base/version.ts';
 import type { PoolSettings } from '../base/worker-pool.ts';
 import { consoleOrigin, type LoadedSettings } from '../config.ts';
 import type { Settings } from '../settings.ts';
+import { FEATURES } from './features.ts';
 import { readTls } from './files.ts';
 import type { RenderThreadData } from './render-thread.ts';
 import type { SmtpThreadData } from './smtp-thread.ts';
@@ -35,6 +36,8 @@ export interface DaemonDeps {
   readonly role: 'daemon' | 'visitor';
   /** Every setting with its value and origin, for people; secrets are hidden. */
   readonly shown: LoadedSettings['shown'];
+  /** What this version understands of rows; a test leaves some out. */
+  readonly features?: readonly string[];
   /** The metrics registry, its exposition and its values. */
   readonly metrics: Metrics & Exposition & Figures;
 }
@@ -71,9 +74,9 @@ export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir),
 export const hasOwnStore = ({ store }: Settings): boolean => store.url === '' && store.url_file === '';
 
 /** What the other hosts of the store are told about this one. */
-export function membershipSettings(settings: Settings) {
+export function membershipSettings(settings: Settings, { features = FEATURES }: Pick<DaemonDeps, 'features'>) {
   const { hostname: name } = settings;
-  return { name, queueDir: spoolDir(settings), version: VERSION, features: [], alone: hasOwnStore(settings) };
+  return { name, queueDir: spoolDir(settings), version: VERSION, features, alone: hasOwnStore(settings) };
 }
 
 /** Attachments behind links are files in `links` of the data folder, and who has claimed them is in `link-claims`. */

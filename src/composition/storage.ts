@@ -16,6 +16,7 @@ import { createKeyUses, type KeyUses } from '../store/key-uses.ts';
 import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
+import { FEATURES } from './features.ts';
 import { readStoreUrl } from './files.ts';
 import { type DaemonDeps, growthSettings, roomSettings, spoolDir } from './slices.ts';
 
@@ -34,7 +35,7 @@ export interface Storage {
 /** Opens the queue and the store. */
 export async function openStorage(
   settings: Settings,
-  { log, clock, ids, metrics, role }: DaemonDeps,
+  { log, clock, ids, metrics, role, features = FEATURES }: DaemonDeps,
 ): Promise<Storage> {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
@@ -60,13 +61,14 @@ export async function openStorage(
   });
   const quick = await withKnownAbsence(opened, { clock: systemClock });
   const { database, meter } = await meteredDatabase(measured(quick, { clock, metrics }), { clock, log });
-  const store = await openStore({
+  const counted = {
     ...database,
     async close() {
       growth.stop();
       await database.close();
     },
-  });
+  };
+  const store = await openStore(counted, new Set(features));
   return {
     growth,
     spool,

@@ -33,7 +33,7 @@ export function createPostmaster({ names, address }: PostmasterSettings) {
     lookup(mailbox: string, domain: string, found: Lookup): Lookup {
       if (mailbox.toLowerCase() !== 'postmaster') return found;
       if (!ours.has(toAsciiDomain(domain))) return found.kind === 'no-route' ? TO_OPERATOR : found;
-      return address === '' && (found.kind === 'matched' || found.kind === 'unknown') ? found : TO_OPERATOR;
+      return address === '' && ['matched', 'unknown', 'too-new'].includes(found.kind) ? found : TO_OPERATOR;
     },
   });
 }

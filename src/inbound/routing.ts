@@ -31,6 +31,8 @@ interface Domain {
   readonly isPlain: boolean;
   /** Targets by route id. */
   readonly targets: ReadonlyMap<string, RouteTarget>;
+  /** Routes that a newer version wrote, which this one may misunderstand; all: of the domain itself. */
+  readonly newer: { readonly all: boolean; readonly globs: Globs<string>; readonly ids: ReadonlySet<string> };
 }
 
 interface Route extends RouteChoice {
@@ -56,7 +58,7 @@ interface RoutingSettings {
 export function createRouting(
   settings: RoutingSettings,
   deps: {
-    readonly store: Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'revisions' | 'routingChanges'>;
+    readonly store: Rows & Pick<Store, 'revisions' | 'routingChanges'>;
     readonly clock: Clock;
     readonly ids: Pick<Ids, 'key'>;
     readonly log: Log;
@@ -146,6 +148,7 @@ export function createRouting(
       if (!table) return { kind: 'unknown' };
       const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
+      if (entry.newer.all || entry.newer.globs.find(mailbox) !== undefined) return { kind: 'too-new' };
       if (entry.replyKeys.length > 0) {
         const reply = parseReplyAddress(mailbox);
         if (reply) return findReply(entry, toAsciiDomain(domain) ?? '', reply, sender, clock.now());
@@ -163,6 +166,10 @@ export function createRouting(
         if (target) return target;
       }
       return undefined;
+    },
+    isTooNew(routeId, domain) {
+      const route = routeOfTarget(routeId);
+      return [...entriesOf(domain)].some(({ newer }) => newer.ids.has(route));
     },
     routesTo(account, url, limit) {
       const found = new Set<string>();
@@ -204,13 +211,13 @@ export function createRouting(
 
 /** Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is unknown. */
 export function mayBeNew(found: Lookup, mailbox: string): boolean {
-  if (found.kind !== 'matched') return found.kind !== 'unknown';
+  if (found.kind !== 'matched') return found.kind !== 'unknown' && found.kind !== 'too-new';
   return (
     found.match.kind === 'inbound' && found.match.replyData === undefined && parseReplyAddress(mailbox) !== undefined
   );
 }
 
-type Rows = Pick<Store, 'inboundDomains' | 'inboundRoutes'>;
+type Rows = Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'understands'>;
 
 /** Reads the whole table, in pages: meanwhile mail goes by the one before. */
 async function readAll(store: Rows): Promise<Map<string, Domain>> {
@@ -232,7 +239,7 @@ async function withRoutes(store: Rows, rows: readonly InboundDomainRow[]): Promi
     ours.map(({ id }) => id),
   );
   const byDomain = Map.groupBy(routes, (route) => route.domain);
-  return ours.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []))]);
+  return ours.map((row) => [row.id, toDomain(row, ownRoutes(row, byDomain.get(row.id) ?? []), store)]);
 }
 
 /** The routes of domains: of half of them at a time if there are many. */
@@ -254,7 +261,14 @@ async function routesOfAll(
   return [...first, ...(await routesOfAll({ inboundRoutes }, ids.slice(half)))];
 }
 
-function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, rows: readonly InboundRouteRow[]): Domain {
+function toDomain(
+  row: InboundDomainRow,
+  all: readonly InboundRouteRow[],
+  { understands }: Pick<Store, 'understands'>,
+): Domain {
+  const { account, replyKey, previousReplyKey } = row;
+  const rows = all.filter(understands);
+  const newer = all.filter((route) => !understands(route));
   const replyKeys = [replyKey, previousReplyKey].filter((key) => typeof key === 'string');
   const inOrder = rows.toSorted(
     (a, b) =>
@@ -275,7 +289,14 @@ function toDomain({ account, replyKey, previousReplyKey }: InboundDomainRow, row
     ({ when, action, tags = [], priority = 0 }) =>
       !when && toAction(action) === 'post' && tags.length === 0 && priority === 0,
   );
-  return { account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets };
+  return {
+    ...{ account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets },
+    newer: {
+      all: !understands(row),
+      globs: createGlobs(newer.map(({ pattern, id }) => ({ pattern: toGlob(pattern), priority: 0, value: id }))),
+      ids: new Set(newer.map(({ id }) => id)),
+    },
+  };
 }
 
 /** The target of a route, and those of its further URLs. */

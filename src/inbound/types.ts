@@ -29,11 +29,12 @@ export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'rou
 /**
  * matched · no-route: our domain, but no route for the mailbox, or a reply address that is not ours (550 5.1.1) ·
  * expired: an expired reply address of ours (550 5.7.1) · rejected: by a route, before the message is read
- * (550 5.7.1) · not-ours (550 5.7.1) · unknown: not in memory, and the store is unavailable (451).
+ * (550 5.7.1) · not-ours (550 5.7.1) · unknown: not in memory, and the store is unavailable (451) · too-new: a newer
+ * version wrote a route that it matches, or the domain (451).
  */
 export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
-  | { readonly kind: 'no-route' | 'expired' | 'rejected' | 'not-ours' | 'unknown' };
+  | { readonly kind: 'no-route' | 'expired' | 'rejected' | 'not-ours' | 'unknown' | 'too-new' };
 
 /** The URL of a route, how its messages are posted, and how many may share a POST. */
 export interface RouteTarget extends PostStyle {
@@ -54,6 +55,8 @@ export interface Routing {
   choices(mailbox: string, domain: string): readonly RouteChoice[];
   /** The target of a route of the domain; undefined if there is no such route, or the table was never read. */
   routeOf(routeId: string, domain: string): RouteTarget | undefined;
+  /** Whether a newer version wrote the route, so that this one must not post its mail. */
+  isTooNew(routeId: string, domain: string): boolean;
   /** Ids of routes of the account that have this URL, as their own or among their further ones; at most `limit`. */
   routesTo(account: string, url: string, limit: number): readonly string[];
   /** The account that an inbound domain belongs to, according to the table in memory. */

@@ -5,11 +5,12 @@ import type { Task } from '../base/service.ts';
 import { sentId } from '../mail/return-address.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { DeliveryState } from '../queue/states.ts';
+import { RowTooNew } from '../store/features.ts';
 import type { ScheduledRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
 interface SchedulingDeps {
-  readonly store: Pick<Store, 'scheduled' | 'messages' | 'messageTags'>;
+  readonly store: Pick<Store, 'scheduled' | 'messages' | 'messageTags' | 'understands'>;
   readonly spool: Pick<Spool, 'drop' | 'reschedule' | 'delivery'>;
   readonly clock: Clock;
   /** Nothing is deleted while the clock is in doubt. */
@@ -101,8 +102,8 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps) 
 
   /**
    * Claims a message on this host's spool whose time has come; after that it cannot be cancelled or moved. A claim can
-   * be repeated, so that a process that ended in between can continue. Throws `StoreAway`: the state is unknown and the
-   * message has to wait.
+   * be repeated, so that a process that ended in between can continue. Throws `StoreAway`: the state is unknown, or a
+   * newer version wrote it, and the message has to wait.
    */
   async function claim(delivery: string): Promise<Claim> {
     const id = sentId(delivery);
@@ -113,6 +114,7 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps) 
     );
     if (claimed) return { kind: 'ours', first: true };
     const row = await scheduled.one({ id });
+    if (row && !store.understands(row)) throw new RowTooNew(row);
     if (row?.state === 'cancelled') return { kind: 'cancelled' };
     if (row?.state === 'leaving') return { kind: 'ours', first: false };
     if (row && row.sendAt > latest) {
@@ -132,7 +134,8 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps) 
     let count = 0;
     for (let last = ''; ; ) {
       const rows = await scheduled.many({ state, id: { range: { gt: last } } }, { sort: 'id', limit: STEP });
-      for (const row of rows) if ((await stateOf(row)) !== undefined && (await work(row))) count++;
+      for (const row of rows.filter(store.understands))
+        if ((await stateOf(row)) !== undefined && (await work(row))) count++;
       last = rows.at(-1)?.id ?? last;
       if (rows.length < STEP) return count;
     }

@@ -37,6 +37,9 @@ const ADVICE: Readonly<Record<Reason, string>> = {
     'Too much mail of the account is waiting to be sent. Wait until it has been sent, or find out what delays it.',
   accountFull: 'The account has reached its storage limit. Delete what it no longer needs, or raise the limit.',
   fault: `Something failed on this host, such as the disk or the store; see the log. ${RETRY}`,
+  tooNew:
+    'A newer Postern on another host wrote the domain, or a route that matches; postern host list shows the versions. ' +
+    `Upgrade this host. ${RETRY}`,
   unscanned: `A scanner was unavailable, and scan.when is before; see the log. Start it again. ${RETRY}`,
   full:
     'The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ' +

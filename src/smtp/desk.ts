@@ -35,6 +35,7 @@ const WHY = {
   rejected: REFUSALS.unrouted,
   'not-ours': REFUSALS.noRelay,
   unknown: REFUSALS.fault,
+  'too-new': REFUSALS.tooNew,
 } as const;
 
 /** The `Desk` of the main thread. */

@@ -39,6 +39,7 @@ export const REFUSALS = frozen({
   accountBacklog: reply(452, '4.3.1', 'Account queue is full, try again later'),
   accountFull: reply(452, '4.2.2', 'Account storage limit reached, try again later'),
   fault: reply(451, '4.3.0', 'Local error in processing, try again later'),
+  tooNew: reply(451, '4.3.0', 'Mailbox not available on this host yet, try again later'),
   unscanned: reply(451, '4.7.1', 'Content scanner unavailable, try again later'),
   full: reply(452, '4.3.1', 'Insufficient system storage, try again later'),
   backlog: reply(452, '4.2.2', 'Mailbox queue is full, try again later'),

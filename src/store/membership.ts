@@ -2,7 +2,7 @@ import { type Clock, createPauses, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { StoreAway } from './driver/port.ts';
-import { type HostRow, HostRefused, raiseFormat } from './rows/hosts.ts';
+import { HostRefused, type HostRow, raiseFormat } from './rows/hosts.ts';
 import type { Store } from './store.ts';
 
 /** How often a host shows that it runs. Nobody watches a host that has its store for itself. Milliseconds. */
@@ -87,7 +87,12 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
 
   /** The first of the rows whose process is seen to run; undefined if none was, or the watch was ended. */
   async function watch(rows: readonly HostRow[], meanwhile?: () => Promise<unknown>): Promise<HostRow | undefined> {
-    const seen = await watchBeats(store, rows, { clock, pause: pauses.wait, meanwhile, isEnough: (ids) => stopped || ids.size > 0 });
+    const seen = await watchBeats(store, rows, {
+      clock,
+      pause: pauses.wait,
+      meanwhile,
+      isEnough: (ids) => stopped || ids.size > 0,
+    });
     return rows.find((row) => seen.has(row.id));
   }
 

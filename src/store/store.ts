@@ -2,6 +2,7 @@ import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
+import { allFeatures, type GatedRow, gated, understands } from './features.ts';
 import { accounts, keys } from './rows/accounts.ts';
 import { routingChanges } from './rows/changes.ts';
 import type { Declaration, OwnedRow } from './rows/collection.ts';
@@ -90,6 +91,8 @@ type AccessOf<N extends Name> = Collections[N]['access'];
 export interface Store extends Opened {
   /** The same store, restricted to one account. */
   of(account: string): AccountStore;
+  /** Whether this host may act on a row. */
+  understands(row: GatedRow): boolean;
   ping(): Promise<void>;
   close(): Promise<void>;
 }
@@ -131,12 +134,17 @@ type Unowned<T> = Omit<T, 'account'>;
 /** Cached account views: every API call needs one, and binding all collections takes longer than a small call. */
 const MOST_VIEWS = 200;
 
-/** Opens every collection on a database. */
-export async function openStore(database: Database): Promise<Store> {
+/** Opens every collection on a database. `features`: what this host understands of rows; absent: everything. */
+export async function openStore(database: Database, features?: ReadonlySet<string>): Promise<Store> {
   const specs: { readonly [N in Name]: Declaration<RowOf<N>, string, string, boolean> } = COLLECTIONS;
+  async function open<N extends Name>(name: N): Promise<Collection<RowOf<N>>> {
+    const spec = specs[name];
+    const rows = await database.collection<RowOf<N>>(spec);
+    return spec.features ? gated(rows, spec.features, features) : rows;
+  }
   // biome-ignore lint/plugin: TypeScript cannot follow types from name to name through a loop
   const opened = {} as Opened;
-  for (const name of NAMES) Object.assign(opened, { [name]: await database.collection(specs[name]) });
+  for (const name of NAMES) Object.assign(opened, { [name]: await open(name) });
   const views = createMemory<AccountStore>({ most: MOST_VIEWS, keepUsed: true });
   return frozen({
     ...opened,
@@ -145,12 +153,21 @@ export async function openStore(database: Database): Promise<Store> {
       views.set(account, view);
       return view;
     },
+    understands: (row) => understands(features, row),
     ping: () => database.ping(),
     close: () => database.close(),
   });
 }
 
 const NAMES = namesOf(COLLECTIONS);
+
+/** Every feature of the collections; `parts` has what this version knows of those with several (`Need.each`). */
+export function featuresOf(parts: Readonly<Record<string, readonly string[]>>): readonly string[] {
+  return NAMES.flatMap((name) => {
+    const declaration: { readonly features?: object | undefined } = COLLECTIONS[name];
+    return declaration.features ? allFeatures(declaration.features, parts) : [];
+  }).sort();
+}
 const VISIBLE = NAMES.filter((name): name is keyof Views => !['none', 'hidden'].includes(COLLECTIONS[name].access));
 
 function viewsOf(store: Opened, account: string): Views {

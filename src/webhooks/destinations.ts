@@ -9,7 +9,7 @@ import type { Store } from '../store/store.ts';
 
 /**
  * Where a delivery goes now. here: to its queued URL · there: to another URL · nowhere: its webhook was deleted ·
- * unknown: the store is unavailable and nothing is cached.
+ * unknown: the store is unavailable and nothing is cached, or the route is too new for this version.
  */
 export type Destination =
   | { readonly kind: 'here' | 'nowhere' | 'unknown' }
@@ -32,7 +32,7 @@ export function basicAuth(password: string | null): Readonly<Record<string, stri
 
 interface DestinationDeps {
   readonly store: Pick<Store, 'webhooks' | 'inboundRoutes'>;
-  readonly routing: Pick<Routing, 'routeOf'>;
+  readonly routing: Pick<Routing, 'routeOf' | 'isTooNew'>;
   readonly clock: Clock;
 }
 
@@ -63,6 +63,7 @@ export function createDestinations({ store, routing, clock }: DestinationDeps) {
     routeId,
     recipient,
   }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
+    if (routing.isTooNew(routeId, domainOf(recipient))) return UNKNOWN;
     const believed = routing.routeOf(routeId, domainOf(recipient))?.url;
     if (believed === undefined || believed === url) return HERE;
     return toThere(url, (await store.inboundRoutes.one({ id: routeId }))?.url ?? url);

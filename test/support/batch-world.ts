@@ -80,7 +80,11 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
           poster,
           signingKeys,
           time: createRunningTime(clock),
-          destinations: createDestinations({ store, clock, routing: { routeOf: () => undefined } }),
+          destinations: createDestinations({
+            store,
+            clock,
+            routing: { routeOf: () => undefined, isTooNew: () => false },
+          }),
         },
       ),
     };

@@ -54,16 +54,20 @@ export const testSettings = (...given: Parameters<typeof loadTestSettings>) => l
  */
 export async function startDaemon(
   env: Readonly<Record<string, string>> = {},
-  options: { dir?: string; clock?: Clock; ids?: Ids } = {},
+  options: { dir?: string; clock?: Clock; ids?: Ids; features?: readonly string[] } = {},
 ): Promise<TestDaemon> {
   const dir = options.dir ?? (await tempDir());
   const log = createTestLog();
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? createIds(clock);
   const metrics = createPrometheus({ clock }, { ofProcess: false });
+  const features = options.features && { features: options.features };
   const { settings, shown } = loadTestSettings(dir, env);
-  const daemon = await openDaemon(settings, { log, clock, ids, metrics, shown, role: 'daemon' });
-  const { smtp, submission, http } = await daemon.start();
+  const daemon = await openDaemon(settings, { log, clock, ids, metrics, shown, role: 'daemon', ...features });
+  const { smtp, submission, http } = await daemon.start().catch(async (error: unknown) => {
+    await daemon.stop();
+    throw error;
+  });
   const base = `http://${http.host}:${http.port}`;
   const place = smtp[0];
   if (!place) throw new Error('no SMTP listener');

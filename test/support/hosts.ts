@@ -43,7 +43,11 @@ export const RECORDS: ZoneRecords = {
  * Two whole daemons, each with a spool of its own, over one MongoDB-protocol server; to.test takes the mail that they
  * send.
  */
-export async function startHosts(env: Readonly<Record<string, string>> = {}): Promise<Hosts> {
+export async function startHosts(
+  env: Readonly<Record<string, string>> = {},
+  /** What B understands of rows, if it is an older version. */
+  features?: readonly string[],
+): Promise<Hosts> {
   const server = await startMailServer();
   const hook = await startReceiver();
   const zone = await startZone(RECORDS);
@@ -72,7 +76,7 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
           POSTERN_HOSTNAME: `${name}.postern.test`,
           POSTERN_STORE__URL: mongo.url(database, store.address),
         },
-        { dir },
+        { dir, ...(name === 'b' && features && { features }) },
       );
     let running: TestDaemon | undefined = await begin();
     const daemon = () => {

@@ -61,11 +61,14 @@ const BINARY = join(FERRETDB, 'ferretdb');
 const JAVA = join(import.meta.dirname, 'mongo-java');
 /** Its jars and its class, compiled once, by what they are made of: Java would compile the source at every start. */
 const MADE_OF = ['pom.xml', 'Server.java'].map((name) => readFileSync(join(JAVA, name)));
+const CACHE = join(import.meta.dirname, '../../node_modules/.cache');
 const JARS = join(
-  import.meta.dirname,
-  '../../node_modules/.cache',
+  CACHE,
   `postern-mongo-java-${createHash('sha256').update(Buffer.concat(MADE_OF)).digest('hex').slice(0, 8)}`,
 );
+const SECANTUS = join(CACHE, 'postern-secantus');
+/** Later ones of 0.7 too; beta versions count, because the version that is named is one. */
+const SECANTUS_VERSION = 'secantusdb~=0.7.0b3';
 
 function onPath(program: string): string | undefined {
   const places = (process.env['PATH'] ?? '').split(delimiter).map((dir) => join(dir, program));

@@ -124,7 +124,7 @@ async function route(
     [...once.values()].map(async ({ text: recipient, mailbox, domain }) => {
       const found = await call.inbound.lookup(mailbox, domain, sender);
       // Unknown does not mean absent: no mail may be lost while the store is unavailable.
-      if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+      if (found.kind === 'unknown' || found.kind === 'too-new') throw call.refuse('ServiceUnavailable');
       return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
     }),
   );

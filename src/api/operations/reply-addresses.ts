@@ -92,7 +92,7 @@ const replyAddress = operation({
         `An address of this mailbox has room for ${room} bytes of data, not for ${size}: please enter an id`,
       );
     const found = await call.inbound.lookup(mailbox, domain.id);
-    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+    if (found.kind === 'unknown' || found.kind === 'too-new') throw call.refuse('ServiceUnavailable');
     if (found.kind !== 'matched') throw call.invalid('mailbox', 'No route of the domain matches this mailbox');
     const key = await keyOf(row, call);
     if (key === undefined) throw call.refuse('Unknown_InboundDomain', domain.domain);

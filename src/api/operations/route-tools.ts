@@ -168,7 +168,7 @@ const testRoute = operation({
     if (!covering) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
     await inbound.refresh();
     const found = await inbound.lookup(tried.mailbox, tried.domain, message.sender);
-    if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
+    if (found.kind === 'unknown' || found.kind === 'too-new') throw refuse('ServiceUnavailable');
     const rows = await store.inboundRoutes.many({ domain: nameOf(covering) }, { sort: 'createdAt' });
     const facts = toFacts(message);
     const tokenless = mailboxOf(found, tried.mailbox);

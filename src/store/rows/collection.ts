@@ -1,4 +1,5 @@
 import type { CollectionSpec, Row } from '../driver/port.ts';
+import type { Features } from '../features.ts';
 
 /** A row that belongs to an account. */
 export interface OwnedRow extends Row {
@@ -21,11 +22,18 @@ export interface Declaration<R extends Row, N extends string, A extends string, 
   readonly access: A;
   /** The number of rows per account is limited (`accounts.max_…`) and counted under the collection's name. */
   readonly limited?: L;
+  /** What hosts need to act on its rows; absent: every version understands them. */
+  readonly features?: Features<R>;
 }
 
 /** Declares a collection of rows `R`. Its name and indexes are in databases in use: they never change. */
 export function collection<R extends Row>() {
   return <const N extends string, const A extends Access<R>, const L extends boolean = false>(
-    declaration: CollectionSpec<R> & { readonly name: N; readonly access: A; readonly limited?: L },
+    declaration: CollectionSpec<R> & {
+      readonly name: N;
+      readonly access: A;
+      readonly limited?: L;
+      readonly features?: Features<R>;
+    },
   ): Declaration<R, N, A, L> => declaration;
 }

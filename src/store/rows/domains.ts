@@ -1,6 +1,7 @@
 import { toAsciiDomain } from '../../mail/address.ts';
 import type { Scan } from '../../mail/scan.ts';
 import type { Collection, Filter, PageOptions, Row } from '../driver/port.ts';
+import type { GatedRow } from '../features.ts';
 import { pagesByTime } from '../pages.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
@@ -196,7 +197,7 @@ export function trackingDomainId(account: string, domain: string): string {
  * there is one per name. Besides it any number of accounts may have a claim, whose `id` is the name and the account,
  * until they prove ownership.
  */
-export interface InboundDomainRow extends OwnedRow {
+export interface InboundDomainRow extends OwnedRow, GatedRow {
   /** As the account wrote it; returned in API records. */
   readonly domain: string;
   readonly createdAt: Date;
@@ -220,6 +221,13 @@ export const inboundDomains = collection<InboundDomainRow>()({
   limited: true,
   indexes: [['account', 'createdAt'], ['testedAt']],
   dates: ['createdAt', 'testedAt', 'mxSince', 'verifiedAt'],
+  features: {
+    mxError: null,
+    mxSince: null,
+    verifiedAt: null,
+    replyKey: { feature: 'reply-addresses' },
+    previousReplyKey: null,
+  },
 });
 
 /** The `id` of an account's claim to a name. Neither contains a space. */
@@ -241,7 +249,7 @@ export function isClaim({ id }: Pick<InboundDomainRow, 'id'>): boolean {
  * A route: mail to mailboxes of `domain` that match `pattern` is posted to `url`. `id` is `<account
  * number>.<sequence>`.
  */
-export interface InboundRouteRow extends OwnedRow {
+export interface InboundRouteRow extends OwnedRow, GatedRow {
   /** `id` of the inbound domain. */
   readonly domain: string;
   readonly pattern: string;
@@ -317,6 +325,23 @@ export const inboundRoutes = collection<InboundRouteRow>()({
     ['domain', 'folded'],
   ],
   dates: ['createdAt'],
+  features: {
+    folded: null,
+    batchEvents: { feature: 'batch', plain: 1 },
+    format: { feature: 'format', plain: 'mandrill', each: (format) => [format] },
+    raw: { feature: 'raw', plain: true },
+    attachments: { feature: 'attachments', plain: 'auto', each: (mode) => [mode] },
+    linkOver: { feature: 'link-over', plain: 0 },
+    facts: { feature: 'facts', plain: false },
+    password: { feature: 'password' },
+    order: { feature: 'order', plain: 'none', each: (order) => [order] },
+    also: { feature: 'also', each: (urls) => urls.map(({ format = 'mandrill' }) => format) },
+    lastAlso: null,
+    when: { feature: 'when', each: (when) => Object.keys(when) },
+    action: { feature: 'action', plain: 'post', each: (action) => [action] },
+    tags: { feature: 'tags' },
+    priority: { feature: 'priority', plain: 0 },
+  },
 });
 
 /** A collection, or an account's view of it. */

@@ -1,4 +1,5 @@
 import type { Metadata } from '../../mail/outgoing.ts';
+import type { GatedRow } from '../features.ts';
 import { collection, type OwnedRow } from './collection.ts';
 import type { Carrier } from './webhooks.ts';
 
@@ -129,7 +130,7 @@ export interface EventMarks {
  * the spool of the host that accepted it. Until that host sends it, this row is authoritative: cancelling and moving
  * change the row, and sending claims it, each in one atomic step that only one caller can make.
  */
-export interface ScheduledRow extends OwnedRow {
+export interface ScheduledRow extends OwnedRow, GatedRow {
   readonly createdAt: Date;
   readonly sendAt: Date;
   readonly sender: string;
@@ -154,6 +155,7 @@ export const scheduled = collection<ScheduledRow>()({
   limited: true,
   indexes: [['account', 'sendAt'], ['account', 'email', 'sendAt'], ['state'], ['state', 'sendAt'], ['sendAt']],
   dates: ['createdAt', 'sendAt'],
+  features: { state: { feature: 'scheduled', plain: 'leaving', each: (state) => [state] } },
 });
 
 /** A metadata field that an account wants as a column in its activity. `id` is `metadataFieldId`. */

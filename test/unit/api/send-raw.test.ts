@@ -204,6 +204,7 @@ describe('/inbound/send-raw', () => {
     const routing: Routing = {
       lookup: () => ({ kind: 'unknown' }),
       routeOf: () => undefined,
+      isTooNew: () => false,
       choices: () => [],
       routesTo: () => [],
       change: (_domain, make) => make(),

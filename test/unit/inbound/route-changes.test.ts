@@ -8,7 +8,7 @@ import { createTestClock } from '../../support/clock.ts';
 import { drivers } from '../../support/database.ts';
 import { createTestLog } from '../../support/log.ts';
 
-type Shared = Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'revisions' | 'routingChanges'>;
+type Shared = Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'revisions' | 'routingChanges' | 'understands'>;
 
 /** The same store, in which `before` runs before each operation and may throw; `after` gets what a search found. */
 function watched(store: Store, before: () => Promise<void>, after: (rows: number) => void = () => undefined): Shared {
@@ -26,6 +26,7 @@ function watched(store: Store, before: () => Promise<void>, after: (rows: number
     remove: (filter) => before().then(() => rows.remove(filter)),
   });
   return {
+    understands: store.understands,
     inboundDomains: over(store.inboundDomains),
     inboundRoutes: over(store.inboundRoutes),
     revisions: over(store.revisions),

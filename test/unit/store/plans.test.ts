@@ -20,7 +20,7 @@ import { type Usage, watchUsages } from '../../support/usages.ts';
 // Every query of the application has an index, so that it is as fast with a million rows.
 
 /** These are read whole, on purpose; and an account has one request for an address at most, for a day at most. */
-const WHOLE = /^(?:(?:inbound_domains|inbound_routes|accounts|leases|revisions) where anything|ip_requests )/;
+const WHOLE = /^(?:(?:inbound_domains|inbound_routes|accounts|leases|revisions|hosts) where anything|ip_requests )/;
 
 describe('every filter and order that operations and tasks use', function () {
   this.timeout(60_000);

@@ -33,7 +33,10 @@ describe('the current destination of a delivery', () => {
     createDestinations({
       store: { ...store, ...other },
       clock,
-      routing: { routeOf: () => (table === undefined ? undefined : { ...PLAIN_TARGET, url: table, batchEvents: 1 }) },
+      routing: {
+        routeOf: () => (table === undefined ? undefined : { ...PLAIN_TARGET, url: table, batchEvents: 1 }),
+        isTooNew: () => false,
+      },
     });
   const batch = { url: OLD, routeId: '', recipient: '', batch: { webhook: '4', events: 1 } };
   const mail = { url: OLD, routeId: '1.1', recipient: 'jo@in.test' };

@@ -1,0 +1,17 @@
+import { namesOf } from '../base/tables.ts';
+import { CONDITIONS } from '../inbound/conditions.ts';
+import { ACTION_NAMES } from '../inbound/decision.ts';
+import { ATTACHMENT_MODES, FORMAT_NAMES } from '../inbound/formats.ts';
+import { ORDER_NAMES } from '../inbound/order.ts';
+import { featuresOf } from '../store/store.ts';
+
+/** What this version understands of rows: the fields that it declares, and of these the values in its own tables. */
+export const FEATURES: readonly string[] = featuresOf({
+  action: ACTION_NAMES,
+  also: FORMAT_NAMES,
+  attachments: ATTACHMENT_MODES,
+  format: FORMAT_NAMES,
+  order: ORDER_NAMES,
+  scheduled: ['cancelled', 'moved'],
+  when: namesOf(CONDITIONS),
+});
