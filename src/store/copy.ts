@@ -88,7 +88,7 @@ async function mustBeEmpty(pairs: readonly Pair[]): Promise<void> {
 async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progress) => void): Promise<Copied> {
   const sum = createSum(spec);
   let there = 0;
-  for await (const rows of pagesOf('FROM', from)) {
+  for await (const rows of pagesOf('FROM', spec, from)) {
     // One question for the whole page: after an interruption most of a collection may be there.
     const ids = rows.map(({ id }) => id);
     const before = new Map((await of('TO', to.many({ id: { in: ids } }))).map((row) => [row.id, row]));
@@ -145,20 +145,33 @@ async function sumOf(
   onProgress?: (progress: Progress) => void,
 ): Promise<Sum> {
   const sum = createSum(spec);
-  for await (const rows of pagesOf(side, collection)) {
+  for await (const rows of pagesOf(side, spec, collection)) {
     for (const row of rows) sum.add(row);
     onProgress?.({ collection: spec.name, doing: 'checking', rows: sum.rows() });
   }
   return sum;
 }
 
+/** Rows that another program wrote may have values that a copy would change. */
+async function readable<T>(name: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw error instanceof TypeError ? new CopyRefused(`${name}: ${error.message}`) : error;
+  }
+}
+
 /** All rows by id, in pages. */
-async function* pagesOf(side: 'FROM' | 'TO', collection: Collection<AnyRow>): AsyncGenerator<readonly AnyRow[]> {
+async function* pagesOf(
+  side: 'FROM' | 'TO',
+  { name }: CollectionSpec<AnyRow>,
+  collection: Collection<AnyRow>,
+): AsyncGenerator<readonly AnyRow[]> {
   let limit = FIRST_ROWS;
   for (let last = ''; ; ) {
     // The empty id, the lowest, is possible too.
     const range = last === '' ? { gte: last } : { gt: last };
-    const rows = await of(side, collection.many({ id: { range } }, { sort: 'id', limit }));
+    const rows = await readable(name, of(side, collection.many({ id: { range } }, { sort: 'id', limit })));
     if (rows.length > 0) yield rows;
     if (rows.length < limit) return;
     last = rows.at(-1)?.id ?? '';

@@ -114,7 +114,11 @@ for (const [source, target] of DIRECTIONS) {
         { id: 'templates 1 é', name: 'theirs' },
         /templates: row templates 1 é is in TO/,
       ],
-      ['a row that FROM does not have', { id: 'zz', account: 'zz', slug: 'zz' }, /templates: FROM has .* rows, and TO has/],
+      [
+        'a row that FROM does not have',
+        { id: 'zz', account: 'zz', slug: 'zz' },
+        /templates: FROM has .* rows, and TO has/,
+      ],
       [
         'the unique values of another row',
         { id: 'x', account: 'account 1', slug: 'slug 1' },
