@@ -36,6 +36,7 @@ import { mailFind, mailRefused, mailShow } from './mail.ts';
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
 import { senderAdd, senderList } from './sender.ts';
 import { serve } from './serve.ts';
+import { storeCopy } from './store.ts';
 
 const all: readonly Command[] = [
   serve,
@@ -77,6 +78,7 @@ const all: readonly Command[] = [
   routeRemove,
   listen,
   importMandrill,
+  storeCopy,
   mailFind,
   mailShow,
   mailRefused,

@@ -30,7 +30,7 @@ interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
   readonly bytes: number;
 }
 
-const usage: CollectionSpec<UsageRow> = { name: 'usage', indexes: [], dates: [], upkeep: true };
+export const usage: CollectionSpec<UsageRow> = { name: 'usage', indexes: [], dates: [], upkeep: true };
 
 type Usage = Omit<UsageRow, 'id'>;
 type UsagePart = keyof Usage;

@@ -28,7 +28,8 @@ export interface OpenOptions {
   readonly crowded?: boolean;
 }
 
-const embedded: TestDriver = {
+/** Of this one there is always an empty database, whichever store is tested. */
+export const embedded: TestDriver = {
   name: 'embedded',
   kind: 'embedded',
   open: ({ log = createTestLog() } = {}) => borrowDatabase(log),

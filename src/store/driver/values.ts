@@ -142,6 +142,8 @@ export const markDate: NestedDate = (date) => ({ $date: date.toISOString() });
 function revive(value: unknown): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Date) return value;
   if (Array.isArray(value)) return value.map(revive);
+  // Another program's: the bytes of a Binary, for instance, must not become the names of an object.
+  if (!isPlain(value)) throw new TypeError('another program wrote a value that Postern does not store');
   const entries: [string, unknown][] = Object.entries(value);
   const [first] = entries;
   if (first?.[0] === '$date' && typeof first[1] === 'string') return new Date(first[1]);

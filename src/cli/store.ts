@@ -1,0 +1,174 @@
+import { chownSync, existsSync, mkdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { systemClock } from '../base/clock.ts';
+import { createLog } from '../base/log.ts';
+import { growthSettings } from '../composition/slices.ts';
+import { folderOf, takeLock } from '../queue/disk/folder.ts';
+import { isMongoUrl, MONGO_URL, type Settings } from '../settings.ts';
+import { type Copied, CopyRefused, copyStore, type Progress } from '../store/copy.ts';
+import { openEmbedded } from '../store/driver/embedded.ts';
+import { type Database, StoreAway } from '../store/driver/port.ts';
+import { type Command, Denied, EXIT, type Invocation, type Io, toTable, Unavailable, UsageError } from './command.ts';
+
+/** A call may wait longer than those of a daemon, because only one person waits for it. Milliseconds. */
+const LEAST_TIMEOUT_MS = 60_000;
+/** Progress within a collection is printed after this many rows. */
+const REPORT_EVERY = 10_000;
+
+export const storeCopy: Command = {
+  name: 'store copy',
+  args: 'FROM TO',
+  summary:
+    'Copies the store, for instance from the embedded store to MongoDB, and compares both sides. Stop every daemon that uses either of them first.',
+  options: {
+    continue: {
+      type: 'boolean',
+      help: 'continue an interrupted copy: TO may contain rows, which must be those of FROM',
+    },
+  },
+  notes: `FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE with the URL of a MongoDB
+database in it (other users of the machine can see a URL on a command line; if that is no concern, the URL).
+
+  postern store copy /var/lib/postern @/etc/postern/credentials/mongodb-url
+
+FROM is not changed. A copy that was interrupted can be continued with --continue; do not start a daemon on TO before
+the copy is complete. Queues, exports and histories are in data_dir and stay there.`,
+  async run(call, io) {
+    const [from, to] = places(call);
+    const { settings } = call.settings();
+    if (from.kind === 'embedded' && !existsSync(from.file)) throw new Unavailable(`no store found: ${from.file}`);
+    if (from.name === to.name) throw new UsageError('FROM and TO are the same store');
+    const held: (() => void)[] = [];
+    const opened: Database[] = [];
+    try {
+      for (const place of [from, to]) held.push(keepDaemonsOut(place));
+      for (const place of [from, to]) opened.push(await open(place, settings));
+      return await copy(opened, call, io);
+    } finally {
+      await Promise.all(opened.map((database) => database.close()));
+      for (const release of held) release();
+    }
+  },
+};
+
+async function copy([from, to]: readonly Database[], call: Invocation, io: Io): Promise<number> {
+  if (!from || !to) throw new Error('two databases are needed');
+  try {
+    const copied = await copyStore({ from, to }, { resume: call.flag('continue'), onProgress: reporter(io) });
+    call.print(copied, () => report(copied));
+    return EXIT.ok;
+  } catch (error) {
+    if (error instanceof StoreAway)
+      io.err('Everything copied so far is kept; run the command again with --continue.\n');
+    if (!(error instanceof CopyRefused)) throw error;
+    io.err(`postern store copy: ${error.message}\n`);
+    return EXIT.failed;
+  }
+}
+
+/** Prints a line when a collection begins, and again after many rows. */
+function reporter(io: Io): (progress: Progress) => void {
+  let last = '';
+  let next = 0;
+  return ({ collection, doing, rows }) => {
+    if (`${doing} ${collection}` !== last) next = 0;
+    last = `${doing} ${collection}`;
+    if (rows < next) return;
+    next = rows - (rows % REPORT_EVERY) + REPORT_EVERY;
+    io.err(`${last}: ${rows} rows\n`);
+  };
+}
+
+function report(copied: readonly Copied[]): string {
+  const filled = copied.filter(({ rows }) => rows > 0);
+  const sum = (of: (one: Copied) => number) => copied.reduce((total, one) => total + of(one), 0);
+  return (
+    toTable(
+      ['collection', 'rows', 'there before'],
+      filled.map(({ collection, rows, there }) => [collection, rows, there]),
+    ) +
+    `\nBoth sides have the same ${sum(({ rows }) => rows)} rows. To use the copy, change store.url or data_dir in the settings.\n`
+  );
+}
+
+/** Where a store is; `name` tells two places apart. */
+type Place =
+  | { readonly kind: 'embedded'; readonly name: string; readonly file: string }
+  | { readonly kind: 'mongo'; readonly name: string; readonly url: string };
+
+function places(call: Invocation): readonly [from: Place, to: Place] {
+  const [from, to] = call.words;
+  if (from === undefined || to === undefined) throw new UsageError(`missing argument: ${from ? 'TO' : 'FROM'}`);
+  return [toPlace(from), toPlace(to)];
+}
+
+function toPlace(text: string): Place {
+  if (isMongoUrl(text)) return { kind: 'mongo', name: text, url: text };
+  if (text.startsWith('@')) {
+    const url = readUrl(text.slice(1));
+    if (!isMongoUrl(url)) throw new UsageError(`${text.slice(1)} must contain a URL: ${MONGO_URL}`);
+    return { kind: 'mongo', name: url, url };
+  }
+  if (/^[a-z+]+:\/\//i.test(text)) throw new UsageError(`not a store: ${text}; a URL must be ${MONGO_URL}`);
+  const path = resolve(text);
+  const file = path.endsWith('.db') ? path : join(path, 'store.db');
+  return { kind: 'embedded', name: existsSync(file) ? realpathSync(file) : file, file };
+}
+
+function readUrl(file: string): string {
+  try {
+    return readFileSync(file, 'utf8').trim();
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** A daemon locks the queue beside its embedded store; while we hold that lock, none can start. */
+function keepDaemonsOut(place: Place): () => void {
+  if (place.kind !== 'embedded') return () => undefined;
+  const dir = dirname(place.file);
+  const { lock } = folderOf(join(dir, 'spool'));
+  if (!existsSync(lock)) return () => undefined;
+  try {
+    return takeLock(lock).release;
+  } catch (error) {
+    if (!(error instanceof Error && error.name === 'SpoolInUse')) throw allowed(error);
+    throw new Unavailable(
+      `a daemon runs in ${dir}; stop it first (systemctl stop postern), or what it writes meanwhile is lost`,
+    );
+  }
+}
+
+const quiet = createLog('silent');
+
+async function open(place: Place, settings: Settings): Promise<Database> {
+  const timeoutMs = Math.max(LEAST_TIMEOUT_MS, settings.store.timeout_ms);
+  const tools = { log: quiet, clock: systemClock };
+  if (place.kind === 'mongo') {
+    // Loaded only if used, as in composition/storage.ts.
+    const { openMongo } = await import('../store/driver/mongo.ts');
+    return openMongo({ url: place.url, timeoutMs }, tools);
+  }
+  const folder = dirname(place.file);
+  const isNew = !existsSync(place.file);
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o750 });
+    const database = await openEmbedded({ file: place.file, timeoutMs, room: growthSettings(settings) }, tools);
+    if (isNew) giveToOwner(place.file);
+    return database;
+  } catch (error) {
+    throw allowed(error);
+  }
+}
+
+/** A file that root makes belongs to whoever has the folder: the daemon. */
+function giveToOwner(file: string): void {
+  if (process.getuid?.() !== 0) return;
+  const { uid, gid } = statSync(dirname(file));
+  for (const end of ['', '-wal', '-shm']) if (existsSync(file + end)) chownSync(file + end, uid, gid);
+}
+
+function allowed(error: unknown): unknown {
+  const isDenied = error instanceof Error && 'code' in error && error.code === 'EACCES';
+  return isDenied ? new Denied(`permission denied: ${error.message}; run this as root or as the daemon's user`) : error;
+}

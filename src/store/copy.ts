@@ -1,0 +1,214 @@
+import { hash } from 'node:crypto';
+import { atOnce } from '../base/turns.ts';
+import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './driver/port.ts';
+import { COLLECTIONS } from './store.ts';
+import { usage } from './usage.ts';
+
+/** A row of any collection: its fields are copied as they are, known to this version or not. */
+type AnyRow = Row & Readonly<Record<string, unknown>>;
+
+/** Every collection with rows that matter; `pings` has none. */
+export const STORED = [...Object.values(COLLECTIONS), usage].map((spec): CollectionSpec<AnyRow> => ({ ...spec }));
+
+/** Rows that are read together: few of large ones, so that they take about this many bytes. */
+const PAGE_BYTES = 8 * 1024 ** 2;
+/** The size of the next row is not known before it is read, so there are never many. */
+const MOST_ROWS = 64;
+const FIRST_ROWS = 8;
+
+/** What a copy is doing, for a person who waits. */
+export interface Progress {
+  readonly collection: string;
+  readonly doing: 'copying' | 'checking';
+  readonly rows: number;
+}
+
+/** What was copied, and the sum over all its rows, which is the same on both sides. */
+export interface Copied {
+  readonly collection: string;
+  readonly rows: number;
+  /** Those that were in TO before. */
+  readonly there: number;
+  readonly digest: string;
+}
+
+/** Why a copy ended: not a fault, but something that the operator has to decide. */
+export class CopyRefused extends Error {
+  override readonly name = 'CopyRefused';
+}
+
+/**
+ * Copies every row of `from` to `to`, then reads both again and compares them. It may be stopped at any point, and
+ * goes on with `resume`: rows that are in `to` already must be those of `from`; nothing there is ever changed. Throws
+ * `CopyRefused` if `to` has other rows, or if `from` changed meanwhile, and `StoreAway`, which names the side.
+ */
+export async function copyStore(
+  { from, to }: { readonly from: Database; readonly to: Database },
+  { resume, onProgress }: { readonly resume: boolean; readonly onProgress: (progress: Progress) => void },
+): Promise<readonly Copied[]> {
+  const pairs: Pair[] = [];
+  for (const spec of STORED)
+    pairs.push({
+      spec,
+      from: await of('FROM', from.collection(spec)),
+      to: await of('TO', to.collection(spec)),
+    });
+  if (!resume) await mustBeEmpty(pairs);
+  const copied: Copied[] = [];
+  for (const pair of pairs) copied.push(await copyRows(pair, onProgress));
+  for (const [at, pair] of pairs.entries()) await compare(pair, copied[at], onProgress);
+  return copied;
+}
+
+interface Pair {
+  readonly spec: CollectionSpec<AnyRow>;
+  readonly from: Collection<AnyRow>;
+  readonly to: Collection<AnyRow>;
+}
+
+/** Says which side is away. */
+async function of<T>(side: 'FROM' | 'TO', work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof StoreAway) throw new StoreAway(`${side} is unavailable: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
+
+async function mustBeEmpty(pairs: readonly Pair[]): Promise<void> {
+  const filled: string[] = [];
+  for (const { spec, to } of pairs) if (await of('TO', to.one({}))) filled.push(spec.name);
+  if (filled.length > 0)
+    throw new CopyRefused(
+      `TO is not empty (${filled.join(', ')}); if an earlier copy of the same store was interrupted, add --continue`,
+    );
+}
+
+async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progress) => void): Promise<Copied> {
+  const sum = createSum(spec);
+  let there = 0;
+  for await (const rows of pagesOf('FROM', spec, from)) {
+    // One question for the whole page: after an interruption most of a collection may be there.
+    const ids = rows.map(({ id }) => id);
+    const before = new Map((await of('TO', to.many({ id: { in: ids } }))).map((row) => [row.id, row]));
+    await atOnce(rows, async (row) => {
+      const found = before.get(row.id) ?? (await insert(spec, to, row));
+      if (found && digestOf(spec, found) !== digestOf(spec, row)) throw different(spec, row);
+      sum.add(row);
+    });
+    there += before.size;
+    onProgress({ collection: spec.name, doing: 'copying', rows: sum.rows() });
+  }
+  return { collection: spec.name, rows: sum.rows(), there, digest: sum.text() };
+}
+
+/** Inserts a row; returns the one that is there instead, for instance because the answer to an insert was lost. */
+async function insert(spec: CollectionSpec<AnyRow>, to: Collection<AnyRow>, row: AnyRow): Promise<AnyRow | undefined> {
+  try {
+    if ((await of('TO', to.insert(row))) === 'inserted') return undefined;
+  } catch (error) {
+    if (error instanceof TypeError) throw new CopyRefused(`${spec.name}, row ${row.id}: ${error.message}`);
+    throw error;
+  }
+  const found = await of('TO', to.one({ id: row.id }));
+  if (found) return found;
+  throw new CopyRefused(`${spec.name}: TO has another row with the unique values of ${row.id}; copy to an empty store`);
+}
+
+const different = (spec: CollectionSpec<AnyRow>, { id }: Row) =>
+  new CopyRefused(
+    `${spec.name}: row ${id} is in TO, and is not that of FROM: TO is another store, or one of them changed since; copy to an empty store`,
+  );
+
+/** Reads both sides again, in parallel: what was written meanwhile shows as a difference. */
+async function compare(
+  { spec, from, to }: Pair,
+  copied: Copied | undefined,
+  onProgress: (progress: Progress) => void,
+): Promise<void> {
+  const [source, target] = await Promise.all([sumOf('FROM', spec, from, onProgress), sumOf('TO', spec, to)]);
+  if (source.text() !== copied?.digest)
+    throw new CopyRefused(
+      `${spec.name}: FROM changed during the copy; stop every daemon that uses it, and copy to an empty store`,
+    );
+  if (target.text() !== source.text())
+    throw new CopyRefused(
+      `${spec.name}: FROM has ${source.rows()} rows, and TO has ${target.rows()}, or their contents differ; copy to an empty store`,
+    );
+}
+
+async function sumOf(
+  side: 'FROM' | 'TO',
+  spec: CollectionSpec<AnyRow>,
+  collection: Collection<AnyRow>,
+  onProgress?: (progress: Progress) => void,
+): Promise<Sum> {
+  const sum = createSum(spec);
+  for await (const rows of pagesOf(side, spec, collection)) {
+    for (const row of rows) sum.add(row);
+    onProgress?.({ collection: spec.name, doing: 'checking', rows: sum.rows() });
+  }
+  return sum;
+}
+
+/** Rows that another program wrote may have values that a copy would change. */
+async function readable<T>(name: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw error instanceof TypeError ? new CopyRefused(`${name}: ${error.message}`) : error;
+  }
+}
+
+/** All rows by id, in pages. */
+async function* pagesOf(
+  side: 'FROM' | 'TO',
+  { name }: CollectionSpec<AnyRow>,
+  collection: Collection<AnyRow>,
+): AsyncGenerator<readonly AnyRow[]> {
+  let limit = FIRST_ROWS;
+  for (let last = ''; ; ) {
+    // The empty id, the lowest, is possible too.
+    const range = last === '' ? { gte: last } : { gt: last };
+    const rows = await readable(name, of(side, collection.many({ id: { range } }, { sort: 'id', limit })));
+    if (rows.length > 0) yield rows;
+    if (rows.length < limit) return;
+    last = rows.at(-1)?.id ?? '';
+    // By the largest row, and slowly upwards: the next rows may be as large.
+    const largest = Math.max(...rows.map((row) => JSON.stringify(row).length));
+    limit = Math.max(1, Math.min(MOST_ROWS, 2 * limit, Math.floor(PAGE_BYTES / largest)));
+  }
+}
+
+type Sum = ReturnType<typeof createSum>;
+
+/** The number of rows, and the sum of their digests, which does not depend on their order. */
+function createSum(spec: CollectionSpec<AnyRow>) {
+  let total = 0n;
+  let count = 0;
+  return {
+    add(row: AnyRow) {
+      total = BigInt.asUintN(256, total + BigInt(`0x${digestOf(spec, row)}`));
+      count++;
+    },
+    rows: () => count,
+    text: () => `${count}:${total.toString(16).padStart(64, '0')}`,
+  };
+}
+
+/** An absent unique field is stored as null, also in a row that is older than the index: the two are one value. */
+function digestOf({ unique = [] }: CollectionSpec<AnyRow>, row: AnyRow): string {
+  const absent = new Set(unique.flat().filter((field) => row[field] === null));
+  return hash('sha256', canonical(Object.fromEntries(Object.entries(row).filter(([field]) => !absent.has(field)))));
+}
+
+/** A text that is equal for equal values, whatever the order of their names; a Date is not the text of a Date. */
+function canonical(value: unknown): string {
+  if (value instanceof Date) return `d${value.getTime()}`;
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value ?? null);
+  const entries: [string, unknown][] = Object.entries(value);
+  const named = entries.filter(([, item]) => item !== undefined).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${named.map(([name, item]) => `${JSON.stringify(name)}:${canonical(item)}`).join(',')}}`;
+}
