@@ -268,9 +268,8 @@ const TTL = 300;
 const NXDOMAIN = 3;
 
 /**
- * A name server with one zone, and the private key for DKIM. Starts a name server on loopback for the sender
- * domain, with a new DKIM key, so that SPF, DKIM and DMARC pass on a machine without a network. Every other name
- * is NXDOMAIN.
+ * Starts a name server on loopback for the sender domain, with a new DKIM key, so that SPF, DKIM and DMARC pass on a
+ * machine without a network. Every other name is NXDOMAIN.
  */
 async function startDemoZone() {
   const { publicKey, privateKey } = await promisify(generateKeyPair)('rsa', {
@@ -303,7 +302,8 @@ async function startDemoZone() {
   const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
   return frozen({
     /** `127.0.0.1:port`, for `dns.servers`. */
-    server: `127.0.0.1:${udp?.port ?? 0}` /** PEM. */,
+    server: `127.0.0.1:${udp?.port ?? 0}`,
+    /** Of DKIM, as PEM. */
     privateKey,
     stop: () => server.close(),
   });

@@ -11,10 +11,7 @@ import type { ActionRecord, Notes } from './types.ts';
 
 // The journal as commands use it, beside the daemon that writes it.
 
-/**
- * The history in a file. Opens the journal for reading. Throws if there is none, or if it cannot be used
- * (`isUnusable`).
- */
+/** Opens the history in a file for reading. Throws if there is none, or if it cannot be used (`isUnusable`). */
 export function openReading(file: string, clock: Clock) {
   const db = openForReading(file);
   const queries = createJournalQueries(db);

@@ -265,7 +265,8 @@ export function toVariables(list: Iterable<{ readonly name: string; readonly con
   const all = Object.fromEntries([...known.values()].map(({ name, content }) => [name, content]));
   return frozen({
     /** All variables, under the names as given. */
-    all /** Case-insensitive, as in the mailchimp language. */,
+    all,
+    /** Case-insensitive, as in the mailchimp language. */
     find: (name: string): Maybe => known.get(name.toLowerCase())?.content,
   });
 }
