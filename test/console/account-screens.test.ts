@@ -48,7 +48,7 @@ if (program !== undefined)
     const place = () => page.browser.evaluate('location.pathname + location.search');
     const api = (path: string, params?: object) => page.running.api(path, params);
 
-    it('says how to send a first message while there is none', async () => {
+    it('explains how to send a first message while there is none', async () => {
       await page.open('/sent');
       await page.shows('No messages sent in the last 7 days');
       expect(await page.text()).to.contain('/api/1.0/messages/send.json');
@@ -368,7 +368,7 @@ if (program !== undefined)
     });
 
     describe('mail out', () => {
-      it('explains how to send a first message while there is none', async () => {
+      it('shows the full SMTP dialog of a deferred message', async () => {
         relay.refuse({ code: 451, text: '4.7.1 Greylisted <i>try again</i>' });
         const id = await send('grey@to.test', 'Your order');
         await until('the attempt', async () => (await api('/messages/info', { id })).delivery.attempts.length === 1);
