@@ -1,29 +1,80 @@
 import { connect, createServer, type Socket } from 'node:net';
-import { BSON } from 'mongodb';
+import { BSON, type Document } from 'mongodb';
 
-/** A wire between a driver and a server that can lose an answer, or be cut. */
+/** A command on its way to the server, such as `insert` into `templates`. */
+export interface Command {
+  readonly name: string;
+  readonly collection: string;
+}
+
+/**
+ * `command lost` and `answer lost`: the connection ends before the server has the command, or after it has done it. `not
+ * primary`: the server has it never, and the proxy answers as one that has stepped down.
+ */
+export const WIRE_FAULTS = ['command lost', 'answer lost', 'not primary'] as const;
+export type WireFault = (typeof WIRE_FAULTS)[number];
+
+/** A wire between a driver and a server that delays, loses and refuses commands, or is cut. */
 export interface MongoProxy {
   readonly address: string;
-  /** The next command of this name reaches the server; its answer does not come back, the connection ends instead. */
-  loseNextAnswer(command: string): void;
+  /** The commands so far, without those by which the driver watches the server. */
+  readonly commands: readonly Command[];
+  /** The next command of these fails in this way, once. */
+  failNext(chosen: (command: Command) => boolean, fault: WireFault): void;
+  /** Milliseconds that each message to the server takes from now on. */
+  delay(ms: number): void;
   /** Ends every connection, and every new one at once, until it is mended. */
   cut(): void;
   mend(): void;
   close(): Promise<void>;
 }
 
-/** MongoDB's messages (OP_MSG): 16 bytes of header, 4 of flags, then sections; the first of kind 0 is the command. */
-function commandOf(message: Buffer): string {
-  const opMsg = 2013;
-  if (message.readInt32LE(12) !== opMsg || message[20] !== 0) return '';
+const OP_MSG = 2013;
+const NOT_PRIMARY = {
+  ok: 0,
+  errmsg: 'not primary',
+  code: 10107,
+  codeName: 'NotWritablePrimary',
+  errorLabels: ['RetryableWriteError'],
+};
+/** Commands of the driver's own. */
+const OF_DRIVER = /^(?:hello|ismaster|ping|endSessions|killCursors|sasl\w+|createIndexes)$/i;
+
+/** The command of a message (OP_MSG: 16 bytes of header, 4 of flags, then sections; the first of kind 0 is the command). */
+function commandOf(message: Buffer): Command | undefined {
+  if (message.readInt32LE(12) !== OP_MSG || message[20] !== 0) return undefined;
   const end = 21 + message.readInt32LE(21);
-  return Object.keys(BSON.deserialize(message.subarray(21, end)))[0] ?? '';
+  const [first] = Object.entries<unknown>(BSON.deserialize(message.subarray(21, end)));
+  return first && !OF_DRIVER.test(first[0]) ? { name: first[0], collection: String(first[1]) } : undefined;
+}
+
+/** A message with this document in answer to a request. */
+function answerTo(request: Buffer, document: Document): Buffer {
+  const body = BSON.serialize(document);
+  const head = Buffer.alloc(21);
+  head.writeInt32LE(head.length + body.length, 0);
+  head.writeInt32LE(request.readInt32LE(4), 8);
+  head.writeInt32LE(OP_MSG, 12);
+  return Buffer.concat([head, body]);
 }
 
 export async function startMongoProxy(target: { readonly host: string; readonly port: number }): Promise<MongoProxy> {
   const sockets = new Set<Socket>();
-  let losing: string | undefined;
+  const commands: Command[] = [];
+  let planned: { readonly chosen: (command: Command) => boolean; readonly fault: WireFault } | undefined;
   let isCut = false;
+  let delayMs = 0;
+
+  /** The fault of this command, if it is the one that was chosen. */
+  function faultOf(command: Command | undefined): WireFault | undefined {
+    if (!command) return undefined;
+    commands.push(command);
+    if (!planned?.chosen(command)) return undefined;
+    const { fault } = planned;
+    planned = undefined;
+    return fault;
+  }
+
   const server = createServer((client) => {
     if (isCut) return void client.destroy();
     const upstream = connect(target.port, target.host);
@@ -38,16 +89,20 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
         upstream.destroy();
       });
     }
+    const pass = (message: Buffer) => {
+      if (delayMs === 0) upstream.write(message);
+      else setTimeout(() => upstream.write(message), delayMs).unref();
+    };
     client.on('data', (chunk) => {
       waiting = Buffer.concat([waiting, chunk]);
       while (waiting.length >= 16 && waiting.length >= waiting.readInt32LE(0)) {
         const message = waiting.subarray(0, waiting.readInt32LE(0));
         waiting = waiting.subarray(message.length);
-        if (losing !== undefined && commandOf(message) === losing) {
-          losing = undefined;
-          lost = true;
-        }
-        upstream.write(message);
+        const fault = faultOf(commandOf(message));
+        if (fault === 'command lost') return void client.destroy();
+        if (fault === 'answer lost') lost = true;
+        if (fault === 'not primary') client.write(answerTo(message, NOT_PRIMARY));
+        else pass(message);
       }
     });
     upstream.on('data', (chunk) => {
@@ -60,8 +115,12 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
   if (address === null || typeof address === 'string') throw new Error('no port');
   return {
     address: `127.0.0.1:${address.port}`,
-    loseNextAnswer(command) {
-      losing = command;
+    commands,
+    failNext(chosen, fault) {
+      planned = { chosen, fault };
+    },
+    delay(ms) {
+      delayMs = ms;
     },
     cut() {
       isCut = true;

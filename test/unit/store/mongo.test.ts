@@ -162,7 +162,7 @@ if (mongoDriver)
        * know.
        */
       const lost = async <T>(command: string, work: () => Promise<T>): Promise<T | undefined> => {
-        proxy.loseNextAnswer(command);
+        proxy.failNext(({ name }) => name === command, 'answer lost');
         try {
           return await work();
         } catch (error) {
