@@ -35,11 +35,11 @@ function later(load: () => Promise<(props: Shows) => ComponentChildren>): Functi
     const [failed, setFailed] = useState(false);
     const [, setLoaded] = useState(loaded !== undefined);
     useEffect(() => {
-      if (!loaded)
-        loading().then(
-          () => setLoaded(true),
-          () => setFailed(true),
-        );
+      // Also if they were loaded since it was drawn, by the timer below: else it would not be drawn again.
+      loading().then(
+        () => setLoaded(true),
+        () => setFailed(true),
+      );
     }, []);
     if (failed) throw new Error('the modules of the screen could not be loaded'); // `Screen` says so
     return loaded ? h(loaded, props) : h('div.screen', [h(Bars, { rows: 8 })]);
