@@ -31,6 +31,8 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'curl -sS https://postern.example.com':
     'a web server with a certificate stands in front there; the cases call the API behind it',
   'sudo apt-get install prometheus': 'test/interop/prometheus.test.ts has a Prometheus read these files',
+  "sudo systemctl stop 'postern-*.socket'":
+    'needs a MongoDB; test/flow/store-copy.test.ts moves a host to a server of its protocol and back',
   '# on the old host': 'needs two hosts; the cases of its life do it with one',
 };
 /** What the blocks need beside the package. */
