@@ -4,6 +4,7 @@ import { type Operation, operation } from '../../src/api/operation.ts';
 import { OPERATIONS } from '../../src/api/operations/index.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { createKey } from '../../src/store/rows/accounts.ts';
+import { COLLECTIONS } from '../../src/store/store.ts';
 import { ACCOUNT, type ApiWorld, putDeadDelivery, startApi } from '../support/api.ts';
 import { figures } from '../support/attacks/figures.ts';
 import { paramsWith, placesOf } from '../support/attacks/places.ts';
@@ -26,7 +27,7 @@ const SHOWS: Readonly<Record<string, RegExp>> = { '/inbound/add-domain': /alread
 const SETTINGS = { settings: { maxBadKeysPerMinute: 1_000_000 } };
 const everything = ({ store }: ApiWorld) =>
   Object.entries(store).filter(
-    ([name]) => !['accounts', 'keys', 'of', 'ping', 'close', 'secrets', 'leases', 'revisions'].includes(name),
+    ([name]) => name in COLLECTIONS && !['accounts', 'keys', 'secrets', 'leases', 'revisions'].includes(name),
   );
 
 /** Rows of the first account, and what the spool has of it. */
