@@ -2,7 +2,7 @@
 import { registerHooks } from 'node:module';
 
 const WIRE = new URL('../../../src/webhooks/post/wire.ts', import.meta.url).href;
-const LIMIT = 'export const ANSWER_BYTES = 16 * 1024;';
+const LIMIT = 'const ANSWER_BYTES = 16 * 1024;';
 
 registerHooks({
   load(url, context, next) {
@@ -11,6 +11,6 @@ registerHooks({
     const source =
       typeof loaded.source === 'string' ? loaded.source : new TextDecoder().decode(loaded.source ?? undefined);
     if (!source.includes(LIMIT)) throw new Error('the limit of an answer is written in another way now');
-    return { ...loaded, source: source.replace(LIMIT, 'export const ANSWER_BYTES = Number.POSITIVE_INFINITY;') };
+    return { ...loaded, source: source.replace(LIMIT, 'const ANSWER_BYTES = Number.POSITIVE_INFINITY;') };
   },
 });
