@@ -7,7 +7,7 @@ import type { Store } from '../store/store.ts';
 import { type Command, EXIT, toTable, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 
-/** The hosts that run, by id; undefined if nobody can tell: a host that has its store for itself shows no beat. */
+/** The hosts that run, by id; undefined if unknown: a host with a store of its own shows no beat. */
 async function findRunning(
   store: Store,
   rows: readonly HostRow[],

@@ -73,7 +73,7 @@ export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir),
 /** Whether the store is a file of this host, and not a database that other hosts share. */
 export const hasOwnStore = ({ store }: Settings): boolean => store.url === '' && store.url_file === '';
 
-/** What the other hosts of the store are told about this one. */
+/** The row of this host, for the other hosts of the store. */
 export function membershipSettings(settings: Settings, { features = FEATURES }: Pick<DaemonDeps, 'features'>) {
   const { hostname: name } = settings;
   return { name, queueDir: spoolDir(settings), version: VERSION, features, alone: hasOwnStore(settings) };

@@ -16,14 +16,14 @@ const PAGE_BYTES = 8 * 1024 ** 2;
 const MOST_ROWS = 64;
 const FIRST_ROWS = 8;
 
-/** What a copy is doing, for a person who waits. */
+/** The progress of a copy, for people. */
 export interface Progress {
   readonly collection: string;
   readonly doing: 'copying' | 'checking';
   readonly rows: number;
 }
 
-/** What was copied, and the sum over all its rows, which is the same on both sides. */
+/** The rows copied of a collection, and their digest, which is the same on both sides. */
 export interface Copied {
   readonly collection: string;
   readonly rows: number;

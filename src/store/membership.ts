@@ -5,10 +5,10 @@ import { StoreAway } from './driver/port.ts';
 import { HostRefused, type HostRow, raiseFormat } from './rows/hosts.ts';
 import type { Store } from './store.ts';
 
-/** How often a host shows that it runs. Nobody watches a host that has its store for itself. Milliseconds. */
+/** How often a host shows that it runs. A host with a store of its own is not watched. Milliseconds. */
 const BEAT_MS = 2000;
 const BEAT_ALONE_MS = 3_600_000;
-/** A host whose beat stands still for three beats, on the clock of whoever watches, does not run. Milliseconds. */
+/** A host whose beat stands still for three beats, on the clock of the host that watches, does not run. Milliseconds. */
 const WATCH_MS = 3 * BEAT_MS + 1000;
 const LOOK_MS = 250;
 
@@ -53,7 +53,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
 
   /**
    * Makes the row ours. No process may be running as this host, and none with its name: a row that names one is watched,
-   * and freed if its beat stands still. Whoever it was finds that out with its next beat, and comes here again. Throws
+   * and freed if its beat stands still. Its process notices with its next beat, and joins again. Throws
    * `HostRefused`.
    */
   async function join(): Promise<void> {
