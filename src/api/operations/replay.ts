@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { optional } from '../../base/schema.ts';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
 import { changeInbound, selecting } from './selection.ts';
@@ -16,7 +17,10 @@ const replayInbound = operation({
     `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the answer: /jobs/info ` +
     'shows its progress. An account has one job at a time. ' +
     'Deleted mail cannot be replayed. Each host replays only mail that it accepted.',
-  params: selecting('replay'),
+  params: {
+    ...selecting('replay'),
+    at_most: optional(z.int().min(0)).meta({ description: 'nothing is replayed if more deliveries match' }),
+  },
   returns: z.object({
     matched: z.int().meta({ description: 'number of deliveries that can be replayed' }),
     forgotten: z.int().meta({
