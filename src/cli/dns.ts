@@ -1,0 +1,277 @@
+import { networkInterfaces } from 'node:os';
+import { setTimeout as pause } from 'node:timers/promises';
+import { systemClock } from '../base/clock.ts';
+import { createIds } from '../base/ids.ts';
+import { createLog, printable } from '../base/log.ts';
+import { isReachable, normalizeAddress } from '../base/networks.ts';
+import { atOnce } from '../base/turns.ts';
+import { nameServerSettings } from '../composition/slices.ts';
+import { createNameServers } from '../dns/name-servers.ts';
+import type { Resolver } from '../dns/types.ts';
+import { isLocal, placesOf } from '../examination/finding.ts';
+import { publishedAddresses } from '../examination/published.ts';
+import { type RecordGroup, type RecordNeed, type WantedRecord, wantedRecords } from '../examination/records.ts';
+import { type SurveyedRecord, surveyRecord } from '../examination/survey.ts';
+import { toAsciiDomain } from '../mail/address.ts';
+import type { Settings } from '../settings.ts';
+import type { Store } from '../store/store.ts';
+import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, UsageError } from './command.ts';
+import { hasStore, withResolver, withStore } from './open.ts';
+
+/** The uses that `--for` names, and the records that each needs. */
+const USES: Readonly<Record<string, readonly RecordNeed[]>> = {
+  receiving: ['receiving'],
+  sending: ['receiving', 'sending', 'advised'],
+};
+
+/** Between two looks at records that are not published yet. Milliseconds. */
+const LOOK_MS = 5000;
+const MINUTES = 60;
+/** TTL in zone lines. Seconds. */
+const TTL = 3600;
+
+export const dns: Command = {
+  name: 'dns',
+  args: '[DOMAIN…]',
+  summary:
+    'Lists the DNS records that this host and its domains need, and whether each name server has them. Exits 1 if one ' +
+    'is missing.',
+  options: {
+    zone: { type: 'boolean', help: 'print the records as lines of a zone file' },
+    missing: { type: 'boolean', help: 'only records that are not published as they should be' },
+    for: {
+      type: 'string',
+      value: 'USE',
+      values: Object.keys(USES),
+      help: 'receiving: only the records without which mail does not arrive; sending: all (default)',
+    },
+    address: {
+      type: 'string',
+      multiple: true,
+      value: 'IP',
+      help: 'a public address of this host (default: those of its name in the DNS, else those of this machine)',
+    },
+    wait: { type: 'boolean', help: 'wait until they are published, and say so for each' },
+    timeout: { type: 'string', value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
+  },
+  notes:
+    'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a new\n' +
+    'record. Advised records are never waited for. For the records of a sender domain, run postern sender add first.\n\n' +
+    '  postern dns --zone --missing > records.txt\n' +
+    '  postern dns --wait',
+  async run(call, io) {
+    const { settings } = call.settings();
+    const minutes = Number(call.text('timeout') ?? MINUTES);
+    if (!(minutes > 0)) throw new UsageError('--timeout must be a number of minutes');
+    const use = call.text('for') ?? 'sending';
+    const needs = USES[use];
+    if (!needs) throw new UsageError(`--for must be ${Object.keys(USES).join(' or ')}`);
+    return withDns(settings, async (tools) => {
+      const look = (store: Store | undefined) => report({ call, io, settings, needs, minutes, store, ...tools });
+      return hasStore(settings) ? withStore(settings, look) : look(undefined);
+    });
+  },
+};
+
+interface Tools {
+  readonly resolver: Resolver;
+  readonly survey: (record: WantedRecord) => Promise<SurveyedRecord>;
+}
+
+interface Job extends Tools {
+  readonly call: Invocation;
+  readonly io: Io;
+  readonly settings: Settings;
+  readonly needs: readonly RecordNeed[];
+  readonly minutes: number;
+  readonly store: Store | undefined;
+}
+
+/** Calls `use` with the resolver and with a way to ask the name servers of a record. */
+function withDns(settings: Settings, use: (tools: Tools) => Promise<number>): Promise<number> {
+  return withResolver(settings, (resolver) => {
+    const isAlone = isLocal({ places: placesOf(settings) });
+    const nameServers = createNameServers(nameServerSettings(settings, isAlone), {
+      clock: systemClock,
+      log: createLog('silent'),
+      ids: createIds(systemClock),
+      resolver,
+    });
+    return use({ resolver, survey: (record) => surveyRecord(record, { resolver, nameServers }) });
+  });
+}
+
+/** A group of records, with the state of each. */
+interface SurveyedGroup {
+  readonly title: string;
+  readonly records: readonly SurveyedRecord[];
+}
+
+async function report(job: Job): Promise<number> {
+  const { call, io } = job;
+  const wanted = await wantedGroups(job);
+  let groups = await surveyAll(wanted, job);
+  if (call.flag('wait') && groups.some(isPending)) {
+    if (call.format === 'text') io.out(`${toText(groups)}\n`);
+    groups = await waitFor(groups, job);
+  }
+  const shown = call.flag('missing') ? onlyMissing(groups) : groups;
+  const done = !groups.some(isPending);
+  call.print(shown.flatMap(toRecords), () => {
+    if (call.flag('zone')) return shown.map(toZone).join('\n');
+    return call.flag('wait') && done ? 'All records are published.\n' : `${toText(shown)}\n${nextStep(groups, job)}`;
+  });
+  return done ? EXIT.ok : EXIT.failed;
+}
+
+/** The records of the names that are asked for. */
+async function wantedGroups(job: Job): Promise<RecordGroup[]> {
+  const { call, settings, resolver, store, needs } = job;
+  const below = call.words.map((word) => {
+    const domain = toAsciiDomain(word.trim());
+    if (domain === undefined) throw new UsageError(`"${word}" is not a domain name`);
+    return `.${domain}`;
+  });
+  const isBelow = (name: string) => below.length === 0 || below.some((end) => `.${name}`.endsWith(end));
+  const isAsked = (domain: string) => isBelow(domain) || below.some((name) => name.endsWith(`.${domain}`));
+  const addresses = await addressesOf(call, settings, resolver);
+  const groups: RecordGroup[] = [];
+  for await (const { title, records } of wantedRecords({
+    settings,
+    resolver,
+    clock: systemClock,
+    store,
+    addresses,
+    isAsked,
+  })) {
+    const left = records.filter(({ name, need }) => needs.includes(need) && isBelow(name));
+    if (left.length > 0) groups.push({ title, records: left });
+  }
+  if (groups.length === 0)
+    throw new UsageError(`no record is needed at ${call.words.join(', ')} (postern domain add, postern sender add)`);
+  return groups;
+}
+
+/** The public addresses of this host: as given, as its name has them, or as its network interfaces do. */
+async function addressesOf(call: Invocation, { hostname }: Settings, resolver: Resolver): Promise<readonly string[]> {
+  const given = call.texts('address').map((text) => {
+    const address = normalizeAddress(text);
+    if (address === undefined) throw new UsageError(`"${text}" is not an IP address`);
+    return address;
+  });
+  if (given.length > 0) return given;
+  const published = (await publishedAddresses(resolver, hostname))?.filter((address) => isReachable(address, [])) ?? [];
+  if (published.length > 0) return published;
+  const own = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .map(({ address }) => address)
+    .filter((address) => isReachable(address, []));
+  if (own.length > 0) return own;
+  throw new UsageError(`${hostname} has no address in the DNS, and this machine no public one: give it with --address`);
+}
+
+async function surveyAll(groups: readonly RecordGroup[], { survey }: Tools): Promise<SurveyedGroup[]> {
+  const surveyed: SurveyedGroup[] = [];
+  for (const { title, records } of groups) surveyed.push({ title, records: await atOnce(records, survey) });
+  return surveyed;
+}
+
+const isOpen = ({ state, record }: SurveyedRecord) => state !== 'ok' && record.need !== 'advised';
+const isPending = ({ records }: SurveyedGroup) => records.some(isOpen);
+
+function onlyMissing(groups: readonly SurveyedGroup[]): SurveyedGroup[] {
+  return groups
+    .map(({ title, records }) => ({ title, records: records.filter(({ state }) => state !== 'ok') }))
+    .filter(({ records }) => records.length > 0);
+}
+
+/** Looks again until all are published, the time is over, or somebody ends it. */
+async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<SurveyedGroup[]> {
+  const { call, io, minutes, survey } = job;
+  const ending = new AbortController();
+  io.onSignal(() => ending.abort());
+  const began = systemClock.monotonic();
+  const passed = () => systemClock.monotonic() - began;
+  const say = (text: string) => {
+    if (call.format === 'text') io.out(text);
+  };
+  const count = groups.flatMap(({ records }) => records).filter(isOpen).length;
+  say(`Waiting for ${count} ${count === 1 ? 'record' : 'records'}, at most ${minutes} minutes; Ctrl-C ends it.\n`);
+  let now = [...groups];
+  while (now.some(isPending) && passed() < minutes * 60_000 && !ending.signal.aborted) {
+    const left = minutes * 60_000 - passed();
+    await pause(Math.min(LOOK_MS, left), undefined, { signal: ending.signal }).catch(() => undefined);
+    if (ending.signal.aborted) break;
+    const look = async (known: SurveyedRecord) => {
+      if (!isOpen(known)) return known;
+      const after = await survey(known.record);
+      const { name, type } = after.record;
+      if (!isOpen(after)) say(`ok         ${name}  ${type}  after ${toSpan(passed())}\n`);
+      return after;
+    };
+    now = await atOnce(now, async ({ title, records }) => ({ title, records: await atOnce(records, look) }));
+  }
+  return now;
+}
+
+const toRecords = ({ title, records }: SurveyedGroup): object[] =>
+  records.map(({ record, state, seen }) => ({
+    group: title,
+    name: record.name,
+    type: record.type,
+    value: record.value,
+    need: record.need,
+    purpose: record.purpose,
+    state,
+    seen: seen.map(({ server, values, error }) => ({ server, values, error })),
+  }));
+
+function toText(groups: readonly SurveyedGroup[]): string {
+  const all = groups.flatMap(({ records }) => records);
+  const width = Math.min(50, Math.max(0, ...all.map(({ record }) => record.name.length)));
+  return groups
+    .map(({ title, records }) => `${title}\n${records.map((one) => toLines(one, width)).join('')}`)
+    .join('\n');
+}
+
+const INDENT = ' '.repeat(11);
+
+function toLines({ record, state, seen }: SurveyedRecord, width: number): string {
+  const { name, type, value, purpose, need } = record;
+  const isOk = state === 'ok';
+  const line = `${state.padEnd(9)}  ${name.padEnd(width)}  ${type.padEnd(4)}  ${isOk ? toCell(value) : value}\n`;
+  if (isOk) return line;
+  const advised = need === 'advised' ? 'advised: ' : '';
+  const errors =
+    state === 'missing' ? [] : seen.map(({ server, error }) => `${server ?? 'resolver'}: ${error ?? 'ok'}`);
+  return [line, ...[advised + purpose, ...errors].map((text) => `${INDENT}${printable(text)}\n`)].join('');
+}
+
+/** Lines for a zone file; those of reverse zones are comments, because the provider of the address has these. */
+function toZone({ title, records }: SurveyedGroup): string {
+  const lines = records.map(({ record: { name, type, value, purpose } }, at) => {
+    const line = `${`${name}.`.padEnd(40)} ${TTL} IN ${type.padEnd(4)} ${type === 'TXT' ? toStrings(value) : value}\n`;
+    const comment = purpose === records[at - 1]?.record.purpose ? '' : `; ${purpose}\n`;
+    return type === 'PTR' ? `${comment}; ${line}` : `${comment}${line}`;
+  });
+  return `; ${title}\n${lines.join('')}`;
+}
+
+/** A TXT record is made of strings of at most 255 octets (RFC 1035 section 3.3). */
+function toStrings(text: string): string {
+  const quoted = (text.match(/.{1,255}/gs) ?? ['']).map((part) => `"${part.replaceAll(/(["\\])/g, '\\$1')}"`);
+  return quoted.length === 1 ? (quoted[0] ?? '') : `( ${quoted.join(' ')} )`;
+}
+
+function nextStep(groups: readonly SurveyedGroup[], { store }: Job): string {
+  const records = groups.flatMap((group) => group.records);
+  const open = records.filter(isOpen).length;
+  if (open > 0)
+    return (
+      `next: publish ${open === 1 ? 'the record that is' : `the ${open} records that are`} not ok ` +
+      '(postern dns --zone --missing), then: postern dns --wait\n'
+    );
+  const advised = records.filter(({ state }) => state !== 'ok').length;
+  const done = advised === 0 ? 'All records are published.' : `All records are published, except ${advised} advised.`;
+  return `${done}\nnext: ${store ? 'postern doctor' : 'start the daemon, then run this again for its DKIM key'}\n`;
+}

@@ -1,0 +1,281 @@
+import { isIP } from 'node:net';
+import { getDomain } from 'tldts';
+import type { Clock } from '../base/clock.ts';
+import { checkA, checkDkim, checkMx, checkPtr, checkSpf, takesMail, toReverseName } from '../dns/checks.ts';
+import type { Resolver } from '../dns/types.ts';
+import { memberOf } from '../mail/wildcard-domain.ts';
+import { parseRelay } from '../sending/carry/hops.ts';
+import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
+import { ownSigner } from '../sending/own-signature.ts';
+import type { Settings } from '../settings.ts';
+import { nameOf } from '../store/rows/domains.ts';
+import type { Store } from '../store/store.ts';
+import { domainPages } from './names.ts';
+import { spfResult } from './own-mail.ts';
+
+/**
+ * receiving: mail to us does not arrive without it · sending: mail from us is refused or distrusted without it ·
+ * advised: everything works without it.
+ */
+export type RecordNeed = 'receiving' | 'sending' | 'advised';
+
+/** Whether a record is published as it should be. `unknown`: the DNS did not answer. */
+export type RecordVerdict = { readonly valid: boolean; readonly error: string | null } | 'unknown';
+
+/** A record that should be in the DNS. */
+export interface WantedRecord {
+  /** A-labels, without a final dot. */
+  readonly name: string;
+  readonly type: 'A' | 'AAAA' | 'PTR' | 'MX' | 'TXT';
+  /** As in a zone file, but without quotes. */
+  readonly value: string;
+  readonly need: RecordNeed;
+  /** What it is for, in words. */
+  readonly purpose: string;
+  check(resolver: Resolver): Promise<RecordVerdict>;
+}
+
+/** Records of one thing: this host, an inbound domain, a sender domain. */
+export interface RecordGroup {
+  readonly title: string;
+  readonly records: readonly WantedRecord[];
+}
+
+interface RecordWorld {
+  readonly settings: Settings;
+  readonly resolver: Resolver;
+  readonly clock: Clock;
+  /** Undefined: the daemon has not run here yet. */
+  readonly store: Store | undefined;
+  /** The public addresses of this host. */
+  readonly addresses: readonly string[];
+  /** Which domains of accounts are asked for. */
+  readonly isAsked: (domain: string) => boolean;
+}
+
+/** Most domains of each kind that are shown: there may be 100,000. Those that are asked for by name are found anyway. */
+const MOST = 500;
+
+/** Yields the records of this host, of its own mail, and of the domains in the store. Throws `StoreAway`. */
+export async function* wantedRecords(world: RecordWorld): AsyncGenerator<RecordGroup> {
+  const { settings, store } = world;
+  yield { title: `this host, ${settings.hostname}`, records: hostRecords(world) };
+  yield { title: 'mail of our own, and bounces', records: await ownRecords(world) };
+  if (!store) return;
+  let left = MOST;
+  for await (const page of domainPages(store))
+    for (const name of page.map(nameOf).filter(world.isAsked))
+      if (left-- > 0) yield { title: `inbound domain ${name}`, records: inboundRecords(world, name) };
+  for (const domain of (await verifiedDomains(store)).filter(world.isAsked).slice(0, MOST))
+    yield { title: `sender domain ${domain}`, records: await senderRecords(world, store, domain) };
+}
+
+/** The sender domains that an account has verified, each once. */
+async function verifiedDomains({ senderDomains }: Pick<Store, 'senderDomains'>): Promise<string[]> {
+  const domains = new Set<string>();
+  for (let last = ''; ; ) {
+    const page = await senderDomains.many({ id: { range: { gt: last } } }, { sort: 'id', limit: MOST });
+    for (const { domain, verifiedAt } of page) if (verifiedAt) domains.add(domain);
+    const end = page.at(-1);
+    if (page.length < MOST || !end) return [...domains];
+    last = end.id;
+  }
+}
+
+/** The name of this host and of its API: forward and reverse. */
+function hostRecords({ settings, addresses }: RecordWorld): WantedRecord[] {
+  const { hostname } = settings;
+  const web = new URL(settings.public_url).hostname;
+  const names = [...new Set([hostname, ...(isIP(web) === 0 && web.includes('.') ? [web] : [])])];
+  const forward = names.flatMap((name) =>
+    addresses.map(
+      (address): WantedRecord => ({
+        name,
+        type: isIP(address) === 6 ? 'AAAA' : 'A',
+        value: address,
+        // A proxy elsewhere may stand in front of the API.
+        need: name === hostname ? 'receiving' : 'advised',
+        purpose: name === hostname ? 'this host' : 'the API, the console and links (public_url)',
+        check: (resolver) => checkA(resolver, name, address),
+      }),
+    ),
+  );
+  const reverse = addresses.flatMap((address): WantedRecord[] => {
+    const name = toReverseName(address);
+    if (name === undefined) return [];
+    return [
+      {
+        name,
+        type: 'PTR',
+        value: `${hostname}.`,
+        need: 'sending',
+        purpose: `reverse DNS of ${address}, which its provider sets; many servers refuse mail without it`,
+        check: (resolver) => checkPtr(resolver, address, hostname),
+      },
+    ];
+  });
+  return [...forward, ...reverse];
+}
+
+/** What authenticates notices, delivery reports and the reverse-path of all mail, and brings bounces back. */
+async function ownRecords(world: RecordWorld): Promise<WantedRecord[]> {
+  const { settings, store } = world;
+  const { hostname, mail, outbound, senders } = settings;
+  const author = mail.from.slice(mail.from.lastIndexOf('@') + 1);
+  const records = [...new Set([hostname, author])].map((name) =>
+    ownSpf(world, name, mail.relay, 'notices (mail.from) and delivery reports come from this name'),
+  );
+  const back = outbound.return_domain;
+  records.push(
+    mxRecord(world, back, 'sending', 'the return domain, where bounces arrive'),
+    ownSpf(world, back, outbound.relay, 'receivers check it for all mail that accounts send'),
+    ownSpf(world, senders.spf_include, outbound.relay, 'the SPF records of sender domains include it'),
+  );
+  const signer = ownSigner({ from: mail.from, signingDomain: outbound.signing_domain });
+  for (const domain of new Set([signer ?? '', outbound.signing_domain]))
+    if (store && domain !== '') records.push(await dkimRecord(world, store, domain, 'signs mail of our own'));
+  return records.filter(
+    ({ name }, at) => records.findIndex((one) => one.name === name && one.type === records[at]?.type) === at,
+  );
+}
+
+function inboundRecords(world: RecordWorld, domain: string): WantedRecord[] {
+  const { postmaster } = world.settings.smtp;
+  return [
+    mxRecord(world, memberOf(domain), 'receiving', 'brings its mail to this host', domain),
+    ...(postmaster === '' || domain.startsWith('*') ? [] : [tlsReports(domain, postmaster)]),
+  ];
+}
+
+async function senderRecords(world: RecordWorld, store: Store, domain: string): Promise<WantedRecord[]> {
+  const { resolver, settings } = world;
+  const include = settings.senders.spf_include;
+  const takes = await takesMail(resolver, domain);
+  return [
+    {
+      name: domain,
+      type: 'TXT',
+      value: await spfWith(resolver, domain, include),
+      need: 'sending',
+      purpose: 'lets this host send its mail (SPF); a domain has one such record, so replace the one that is there',
+      check: (from) => checkSpf(from, domain, include),
+    },
+    await dkimRecord(world, store, domain, 'signs mail From it'),
+    {
+      name: `_dmarc.${domain}`,
+      type: 'TXT',
+      value: `v=DMARC1; p=none${settings.smtp.postmaster === '' ? '' : `; rua=mailto:${settings.smtp.postmaster}`}`,
+      need: 'advised',
+      purpose: 'tells receivers what to do with mail that only claims to be From it; large ones want one',
+      check: (from) => checkDmarc(from, domain),
+    },
+    ...(takes === false
+      ? [mxRecord(world, domain, 'advised', 'receivers may distrust mail From a domain that takes none')]
+      : []),
+  ];
+}
+
+function mxRecord(
+  { settings }: RecordWorld,
+  domain: string,
+  need: RecordNeed,
+  purpose: string,
+  shown = domain,
+): WantedRecord {
+  const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
+  return {
+    name: shown,
+    type: 'MX',
+    value: `10 ${settings.hostname}.`,
+    need,
+    purpose,
+    check: (resolver) => checkMx(resolver, domain, hosts),
+  };
+}
+
+/** The SPF record of a name of ours. Behind a relay, its addresses are what receivers see, and only it knows them. */
+function ownSpf(world: RecordWorld, name: string, relay: string, purpose: string): WantedRecord {
+  const addresses = relay === '' ? world.addresses : [];
+  const terms = relay === '' ? addresses.map(toTerm) : [toTerm(parseRelay(relay)?.host ?? '')];
+  return {
+    name,
+    type: 'TXT',
+    value: ['v=spf1', ...terms, '-all'].join(' '),
+    need: 'sending',
+    purpose: `SPF: ${purpose}`,
+    async check(resolver) {
+      const answer = await resolver.resolve(name, 'TXT');
+      if (answer.kind === 'failure') return 'unknown';
+      const records = answer.kind === 'records' ? answer.records.filter(isSpf) : [];
+      if (records.length !== 1)
+        return { valid: false, error: records.length === 0 ? 'no SPF record' : 'more than one SPF record' };
+      for (const address of addresses) {
+        const result = await spfResult({ ...world, resolver }, name, address);
+        if (result === 'temperror') return 'unknown';
+        if (result !== 'pass') return { valid: false, error: `${result} for ${address}` };
+      }
+      return { valid: true, error: null };
+    },
+  };
+}
+
+const toTerm = (host: string): string => (isIP(host) === 0 ? `a:${host}` : `ip${isIP(host)}:${host}`);
+
+/** Whether a TXT record is one of SPF. */
+export const isSpf = (text: string) => /^v=spf1( |$)/i.test(text);
+
+/** The SPF record of a domain with our include in it: what the domain allows already stays. */
+async function spfWith(resolver: Resolver, domain: string, include: string): Promise<string> {
+  const answer = await resolver.resolve(domain, 'TXT');
+  const [known] = answer.kind === 'records' ? answer.records.filter(isSpf) : [];
+  if (known === undefined) return `v=spf1 include:${include} ~all`;
+  const terms = known
+    .split(' ')
+    .slice(1)
+    .filter((term) => term !== '' && !term.toLowerCase().endsWith(`include:${include}`));
+  return ['v=spf1', `include:${include}`, ...terms].join(' ');
+}
+
+/** The record of the key that signs now, which is made if there is none. */
+async function dkimRecord({ settings, clock }: RecordWorld, store: Store, domain: string, purpose: string) {
+  const key = await createDomainKeys({ store, clock, newKeyPair }).keyOf(domain);
+  const { publicKey } = key;
+  const selector = selectorOf(key, { dkimSelector: settings.senders.dkim_selector });
+  const place = keyPlace(settings, domain, { selector, publicKey });
+  return {
+    name: place.name,
+    type: 'TXT',
+    value: keyRecord(publicKey),
+    need: 'sending',
+    purpose: `DKIM: ${purpose}`,
+    check: (resolver) => checkDkim(resolver, place, publicKey),
+  } satisfies WantedRecord;
+}
+
+function tlsReports(domain: string, postmaster: string): WantedRecord {
+  const name = `_smtp._tls.${domain}`;
+  return {
+    name,
+    type: 'TXT',
+    value: `v=TLSRPTv1; rua=mailto:${postmaster}`,
+    need: 'advised',
+    purpose: 'asks senders to report failed TLS to this host (RFC 8460)',
+    check: (resolver) => checkPrefix(resolver, [name], /^v=TLSRPTv1\s*(;|$)/i),
+  };
+}
+
+/** The policy of a domain, or of its organizational domain, which then counts (RFC 7489 section 6.6.3). */
+function checkDmarc(resolver: Resolver, domain: string): Promise<RecordVerdict> {
+  const names = [...new Set([domain, getDomain(domain) ?? domain])].map((name) => `_dmarc.${name}`);
+  return checkPrefix(resolver, names, /^v=DMARC1\s*;/i);
+}
+
+async function checkPrefix(resolver: Resolver, names: readonly string[], prefix: RegExp): Promise<RecordVerdict> {
+  for (const name of names) {
+    const answer = await resolver.resolve(name, 'TXT');
+    if (answer.kind === 'failure') return 'unknown';
+    if (answer.kind === 'records' && answer.records.some((text) => prefix.test(text)))
+      return { valid: true, error: null };
+  }
+  return { valid: false, error: 'no such record' };
+}
