@@ -14,8 +14,8 @@ interface BytePasses extends Exports {
 interface Exports {
   /**
    * Writes text as a value and as it stands in a form. `plain` is a set of bytes that are the same in both, but for the
-   * space; all others have a cell (`writeCells`). With `toLf` not 0 a CR in front of an LF is left out. At `ends` stands
-   * where value and form ended, in 32 bits each.
+   * space; all others have a cell (`writeCells`). With `toLf` not 0 a CR in front of an LF is left out. At `ends`
+   * stands where value and form ended, in 32 bits each.
    */
   encode(
     from: number,
@@ -40,8 +40,8 @@ interface Exports {
 }
 
 /**
- * The parts that we use of a global that Node's types lack. It is taken by its name, because the page of the console, whose check
- * reads this file as well, has a browser's types for it.
+ * The parts that we use of a global that Node's types lack. It is taken by its name, because the page of the console,
+ * whose check reads this file as well, has a browser's types for it.
  */
 interface Wasm {
   readonly Module: new (bytes: Uint8Array) => object;

@@ -19,6 +19,8 @@ export const EVENTS = [
   // the hosts that share a store
   'host.joined',
   'host.refused',
+  'host.lost',
+  'host.adopted',
   // inbound mail
   'smtp.listening',
   'smtp.session',
@@ -43,8 +45,15 @@ export const EVENTS = [
   'message.submitted',
   'message.unrecorded',
   'message.fault',
+  // copies of mail in the store
+  'copy.waits',
+  'copy.fault',
+  'copy.missing',
+  'copy.resumed',
+  'copy.refused',
   // the queue
   'spool.recovered',
+  'spool.restored',
   'spool.fault',
   'spool.full',
   'spool.room',
@@ -96,6 +105,7 @@ export const EVENTS = [
   // the API
   'api.listening',
   'api.call',
+  'api.peer_silent',
   'api.refused_key',
   'api.refused_connection',
   'api.fault',

@@ -113,10 +113,33 @@ export const METRICS = {
     help: 'Entries that the history lost because they came faster than they could be written, or the disk failed.',
   },
 
+  // copies of inbound mail
+  postern_copies_total: {
+    kind: 'counter',
+    help: 'Accepted mail by how it was made safe in a second place (queue.copies), and mail refused for want of that.',
+    labels: { result: 'delivered (before its 250), copied, without (a copy is made later), refused (451)' },
+  },
+  postern_copies_missing: {
+    kind: 'gauge',
+    help: 'Messages in the queue whose copy in the store is still to be written.',
+  },
+
+  // the other hosts of the store
+  postern_hosts_lost: {
+    kind: 'gauge',
+    help: 'Hosts that were not stopped and have been silent for hosts.adopt_after_s (60 s if that is 0), as seen by this host.',
+  },
+  postern_hosts_adopted_total: {
+    kind: 'counter',
+    help: 'Lost hosts whose mail this host has taken over by itself.',
+  },
+
   // the queue
   postern_spool_deliveries: {
     kind: 'gauge',
-    help: 'Deliveries in the queue of this host. In a very large queue, states other than waiting are recounted less often.',
+    help:
+      'Deliveries in the queue of this host. In a very large queue, states other than waiting are recounted less ' +
+      'often.',
     labels: { state: 'waiting, delivered, dead, dropped, held' },
   },
   postern_spool_waiting: {
@@ -130,7 +153,9 @@ export const METRICS = {
   },
   postern_spool_oldest_waiting_seconds: {
     kind: 'gauge',
-    help: 'Age of the oldest waiting delivery since it was accepted, scheduled or replayed, in seconds; 0 when none is waiting.',
+    help:
+      'Age of the oldest waiting delivery since it was accepted, scheduled or replayed, in seconds; 0 when none ' +
+      'is waiting.',
   },
   postern_spool_accepts_mail: {
     kind: 'gauge',
@@ -162,7 +187,9 @@ export const METRICS = {
   },
   postern_attempt_seconds: {
     kind: 'histogram',
-    help: 'Time from the start of a delivery attempt to its response, in seconds. A POST of several messages counts once.',
+    help:
+      'Time from the start of a delivery attempt to its response, in seconds. A POST of several messages counts ' +
+      'once.',
     labels: { class: CLASS },
     buckets: SECONDS,
   },
@@ -186,7 +213,9 @@ export const METRICS = {
   },
   postern_endpoint_places: {
     kind: 'gauge',
-    help: 'Maximum concurrent attempts, summed over the endpoints with recent work; the limit of each adapts to its capacity.',
+    help:
+      'Maximum concurrent attempts, summed over the endpoints with recent work; the limit of each adapts to its ' +
+      'capacity.',
     labels: { endpoint: ENDPOINT },
   },
   postern_endpoints: {
@@ -236,7 +265,7 @@ export const METRICS = {
   postern_store_operation_seconds: {
     kind: 'histogram',
     help: 'Time taken by a store operation, in seconds.',
-    labels: { operation: 'one, many, insert, change, add, remove, ping' },
+    labels: { operation: 'one, many, insert, insertAll, change, add, remove, removeAll, ping' },
     buckets: SHORT,
   },
   postern_store_errors_total: {
@@ -259,6 +288,12 @@ export const METRICS = {
     buckets: SECONDS,
   },
 
+  postern_peer_calls_total: {
+    kind: 'counter',
+    help: 'Calls to other hosts of the store.',
+    labels: { result: 'answered, or silent: the host did not answer' },
+  },
+
   // tasks
   postern_task_runs_total: {
     kind: 'counter',
@@ -273,7 +308,9 @@ export const METRICS = {
   },
   postern_task_last_success_timestamp_seconds: {
     kind: 'gauge',
-    help: 'Time of the last successful run of a task on this host, in seconds since 1970. With several hosts on one store, use the maximum.',
+    help:
+      'Time of the last successful run of a task on this host, in seconds since 1970. With several hosts on one ' +
+      'store, use the maximum.',
     labels: { task: 'the names of src/tasks' },
   },
 
@@ -290,7 +327,9 @@ export const METRICS = {
   },
   postern_tls_certificate_covers_hostname: {
     kind: 'gauge',
-    help: '1 if the names of the TLS certificate in use cover `hostname`, else 0: senders that verify it then do not deliver.',
+    help:
+      '1 if the names of the TLS certificate in use cover `hostname`, else 0: senders that verify it then do not ' +
+      'deliver.',
   },
   postern_config_last_reload_success: {
     kind: 'gauge',

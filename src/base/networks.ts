@@ -34,8 +34,8 @@ export function networkOf(address: string): string {
 }
 
 /**
- * The key for counters of a whole site: an IPv4 address itself, or the /48 of an IPv6 address, which a provider gives to
- * one site with all its networks (RFC 6177).
+ * The key for counters of a whole site: an IPv4 address itself, or the /48 of an IPv6 address, which a provider gives
+ * to one site with all its networks (RFC 6177).
  */
 export function siteOf(address: string): string {
   if (!isIPv6(address)) return address;

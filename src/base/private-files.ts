@@ -20,8 +20,8 @@ export function makePrivate(path: string): void {
 }
 
 /**
- * Takes the files of a folder from others, which an earlier version let them read: those with a name of ours, and those in
- * folders of ours. Files that go meanwhile are left out.
+ * Takes the files of a folder from others, which an earlier version let them read: those with a name of ours, and those
+ * in folders of ours. Files that go meanwhile are left out.
  */
 export async function keepPrivate(folder: string, isOurs: (name: string) => boolean): Promise<void> {
   for await (const entry of await opendir(folder, { recursive: true })) {

@@ -36,7 +36,10 @@ export interface RunningTime {
    * nothing expires.
    */
   sure(): boolean;
-  /** False for an hour after a start at which the clock differed by more than a day; until then no age limit deletes anything. */
+  /**
+   * False for an hour after a start at which the clock differed by more than a day; until then no age limit deletes
+   * anything.
+   */
   believed(): boolean;
   /** The difference of the clock from the last time seen, at the start, in milliseconds; 0 if at most a day. */
   readonly odd: number;

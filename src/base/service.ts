@@ -35,3 +35,25 @@ export interface Task {
    */
   run(ending?: AbortSignal): Promise<Readonly<Record<string, unknown>> | undefined>;
 }
+
+/** Rows that one run of a task tests at most; the rest come first in the next one. */
+export const MOST_TESTED = 500;
+const TESTED_AT_ONCE = 10;
+
+/**
+ * Tests rows that are due, ten at a time, until `ending` is aborted. `test` returns whether its row changed. Returns
+ * the number of rows tested and changed, for the log; undefined if none was tested.
+ */
+export async function testDue<R>(
+  due: readonly R[],
+  test: (row: R) => Promise<boolean>,
+  ending?: AbortSignal,
+): Promise<{ tested: number; changed: number } | undefined> {
+  let [tested, changed] = [0, 0];
+  for (let at = 0; at < due.length && !ending?.aborted; at += TESTED_AT_ONCE) {
+    const results = await Promise.all(due.slice(at, at + TESTED_AT_ONCE).map(test));
+    tested += results.length;
+    changed += results.filter(Boolean).length;
+  }
+  return tested > 0 ? { tested, changed } : undefined;
+}

@@ -81,10 +81,17 @@ export async function inSlices<T>(steps: SlicedWork<T>): Promise<T> {
 /** Concurrent lookups or writes per call: a thousand recipients must not crowd out other calls. */
 const SIDE_BY_SIDE = 16;
 
-/** Runs `work` for every item, 16 at a time, and returns the results in order. Rejects at the first failure. */
-export async function atOnce<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+/**
+ * Runs `work` for every item, `most` at a time, and returns the results in order. Rejects at the first failure, without
+ * the items after it.
+ */
+export async function atOnce<T, R>(
+  items: readonly T[],
+  work: (item: T) => Promise<R>,
+  most = SIDE_BY_SIDE,
+): Promise<R[]> {
   const results: R[] = [];
-  for (let at = 0; at < items.length; at += SIDE_BY_SIDE)
-    results.push(...(await Promise.all(items.slice(at, at + SIDE_BY_SIDE).map(work))));
+  for (let at = 0; at < items.length; at += most)
+    results.push(...(await Promise.all(items.slice(at, at + most).map(work))));
   return results;
 }

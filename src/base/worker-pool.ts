@@ -1,7 +1,6 @@
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
-import type { Log } from './log.ts';
-import type { Metrics } from './metrics.ts';
+import type { Tools } from './tools.ts';
 import { startThread, type Thread, type ThreadEnd } from './worker.ts';
 import { CELL, type Packed, type TaskProtocol } from './worker-tasks.ts';
 
@@ -58,11 +57,7 @@ interface Breach {
   readonly text: string;
 }
 
-interface PoolDeps {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics: Metrics;
-}
+type PoolDeps = Pick<Tools, 'clock' | 'log' | 'metrics'>;
 
 /**
  * Creates a pool that starts threads on demand. If a thread ends, the task that it was running is retried alone on a

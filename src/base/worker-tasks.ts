@@ -54,7 +54,7 @@ export function serveTasks<Data>(
     const take = (calls: readonly TaskProtocol<Data>['call'][]): void => {
       for (const call of calls) void run(call);
     };
-    setInterval(() => {
+    const beats = setInterval(() => {
       Atomics.add(cells, CELL.beat, 1);
     }, every).unref();
     return {
@@ -62,6 +62,7 @@ export function serveTasks<Data>(
       // A port delivers up to a thousand messages before the event loop turns. Under load this meant seconds without
       // timers, DNS replies or beats, and a busy thread looked stuck. So work starts after the port, once per turn.
       take: (calls) => void setImmediate(take, calls),
+      end: () => clearInterval(beats),
     };
   });
 }

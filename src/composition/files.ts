@@ -66,6 +66,12 @@ function readNamed(path: string, file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (error) {
+    if (comesLater(file))
+      throw fault(
+        path,
+        `${file} exists only while the service runs: start it, or name a copy of the file that the user postern can ` +
+          'read (see "While the service is stopped" in docs/operations.md)',
+      );
     throw fault(path, error instanceof Error ? error.message : String(error));
   }
 }

@@ -4,12 +4,13 @@ import type { LogMemory } from '../base/log-memory.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Figures } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
+import { hasOwnStore } from '../config.ts';
 import type { ListenerView } from '../console/host/parts.ts';
 import type { Routing } from '../inbound/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
-import { type DaemonDeps, hasOwnStore } from './slices.ts';
+import type { DaemonDeps } from './slices.ts';
 
 /** Returns the dependencies with a log that counts warnings and errors, and keeps the last of them in `memory`. */
 export function withCountedLog(deps: DaemonDeps, memory: LogMemory): DaemonDeps {

@@ -1,6 +1,6 @@
 import type { RunningTime } from '../base/running-time.ts';
 import { createWorkerPool } from '../base/worker-pool.ts';
-import { mailNames } from '../config.ts';
+import { hasOwnStore, mailNames } from '../config.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
 import { createLists } from '../events/lists.ts';
@@ -15,11 +15,12 @@ import { createPacing } from '../inbound/pacing.ts';
 import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
-import type { Routing, SigningKeys } from '../inbound/types.ts';
+import type { AcceptingQueue, Routing, SigningKeys } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
 import { createReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
+import { createEndpointPauses } from '../queue/endpoint-pauses.ts';
 import type { Roads } from '../queue/road.ts';
 import { type Backlog, createBacklog } from '../queue/schedule/backlog.ts';
 import { createSenderReports } from '../returns/reports.ts';
@@ -42,11 +43,13 @@ import { createOutboundRoad, type OutboundParts } from '../sending/road.ts';
 import { createSigning } from '../sending/signing.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
+import type { Membership } from '../store/membership.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { createAnswers } from '../webhooks/answers.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
 import { createDestinations } from '../webhooks/destinations.ts';
+import { createEventCopies } from '../webhooks/event-copies.ts';
 import { createLinkedFiles } from '../webhooks/linked-files.ts';
 import { createMessageViews } from '../webhooks/message-views.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
@@ -83,11 +86,15 @@ import type { Storage } from './storage.ts';
 
 /** Events: their statistics, the lists, and webhooks. */
 export function createEvents(
-  { webhooks }: Settings,
+  { webhooks, queue, delivery }: Settings,
   { log, clock, ids }: DaemonDeps,
-  { store, spool, tokenSecret }: Storage,
+  { store, spool, tokenSecret, member }: Storage & { readonly member: Membership },
 ) {
-  const outbox = createOutbox({ store, spool, clock });
+  const eventCopies = createEventCopies(
+    { mode: queue.copies, retryHours: delivery.retry_hours },
+    { store, spool, member, clock, log },
+  );
+  const outbox = createOutbox({ store, spool, copies: eventCopies, clock });
   const limits = { events: webhooks.batch_events, bytes: webhooks.batch_bytes };
   const batching = createBatching({ limits, waitMs: webhooks.batch_wait_ms }, { spool, clock, ids, log });
   const tallies = createTallies({ spool, store, clock, log });
@@ -95,6 +102,7 @@ export function createEvents(
   const lists = createLists({ store, outbox, clock, ids, log });
   const recorder = createRecorder({ store, lists, outbox, clock, log });
   return {
+    eventCopies,
     outbox,
     batching,
     tallies,
@@ -125,7 +133,13 @@ export function createInbound(
     fresh,
     threads,
     notes,
-  }: Storage & { readonly fresh: Resolver; readonly threads: Threads; readonly notes: Notes },
+    accepting,
+  }: Storage & {
+    readonly fresh: Resolver;
+    readonly threads: Threads;
+    readonly notes: Notes;
+    readonly accepting: AcceptingQueue;
+  },
 ) {
   const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, ids, log });
   const names = createReservedNames(ownNames(settings));
@@ -160,7 +174,7 @@ export function createInbound(
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance(
       { hostname: settings.hostname, holdLoops: settings.inbound.loop_hold },
-      { spool, pacing, doorScan, choosing, brake, notes, clock, ids, metrics },
+      { spool: accepting, pacing, doorScan, choosing, brake, notes, clock, ids, metrics },
     ),
   };
 }
@@ -306,6 +320,7 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     tapping: createTapping({ spool, preparation, scanning, clock }),
     poster,
     dispatcher,
+    pauses: createEndpointPauses({ alone: hasOwnStore(settings) }, { store, dispatcher, clock, log }),
     linkedFiles,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, sampleMail }),

@@ -1,19 +1,18 @@
-import { availableParallelism, platform } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
-import type { Clock } from '../base/clock.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
+import { moduleUrl } from '../base/module-url.ts';
 import { isLoopback } from '../base/networks.ts';
 import type { Exposition, Figures } from '../base/prometheus.ts';
+import type { Tools } from '../base/tools.ts';
 import { VERSION } from '../base/version.ts';
 import type { PoolSettings } from '../base/worker-pool.ts';
-import { consoleOrigin, type LoadedSettings } from '../config.ts';
+import { consoleOrigin, hasOwnStore, type LoadedSettings } from '../config.ts';
+import { PASSWORD_COST } from '../console/passwords.ts';
+import { sameName } from '../dns/types.ts';
 import type { Settings } from '../settings.ts';
-import { FEATURES } from './features.ts';
-import { readTls } from './files.ts';
+import { FEATURES } from './known-features.ts';
 import type { RenderThreadData } from './render-thread.ts';
-import type { SmtpThreadData } from './smtp-thread.ts';
 
 // Selects the settings of each part and maps them to its own names.
 
@@ -24,10 +23,7 @@ interface HandedSocket {
 }
 
 /** Dependencies that the composition does not create itself. */
-export interface DaemonDeps {
-  readonly log: Log;
-  readonly clock: Clock;
-  readonly ids: Ids;
+export interface DaemonDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly sockets?: readonly HandedSocket[];
   /**
    * daemon: the serving process. visitor: a process that runs operations with the same parts but never starts them; the
@@ -53,6 +49,11 @@ export function onLoopbackOnly(settings: Settings, deps: Pick<DaemonDeps, 'socke
   return (deps.sockets ?? []).length === 0 && hosts.every(isLoopback);
 }
 
+/** Sockets of this name passed by systemd; they take precedence over the settings. */
+export function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
+  return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
+}
+
 const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
 
 function exportSettings(settings: Settings, holder: string) {
@@ -70,13 +71,22 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
-/** Whether the store is a file of this host, and not a database that other hosts share. */
-export const hasOwnStore = ({ store }: Settings): boolean => store.url === '' && store.url_file === '';
-
 /** The row of this host, for the other hosts of the store. */
 export function membershipSettings(settings: Settings, { features = FEATURES }: Pick<DaemonDeps, 'features'>) {
-  const { hostname: name } = settings;
-  return { name, queueDir: spoolDir(settings), version: VERSION, features, alone: hasOwnStore(settings) };
+  const { hostname: name, http } = settings;
+  return {
+    name,
+    url: http.peer_url,
+    queueDir: spoolDir(settings),
+    version: VERSION,
+    features,
+    alone: hasOwnStore(settings),
+  };
+}
+
+/** When this host takes over the mail of another. */
+export function lostHostsSettings(settings: Settings) {
+  return { afterMs: settings.hosts.adopt_after_s * 1000, alone: hasOwnStore(settings) };
 }
 
 /** Attachments behind links are files in `links` of the data folder, and who has claimed them is in `link-claims`. */
@@ -171,7 +181,7 @@ export function trialSettings(settings: Settings) {
 export function renderPoolSettings(settings: Settings): PoolSettings<RenderThreadData> {
   const { parse, hostname, inbound } = settings;
   return {
-    script: new URL('./render-thread.ts', import.meta.url),
+    script: moduleUrl('./render-thread.ts', import.meta.url),
     data: {
       dns: dnsSettings(settings),
       hostname,
@@ -241,6 +251,12 @@ export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
   };
 }
 
+/** How inbound mail is made safe in a second place. */
+export function copyingSettings(settings: Settings) {
+  const { copies: mode, without_copies: withoutCopies, hold_ms: holdMs } = settings.queue;
+  return { mode, withoutCopies, holdMs, alone: hasOwnStore(settings) };
+}
+
 /** When to slow down the acceptance of mail, and by how much. */
 export function brakeSettings({ inbound }: Settings) {
   return { messages: inbound.loop_messages, windowMs: inbound.loop_minutes * 60_000 };
@@ -285,6 +301,7 @@ export function taskSchedules({ tasks }: Settings) {
     'sweep-outbox': tasks.sweep_outbox,
     'tend-batches': tasks.tend_batches,
     'tend-scheduled': tasks.tend_scheduled,
+    'tend-copies': tasks.tend_copies,
     'run-exports': tasks.run_exports,
     'expire-exports': tasks.expire_exports,
     'expire-links': tasks.expire_links,
@@ -306,6 +323,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
   const { http, smtp, inbound, outbound, ips, exports, hostname, public_url: publicUrl } = settings;
   return {
     listen: handedOver('http', deps)[0] ?? http.listen,
+    alone: hasOwnStore(settings),
     publicUrl,
     trustedProxies: http.trusted_proxies,
     metricsAllow: settings.metrics.allow,
@@ -319,7 +337,8 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     hostname,
     exportsDir: exportsDir(settings),
     exports: { perDay: exports.max_per_day },
-    mxHosts: inbound.mx_hosts,
+    // Hosts that share their settings all list each other, and themselves.
+    mxHosts: inbound.mx_hosts.filter((name) => !sameName(name, hostname)),
     defaultFormat: inbound.default_format,
     ips: { provisioning: ips.provisioning, minReputation: ips.min_reputation },
     tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
@@ -328,7 +347,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
 }
 
 /** The console; undefined if it is off. */
-export function consoleSettings(settings: Settings, deps: DaemonDeps) {
+export function consoleSettings(settings: Settings, deps: Pick<DaemonDeps, 'sockets'>) {
   const { console: own, hostname, journal, delivery } = settings;
   if (!(own.enabled ?? onLoopbackOnly(settings, deps))) return undefined;
   return {
@@ -344,6 +363,7 @@ export function consoleSettings(settings: Settings, deps: DaemonDeps) {
     },
     hostname,
     version: VERSION,
+    passwordCost: PASSWORD_COST,
   };
 }
 
@@ -369,69 +389,4 @@ export function accountLimits({ accounts }: Settings) {
     scheduled: accounts.max_scheduled,
   };
   return { rows, bytes: accounts.max_bytes, callsPerSecond: accounts.max_calls_per_second };
-}
-
-/** Sockets of this name passed by systemd; they take precedence over the settings. */
-function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
-  return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
-}
-
-/** Threads for SMTP sessions; only on Linux, because sharing their sockets works only there. */
-export function sessionThreads(settings: Settings) {
-  const data: SmtpThreadData = { spoolDir: spoolDir(settings) };
-  return {
-    count: platform() === 'linux' ? (settings.smtp.threads ?? defaultThreads(availableParallelism())) : 0,
-    script: new URL('./smtp-thread.ts', import.meta.url),
-    own: data,
-  };
-}
-
-/** From the figures of decision 0032: with two processors threads do not pay off; four saturate the main thread. */
-function defaultThreads(cores: number): number {
-  return cores < 3 ? 0 : Math.min(4, Math.floor(cores / 2));
-}
-
-export function listenerSettings(settings: Settings, deps: DaemonDeps) {
-  const { smtp } = settings;
-  const handed = handedOver('smtp', deps);
-  return {
-    hostname: settings.hostname,
-    listen: handed.length > 0 ? handed : smtp.listen,
-    maxMessageBytes: smtp.max_message_bytes,
-    maxRecipients: smtp.max_recipients,
-    maxSessions: smtp.max_sessions,
-    maxSessionsPerAddress: smtp.max_sessions_per_address,
-    maxMessagesPerSession: smtp.max_messages_per_session,
-    sessionTimeoutMs: smtp.session_timeout_s * 1000,
-    commandTimeoutMs: smtp.command_timeout_s * 1000,
-    idleTimeoutMs: smtp.idle_timeout_s * 1000,
-    minDataRate: smtp.min_data_rate,
-    slowAfterRefusals: smtp.slow_after_refusals,
-    endAfterRefusals: smtp.end_after_refusals,
-    maxReceived: smtp.max_received,
-    bareNewline: smtp.bare_newline,
-    keepsPostmaster: smtp.postmaster === '',
-    maxBacklogPerAccount: smtp.max_backlog_per_account,
-    maxLoopLagMs: smtp.max_loop_lag_ms,
-    proxyProtocol: smtp.proxy_protocol,
-    tls: readTls(smtp.tls),
-  };
-}
-
-/** The settings of submission; those of sessions are from `smtp` unless submission has its own. */
-export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbackOnly: boolean) {
-  const { submission, outbound } = settings;
-  const [plain, tls] = [handedOver('submission', deps), handedOver('submissions', deps)];
-  return {
-    ...listenerSettings(settings, deps),
-    listen: plain.length > 0 ? plain : submission.listen,
-    tlsListen: tls.length > 0 ? tls : submission.tls_listen,
-    loopbackOnly,
-    requireTls: submission.require_tls,
-    tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
-    maxRecipients: submission.max_recipients,
-    maxBytesInData: submission.max_bytes_in_data,
-    maxBadKeysPerMinute: submission.max_bad_keys_per_minute,
-    maxAccountBytes: settings.accounts.max_bytes,
-  };
 }

@@ -5,6 +5,7 @@ import type { Log } from '../base/log.ts';
 import { keepPrivate } from '../base/private-files.ts';
 import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import { createRunningTime, type RunningTime, readTimeMemory } from '../base/running-time.ts';
+import { hasOwnStore } from '../config.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
@@ -16,8 +17,8 @@ import { createKeyUses, type KeyUses } from '../store/key-uses.ts';
 import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
-import { FEATURES } from './features.ts';
 import { readStoreUrl } from './files.ts';
+import { FEATURES } from './known-features.ts';
 import { type DaemonDeps, growthSettings, roomSettings, spoolDir } from './slices.ts';
 
 /** The queue, the store, its usage per account, the running time, the secret for tokens, and the uses of API keys. */
@@ -44,7 +45,7 @@ export async function openStorage(
       dir,
       ...roomSettings(settings),
     },
-    { clock, log, metrics, role },
+    { clock, log, metrics, role, copies: !hasOwnStore(settings) },
   );
   if (role === 'daemon')
     void keepPrivate(resolve(settings.data_dir), isOurs).catch((error: unknown) => log.warn('daemon.fault', { error }));
@@ -98,7 +99,9 @@ async function openTime(
     const days = Math.round(Math.abs(time.odd) / DAY_MS);
     log.warn('daemon.clock', {
       days,
-      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} the last time that this queue recorded; expiry is suspended for one hour so that the clock can be corrected`,
+      note:
+        `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} the last time that this queue ` +
+        'recorded; expiry is suspended for one hour so that the clock can be corrected',
     });
   }
   return time;

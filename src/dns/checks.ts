@@ -102,16 +102,23 @@ export type RecordCheck =
 
 const invalid = (error: string): RecordCheck => ({ valid: false, error });
 
-/** RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without an answer, in all records together. */
+/**
+ * RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without an answer, in all records
+ * together.
+ */
 const MOST_LOOKUPS = 10;
 const MOST_VOID = 2;
-const TOO_MANY = `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS lookups to reach ours, and receivers stop at that limit.`;
-const TOO_VOID = `This domain's SPF record names more than ${MOST_VOID} hosts that are not in the DNS before it reaches ours, and receivers stop at that limit.`;
+const TOO_MANY =
+  `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS lookups to reach ours, and receivers stop at ` +
+  'that limit.';
+const TOO_VOID =
+  `This domain's SPF record names more than ${MOST_VOID} hosts that are not in the DNS before it reaches ours, ` +
+  'and receivers stop at that limit.';
 
 /**
  * Checks whether the SPF record of a domain includes ours with the result pass, directly or through the records that it
- * includes or redirects to. Records are evaluated as a receiver does for a sender that only our record covers: from left
- * to right, and within the limits of RFC 7208.
+ * includes or redirects to. Records are evaluated as a receiver does for a sender that only our record covers: from
+ * left to right, and within the limits of RFC 7208.
  */
 export async function checkSpf(resolver: Resolver, domain: string, include: string): Promise<RecordCheck> {
   let [lookups, voids] = [MOST_LOOKUPS, MOST_VOID];
@@ -129,7 +136,8 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
     const { terms, broken } = readTerms(record);
     if (broken !== undefined)
       return invalid(
-        `${called === THIS ? "This domain's SPF record" : `The SPF record of ${called}`} has a syntax error in "${broken.slice(0, 80)}".`,
+        `${called === THIS ? "This domain's SPF record" : `The SPF record of ${called}`} has a syntax error in ` +
+          `"${broken.slice(0, 80)}".`,
       );
     const ttl = Math.min(before, answer.ttl);
     return (name === domain ? faultOfInclude(terms, include) : undefined) ?? follow(name, terms, ttl);
@@ -153,7 +161,7 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
     if (name === 'a' || name === 'mx' || name === 'exists') return lookUp(name, target === '' ? domain : target);
     if (name !== 'include' && name !== 'redirect') return undefined;
     const found = await search(target, ttl, `${target}, which its SPF record names,`);
-    // What it includes counts for us only if it passes, but its errors are errors in any case.
+    // An included record counts for us only if it passes, but its errors are errors in any case.
     return qualifier !== '+' && found !== 'unknown' && found?.valid === true ? undefined : found;
   }
 
@@ -168,7 +176,8 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
     if (answer.kind !== 'records') return --voids < 0 ? invalid(TOO_VOID) : undefined;
     return term === 'mx' && answer.records.length > MOST_LOOKUPS
       ? invalid(
-          `${name}, which its SPF record names, has more than ${MOST_LOOKUPS} MX records, and receivers stop at that limit.`,
+          `${name}, which its SPF record names, has more than ${MOST_LOOKUPS} MX records, and receivers stop ` +
+            'at that limit.',
         )
       : undefined;
   }
@@ -230,7 +239,8 @@ function faultOfInclude(terms: readonly Term[], include: string): RecordCheck | 
   return found.qualifier === '+'
     ? undefined
     : invalid(
-        `This domain has an SPF record, but it includes ${include} with the qualifier "${found.qualifier}", which does not authorize it.`,
+        `This domain has an SPF record, but it includes ${include} with the qualifier "${found.qualifier}", ` +
+          'which does not authorize it.',
       );
 }
 

@@ -1,13 +1,20 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
+import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
 import { DIRECT_CODEC, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
-import { type DnsAnswer, type DnsBudget, type MxRecord, type Resolver, toQuestionName } from './types.ts';
+import {
+  type DnsAnswer,
+  type DnsBudget,
+  type MxRecord,
+  type RecordType,
+  type Resolver,
+  toQuestionName,
+} from './types.ts';
 
 /** What one name server of a zone says. */
 export interface ServerAnswer<T> {
@@ -19,8 +26,8 @@ export interface ServerAnswer<T> {
 }
 
 /**
- * not-authoritative: it does not serve the zone · no-address: its name has none · address-unknown: the DNS did not say ·
- * private: it has no address that we may ask.
+ * not-authoritative: it does not serve the zone · no-address: its name has none · address-unknown: the DNS did not say
+ * · private: it has no address that we may ask.
  */
 type DirectReason = 'not-authoritative' | 'no-address' | 'address-unknown' | 'private';
 
@@ -34,20 +41,21 @@ export type Survey<T> =
 /** Asks the name servers of a zone directly: each may say something else, and no cache is between. Never throws. */
 export interface NameServers {
   ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
-  ask(name: string, type: 'TXT'): Promise<Survey<string>>;
+  ask(name: string, type: TextType): Promise<Survey<string>>;
 }
+
+/** Types whose records are strings. */
+type TextType = Exclude<RecordType, 'MX'>;
 
 interface NameServerSettings extends OpenNetworks {
   /** 53, except in tests. */
   readonly port: number;
 }
 
-interface Deps {
+interface Deps extends Pick<Tools, 'clock' | 'log'> {
   /** Finds the zone, the names of its servers, and their addresses. */
   readonly resolver: Resolver;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'jitter'>;
-  readonly log: Log;
 }
 
 /** Surveys at one time; others wait. */
@@ -71,8 +79,8 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
   const places = createSemaphore(MOST_AT_ONCE);
 
   function ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
-  function ask(name: string, type: 'TXT'): Promise<Survey<string>>;
-  function ask(name: string, type: 'MX' | 'TXT'): Promise<Survey<MxRecord> | Survey<string>> {
+  function ask(name: string, type: TextType): Promise<Survey<string>>;
+  function ask(name: string, type: RecordType): Promise<Survey<MxRecord> | Survey<string>> {
     return places.run<Survey<MxRecord> | Survey<string>>(async () => {
       const budget = createBudget(clock);
       return type === 'MX'
@@ -132,7 +140,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     return last;
   }
 
-  async function askAddress(address: string, name: string, type: 'MX' | 'TXT', budget: DnsBudget) {
+  async function askAddress(address: string, name: string, type: RecordType, budget: DnsBudget) {
     const timeoutMs = Math.min(SERVER_MS, budget.left());
     const asking = createDnsClient(
       {
@@ -152,7 +160,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
 }
 
 interface Question<T> {
-  readonly type: 'MX' | 'TXT';
+  readonly type: RecordType;
   readonly read: (value: string | MxRecord) => T | undefined;
   /** Resolves the target of an alias, which another server may hold. */
   readonly follow: (target: string) => Promise<DnsAnswer<T>>;

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
 import { type Codec, type DnsFailure, isReplyTo, judgeReply, type QuestionOutcome } from './packets.ts';
 import type { Server } from './system.ts';
@@ -12,14 +13,11 @@ import type { RecordType } from './types.ts';
 /** Sends questions to the name servers, each with a deadline. */
 export type Asking = ReturnType<typeof createDnsClient>;
 
-interface Deps {
-  readonly clock: Clock;
-  readonly log: Log;
+interface Deps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly codec: Codec;
   readonly servers: () => readonly Server[];
   /** An unpredictable question id. */
   readonly newId: () => number;
-  readonly metrics: Metrics;
 }
 
 /** Concurrent questions; each takes one or two sockets. */

@@ -1,10 +1,8 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { createMemory, createShared } from '../base/memory.ts';
-import type { Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import { CODEC, readMx, readReply, toTextRecord } from './packets.ts';
 import { type Asking, createDnsClient } from './query.ts';
 import { createHosts, createSystemServers, systemServers } from './system.ts';
@@ -19,17 +17,13 @@ import {
   toQuestionName,
 } from './types.ts';
 
-export interface ResolverDeps {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly ids: Ids;
+export interface ResolverDeps extends Tools {
   /** The servers to ask when the settings name none; resolv.conf by default. Re-read every minute. */
   readonly systemServers?: () => readonly string[];
   /** /etc/hosts by default. */
   readonly hostsFile?: string;
   /** Number of answers in the cache; 0 disables it, for callers that need to see recent changes. */
   readonly cacheEntries?: number;
-  readonly metrics: Metrics;
 }
 
 const OWN_TTL_S = 3600; // for answers that need no lookup

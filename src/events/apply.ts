@@ -1,5 +1,4 @@
-import type { Clock } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import type { RejectReason } from '../mail/suppression.ts';
 import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
 import {
@@ -25,12 +24,10 @@ export interface Outbox {
   publish(account: string, events: readonly UnsentEvent[]): Promise<void>;
 }
 
-export interface ApplyDeps {
+export interface ApplyDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'messages' | 'messageEvents' | 'counters' | 'subaccounts' | 'urls' | 'urlHours'>;
   readonly lists: Pick<Lists, 'reject'>;
   readonly outbox: Outbox;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Applies a recorded event. Throws if the store is unavailable; completed steps are not repeated. */

@@ -1,9 +1,9 @@
 import { type Clock, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { createKeyedMutex, type KeyedMutex } from '../base/turns.ts';
 import { listedAddress } from '../mail/address.ts';
 import { isExpired, isOfEvents, newListing, type RejectReason, renewed, suppressing } from '../mail/suppression.ts';
@@ -32,12 +32,10 @@ export interface NewReject {
   readonly eventId?: string;
 }
 
-interface ListsDeps {
+interface ListsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'rejects' | 'whitelists'>;
   readonly outbox: Outbox;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
 }
 
 /** Rows removed concurrently. */

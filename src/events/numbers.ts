@@ -49,8 +49,8 @@ export function createNumbers({ store, clock }: NumbersDeps) {
   }
 
   /**
-   * Takes the tag off about `most` messages. 'more': there may be others, and the row stays for the next time · 'changed':
-   * another caller finished the removal, or the tag was deleted again.
+   * Takes the tag off about `most` messages. 'more': there may be others, and the row stays for the next time ·
+   * 'changed': another caller finished the removal, or the tag was deleted again.
    */
   async function proceed(
     { id, account, tag, before }: TagRemovalRow,

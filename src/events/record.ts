@@ -318,7 +318,15 @@ export function purgeRowsTask(
   deps: {
     store: Pick<
       Store,
-      'counters' | 'messages' | 'messageTags' | 'messageNames' | 'messageEvents' | 'urls' | 'urlHours' | 'hosts'
+      | 'counters'
+      | 'messages'
+      | 'messageTags'
+      | 'messageNames'
+      | 'messageEvents'
+      | 'urls'
+      | 'urlHours'
+      | 'hosts'
+      | 'copies'
     >;
     clock: Clock;
     time: Pick<RunningTime, 'believed'>;
@@ -340,7 +348,9 @@ export function purgeRowsTask(
       const tags = await removeAll(store.messageTags, { createdAt: old }, ending);
       await removeAll(store.messageNames, { createdAt: old }, ending);
       const messages = await removeAll(store.messages, { createdAt: old }, ending);
-      await removeAll(store.hosts, { seenAt: before(KEEP_HOST_DAYS) }, ending);
+      // Mail of a lost host can be taken over as long as it is listed.
+      for (const { id } of await store.hosts.many({ seenAt: before(KEEP_HOST_DAYS) }))
+        if (!(await store.copies.one({ host: id }))) await store.hosts.remove({ id, seenAt: before(KEEP_HOST_DAYS) });
       return counters + urls + events + tags + messages > 0 ? { counters, urls, events, tags, messages } : undefined;
     },
   };

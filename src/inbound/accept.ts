@@ -1,17 +1,16 @@
 import { sizeOf } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { deliveryId, type Ids } from '../base/ids.ts';
-import type { Metrics } from '../base/metrics.ts';
+import { deliveryId } from '../base/ids.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Notes } from '../journal/types.ts';
 import { type Envelope, traceLine } from '../mail/envelope.ts';
-import type { Delivery, Spool } from '../queue/delivery.ts';
+import type { Delivery } from '../queue/delivery.ts';
 import { STATES } from '../queue/states.ts';
 import type { Brake } from './brake.ts';
 import type { Choosing } from './choosing.ts';
 import { type Sequencing, sequencingOf } from './order.ts';
 import type { Pacing } from './pacing.ts';
-import type { Acceptance, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
+import type { Acceptance, AcceptingQueue, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
 import { createVerdictMeters } from './verdicts/meters.ts';
 
 interface AcceptanceSettings {
@@ -20,8 +19,8 @@ interface AcceptanceSettings {
   readonly holdLoops: boolean;
 }
 
-interface AcceptanceDeps {
-  readonly spool: Spool;
+interface AcceptanceDeps extends Pick<Tools, 'clock' | 'ids' | 'metrics'> {
+  readonly spool: AcceptingQueue;
   readonly pacing: Pick<Pacing, 'turn'>;
   /** Undefined if messages are scanned after the 250, or not at all. */
   readonly doorScan: DoorScan | undefined;
@@ -29,9 +28,6 @@ interface AcceptanceDeps {
   readonly brake: Brake;
   /** The history. */
   readonly notes: Notes;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly metrics: Metrics;
 }
 
 /**

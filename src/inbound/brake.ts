@@ -24,7 +24,7 @@ interface BrakeSettings {
  */
 export type Brake = ReturnType<typeof createBrake>;
 
-/** What came from an author to a recipient: since `from`, and in the window before that. */
+/** The messages of an author to a recipient: since `from`, and in the window before that. */
 interface Pair {
   readonly from: number;
   readonly count: number;

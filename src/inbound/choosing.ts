@@ -14,7 +14,7 @@ interface Chosen {
   readonly scan: Scan | undefined;
 }
 
-/** What is known of a message already. */
+/** The facts already known about a message. */
 interface Known {
   /** What scanners said. */
   readonly scan: Scan | undefined;

@@ -38,8 +38,8 @@ export interface ContentFacts {
 export type Fact = Exclude<keyof MailFacts, 'loop'>;
 
 /**
- * Whether a condition holds. unknown: looked for without a result · unreadable: cannot be known, because the sender made
- * the header too large to read · a fact: not looked for yet.
+ * Whether a condition holds. unknown: looked for without a result · unreadable: cannot be known, because the sender
+ * made the header too large to read · a fact: not looked for yet.
  */
 export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
 
@@ -176,7 +176,7 @@ function toDmarc(auth: NonNullable<MailFacts['auth']> | null): DmarcResult {
 /** DMARC of a header that is too large to read is what the route fears most: a failure, or unknown. */
 const isSuspected = (wanted: readonly DmarcResult[]): boolean => wanted.includes('fail') || wanted.includes('unknown');
 
-/** What is unknown is so on purpose only if it is named. */
+/** Only a condition that names `unknown` matches an unknown value. */
 function isOneOf<T extends string>(wanted: readonly T[], is: T): Truth {
   if (wanted.includes(is)) return true;
   return is === 'unknown' ? 'unknown' : false;

@@ -8,7 +8,7 @@ import type { Match } from './types.ts';
 interface ActionFacts {
   /** For the reference. */
   readonly about: string;
-  /** What it did with one message, for who tests a route. */
+  /** Its effect on one message, for testing a route. */
   readonly does: string;
   /** No later route gets the mail. */
   readonly takes: boolean;

@@ -24,7 +24,7 @@ export interface JudgeInput {
   readonly wantsVerdicts: boolean;
 }
 
-/** What was found in a message. */
+/** The findings about a message. */
 export interface Judged {
   /** Null if it could not be read. */
   readonly content: ContentFacts | null;

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
-import type { Task } from '../base/service.ts';
+import { MOST_TESTED, type Task, testDue } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { checkMx } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Reserved, ReservedNames } from '../mail/reserved-names.ts';
@@ -21,13 +21,11 @@ export interface OwnershipSettings {
   readonly ownership: 'auto' | 'first' | 'txt';
 }
 
-interface OwnershipDeps {
+interface OwnershipDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'inboundDomains' | 'accounts'>;
   readonly routing: Pick<Routing, 'change'>;
   readonly resolver: Resolver;
   readonly names: ReservedNames;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** A TXT record that proves a domain. */
@@ -197,8 +195,6 @@ export function toMxResult(
 
 /** How long after a check the next one is due. */
 export const RETEST_MS = 3_600_000;
-const MOST_AT_ONCE = 500;
-const IN_FLIGHT = 10;
 
 /**
  * Task: checks the MX records of inbound domains that were not checked for an hour, oldest check first, and the proofs
@@ -225,19 +221,12 @@ export function retestInboundDomainsTask(
   return {
     async run(ending) {
       const before = new Date(clock.now() - RETEST_MS);
-      const fresh = await store.inboundDomains.many({ testedAt: null }, { limit: MOST_AT_ONCE });
+      const fresh = await store.inboundDomains.many({ testedAt: null }, { limit: MOST_TESTED });
       const old = await store.inboundDomains.many(
         { testedAt: { range: { lte: before } } },
-        { sort: 'testedAt', limit: MOST_AT_ONCE },
+        { sort: 'testedAt', limit: MOST_TESTED },
       );
-      const due = [...fresh, ...old];
-      let [tested, changed] = [0, 0];
-      for (let at = 0; at < due.length && !ending?.aborted; at += IN_FLIGHT) {
-        const turned = await Promise.all(due.slice(at, at + IN_FLIGHT).map(retest));
-        tested += turned.length;
-        changed += turned.filter(Boolean).length;
-      }
-      return tested > 0 ? { tested, changed } : undefined;
+      return testDue([...fresh, ...old], retest, ending);
     },
   };
 }

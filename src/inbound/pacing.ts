@@ -1,7 +1,6 @@
-import { type Clock, createPauses } from '../base/clock.ts';
+import { createPauses } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import type { Backlog } from '../queue/schedule/backlog.ts';
 
@@ -12,11 +11,8 @@ interface PacingSettings {
   readonly longestMs: number;
 }
 
-interface PacingDeps {
+interface PacingDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly backlog: Pick<Backlog, 'before' | 'total'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** Slows down senders while more mail arrives than this host can deliver. */

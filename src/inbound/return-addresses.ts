@@ -1,7 +1,6 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { RETURN_URL, readReturnMailbox } from '../mail/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -15,12 +14,10 @@ interface ReturnAddressSettings {
   readonly refreshMs: number;
 }
 
-interface ReturnAddressDeps {
+interface ReturnAddressDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'accounts'>;
   /** The key that signs our tokens; rejects with `StoreAway` while it cannot be read. */
   readonly secret: () => Promise<string>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** For mail whose account is known only once it is parsed: reports to fbl@ and abuse@. No account has the empty id. */

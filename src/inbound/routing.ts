@@ -209,7 +209,10 @@ export function createRouting(
   });
 }
 
-/** Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is unknown. */
+/**
+ * Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is
+ * unknown.
+ */
 export function mayBeNew(found: Lookup, mailbox: string): boolean {
   if (found.kind !== 'matched') return found.kind !== 'unknown' && found.kind !== 'too-new';
   return (
@@ -336,7 +339,7 @@ function toRoute(row: InboundRouteRow): Route {
   return frozen({ match: frozen(match), when, action: toAction(row.action), tags, priority });
 }
 
-/** What is known of a mailbox before its mail is: the route, or those of which the content will choose one. */
+/** The route of a mailbox, or the routes of which the content of the mail will choose one. */
 function find(domain: Domain, mailbox: string, sender: string | undefined): Lookup {
   if (domain.isPlain) {
     const [first] = domain.exact.get(fold(mailbox)) ?? [];

@@ -1,6 +1,6 @@
 import type { Envelope } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
-import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
+import type { AcceptOutcome, Body, BodyWriter, Delivery, NewMessage, Spool } from '../queue/delivery.ts';
 import type { RouteState } from '../queue/states.ts';
 import type { RouteChoice } from './decision.ts';
 import type { PostStyle } from './formats.ts';
@@ -8,7 +8,7 @@ import type { Order } from './order.ts';
 
 /** The route or own mailbox that an address matched, as recorded in each resulting delivery. */
 export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'> {
-  /** What was sealed into a reply address; recorded in the envelope. */
+  /** The data sealed into a reply address; recorded in the envelope. */
   readonly replyData?: string | undefined;
   /** What the names in the pattern stand for, if it has any; recorded in the envelope. */
   readonly captures?: Readonly<Record<string, string>> | undefined;
@@ -62,13 +62,13 @@ export interface Routing {
   /** The account that an inbound domain belongs to, according to the table in memory. */
   ownerOf(domain: string): string | undefined;
   /**
-   * Reads the table again if the store has a newer one, which another process may have changed a moment ago. Resolves at
-   * the latest after `MOST_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
+   * Reads the table again if the store has a newer one, which another process may have changed a moment ago. Resolves
+   * at the latest after `MOST_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
    */
   refresh(): Promise<void>;
   /**
-   * Makes a change of a domain or its routes in the store. When it resolves the change is in force on this host, and the
-   * others read the domain again, also if this host dies now. If it rejects, the change may have been made.
+   * Makes a change of a domain or its routes in the store. When it resolves the change is in force on this host, and
+   * the others read the domain again, also if this host dies now. If it rejects, the change may have been made.
    */
   change<T>(domain: string, make: () => Promise<T>): Promise<T>;
   /** Whether the table was ever read. */
@@ -108,9 +108,9 @@ export type AcceptResult =
 
 /**
  * unscanned: a scanner is away, so the client must come back · unwanted: a scanner refused the message · unrouted: a
- * route refused it, or none takes it.
+ * route refused it, or none takes it · uncopied: no second copy of it could be made, so the client must come back.
  */
-type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted';
+type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted' | 'uncopied';
 
 /** A message before acceptance, for evaluating conditions. */
 export interface ScannedMessage extends Pick<Arrival, 'envelope'> {
@@ -126,6 +126,11 @@ export type DoorScan = (
 ) => Promise<
   { readonly scan: Scan; readonly refused?: undefined } | { readonly scan?: undefined; readonly refused: RefusalReason }
 >;
+
+/** The queue as acceptance needs it. `uncopied`: see `RefusalReason`. */
+export interface AcceptingQueue extends Pick<Spool, 'body'> {
+  accept(message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome | 'uncopied'>;
+}
 
 /** Writes inbound messages to the spool, for SMTP and for send-raw. */
 export interface Acceptance {

@@ -116,8 +116,8 @@ export function createFeed(ask: AskJournal, clock: Clock) {
 
   return frozen({
     /**
-     * Calls back with new events, oldest first. `from` is the id of the last event that was seen; `missed` has the events
-     * since then, or is undefined if they are not known.
+     * Calls back with new events, oldest first. `from` is the id of the last event that was seen; `missed` has the
+     * events since then, or is undefined if they are not known.
      */
     watch(
       listener: (events: readonly FeedEvent[]) => void,

@@ -1,9 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
+import { moduleUrl } from '../base/module-url.ts';
 import type { RoomSettings } from '../base/room.ts';
 import type { Service } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { startThread, type Thread } from '../base/worker.ts';
 import { createFeed, type Feed } from './feed.ts';
 import { createGathering, type Gathering } from './gathering.ts';
@@ -23,12 +23,9 @@ export interface JournalSettings {
   readonly room: RoomSettings;
 }
 
-interface JournalDeps {
-  readonly clock: Clock;
+interface JournalDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   /** The clock for the deadlines of the thread, even if the rest uses another one. */
   readonly deadlines: Clock;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** The history of this host, for people. Nothing ever waits for it, and losing it loses no mail. */
@@ -51,7 +48,7 @@ export class JournalAway extends Error {
   override readonly name = 'JournalAway';
 }
 
-const THREAD = new URL('./journal-thread.ts', import.meta.url);
+const THREAD = moduleUrl('./journal-thread.ts', import.meta.url);
 const YOUNG_MB = 4;
 /** Maximum entries that wait to be written. */
 const MAX_WAITING = 10_000;
@@ -61,7 +58,9 @@ const GATHER_MS = 250;
 /** How often the index is updated, and old rows are deleted. */
 const TEND_MS = 1000;
 const PURGE_MS = 60_000;
-/** The index is updated in seconds with fewer notes than `QUIET`, or if more rows than `MAX_UNINDEXED` are not in it. */
+/**
+ * The index is updated in seconds with fewer notes than `QUIET`, or if more rows than `MAX_UNINDEXED` are not in it.
+ */
 const QUIET = 400;
 const INDEX_STEP = 2000;
 const MAX_UNINDEXED = 10_000;
@@ -146,7 +145,9 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     if (isLoad && failing === 'no')
       log.warn('journal.fault', {
         reason,
-        note: 'this host is under load: some of the history is lost, but no mail; check its disk and CPU if this happens often',
+        note:
+          'this host is under load: some of the history is lost, but no mail; check its disk and CPU if this ' +
+          'happens often',
       });
     if (!isLoad && failing !== 'fault') log.error('journal.fault', { reason });
     failing = isLoad && failing !== 'fault' ? 'load' : 'fault';

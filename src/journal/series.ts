@@ -1,10 +1,9 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import { METRICS } from '../base/metric-list.ts';
 import type { Figures } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import { namesOf } from '../base/tables.ts';
+import type { Tools } from '../base/tools.ts';
 import type { AskJournal } from './history.ts';
 import { emptySteps, type Merge, merged, type PlotSpan } from './minutes.ts';
 import type { Notes } from './types.ts';
@@ -160,12 +159,10 @@ type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
 /** Counts and measurements up to a moment. */
 type Totals = ReadonlyMap<SeriesName, number | readonly number[]>;
 
-interface SeriesDeps {
+interface SeriesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly figures: Figures;
   readonly notes: Notes;
   readonly ask: AskJournal;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Samples the figures once started. */

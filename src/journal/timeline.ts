@@ -85,7 +85,9 @@ function refused({ at, stage, recipient, reply, reason, times }: RefusalRecord, 
   return {
     at,
     kind: 'refused',
-    text: `${stage}${recipient === null ? '' : ` ${recipient}`} refused: ${reply}${times > 1 ? ` (${times} times)` : ''}`,
+    text:
+      `${stage}${recipient === null ? '' : ` ${recipient}`} refused: ` +
+      `${reply}${times > 1 ? ` (${times} times)` : ''}`,
     detail: adviceOf(reason),
   } satisfies TimelineEntry;
 }

@@ -6,7 +6,10 @@ import { DELIVERY_STATES, type EndName } from '../queue/states.ts';
 // The content of this host's history. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
 
-/** The states of a delivery, and unknown if the queue no longer has it and its outcome was not recorded, as after a crash. */
+/**
+ * The states of a delivery, and unknown if the queue no longer has it and its outcome was not recorded, as after a
+ * crash.
+ */
 export const MAIL_STATES = [...DELIVERY_STATES, 'unknown'] as const;
 
 export type MailState = (typeof MAIL_STATES)[number];
@@ -229,7 +232,10 @@ export interface FailureCause {
 
 /** The queries of the history. */
 export interface History {
-  /** Newest first, those before `cursor`. After a tenth of a second it returns the rows so far, with a cursor to continue. */
+  /**
+   * Newest first, those before `cursor`. After a tenth of a second it returns the rows so far, with a cursor to
+   * continue.
+   */
   mail(filter: MailFilter, limit: number, cursor?: number): Promise<HistoryPage<MailRecord>>;
   /** The ids of all matching deliveries, newest first, in pages. */
   ids(filter: MailFilter): AsyncIterable<readonly string[]>;

@@ -11,15 +11,16 @@ export interface Address {
   readonly domain: string;
 }
 
-// Octets, not characters, also with SMTPUTF8 (RFC 6531 section 3.2). RFC 5321 section 4.5.3.1 has 64 for local parts and 256 for
-// paths, and asks implementations to impose no limit: SRS, VERP and token addresses are longer, and other servers take them.
+// Octets, not characters, also with SMTPUTF8 (RFC 6531 section 3.2). RFC 5321 section 4.5.3.1 has 64 for local parts
+// and 256 for paths, and asks implementations to impose no limit: SRS, VERP and token addresses are longer, and other
+// servers take them.
 const MAX_DOMAIN = 255;
 const MAX_ADDRESS = 1000;
 // RFC 1035: 255 octets on the wire are 253 characters as text.
 const MAX_NAME = 253;
 
-// atext of RFC 5321, plus everything beyond ASCII (RFC 6531 section 3.3), and dots anywhere: carriers have given out `foo..bar` and
-// `foo.` without quotes. `toWire` writes them with quotes.
+// atext of RFC 5321, plus everything beyond ASCII (RFC 6531 section 3.3), and dots anywhere: carriers have given out
+// `foo..bar` and `foo.` without quotes. `toWire` writes them with quotes.
 const DOT_STRING = /^[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}.-]+$/u;
 const QUOTED_STRING = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u;
 // C0 and C1 controls, bytes that are not UTF-8 (decoded to U+FFFD), and characters that reverse the text direction or

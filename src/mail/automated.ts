@@ -170,7 +170,8 @@ const isMailSystem = (writer: string): boolean =>
  * From without domains, as it stands there, because mail systems write addresses that are none; and its name, decoded.
  */
 const writerOf = ({ fields, author }: Omit<Traces, 'mailFrom'>): string =>
-  `${(firstValue(fields, 'from') ?? '').slice(0, MOST_VALUE).replace(/@[^\s<>@]*/g, '@')} ${author?.name?.slice(0, MOST_VALUE) ?? ''}`;
+  `${(firstValue(fields, 'from') ?? '').slice(0, MOST_VALUE).replace(/@[^\s<>@]*/g, '@')} ` +
+  `${author?.name?.slice(0, MOST_VALUE) ?? ''}`;
 
 const subjectOf = (fields: readonly HeaderField[]): string =>
   decodeWords((firstValue(fields, 'subject') ?? '').slice(0, MOST_VALUE)).slice(0, MOST_SUBJECT);
@@ -217,7 +218,7 @@ const suppressed: Sign = (value) => {
 };
 
 /**
- * Whoever forwards mail of people writes X-Loop as well, with his own address; a responder writes that of its author
+ * Programs that forward mail of people write X-Loop too, with their own address; a responder writes that of its author
  * (procmail).
  */
 const loop: Sign = (value, writers) =>

@@ -52,6 +52,8 @@ export interface Envelope {
   readonly loops?: readonly string[] | undefined;
   /** Set for mail that an account sends, not for inbound mail. */
   readonly outgoing?: Outgoing | undefined;
+  /** Set if the store has a copy of it: the epoch of this host when it was written; negative: another host wrote it. */
+  readonly copiedIn?: number | undefined;
 }
 
 /** Results of SPF, DKIM, DMARC and ARC, as in the payload. */
@@ -60,7 +62,7 @@ export interface Verdicts {
   readonly dkim: { readonly signed: boolean; readonly valid: boolean };
   readonly dmarc: { readonly result: string; readonly policy: string | null; readonly aligned: boolean };
   readonly arc: { readonly result: string };
-  /** What they were taken from; verdicts of an older version have none. */
+  /** Their source; verdicts of an older version have none. */
   readonly evidence?: Evidence;
 }
 

@@ -1,8 +1,8 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-// Addresses whose local part has data sealed into it: `reply+r-<token>@in.example.com`. Nobody else can make one, change
-// what is in it, or read it; and nothing has to be looked up to check it. Tokens are base 32 in lower case and are
-// accepted in any case, because relays may change the case of local parts.
+// Addresses whose local part has data sealed into it: `reply+r-<token>@in.example.com`. Nobody else can make one,
+// change what is in it, or read it; and nothing has to be looked up to check it. Tokens are base 32 in lower case and
+// are accepted in any case, because relays may change the case of local parts.
 
 /** Octets of a local part (RFC 5321 section 4.5.3.1.1). */
 const LONGEST_LOCAL = 64;
@@ -95,7 +95,9 @@ function sealOf(key: string, { account, domain, mailbox }: SealedFor, plain: Buf
   return createHmac('sha256', key).update(about).update(plain).digest().subarray(0, SEAL_BYTES);
 }
 
-/** Encrypts and decrypts: the seal is different for all data, so each has a key stream of its own (as in SIV, RFC 5297). */
+/**
+ * Encrypts and decrypts: the seal is different for all data, so each has a key stream of its own (as in SIV, RFC 5297).
+ */
 function cipher(key: string, seal: Buffer, bytes: Buffer): Buffer {
   const stream = createHmac('sha256', key).update('reply data\0').update(seal).digest();
   return Buffer.from(bytes.map((byte, i) => byte ^ (stream[i] ?? 0)));

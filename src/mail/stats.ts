@@ -91,13 +91,18 @@ const WEIGHTS = { hardBounces: 10, rejects: 2, softBounces: 1, unsubs: 2, compla
 
 /** The formula as text for the API reference. */
 export const REPUTATION_FORMULA =
-  `Reputation counts this month and the one before (UTC): the good is the messages sent, less ${WEIGHTS.hardBounces} for a hard bounce, ${WEIGHTS.softBounces} for a soft bounce, ` +
-  `${WEIGHTS.rejects} for a reject, ${WEIGHTS.unsubs} for an unsubscribe and ${WEIGHTS.complaints} for a complaint (never below 0), and then ${WEIGHTS.resets} less for ` +
+  'Reputation counts this month and the one before (UTC): the good is the messages sent, less ' +
+  `${WEIGHTS.hardBounces} for a hard bounce, ${WEIGHTS.softBounces} for a soft bounce, ` +
+  `${WEIGHTS.rejects} for a reject, ${WEIGHTS.unsubs} for an unsubscribe and ${WEIGHTS.complaints} for a ` +
+  `complaint (never below 0), and then ${WEIGHTS.resets} less for ` +
   'each entry of an event that was taken off the rejection list; ' +
-  `reputation = round((good × 100 + ${PRIOR_MESSAGES} × ${PRIOR_REPUTATION}) / (sent + ${PRIOR_MESSAGES})), never below 0, so an account begins with ${PRIOR_REPUTATION}.`;
+  `reputation = round((good × 100 + ${PRIOR_MESSAGES} × ${PRIOR_REPUTATION}) / (sent + ${PRIOR_MESSAGES})), ` +
+  `never below 0, so an account begins with ${PRIOR_REPUTATION}.`;
 
 /** The formula as text for the API reference. */
-export const QUOTA_FORMULA = `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + sent in these two months / 1000)), from ${LEAST_QUOTA} to ${MOST_QUOTA}.`;
+export const QUOTA_FORMULA =
+  `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + sent in these two months / ` +
+  `1000)), from ${LEAST_QUOTA} to ${MOST_QUOTA}.`;
 
 /**
  * The counters of one month; `resets` are entries of the rejection list that were created by events and removed by the

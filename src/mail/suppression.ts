@@ -21,7 +21,8 @@ const KEPT_EVENTS = 20;
 
 /** The rules as text for the API reference. */
 export const EXPIRY_RULES =
-  'A soft bounce expires after 1 day, a hard bounce after 7 days, a spam complaint and an unsubscribe after 1 year, an entry made by hand never. ' +
+  'A soft bounce expires after 1 day, a hard bounce after 7 days, a spam complaint and an unsubscribe after 1 ' +
+  'year, an entry made by hand never. ' +
   'A further event doubles the term, up to 1 year.';
 
 /** An entry of the list: why an address is on it, and until when. */

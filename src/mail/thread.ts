@@ -9,7 +9,7 @@ import { CAPS } from './outgoing.ts';
 const MOST_TEXT = 64 * 1024;
 /** Ids of a field that are used: the first and the last of them. */
 const MOST_IDS = 100;
-/** What is longer is no id that a mail program wrote (RFC 5322 section 2.1.1). */
+/** Mail programs write no longer ids (RFC 5322 section 2.1.1). */
 const LONGEST_ID = 996;
 /** Some programs encode long fields (RFC 2047), which only text may be; characters that are decoded. */
 const MOST_ENCODED = 8192;

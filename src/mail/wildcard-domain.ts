@@ -1,11 +1,14 @@
 import { toAsciiDomain } from './address.ts';
 
-// Inbound domains are names, or all names below one, written as in the DNS: `*.in.example.com` (RFC 4592). As there, it covers
-// names of any depth and not in.example.com itself.
+// Inbound domains are names, or all names below one, written as in the DNS: `*.in.example.com` (RFC 4592). As there, it
+// covers names of any depth and not in.example.com itself.
 
 const MARK = '*.';
 
-/** The name of an inbound domain in A-labels, with `*.` in front if it stands for all below; undefined as by `toAsciiDomain`. */
+/**
+ * The name of an inbound domain in A-labels, with `*.` in front if it stands for all below; undefined as by
+ * `toAsciiDomain`.
+ */
 export function toInboundDomain(text: string): string | undefined {
   if (!isWildcard(text)) return toAsciiDomain(text);
   const base = toAsciiDomain(baseOf(text));

@@ -4,9 +4,12 @@ import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { WaitingAges } from './ages.ts';
+import type { CopyMarks } from './copy-marks.ts';
 import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
-import type { BulkAction, DeliveryState, RouteState } from './states.ts';
+import type { Leased, LeaseEnd, LeaseTimes } from './lease.ts';
+import type { Rescue } from './messages.ts';
+import type { BulkAction, DeliveryState } from './states.ts';
 
 /**
  * The raw bytes of a message as it is accepted; lines end in CRLF, as received. A file is under `blobs/`; it and its
@@ -41,6 +44,11 @@ interface KindFacts {
   readonly owner: 'route' | 'webhook' | 'sender' | 'operator';
   /** The type of their endpoints in metrics. Messages and events for one URL share its endpoint. */
   readonly endpoint: string;
+  /**
+   * How it is safe if this host is lost with its disk (`queue.copies`). accepted: copied when it is accepted
+   * (inbound/copying.ts) · submitted: copied before it is accepted (sending/copies.ts) · events: the store has them.
+   */
+  readonly copied: 'accepted' | 'submitted' | 'events';
 }
 
 /**
@@ -49,11 +57,11 @@ interface KindFacts {
  */
 export const KINDS = {
   /** An inbound message for the webhook of its route. */
-  inbound: { code: 0, about: 'messages for routes', owner: 'route', endpoint: 'webhook' },
+  inbound: { code: 0, about: 'messages for routes', owner: 'route', endpoint: 'webhook', copied: 'accepted' },
   /** A batch of events for a webhook. */
-  events: { code: 1, about: 'batches for webhooks', owner: 'webhook', endpoint: 'webhook' },
+  events: { code: 1, about: 'batches for webhooks', owner: 'webhook', endpoint: 'webhook', copied: 'events' },
   /** A message of an account for the mail server of its recipient. */
-  outbound: { code: 2, about: 'messages of accounts', owner: 'sender', endpoint: 'outbound' },
+  outbound: { code: 2, about: 'messages of accounts', owner: 'sender', endpoint: 'outbound', copied: 'submitted' },
   /**
    * Mail for the operator and not for an account: mail to the return domain (bounces, complaints, unsubscribe mail),
    * mail to the postmaster, and the delivery reports that Postern owes to senders.
@@ -63,6 +71,7 @@ export const KINDS = {
     about: 'bounces, mail to postmaster, delivery reports',
     owner: 'operator',
     endpoint: 'return',
+    copied: 'accepted',
   },
 } as const satisfies Readonly<Record<string, KindFacts>>;
 
@@ -85,13 +94,23 @@ export function kindsOf(...owners: readonly KindFacts['owner'][]): readonly Deli
  * What is done with a delivery of the kind `return`. read: process feedback about a message that was sent · forward:
  * forward mail for the postmaster to the operator · report: send our report to a sender.
  */
-export type ReturnTask = 'read' | 'forward' | 'report';
+export type ReturnTask = (typeof RETURN_TASKS)[number];
+
+export const RETURN_TASKS = ['read', 'forward', 'report'] as const;
 
 /** The extra facts of a batch of events: its body is a JSON array, and it has neither route nor recipient. */
 interface BatchFacts {
   /** `id` of the webhook's row. */
   readonly webhook: string;
   readonly events: number;
+}
+
+/** How a delivery ends when it is accepted. */
+interface Fate {
+  readonly state: Exclude<DeliveryState, 'waiting'>;
+  readonly note: string;
+  /** Since when; milliseconds since 1970. Absent: now. */
+  readonly at?: number | undefined;
 }
 
 /** One message, or one batch of events, for one endpoint. */
@@ -120,12 +139,14 @@ export interface Delivery {
   readonly sequence?: string | undefined;
   /** Set while it waits behind another of its sequence; it is not due then. Written by the queue. */
   readonly behind?: boolean | undefined;
+  /** Set if it was attempted, then replayed by hand, and not attempted since. Written by the queue. */
+  readonly replayed?: boolean | undefined;
   /** Set for the kind `events`. */
   readonly batch?: BatchFacts | undefined;
   /** Set for the kind `return`. */
   readonly task?: ReturnTask | undefined;
   /** Set if it is not carried: how it ends at once, and why. Read on acceptance. */
-  readonly fate?: { readonly state: RouteState; readonly note: string } | undefined;
+  readonly fate?: Fate | undefined;
   /** The earliest time of the first attempt, milliseconds since 1970; immediately if not set. Read on acceptance. */
   readonly notBefore?: number | undefined;
 }
@@ -202,31 +223,6 @@ export interface Settlement {
   readonly report?: Report | undefined;
 }
 
-/**
- * The beginning and the end of a lease. An earlier lease that ran out is a failure: after `patience` milliseconds of
- * them the next of a sequence is tried.
- */
-export interface LeaseTimes {
-  readonly now: number;
-  readonly until: number;
-  readonly patience: number;
-}
-
-/** A delivery that a consumer holds, as attempt `n`; that number also counts attempts before a replay. */
-export interface Leased {
-  readonly id: string;
-  readonly n: number;
-  /** The attempt of the lease before it, if that ran out. */
-  readonly ranOut: AttemptRecord | null;
-}
-
-/** The end of a lease: what its consumer said of attempt `n`, and what follows from it. */
-export interface LeaseEnd
-  extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at' | 'failure'>,
-    Pick<AttemptRecord, 'status' | 'error' | 'answer'> {
-  readonly n: number;
-}
-
 /** The time of the last process, by which the next start checks its clock. */
 export interface LastTime {
   /** The text last given to `keepTime`; null if there is none. */
@@ -295,7 +291,7 @@ export interface Selection {
   readonly to?: number | undefined;
 }
 
-/** Called after each step of a change with the number of deliveries changed of an account. */
+/** Called after each step of a change with the number changed of an account. */
 type ChangedOf = (account: string, count: number) => void;
 
 /**
@@ -332,20 +328,16 @@ export interface Spool {
    * memory, refreshed every second.
    */
   hasRoom(): boolean;
-  /**
-   * Whether the account's mail takes no more than its share of the disk, so that there is room for that of others. From
-   * memory.
-   */
+  /** Whether the account's mail takes no more than its share of the disk, so that others have room. From memory. */
   isWithinShare(account: string): boolean;
-  /**
-   * Number of waiting deliveries of the account; `in`: without outgoing mail, since a pause may hold back any number of
-   * it. From memory.
-   */
+  /** Waiting deliveries of the account, from memory; `in`: without outgoing mail, which a pause may hold back. */
   backlog(account: string, way?: 'in'): number;
   /**
    * Undefined if it is gone. `deliveryId`: the delivery that needs it, which is given up if it waits without a message.
    */
   message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Bytes } | undefined>;
+  /** What is known elsewhere of messages that were damaged on the disk. */
+  readonly rescue: Rescue;
   /** Envelopes and sizes of messages, without those that are gone or damaged. */
   envelopes(messageIds: readonly string[]): Promise<ReadonlyMap<string, Pick<Message, 'envelope'> & { size: number }>>;
   /** What `summaryFields` (mail/summary.ts) finds in messages, without those that are gone. */
@@ -368,6 +360,8 @@ export interface Spool {
   endpoints(): Promise<EndpointSummary[]>;
   /** The endpoints of an account with waiting deliveries, and how many. From memory. */
   waitingOf(account: string): readonly (Endpoint & { readonly waiting: number })[];
+  /** The same of all accounts. */
+  waitingOfAll(): readonly (Endpoint & { readonly waiting: number })[];
   /** When the oldest waiting delivery to each of these URLs was accepted. */
   oldestOf(account: string, urls: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /** What waits, by endpoint and age. */
@@ -428,6 +422,8 @@ export interface Spool {
   reported(ids: readonly string[]): Promise<void>;
   /** Events for webhooks. */
   readonly events: EventQueue;
+  /** Which messages have a copy in the store that hosts share. */
+  readonly copies: CopyMarks;
   /**
    * The listener is called after every accepted message and every new batch, with what waits behind others too, and
    * with an empty list after an outside change to the queue (command line).

@@ -1,5 +1,5 @@
-// What the queue keeps of an attempt beside its result, for whoever asks why: how it got to the other side, and what was
-// said there. Kept as JSON text, which nobody but a reader takes apart.
+// The details the queue keeps of an attempt beside its result, to explain it: the connection, and what was
+// said there. Kept as JSON text, which only readers parse.
 
 /** Bytes of one detail in the queue file, at most. What has no room is left out and counted. */
 export const DETAIL_BYTES = 4096;
@@ -66,7 +66,7 @@ const LINE_CHARACTERS = 200;
 /** The text of a detail over HTTP. */
 export function httpDetailText({ request, response, ...facts }: HttpDetail): string {
   if (!request) return JSON.stringify(facts);
-  // What is sent is our own and short; the rest belongs to the response.
+  // The request is our own and short; the rest of the room belongs to the response.
   const sent = fitting(request.map(shownField), DETAIL_BYTES / 2);
   const bare = { ...facts, request: sent, response: [], leftOut: 10_000 };
   const received = fitting((response ?? []).map(shownField), DETAIL_BYTES - sizeOf(bare));

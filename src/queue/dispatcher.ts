@@ -42,7 +42,15 @@ export interface DispatcherDeps {
   readonly metrics: Metrics;
 }
 
+/** An endpoint to which nothing is sent until that time (milliseconds since 1970). */
+export interface HeldEndpoint extends Endpoint {
+  readonly until: number;
+  readonly by: Holder;
+}
+
 export interface Dispatcher extends Service {
+  /** Starts to deliver, but to `held` endpoints. */
+  start(held?: readonly HeldEndpoint[]): Promise<void>;
   /** Whether nothing is in flight and nothing is due. */
   idle(): boolean;
   /** Returns the lanes of these endpoints, or all. */
@@ -216,14 +224,27 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     if (lane) poke(lane);
   }
 
+  function hold(lane: Lane, until: number, by: Holder): void {
+    // A whole second, as it is shown.
+    const end = Math.floor(until / 1000) * 1000;
+    lane.hold(by, Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
+  }
+
   function keep(lane: Lane): void {
     write(lane)?.catch((error: unknown) => log.error('spool.fault', { error }));
   }
 
   return frozen({
-    async start() {
+    async start(held = []) {
       phase = 'running';
-      await intake.open();
+      await intake.open(() => {
+        for (const { until, by, ...endpoint } of held) {
+          const lane = lanes.of(endpoint, null);
+          // A pause that only this host knows is not shared yet.
+          if (!lane.state.hold?.local) hold(lane, until, by);
+          keep(lane);
+        }
+      });
       overdue.start();
     },
     async stop() {
@@ -239,9 +260,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     making: makings.list,
     async hold(endpoint, until, by) {
       const lane = lanes.of(endpoint, null);
-      // A whole second, as it is shown.
-      const end = Math.floor(until / 1000) * 1000;
-      lane.hold(by, Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
+      hold(lane, until, by);
       poke(lane);
       await write(lane);
     },

@@ -4,6 +4,7 @@ import type { Delivery } from './delivery.ts';
 import { SpoolFull } from './disk/faults.ts';
 import type { QueueFile } from './disk/file.ts';
 import type { Reader } from './disk/reader.ts';
+import type { DeliveryState } from './states.ts';
 
 /** A webhook in the queue; `id` is that of its row. */
 export interface Hook {
@@ -47,6 +48,9 @@ export interface FreezeOutcome {
   readonly left: Pending;
 }
 
+/** left: it waits for a batch, or with one · ended: its batch was delivered, given up or dropped · unknown: not here. */
+export type EventStage = 'left' | 'ended' | 'unknown';
+
 /** What this host has sent to a webhook so far, in absolute numbers. */
 export interface HookTally {
   readonly hook: Hook;
@@ -60,12 +64,18 @@ export interface HookTally {
 }
 
 /**
- * pending: new events wait · settled: a batch was attempted, or ended · changed: an outside process (the command line)
- * changed the queue.
+ * pending: new events wait · settled: a batch was attempted, or ended as `state` says · changed: an outside process (the
+ * command line) changed the queue.
  */
 export type EventNews =
   | { readonly kind: 'pending'; readonly webhook: string; readonly events: number; readonly bytes: number }
-  | { readonly kind: 'settled'; readonly webhook: string; readonly tally: HookTally }
+  | {
+      readonly kind: 'settled';
+      readonly webhook: string;
+      readonly tally: HookTally;
+      readonly delivery: string;
+      readonly state: DeliveryState;
+    }
   | { readonly kind: 'changed' };
 
 /** The events in the queue: pending ones, and their batches. */
@@ -84,6 +94,10 @@ export interface EventQueue {
   /** Returns the webhooks that have pending events or batches that may still be sent. */
   hooks(): Promise<Hook[]>;
   tallies(): Promise<HookTally[]>;
+  /** The ids of the events in a batch, while the queue has it. */
+  inBatch(delivery: string): Promise<readonly string[]>;
+  /** Whether the queue has an event for a webhook, and may still send it. */
+  stage(webhook: string, event: string): Promise<EventStage>;
   /** For a deleted webhook: drops its pending events and waiting batches, and rejects new events for it. */
   forget(webhook: string, now: number): Promise<void>;
   /** Moves the pending events and the waiting and dead batches of a webhook to its new URL. */
@@ -132,6 +146,8 @@ export function createEventQueue({ file, reading, room, tell, say }: EventQueueP
     pending: (limit) => reading.read('pending', limit),
     hooks: () => reading.read('hooks'),
     tallies: () => reading.read('tallies'),
+    inBatch: (delivery) => reading.read('inBatch', delivery),
+    stage: (webhook, event) => reading.read('stage', webhook, event),
     async forget(webhook, now) {
       for (;;) {
         const { more, batches } = await file.write('forgetHook', webhook, now, STEP);

@@ -45,9 +45,7 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>): L
   const { phase, since, probeAt, hold } = state;
   const away = phase !== 'closed';
   const held =
-    hold && lane.isHeld(now)
-      ? { by: hold.by, since: toWall(hold.since), until: toWholeSecond(toWall(hold.until)) }
-      : null;
+    hold && lane.isHeld(now) ? { ...hold, since: toWall(hold.since), until: toWholeSecond(toWall(hold.until)) } : null;
   const waiting = lane.queue.waiting();
   return {
     account,

@@ -1,6 +1,5 @@
 import { basename } from 'node:path';
 import { isMarkedAsUntransferable } from 'node:worker_threads';
-import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -8,6 +7,7 @@ import type { Metrics } from '../base/metrics.ts';
 import { createRoom, free, isTight, lookAtDisk, type Room } from '../base/room.ts';
 import type { Scan } from '../mail/scan.ts';
 import { readAges } from './ages.ts';
+import { createCopyMarks } from './copy-marks.ts';
 import type {
   AcceptOutcome,
   Body,
@@ -21,14 +21,14 @@ import type {
 } from './delivery.ts';
 import { type Blobs, createBlobs } from './disk/bodies.ts';
 import { createBulk } from './disk/bulk.ts';
-import type { MessageRow } from './disk/changes.ts';
 import { openQueueFile, type QueueFile, showQueue } from './disk/file.ts';
 import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/folder.ts';
 import { openReader, type Reader } from './disk/reader.ts';
-import { buryDamaged, lookAtLog, quarantine, recover } from './disk/recovery.ts';
+import { buryDamaged, lookAtLog, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 import { readHistory } from './history.ts';
 import { createHoldings, type Holdings } from './holdings.ts';
+import { createMessages, toRow } from './messages.ts';
 
 export interface SpoolDeps {
   readonly clock: Clock;
@@ -39,6 +39,8 @@ export interface SpoolDeps {
    */
   readonly role: 'daemon' | 'visitor';
   readonly metrics: Metrics;
+  /** Whether the store may have copies of messages: then a body that is missing is not given up at the start. */
+  readonly copies?: boolean;
 }
 
 /** The cache of bodies just accepted, in bytes: some seconds of mail not yet attempted. */
@@ -80,7 +82,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
     const swept = lock ? emptyTmp(folder) : 0;
     if (lock) lookAtLog(folder, { clock, log });
     const parts = await openParts(settings, folder, { clock, log, role, metrics });
-    if (lock) await recover({ ...parts, path: folder.blobs }, swept);
+    if (lock) await recover({ ...parts, path: folder.blobs, copies: deps.copies === true }, swept);
     await parts.room.start();
     if (lock) void parts.holdings.count();
     const spool = createSpool(parts, () => lock?.release());
@@ -146,6 +148,7 @@ async function openParts(
 
 function createSpool(parts: Parts, release: () => void): Spool {
   const { file, reading, room, holdings, blobs, cache, listeners } = parts;
+  const messages = createMessages(parts);
   const events = createEventQueue({ file, reading, room, say: listeners.say, tell: listeners.tell });
   let closing: Promise<void> | undefined;
   const close = async () => {
@@ -161,11 +164,14 @@ function createSpool(parts: Parts, release: () => void): Spool {
     hasRoom: () => file.sound() && room.has(),
     isWithinShare: holdings.isWithinShare,
     backlog: file.tally.ofAccount,
-    message: (messageId, deliveryId) => findMessage(parts, messageId, deliveryId),
+    message: async (messageId, deliveryId) =>
+      cache.take(messageId, deliveryId !== undefined) ?? (await messages.find(messageId, deliveryId)),
+    rescue: messages,
     async settle(settlement, fresh) {
       const { tally, behind } = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
-      if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
+      const { deliveryId: delivery, state } = settlement;
+      if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally, delivery, state });
       return behind;
     },
     scanOf: async (messageId) => cache.scanOf(messageId) ?? (await reading.read('scanOf', messageId)),
@@ -205,6 +211,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     },
     endpoints: () => summarize(parts),
     waitingOf: file.tally.endpointsOf,
+    waitingOfAll: file.tally.endpointsOfAll,
     oldestOf: async (account, urls) => new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
     ages: (now) => readAges(reading, now),
     history: (endpoint, now) => readHistory(reading, endpoint, now),
@@ -213,6 +220,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     attempts: (deliveryId) => reading.read('attempts', deliveryId),
     ...createBulk(parts),
     events: Object.freeze({ ...events, onNews: listeners.onNews }),
+    copies: createCopyMarks({ file, reading }),
     onChange: listeners.onChange,
     onTurn: listeners.onTurn,
     check: file.check,
@@ -252,37 +260,6 @@ function toTight(body: Body): Body {
   const { bytes } = body;
   if (bytes.byteLength > 0 && isTight(bytes) && !isMarkedAsUntransferable(bytes.buffer)) return body;
   return { kind: 'memory', bytes: new Uint8Array(body.bytes) };
-}
-
-function toRow({ id, receivedAt, envelope, trace, verdicts, scan }: NewMessage, body: Body): MessageRow {
-  const row = {
-    id,
-    receivedAt,
-    trace,
-    envelope: JSON.stringify(envelope),
-    bytes: null,
-    crc: null,
-    blob: null,
-    sha256: null,
-    verdicts: verdicts ? JSON.stringify(verdicts) : null,
-    scan: scan ? JSON.stringify(scan) : null,
-  };
-  if (body.kind === 'file') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
-  return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
-}
-
-async function findMessage(
-  parts: Parts,
-  messageId: string,
-  deliveryId?: string,
-): Promise<{ message: Message; body: Body } | undefined> {
-  const cached = parts.cache.take(messageId, deliveryId !== undefined);
-  if (cached) return cached;
-  const found = await parts.reading.read('message', messageId);
-  if (found?.kind === 'damaged') await quarantine(parts, messageId, found.reason);
-  // No delivery waits without its message: either the message's id or its index entry was damaged.
-  else if (!found && deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
-  return found?.kind === 'whole' ? { message: found.message, body: found.body } : undefined;
 }
 
 async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {

@@ -38,7 +38,7 @@ interface WaitFacts {
   readonly endpoint: Pick<LaneView, 'breaker' | 'since' | 'nextProbeAt' | 'hold' | 'last'> | undefined;
   /** Undefined if it is not being prepared now, or that is not known. */
   readonly making: Making | undefined;
-  /** What is wrong if its message still waits to be scanned. */
+  /** The reason if its message still waits to be scanned. */
   readonly scanner: string | undefined;
   readonly now: number;
 }

@@ -1,9 +1,8 @@
 import { hash } from 'node:crypto';
 import { readAll } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { parseAddress } from '../mail/address.ts';
 import { type DsnRequest, type RecipientDsn, toMailDate } from '../mail/envelope.ts';
 import { REPORT_SCHEME } from '../mail/return-address.ts';
@@ -16,12 +15,10 @@ interface SenderReportSettings {
   readonly from: string;
 }
 
-interface SenderReportDeps {
+interface SenderReportDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'message' | 'body' | 'accept'>;
   /** Signs our own mail. */
   readonly signOwn: (message: Buffer) => Promise<Buffer>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** The account of reports on the spool. No real account has this id. */

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { type Bytes, readStart, sizeOf } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Lists } from '../events/lists.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
@@ -139,13 +139,11 @@ function idOf(bytes: Buffer): string {
   return id === undefined || id === '' ? createHash('sha256').update(bytes).digest('hex') : id;
 }
 
-interface FeedbackDeps {
+interface FeedbackDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Store;
   readonly tokenSecret: TokenSecret;
   readonly recorder: Recorder;
   readonly lists: Lists;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Feedback on sent messages: returned mail, and visits to the links in them. */

@@ -1,9 +1,7 @@
 import { type Bytes, readAll } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Message, Spool } from '../queue/delivery.ts';
 import {
   type Attempted,
@@ -39,14 +37,11 @@ interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerE
 /** Sends a message unchanged, with the null reverse-path. Never throws. */
 export type SendOwn = (mail: { readonly bytes: Uint8Array; readonly recipient: string }) => Promise<MailAttempt>;
 
-interface ReturnRoadDeps {
+interface ReturnRoadDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly spool: Pick<Spool, 'message'>;
   readonly returns: Returns;
   readonly sendOwn: SendOwn;
   readonly time: RunningTime;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 interface Found {

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { withoutQuery } from '../mail/links.ts';
 import { readToken } from '../mail/return-address.ts';
@@ -70,7 +70,8 @@ export function createVisits({ queue, secret, clock }: VisitsDeps) {
       if (found) add('open', found, visitor, null);
     },
     /**
-     * Records a click if we signed this URL, and returns whether we did. Throws `StoreAway` if the secret cannot be read.
+     * Records a click if we signed this URL, and returns whether we did. Throws `StoreAway` if the secret cannot be
+     * read.
      */
     async clicked(token: string, url: string, visitor: TrackedClient): Promise<boolean> {
       const ours = await link(token, url);
@@ -82,11 +83,9 @@ export function createVisits({ queue, secret, clock }: VisitsDeps) {
   });
 }
 
-interface VisitQueueDeps {
+interface VisitQueueDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly accountOf: AccountOf;
   readonly recorder: Pick<Recorder, 'record'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** An open or click to be recorded; its account is known by number. */

@@ -1,16 +1,11 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import { createBreaker } from './breaker.ts';
 import type { ScannerAnswer } from './result.ts';
 import { type Scanner, ScannerFault, type ScannerFinding, type Specimen } from './scanner.ts';
 
-interface AskingDeps {
+interface AskingDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly scanners: readonly Scanner[];
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** An answer, and whether the scanner should be asked about this message again. */

@@ -209,7 +209,7 @@ function client(address: string | null): Buffer {
   return Buffer.concat([strings(`[${address}]`), Buffer.from(family), Buffer.from([0, 0]), strings(given)]);
 }
 
-/** What comes after a step: the next one, the end of the body because the filter has seen enough, or nothing more. */
+/** After a step: `go on` with the next one, `skip` the rest of the body, or it is `over`. */
 type Next = 'go on' | 'skip' | 'over';
 
 /** Says one step, with its macros in front. */

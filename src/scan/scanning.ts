@@ -1,10 +1,9 @@
 import { sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import { createMemory } from '../base/memory.ts';
-import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import { createAsking } from './asking.ts';
@@ -22,14 +21,11 @@ interface ScanningSettings {
   readonly concurrency: number;
 }
 
-interface ScanningDeps {
+interface ScanningDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   /** At least one. */
   readonly scanners: readonly Scanner[];
   readonly spool: Pick<Spool, 'scanOf' | 'keepScan'>;
   readonly time: Pick<RunningTime, 'age'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** The scan of a message, or when to come back for it (milliseconds since 1970). */
@@ -38,8 +34,8 @@ type ScanOutcome =
   | { readonly scan?: undefined; readonly at: number };
 
 /**
- * The scan of a message that is not accepted yet, or why it must be refused. unscanned: only for now, because a scanner is
- * away · unwanted: a scanner says so.
+ * The scan of a message that is not accepted yet, or why it must be refused. unscanned: only for now, because a scanner
+ * is away · unwanted: a scanner says so.
  */
 type AtTheDoor =
   | { readonly scan: Scan; readonly refused?: undefined }
@@ -56,8 +52,8 @@ const LONGEST_RETRY = 5 * 60_000;
 /** Messages whose failed scans are counted. */
 const COUNTED = 10_000;
 /**
- * Milliseconds for which a delivery keeps its place among those that are prepared while its message is scanned, and the most
- * until it comes back: slow scanners must not look like a slow host, which delays the replies to new mail.
+ * Milliseconds for which a delivery keeps its place among those that are prepared while its message is scanned, and the
+ * most until it comes back: slow scanners must not look like a slow host, which delays the replies to new mail.
  */
 const PATIENCE = 50;
 const LONGEST_LOOK = 2000;
@@ -123,8 +119,8 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
 
   return frozen({
     /**
-     * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if its
-     * message may be scanned now, or was. Reads no body.
+     * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if
+     * its message may be scanned now, or was. Reads no body.
      */
     async turn({ messageId }: Pick<Delivery, 'messageId'>, from: number): Promise<number | undefined> {
       if (inFlight.has(messageId)) return soon();
@@ -132,8 +128,8 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
       return wait === 0 || (await spool.scanOf(messageId)) ? undefined : clock.now() + wait;
     },
     /**
-     * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The scanners may
-     * still read the body afterwards.
+     * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The
+     * scanners may still read the body afterwards.
      */
     async of(specimen: Specimen, from: number): Promise<ScanOutcome> {
       let cancel = (): void => {};

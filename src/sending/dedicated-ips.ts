@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import type { Task } from '../base/service.ts';
+import { MOST_TESTED, type Task, testDue } from '../base/service.ts';
 import { checkA, checkPtr } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
 import {
@@ -260,7 +260,6 @@ const NEXT_MS = {
   invalid: 60 * MINUTE_MS,
   valid: 1440 * MINUTE_MS,
 } as const;
-const IN_FLIGHT = 20;
 
 type Changes = Pick<IpRow, 'customState' | 'customError' | 'domain'>;
 
@@ -295,13 +294,10 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
     async run(ending) {
       const due = await store.ips.many(
         { customTestAt: { range: { lte: new Date(clock.now()) } } },
-        { sort: 'customTestAt', limit: MOST_AT_ONCE },
+        { sort: 'customTestAt', limit: MOST_TESTED },
       );
-      let changed = 0;
-      for (let at = 0; at < due.length && !ending?.aborted; at += IN_FLIGHT) {
-        changed += (await Promise.all(due.slice(at, at + IN_FLIGHT).map(retest))).filter(Boolean).length;
-      }
-      return changed > 0 ? { tested: due.length, changed } : undefined;
+      const found = await testDue(due, retest, ending);
+      return found && found.changed > 0 ? found : undefined;
     },
   };
 }

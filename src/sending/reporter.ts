@@ -11,10 +11,12 @@ import { namesInReply } from '../mail/sent-names.ts';
 import type { Message, Report, Spool } from '../queue/delivery.ts';
 import { isFinal, type MailAttempt, type Settled } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
+import type { Copies } from './copies.ts';
 import { makingSentMessage } from './submit.ts';
 import type { SentDelivery } from './types.ts';
 
 interface ReporterDeps {
+  readonly copies: Pick<Copies, 'ended'>;
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly recorder: Recorder;
   readonly clock: Clock;
@@ -43,7 +45,7 @@ const STUBBORN_MS = 300_000;
  * interruption a report is recorded again, but counted once, because events have the ids of their reports. While the
  * store is unavailable, reports stay on the spool.
  */
-export function createReporter({ spool, recorder, clock, log }: ReporterDeps): Reporter {
+export function createReporter({ spool, copies, recorder, clock, log }: ReporterDeps): Reporter {
   /** Reports that failed on their own account, and when they may be retried. */
   const stubborn = new Map<string, number>();
   let phase: 'new' | 'running' | 'stopped' = 'new';
@@ -51,7 +53,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
   let working: Promise<void> | undefined;
   let fresh = false;
   let cancel = (): void => {};
-  /** What it is waiting for, if anything. */
+  /** The reason for waiting, if it waits. */
   let pausing: 'pace' | 'store' | 'stubborn' | undefined;
 
   function poke(): void {
@@ -100,7 +102,13 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
       turns.set(about, mine);
       return mine;
     });
-    const done = ready.filter((_, n) => told[n] === true).map(({ id }) => id);
+    const recorded = ready.filter((_, n) => told[n] === true);
+    // Before the queue forgets the reports: what is left of a copy would be taken over.
+    await atOnce(recorded, async (report) => {
+      const copy = readReport(report)?.copy;
+      if (copy !== undefined) await copies.ended(copy);
+    });
+    const done = recorded.map(({ id }) => id);
     if (done.length > 0) await spool.reported(done);
     for (const id of done) stubborn.delete(id);
     if (told.includes(false)) throw new StoreAway('reports are waiting for the store');
@@ -161,11 +169,14 @@ interface OutcomeReport {
   readonly event: MessageEvent;
   /** The message's row, in case it could not be written at submission. Null if the message itself was lost. */
   readonly sent: NewSentMessage | null;
+  /** The delivery, if it has a copy. */
+  readonly copy: string | undefined;
 }
 
 interface Body {
   readonly event: Omit<MessageEvent, 'at' | 'id'> & { readonly at: number };
   readonly sent: (Omit<NewSentMessage, 'createdAt'> & { readonly createdAt: number }) | null;
+  readonly copy?: string;
 }
 
 interface ReportFacts {
@@ -192,6 +203,7 @@ export function toReport(
   const body: Body = {
     event: { account, message: sentId(id), kind, at, detail, ...(links && { links }), ...(names && { names }) },
     sent: sent && { ...sent, createdAt: sent.createdAt.getTime() },
+    ...(message?.envelope.copiedIn !== undefined && { copy: id }),
   };
   return { id: hash('sha256', `${kind}\0${id}\0${attempts}`, 'hex').slice(0, 32), body: JSON.stringify(body) };
 }
@@ -200,10 +212,11 @@ export function toReport(
 export function readReport({ id, body }: Report): OutcomeReport | undefined {
   try {
     // Written by `toReport` and kept by the spool, which is trusted.
-    const { event, sent }: Body = JSON.parse(body);
+    const { event, sent, copy }: Body = JSON.parse(body);
     return {
       event: { ...event, id, at: new Date(event.at) },
       sent: sent && { ...sent, createdAt: new Date(sent.createdAt) },
+      copy,
     };
   } catch {
     return undefined;

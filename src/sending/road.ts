@@ -1,4 +1,4 @@
-import type { Bytes } from '../base/bytes.ts';
+import { type Bytes, readAll } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
@@ -20,6 +20,7 @@ import {
 import type { Waiting } from '../queue/schedule/waiting.ts';
 import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
+import { type Copies, type CopyClaim, stateOf } from './copies.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
 import { type Happening, tellsDeferral, toExpiry, toHappening, toReport } from './reporter.ts';
 import type { Claim, Scheduling } from './scheduling.ts';
@@ -34,6 +35,7 @@ type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dki
 export interface OutboundParts {
   readonly leaving: Leaving;
   readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
+  readonly copies: Pick<Copies, 'claim' | 'holds' | 'record' | 'write'>;
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
@@ -78,28 +80,32 @@ const LOST = rejected('invalid', 'the message was lost on our disk');
 const FOREIGN = 'its account may not use this sender address any more';
 /** No claim to release. */
 const NOBODY_ELSES = { kind: 'ours', first: false } as const;
+/** When mail is tried again if it is not known whose it is. Milliseconds. */
+const UNSURE_MS = 2000;
 
 /** Creates the road of outbound mail. */
 export function createOutboundRoad(settings: OutboundRoadSettings, deps: OutboundRoadDeps): Road {
-  const { spool, leaving, scheduling, clock, log, time } = deps;
+  const { spool, leaving, scheduling, copies, clock, log, time } = deps;
   const limit = settings.maxAgeHours * 3_600_000;
   const count = createResultMeters(deps.metrics);
 
   async function prepare(waiting: Waiting): Promise<DeliveryOutcome | Shipment> {
     try {
       const found = await load(waiting);
-      if (!found) return end(waiting, undefined, 'dropped', LOST, null);
+      if (!found) return await end(waiting, undefined, 'dropped', LOST, null);
       const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
       if (leave.kind === 'later' && !isOver(waiting)) return putOff(waiting, leave.at);
+      const lease = await leaseOf(waiting, found);
+      if (lease.kind !== 'ours') return stepBack(waiting, lease);
       // As late as possible, so that held-back mail can still be cancelled, but before any event is recorded.
       const claim = await claimOf(waiting);
       if (claim.kind !== 'ours') return giveWay(waiting, claim);
       if (!(await deps.mayWriteFrom(waiting.delivery.account, found.outgoing.sender)))
-        return end(waiting, found.message, 'dead', rejected('rule', FOREIGN), FOREIGN);
+        return await end(waiting, found.message, 'dead', rejected('rule', FOREIGN), FOREIGN);
       if (leave.kind === 'never')
-        return end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
-      if (leave.kind === 'now') return await compose(waiting, found, claim.first);
-      return end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until it expired');
+        return await end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
+      if (leave.kind === 'now') return await compose(waiting, found, claim.first, lease.epoch);
+      return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until it expired');
     } catch (error) {
       // Store outages are logged once, not for every message.
       if (error instanceof StoreAway) return { kind: 'put off' };
@@ -127,6 +133,40 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return { kind: 'gone', settlement: settleUnattempted(delivery.id, 'dropped', parked, clock.now()) };
   }
 
+  /** Mail that has a copy is sent or ended only by the host that the copy names. */
+  async function leaseOf({ delivery, attempts }: Waiting, { message, body }: Loaded): Promise<CopyClaim> {
+    const one = { id: delivery.id, replayed: delivery.replayed && attempts === 0 };
+    try {
+      const claim = await copies.claim(one, message.envelope);
+      if (claim.kind !== 'uncopied') return claim;
+      const { id, receivedAt, trace } = message;
+      const envelope = { ...message.envelope, copiedIn: claim.epoch };
+      await copies.write({ id, receivedAt, trace, envelope, bytes: await readAll(body) }, [delivery]);
+      return await copies.claim(one, message.envelope);
+    } catch (error) {
+      if (error instanceof StoreAway) return { kind: 'unsure' };
+      throw error;
+    }
+  }
+
+  /** Another host has the mail, or it has ended, or nobody knows yet. */
+  function stepBack(
+    { delivery, parked }: Waiting,
+    claim: Exclude<CopyClaim, { readonly kind: 'ours' }>,
+  ): DeliveryOutcome {
+    const now = clock.now();
+    if (claim.kind === 'unsure' || claim.kind === 'uncopied') return { kind: 'put off', at: now + UNSURE_MS };
+    if (claim.kind === 'elsewhere')
+      // Not kept: it would look like mail that was dropped by hand.
+      return { kind: 'gone', settlement: { ...settleUnattempted(delivery.id, 'dropped', parked, now), forget: true } };
+    const settlement = settleUnattempted(delivery.id, 'dropped', parked, now);
+    return {
+      kind: 'gone',
+      settlement: { ...settlement, state: stateOf(claim.result), report: claim.result.report ?? undefined },
+      afterwards: deps.reported,
+    };
+  }
+
   const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
 
   /** Persisted, so that a restart keeps the time; no attempt is counted. */
@@ -135,21 +175,28 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return { kind: 'put off', at, settlement };
   }
 
-  async function compose(waiting: Waiting, found: Loaded, isFirst: boolean): Promise<DeliveryOutcome | Shipment> {
+  async function compose(
+    waiting: Waiting,
+    found: Loaded,
+    isFirst: boolean,
+    lease: number | null,
+  ): Promise<DeliveryOutcome | Shipment> {
     const { delivery } = waiting;
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
-    if (!job) return end(waiting, found.message, 'dropped', rejected('rule', 'its account was deleted'), null);
+    if (!job) return await end(waiting, found.message, 'dropped', rejected('rule', 'its account was deleted'), null);
     const [reply, sourceAddresses] = await Promise.all([
       deps.composer.compose(job),
       deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
-    if (reply.kind === 'refused') return refuse(waiting, found.message, reply);
+    if (reply.kind === 'refused') return await refuse(waiting, found.message, reply);
     const { composed } = reply;
     let isSent = false;
     return {
       deliveries: [waiting],
       async send(endpoint) {
+        // It may have waited for its turn.
+        if (!copies.holds(lease)) return sameFor([waiting], { kind: 'put off', at: clock.now() + UNSURE_MS });
         isSent = true;
         const attempt = await deps.mailCarrier.carry({ composed, recipient, sourceAddresses });
         return sameFor([waiting], await settle(waiting, found, composed.links, attempt, endpoint));
@@ -165,18 +212,18 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
    * If a message can never be composed, it ends now; if the fault is ours, it is retried as long as all mail, since it
    * may be fixed.
    */
-  function refuse(
+  async function refuse(
     waiting: Waiting,
     message: Message,
     { reason, final }: { readonly reason: string; readonly final: boolean },
-  ): DeliveryOutcome {
+  ): Promise<DeliveryOutcome> {
     const error = `cannot be composed: ${reason}`;
-    if (final) return end(waiting, message, 'dead', rejected('invalid', error), error);
+    if (final) return await end(waiting, message, 'dead', rejected('invalid', error), error);
     log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
     const failed = settled.outcome === 'failed';
-    const settlement = withReport(
+    const settlement = await withReport(
       waiting,
       message,
       settled.settlement,
@@ -231,7 +278,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     count(happening.kind);
     const tells = outcome !== 'deferred' || (await isNews(waiting));
     const told = tells ? withLinks(happening, links) : undefined;
-    const settlement = withReport(waiting, message, settled.settlement, told);
+    const settlement = await withReport(waiting, message, settled.settlement, told);
     return {
       kind: 'settled',
       settled: { ...settled, settlement },
@@ -265,13 +312,13 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
   }
 
   /** Ends a delivery without an attempt. */
-  function end(
+  async function end(
     waiting: Waiting,
     message: Message | undefined,
     state: 'dead' | 'dropped',
     happening: Happening,
     error: string | null,
-  ): DeliveryOutcome {
+  ): Promise<DeliveryOutcome> {
     const now = clock.now();
     count(happening.kind);
     const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
@@ -279,7 +326,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     const diag = happening.detail['diag'];
     return {
       kind: 'gone',
-      settlement: withReport(waiting, message, ended, happening),
+      settlement: await withReport(waiting, message, ended, happening),
       async afterwards() {
         deps.reported();
         if (message) await deps.senderReports.tell(message, waiting.delivery, 'failed', String(diag ?? ''));
@@ -295,16 +342,18 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     };
   }
 
-  /** The settlement with what happened, for the store. */
-  function withReport(
+  /** The settlement with what happened, for the store. Its copy knows before the queue does. */
+  async function withReport(
     { delivery, attempts }: Waiting,
     message: Message | undefined,
     settlement: Settlement,
     happening: Happening | undefined,
-  ): Settlement {
+  ): Promise<Settlement> {
     const report = happening && toReport({ delivery, attempts, at: settlement.at, message }, happening);
     const hidden = settlement.state !== 'waiting' && message?.envelope.outgoing?.extras?.hideContent === true;
-    return { ...settlement, report, ...(hidden && { forget: true }) };
+    const told = { ...settlement, report, ...(hidden && { forget: true }) };
+    if (message) await copies.record(told, message.envelope);
+    return told;
   }
 
   return frozen({
@@ -323,14 +372,21 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
       return 'send' in prepared ? { outcomes: new Map(), shipment: prepared } : notSent(all, prepared);
     },
     async expire(waiting) {
-      const found = await load(waiting);
+      const found = await load(waiting).catch((error: unknown) => {
+        if (error instanceof StoreAway) return 'later' as const;
+        throw error;
+      });
+      // It is damaged here, and the store may have it.
+      if (found === 'later') return { kind: 'put off' };
+      const lease = found && (await leaseOf(waiting, found));
+      if (lease && lease.kind !== 'ours') return stepBack(waiting, lease);
       // The delivery has expired whatever the store says, so an unavailable store is not waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {
         if (error instanceof StoreAway) return NOBODY_ELSES;
         throw error;
       });
       if (claim.kind !== 'ours') return giveWay(waiting, claim);
-      return end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
+      return await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
     },
   });
 }

@@ -6,12 +6,14 @@ import { sentId } from '../mail/return-address.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { DeliveryState } from '../queue/states.ts';
 import { RowTooNew } from '../store/features.ts';
-import type { ScheduledRow } from '../store/rows/messages.ts';
+import { SCHEDULED_CHANGES, type ScheduledChange, type ScheduledRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
+import type { Copies } from './copies.ts';
 
 interface SchedulingDeps {
   readonly store: Pick<Store, 'scheduled' | 'messages' | 'messageTags' | 'understands'>;
   readonly spool: Pick<Spool, 'drop' | 'reschedule' | 'delivery'>;
+  readonly copies: Pick<Copies, 'cancelled'>;
   readonly clock: Clock;
   /** Nothing is deleted while the clock is in doubt. */
   readonly time: Pick<RunningTime, 'sure'>;
@@ -46,7 +48,7 @@ const SLACK_MS = 1000;
 
 const UNCLAIMED = { in: [null, 'moved'] } as const;
 
-export function createScheduling({ store, spool, clock, time }: SchedulingDeps) {
+export function createScheduling({ store, spool, copies, clock, time }: SchedulingDeps) {
   const { scheduled } = store;
   /** The state of the delivery on this host; undefined: it is on another host's spool, or not on any yet. */
   const stateOf = async ({ delivery }: ScheduledRow): Promise<DeliveryState | undefined> =>
@@ -62,7 +64,7 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps) 
    * cancellation.
    */
   async function cancel({ id }: ScheduledRow): Promise<WishOutcome> {
-    const row = await scheduled.change({ id, state: { in: [null, 'moved', 'cancelled'] } }, { state: 'cancelled' });
+    const row = await scheduled.change({ id, state: { in: [null, ...SCHEDULED_CHANGES] } }, { state: 'cancelled' });
     if (!row) return 'late';
     await finish(row);
     return 'done';
@@ -75,6 +77,7 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps) 
   async function finish(row: ScheduledRow): Promise<boolean> {
     await spool.drop(selected(row), clock.now());
     const state = await stateOf(row);
+    await copies.cancelled(row.delivery);
     const message = await store.messages.remove({ id: row.id });
     for (const tag of message?.tags ?? []) await store.messageTags.remove({ id: `${row.id} ${tag}` });
     if (state === undefined || state === 'waiting') return false;
@@ -130,7 +133,7 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps) 
   }
 
   /** Runs `work` for every row of a state whose delivery is on this host. Returns for how many it made a change. */
-  async function tendAll(state: 'cancelled' | 'moved', work: (row: ScheduledRow) => Promise<boolean>): Promise<number> {
+  async function tendAll(state: ScheduledChange, work: (row: ScheduledRow) => Promise<boolean>): Promise<number> {
     let count = 0;
     for (let last = ''; ; ) {
       const rows = await scheduled.many({ state, id: { range: { gt: last } } }, { sort: 'id', limit: STEP });

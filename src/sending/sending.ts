@@ -8,6 +8,7 @@ import type { Outgoing } from '../mail/outgoing.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
+import type { Copies } from './copies.ts';
 import type { CustomDomains } from './domains/custom-domains.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
 import { createReporter, type Reporter } from './reporter.ts';
@@ -30,6 +31,7 @@ interface SendingDeps {
   readonly ownDomains: OwnDomains;
   readonly leaving: Leaving;
   readonly scheduling: Scheduling;
+  readonly copies: Copies;
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly clock: Clock;
@@ -45,7 +47,7 @@ export function createSending(
   settings: SendingSettings,
   deps: SendingDeps,
 ): { readonly mail: OutboundParts; readonly reporter: Reporter } {
-  const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
+  const { store, clock, tokenSecret, customDomains, leaving, scheduling, copies, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);
   const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
@@ -54,6 +56,7 @@ export function createSending(
     mail: {
       leaving,
       scheduling,
+      copies,
       sources,
       mailCarrier,
       signerOf: deps.signing.signerOf,

@@ -16,6 +16,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
 import { fillingSubject } from './compose/merge-fields.ts';
+import type { Copies } from './copies.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
 import type { Signing } from './signing.ts';
 import type { Leaving, RecipientOutcome, SigningOutlook, Submission, SubmitOutcome, Submitting } from './types.ts';
@@ -31,6 +32,7 @@ interface SubmitDeps {
   readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'isWithinShare' | 'body' | 'accept'>;
   readonly lists: Pick<Lists, 'suppression'>;
+  readonly copies: Pick<Copies, 'epochForNew' | 'write' | 'unwrite'>;
   readonly recorder: Recorder;
   readonly leaving: Pick<Leaving, 'heldBecause'>;
   readonly ownDomains: OwnDomains;
@@ -219,7 +221,7 @@ function distinct(recipients: readonly string[]): { readonly text: string; reado
 }
 
 async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
-  const { spool, log } = deps;
+  const { spool, copies, log } = deps;
   const {
     submission: { bytes, client, outgoing, account, dsn },
     messageId,
@@ -233,19 +235,21 @@ async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: 
     outgoing,
     ...(dsn && { dsn: renamed(dsn) }),
   };
+  const copiedIn = copies.epochForNew();
+  const copied = copiedIn === undefined ? envelope : { ...envelope, copiedIn };
+  const trace = traceOf(sorted, envelope, settings);
   const writer = spool.body(messageId);
   try {
+    // The queue takes the bytes away.
+    await copies.write({ id: messageId, receivedAt, envelope: copied, trace, bytes }, deliveries);
     for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.subarray(at, at + CHUNK_BYTES));
     const body = await writer.finish();
     await schedule(sorted, deps);
-    const outcome = await spool.accept(
-      { id: messageId, receivedAt, envelope, trace: traceOf(sorted, envelope, settings), body },
-      deliveries,
-    );
-    if (outcome !== 'accepted') await unschedule(sorted, deps);
+    const outcome = await spool.accept({ id: messageId, receivedAt, envelope: copied, trace, body }, deliveries);
+    if (outcome !== 'accepted') await Promise.all([unschedule(sorted, deps), copies.unwrite(copied, deliveries)]);
     return outcome;
   } catch (error) {
-    await Promise.allSettled([writer.abort(), unschedule(sorted, deps)]);
+    await Promise.allSettled([writer.abort(), unschedule(sorted, deps), copies.unwrite(copied, deliveries)]);
     if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
     return 'fault';
   }

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import { networkOf, SITE_TIMES, siteOf } from '../base/networks.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Notes } from '../journal/types.ts';
 import type { ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply, refusalReason } from './replies.ts';
@@ -52,11 +52,9 @@ export interface CountedPlace extends SessionPlace {
   nameClient(client: string): Reply | undefined;
 }
 
-interface AdmissionParts {
-  readonly clock: Clock;
+interface AdmissionParts extends Pick<Tools, 'clock' | 'log'> {
   /** Its name in the history. */
   readonly listener: string;
-  readonly log: Log;
   readonly notes: Notes;
   readonly meters: Pick<SessionMeters, 'refused'>;
 }

@@ -38,9 +38,13 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   accountFull: 'The account has reached its storage limit. Delete what it no longer needs, or raise the limit.',
   fault: `Something failed on this host, such as the disk or the store; see the log. ${RETRY}`,
   tooNew:
-    'A newer Postern on another host wrote the domain, or a route that matches; postern host list shows the versions. ' +
+    'A newer Postern on another host wrote the domain, or a route that matches; postern host list shows the ' +
+    'versions. ' +
     `Upgrade this host. ${RETRY}`,
   unscanned: `A scanner was unavailable, and scan.when is before; see the log. Start it again. ${RETRY}`,
+  uncopied:
+    'No second copy of the message could be made, because the store is unavailable or refused it, and ' +
+    `queue.without_copies is defer; see the log. ${RETRY}`,
   full:
     'The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ' +
     `${RETRY}`,

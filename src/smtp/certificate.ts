@@ -1,10 +1,10 @@
 import { X509Certificate } from 'node:crypto';
 
-// Whether our own certificate does what it is for. One that does not is used all the same: mail comes in encrypted, from
-// all senders but those that verify it.
+// Whether our own certificate does what it is for. One that does not is used all the same: mail comes in encrypted,
+// from all senders but those that verify it.
 
 interface Judged {
-  /** What is wrong with it, as a predicate; undefined if nothing. */
+  /** Its fault, as a predicate; undefined if it has none. */
   readonly fault: string | undefined;
   /** Whether its names cover ours. */
   readonly covers: boolean;

@@ -83,8 +83,8 @@ export function pathIn(keyword: 'FROM' | 'TO', rest: string): string | undefined
 type Params = ReadonlyMap<string, string | true>;
 
 const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
-// A quoted string may contain angle brackets and spaces. The two branches share no first character, so this is linear. Some clients leave
-// the brackets out.
+// A quoted string may contain angle brackets and spaces. The two branches share no first character, so this is linear.
+// Some clients leave the brackets out.
 const PATH = /^[ \t]*(?:<((?:"(?:[^"\\]|\\.)*"|[^<>"\\ \t])*)>|([^<>"\\ \t]+))(?:[ \t]+(.*))?$/;
 // RFC 5321 section 4.1.2 esmtp-param; RFC 6531 allows non-ASCII values.
 const PARAM = /^([a-z0-9][a-z0-9-]*)(?:=([^\s=\p{Cc}]+))?$/iu;

@@ -49,7 +49,10 @@ interface Shared {
   fault(error: unknown): void;
 }
 
-/** The listening sockets of a listener. `onSocket` gets every accepted socket, and decides whether it becomes a connection. */
+/**
+ * The listening sockets of a listener. `onSocket` gets every accepted socket, and decides whether it becomes a
+ * connection.
+ */
 export function createServers(
   { hostname, listen }: { readonly hostname: string; readonly listen: readonly ListenEntry[] },
   { shared, log }: { readonly shared: Shared; readonly log: Log },

@@ -9,7 +9,8 @@ import { REFUSALS, type Reply } from './replies.ts';
 
 /**
  * What sessions for inbound mail need from the rest of the daemon. On the main thread (`createDesk`) an address with
- * a known route is answered at once; on other threads the same interface sends requests over a port (threads/asking.ts).
+ * a known route is answered at once; on other threads the same interface sends requests over a port
+ * (threads/asking.ts).
  */
 export interface Desk {
   readonly admission: Admission;

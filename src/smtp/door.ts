@@ -91,8 +91,8 @@ export function createSmtpDoor(
 
   return frozen({
     /**
-     * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection is
-     * closed.
+     * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection
+     * is closed.
      */
     knock(socket: Socket, welcome: Welcome) {
       const address = normalizeAddress(socket.remoteAddress ?? '');

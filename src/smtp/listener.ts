@@ -1,11 +1,10 @@
 import type { Socket } from 'node:net';
 import type { SecureVersion } from 'node:tls';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
 import type { Service } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Postmaster } from '../inbound/postmaster.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
@@ -83,7 +82,7 @@ export interface ListenerSettings {
 }
 
 /** The parts that SMTP depends on. */
-export interface ListenerDeps {
+export interface ListenerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly routing: Pick<Routing, 'lookup' | 'ownerOf' | 'refresh'>;
   /** Return addresses; if undefined, the return domain is a domain like any other. */
   readonly returnAddresses: ReturnAddresses | undefined;
@@ -91,12 +90,9 @@ export interface ListenerDeps {
   readonly acceptance: Acceptance;
   readonly spool: Pick<Spool, 'hasRoom' | 'isWithinShare' | 'backlog'>;
   readonly threads: SessionThreads;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
   /** The history. */
   readonly notes: Notes;
-  readonly metrics: Metrics;
 }
 
 /** The parts that sessions depend on besides their side. */

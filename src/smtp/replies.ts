@@ -41,6 +41,7 @@ export const REFUSALS = frozen({
   fault: reply(451, '4.3.0', 'Local error in processing, try again later'),
   tooNew: reply(451, '4.3.0', 'Mailbox not available on this host yet, try again later'),
   unscanned: reply(451, '4.7.1', 'Content scanner unavailable, try again later'),
+  uncopied: reply(451, '4.3.0', 'Message cannot be stored safely now, try again later'),
   full: reply(452, '4.3.1', 'Insufficient system storage, try again later'),
   backlog: reply(452, '4.2.2', 'Mailbox queue is full, try again later'),
   tooManyRecipients: reply(452, '4.5.3', 'Too many recipients'),

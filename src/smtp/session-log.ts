@@ -1,9 +1,8 @@
 import { X509Certificate } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Notes } from '../journal/types.ts';
 import { REFUSALS, type Reply, refusalReason } from './replies.ts';
 import type { SessionState } from './session-state.ts';
@@ -26,10 +25,8 @@ const MAX_LOGGED = 5;
 const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
 /** What the log of a session depends on. */
-export interface SessionLogDeps {
-  readonly clock: Clock;
+export interface SessionLogDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
   readonly notes: Notes;
   readonly meters: SessionMeters;
 }

@@ -1,10 +1,10 @@
 import type { Match } from '../inbound/types.ts';
 import type { Transaction } from './session-state.ts';
 
-// A message is kept once, but prepared and posted, or sent, for each delivery: a thousand recipients of one large message
-// would be hours of work, and gigabytes of posts, for one transaction of a stranger. So recipients times bytes have a
-// bound. Clients that declare the size get the reply at RCPT, and send the message to the other recipients in another
-// transaction (RFC 5321 section 4.5.3.1.10); the others after the message.
+// A message is kept once, but prepared and posted, or sent, for each delivery: a thousand recipients of one large
+// message would be hours of work, and gigabytes of posts, for one transaction of a stranger. So recipients times bytes
+// have a bound. Clients that declare the size get the reply at RCPT, and send the message to the other recipients in
+// another transaction (RFC 5321 section 4.5.3.1.10); the others after the message.
 
 /** Messages of any size may have this many recipients (RFC 5321 section 4.5.3.1.8). */
 const ALWAYS = 100;

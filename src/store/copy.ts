@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { atOnce } from '../base/turns.ts';
 import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './driver/port.ts';
+import { COPYING } from './rows/hosts.ts';
 import { COLLECTIONS } from './store.ts';
 import { usage } from './usage.ts';
 
@@ -10,11 +11,8 @@ type AnyRow = Row & Readonly<Record<string, unknown>>;
 /** Every collection with rows that matter; `pings` has none. */
 export const STORED = [...Object.values(COLLECTIONS), usage].map((spec): CollectionSpec<AnyRow> => ({ ...spec }));
 
-/** Rows that are read together: few of large ones, so that they take about this many bytes. */
-const PAGE_BYTES = 8 * 1024 ** 2;
-/** The size of the next row is not known before it is read, so there are never many. */
-const MOST_ROWS = 64;
-const FIRST_ROWS = 8;
+/** Rows that are read together. */
+const PAGE = { limit: 100, bytes: 8 * 1024 ** 2 };
 
 /** The progress of a copy, for people. */
 export interface Progress {
@@ -39,8 +37,9 @@ export class CopyRefused extends Error {
 
 /**
  * Copies every row of `from` to `to`, then reads both again and compares them. It may be stopped at any point, and
- * goes on with `resume`: rows that are in `to` already must be those of `from`; nothing there is ever changed. Throws
- * `CopyRefused` if `to` has other rows, or if `from` changed meanwhile, and `StoreAway`, which names the side.
+ * goes on with `resume`: rows that are in `to` already must be those of `from`; nothing there is ever changed. Until both
+ * are found to be equal, a row in `to` keeps daemons and commands out (`checkFormat`). Throws `CopyRefused` if `to` has
+ * other rows, or if `from` changed meanwhile, and `StoreAway`, which names the side.
  */
 export async function copyStore(
   { from, to }: { readonly from: Database; readonly to: Database },
@@ -53,12 +52,20 @@ export async function copyStore(
       from: await of('FROM', from.collection(spec)),
       to: await of('TO', to.collection(spec)),
     });
+  const [marks, marksOfFrom] = [await of('TO', to.collection(MARKS)), await of('FROM', from.collection(MARKS))];
+  if (await of('FROM', marksOfFrom.one(MARK)))
+    throw new CopyRefused('FROM is not complete: a copy into it has begun and not ended');
   if (!resume) await mustBeEmpty(pairs);
+  await of('TO', marks.insert({ ...MARK, count: 1 }));
   const copied: Copied[] = [];
   for (const pair of pairs) copied.push(await copyRows(pair, onProgress));
   for (const [at, pair] of pairs.entries()) await compare(pair, copied[at], onProgress);
+  await of('TO', marks.remove(MARK));
   return copied;
 }
+
+const MARKS = COLLECTIONS.revisions;
+const MARK = { id: COPYING };
 
 interface Pair {
   readonly spec: CollectionSpec<AnyRow>;
@@ -167,17 +174,15 @@ async function* pagesOf(
   { name }: CollectionSpec<AnyRow>,
   collection: Collection<AnyRow>,
 ): AsyncGenerator<readonly AnyRow[]> {
-  let limit = FIRST_ROWS;
   for (let last = ''; ; ) {
     // The empty id, the lowest, is possible too.
     const range = last === '' ? { gte: last } : { gt: last };
-    const rows = await readable(name, of(side, collection.many({ id: { range } }, { sort: 'id', limit })));
-    if (rows.length > 0) yield rows;
-    if (rows.length < limit) return;
-    last = rows.at(-1)?.id ?? '';
-    // By the largest row, and slowly upwards: the next rows may be as large.
-    const largest = Math.max(...rows.map((row) => JSON.stringify(row).length));
-    limit = Math.max(1, Math.min(MOST_ROWS, 2 * limit, Math.floor(PAGE_BYTES / largest)));
+    const rows = await readable(name, of(side, collection.many({ id: { range } }, { sort: 'id', ...PAGE })));
+    const end = rows.at(-1);
+    if (!end) return;
+    // The mark of this copy is no row of either store.
+    yield name === MARKS.name ? rows.filter(({ id }) => id !== MARK.id) : rows;
+    last = end.id;
   }
 }
 

@@ -3,7 +3,7 @@ import { type Collection, type Filter, type Row, StoreAway } from './driver/port
 /**
  * What a host must understand to act on a row. Each field that was added to a row after the first version declares what
  * its values need (`Features`); the store writes that into the row (`needs`), and each host compares it with what it
- * understands (composition/features.ts). So a version need not know later ones, but for the form of `needs`.
+ * understands (composition/known-features.ts). So a version need not know later ones, but for the form of `needs`.
  */
 export interface GatedRow extends Row {
   /** Features, sorted, with spaces between them. Null or absent: every version understands the row. */
@@ -55,12 +55,15 @@ export function gated<R extends Row>(
     return [...new Set(needs)].sort().join(' ') || null;
   }
 
+  function needing(row: R): R {
+    const needs = needsOf(row);
+    return needs === null ? row : { ...row, needs };
+  }
+
   return {
     ...rows,
-    insert(row) {
-      const needs = needsOf(row);
-      return rows.insert(needs === null ? row : { ...row, needs });
-    },
+    insert: (row) => rows.insert(needing(row)),
+    insertAll: (all) => rows.insertAll(all.map(needing)),
     async change(filter, patch) {
       const given = Object.entries<unknown>(patch).filter(([, value]) => value !== undefined);
       if (!entries.some(([field]) => given.some(([name]) => name === field))) return rows.change(filter, patch);

@@ -5,8 +5,15 @@ import { StoreAway } from './driver/port.ts';
 import { HostRefused, type HostRow, raiseFormat } from './rows/hosts.ts';
 import type { Store } from './store.ts';
 
+/**
+ * How long after a beat a host may begin to send mail whose row is the copy. A takeover waits for longer than this, so
+ * that two hosts do not send the same. Milliseconds.
+ */
+const LEASE_MS = 15_000;
+/** How long a host is watched before another takes over its mail. Milliseconds. */
+export const SILENCE_MS = LEASE_MS + 1000;
 /** How often a host shows that it runs. A host with a store of its own is not watched. Milliseconds. */
-const BEAT_MS = 2000;
+export const BEAT_MS = 2000;
 const BEAT_ALONE_MS = 3_600_000;
 /** A host whose beat stands still for three beats, on the clock of the host that watches, does not run. Milliseconds. */
 const WATCH_MS = 3 * BEAT_MS + 1000;
@@ -14,6 +21,8 @@ const LOOK_MS = 250;
 
 interface MembershipSettings {
   readonly name: string;
+  /** Where the other hosts reach its API; empty: nowhere. */
+  readonly url: string;
   /** The folder of the queue, for messages. */
   readonly queueDir: string;
   readonly version: string;
@@ -36,7 +45,7 @@ interface MembershipDeps {
 export type Membership = ReturnType<typeof createMembership>;
 
 export function createMembership(settings: MembershipSettings, deps: MembershipDeps) {
-  const { name, version, features, alone, queueDir } = settings;
+  const { name, url, version, features, alone, queueDir } = settings;
   const { store, identify, incarnation, clock, log } = deps;
   const { hosts } = store;
   const pauses = createPauses(clock);
@@ -49,7 +58,22 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   let cancel = () => {};
   let ticking: Promise<void> = Promise.resolve();
 
-  const beatOnce = () => hosts.change({ id, incarnation }, { beat: ++beat, seenAt: new Date(clock.now()) });
+  /** When the last beat was sent that the store has, on the monotonic clock. */
+  let lastBeat = Number.NEGATIVE_INFINITY;
+  /** Before this, another process of this host, whose row was freed, may still send what it claimed. */
+  let liveFrom = Number.NEGATIVE_INFINITY;
+  let beats = 0;
+  let epoch = 0;
+
+  async function beatOnce(): Promise<HostRow | undefined> {
+    const at = clock.monotonic();
+    const row = await hosts.change({ id, incarnation }, { beat: ++beat, seenAt: new Date(clock.now()) });
+    if (row) {
+      lastBeat = at;
+      epoch = row.epoch ?? 0;
+    }
+    return row;
+  }
 
   /**
    * Makes the row ours. No process may be running as this host, and none with its name: a row that names one is watched,
@@ -71,16 +95,29 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
         continue;
       }
       const isOurs = mine?.incarnation === incarnation;
+      const since = clock.monotonic();
       const running = alone ? undefined : await watch(others, isOurs ? beatOnce : undefined);
       if (running) throw new HostRefused(running.id === id ? twice(running, queueDir) : namesake(running));
       if (stopped) return;
-      for (const row of others)
-        await hosts.change({ id: row.id, incarnation: row.incarnation, beat: row.beat }, { incarnation: null });
+      if (!alone && others.some((row) => row.id === id)) liveFrom = since + SILENCE_MS;
+      for (const row of others) await hosts.change(asSeen(row), { incarnation: null, silentAt: row.beat });
     }
   }
 
   async function take(mine: HostRow | undefined): Promise<void> {
-    const row = { name, incarnation, beat, version, features, startedAt, seenAt: new Date(clock.now()) };
+    const row = {
+      name,
+      url,
+      incarnation,
+      beat,
+      version,
+      features,
+      startedAt,
+      seenAt: new Date(clock.now()),
+      adopter: null,
+      adoptedAt: null,
+      silentAt: null,
+    };
     if (mine) await hosts.change({ id, incarnation: null }, row);
     else await hosts.insert({ id, ...row });
   }
@@ -98,9 +135,14 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
 
   async function keep(): Promise<void> {
     await raiseFormat(store);
-    if (joined && (await beatOnce())) return;
+    if (joined && (await beatOnce())) {
+      beats++;
+      return;
+    }
     joined = false;
     await join();
+    // Also reads the epoch, which a takeover has raised.
+    if (!(await beatOnce())) return;
     joined = true;
     if (!stopped) log.info('host.joined', { id, name });
   }
@@ -137,6 +179,17 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   return frozen({
     /** Resolves if this process must end: another one took over, or the store is too new. */
     refused: refusing.promise,
+    /** What this host is, for rows of `copies`. */
+    id: () => id,
+    incarnation,
+    epoch: () => epoch,
+    /** Whether no other host can have taken over the mail of this one. False while the store is away. */
+    isLive: () => joined && (alone || (clock.monotonic() - lastBeat < LEASE_MS && clock.monotonic() >= liveFrom)),
+    /**
+     * How many beats the store has taken from this process while it ran, one every 2 s. A measure of time in which it
+     * could write: it stands still while the store is away, and while this process is not executed.
+     */
+    beats: () => beats,
     /** Joins the hosts of the store, or later if it is away. Throws `HostRefused`. */
     async start() {
       id = identify();
@@ -155,9 +208,29 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   });
 }
 
+/** A host as it was seen: if its process has shown itself since, the filter does not match. */
+const asSeen = ({ id, incarnation, beat }: HostRow) => ({ id, incarnation, beat });
+
+/**
+ * Names the adopter of a host, in one step that only one caller can make. Undefined if the host has come back since it
+ * was seen, or another was named.
+ */
+export function nameAdopter(
+  { hosts }: Pick<Store, 'hosts'>,
+  lost: HostRow,
+  adopter: string,
+  adoptedAt: Date,
+): Promise<HostRow | undefined> {
+  const silentAt = lost.incarnation === null ? (lost.silentAt ?? null) : lost.beat;
+  return hosts.change(
+    { ...asSeen(lost), epoch: lost.epoch ?? null },
+    { epoch: (lost.epoch ?? 0) + 1, adopter, adoptedAt, silentAt, incarnation: null },
+  );
+}
+
 /**
  * Returns the ids of hosts whose beat moved, or whose process changed, while it was watched: these run. Takes
- * `WATCH_MS`, or until it `isEnough`. Compares no clocks: only the caller's own counts.
+ * `ms`, or until it `isEnough`. Compares no clocks: only the caller's own counts.
  */
 export async function watchBeats(
   { hosts }: Pick<Store, 'hosts'>,
@@ -167,15 +240,17 @@ export async function watchBeats(
     pause,
     meanwhile,
     isEnough,
+    ms = WATCH_MS,
   }: {
     readonly clock: Pick<Clock, 'monotonic'>;
     readonly pause: (ms: number) => Promise<void>;
     readonly meanwhile?: (() => Promise<unknown>) | undefined;
     readonly isEnough: (running: ReadonlySet<string>) => boolean;
+    readonly ms?: number;
   },
 ): Promise<ReadonlySet<string>> {
   const running = new Set<string>();
-  const until = clock.monotonic() + WATCH_MS;
+  const until = clock.monotonic() + ms;
   while (rows.length > 0 && !isEnough(running) && clock.monotonic() < until) {
     await meanwhile?.();
     await pause(LOOK_MS);

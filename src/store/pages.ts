@@ -18,6 +18,27 @@ export async function* pagesByKey<R, K>(
   }
 }
 
+/** Bytes of a page of rows that may be large, and how many rows it has at most. */
+const LARGE_PAGE = { limit: 64, bytes: 500_000 };
+
+/** Options for reading a page of rows that may be large. */
+export type LargePage = typeof LARGE_PAGE;
+
+/**
+ * As `pagesByKey`, for rows of up to megabytes: pages are bounded by bytes too, so a short one is not the end. `read`
+ * returns rows after a key, and the key to read on after; undefined: there are no more.
+ */
+export async function* pagesByBytes<R, K>(
+  after: K,
+  read: (after: K, page: LargePage) => Promise<{ readonly rows: readonly R[]; readonly next: K | undefined }>,
+): AsyncGenerator<readonly R[]> {
+  for (let key: K | undefined = after; key !== undefined; ) {
+    const { rows, next }: Awaited<ReturnType<typeof read>> = await read(key, LARGE_PAGE);
+    if (rows.length > 0) yield rows;
+    key = next;
+  }
+}
+
 /** A condition on times, and on ids where several rows share a time. */
 type Moment =
   | { readonly time: { readonly range: { readonly gt: Date } } }

@@ -6,6 +6,7 @@ import { allFeatures, type GatedRow, gated, understands } from './features.ts';
 import { accounts, keys } from './rows/accounts.ts';
 import { routingChanges } from './rows/changes.ts';
 import type { Declaration, OwnedRow } from './rows/collection.ts';
+import { copies, copyParts } from './rows/copies.ts';
 import { counters, urlHours, urls } from './rows/counters.ts';
 import {
   domainKeys,
@@ -29,6 +30,7 @@ import {
   tagRemovals,
 } from './rows/messages.ts';
 import { notices, quotas } from './rows/notices.ts';
+import { pauses } from './rows/pauses.ts';
 import { consoleSessions, enterLinks, people } from './rows/people.ts';
 import { subaccounts } from './rows/subaccounts.ts';
 import { templateLabels, templates } from './rows/templates.ts';
@@ -79,6 +81,9 @@ export const COLLECTIONS = {
   enterLinks,
   consoleSessions,
   hosts,
+  copies,
+  copyParts,
+  pauses,
 };
 
 type Collections = typeof COLLECTIONS;

@@ -171,6 +171,16 @@ function meteredCollection<R extends Row>(
         if (outcome !== 'inserted') noteRow(row, -1);
       }
     },
+    async insertAll(all) {
+      for (const row of all) noteRow(row, 1);
+      let outcomes: Awaited<ReturnType<typeof rows.insertAll>> = [];
+      try {
+        outcomes = await rows.insertAll(all);
+        return outcomes;
+      } finally {
+        for (const [at, row] of all.entries()) if (outcomes[at] !== 'inserted') noteRow(row, -1);
+      }
+    },
     async change(filter, patch) {
       const before = bytesOf(patch) > LARGE_PATCH ? await rows.one(filter) : undefined;
       const after = await rows.change(filter, patch);

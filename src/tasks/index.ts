@@ -1,9 +1,7 @@
-import type { Clock } from '../base/clock.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Room } from '../base/room.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Resolver } from '../dns/types.ts';
 import { expireRejectsTask } from '../events/lists.ts';
 import type { Numbers } from '../events/numbers.ts';
@@ -11,6 +9,7 @@ import { applyEventsTask, type EventRecorder, type PurgeRowsSettings, purgeRowsT
 import { type Ownership, type RetestInboundSettings, retestInboundDomainsTask } from '../inbound/ownership.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { keepTimeTask, type PurgeSettings, purgeTask } from '../queue/purge.ts';
+import { type TendCopiesDeps, tendCopiesTask } from '../sending/adoption.ts';
 import {
   finishWarmupsTask,
   type ProvisioningSettings,
@@ -42,6 +41,7 @@ export function createTasks(settings: TaskSettings, deps: TaskDeps) {
     'sweep-outbox': sweepOutboxTask(deps),
     'tend-batches': tendBatchesTask(settings.batches, deps),
     'tend-scheduled': tendScheduledTask(deps),
+    'tend-copies': tendCopiesTask(deps),
     'run-exports': runExportsTask(settings.exports, { ...deps, hasRoom: deps.growth.has, left: deps.growth.left }),
     'expire-exports': expireExportsTask(settings.exports, deps),
     'expire-links': expireLinksTask(settings.links, deps),
@@ -69,10 +69,8 @@ interface TaskSettings {
   readonly rows: PurgeRowsSettings;
 }
 
-interface TaskDeps {
+interface TaskDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly sweep: () => Promise<number>;
-  readonly ids: Ids;
-  readonly log: Log;
   readonly recorder: EventRecorder;
   readonly numbers: Numbers;
   readonly spool: Spool;
@@ -80,10 +78,13 @@ interface TaskDeps {
   readonly growth: Pick<Room, 'has' | 'left'>;
   readonly store: Store;
   readonly meter: UsageMeter;
-  readonly clock: Clock;
   readonly time: RunningTime;
   readonly notices: Notices;
   readonly scheduling: Scheduling;
+  readonly adoption: TendCopiesDeps['adoption'];
+  readonly copies: TendCopiesDeps['copies'];
+  readonly others: TendCopiesDeps['others'];
+  readonly member: TendCopiesDeps['member'];
   readonly domainTests: DomainTests;
   readonly ownership: Ownership;
   readonly keySwitch: KeySwitch;

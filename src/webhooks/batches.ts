@@ -3,6 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Service, Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { BatchLimits, EventNews, FreezeOutcome, HookTally, Pending } from '../queue/events.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
@@ -243,11 +244,9 @@ function toRow({ hook, spool, batches, events, sentAt, error, errorAt }: HookTal
   };
 }
 
-interface TendBatchesDeps {
+interface TendBatchesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'events'>;
   readonly store: Pick<Store, 'webhooks'>;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly time: Belief;
 }
 

@@ -3,16 +3,16 @@ import { type FileHandle, mkdir, open, readdir, rename, rm, stat, utimes } from 
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import type { Room } from '../base/room.ts';
 import type { Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 
-// Attachments that a post names by a link instead of holding them. Each is a file of this host, named by the hash of its
-// content; whoever has a link may fetch it until the link expires. A file is on the disk before its link is posted, and
-// stays until the link expires. An attachment for which there is no room stays in the post. Each account has a folder of
-// claims, an empty file for each of its linked files, so that it is known who takes how much.
+// Attachments that a post names by a link instead of holding them. Each is a file of this host, named by the hash of
+// its content; anyone who has a link may fetch it until the link expires. A file is on the disk before its link is
+// posted, and stays until the link expires. An attachment for which there is no room stays in the post. Each account has a
+// folder of claims, an empty file for each of its linked files, so that it is known who takes how much.
 
 /** The path in front of the token of a link. */
 export const LINKS_PATH = '/inbound-files/';
@@ -68,10 +68,8 @@ const QUIET_MS = 60_000;
 /** The account of posts that belong to none: no account's id begins with a hyphen. */
 export const NOBODY = '-';
 
-interface LinkedFilesDeps {
+interface LinkedFilesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly tokenSecret: TokenSecret;
-  readonly clock: Clock;
-  readonly log: Log;
   /** The room for what accounts store. */
   readonly growth: Pick<Room, 'left' | 'wrote'>;
 }
@@ -109,7 +107,7 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
 
   return frozen({
     /**
-     * Reserves room for links of an account, of at most so many bytes. Throws `StoreAway` if the secret was never read
+     * Reserves room for links of an account, up to a number of bytes. Throws `StoreAway` if the secret was never read
      * and cannot be.
      */
     async place(account: string, most: number): Promise<Linking> {
@@ -183,8 +181,8 @@ interface Link {
 }
 
 /**
- * Writes a file and returns its link; undefined if it has no room. The file is synced first; one that is there already is
- * only kept for longer. The name at the end of the link is for people and ignored. Throws what the disk throws.
+ * Writes a file and returns its link; undefined if it has no room. The file is synced first; one that is there already
+ * is only kept for longer. The name at the end of the link is for people and ignored. Throws what the disk throws.
  */
 export async function linkTo(
   { dir, base, secret, expiresAt, claims, room }: LinkPlace,

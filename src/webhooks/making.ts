@@ -1,7 +1,6 @@
 import { heldBy } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import type { EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
 import { settleUnattempted } from '../queue/settle.ts';
 import type { Destinations } from './destinations.ts';
@@ -14,14 +13,12 @@ export interface Ready {
   readonly post: Post;
 }
 
-interface PullPreparationDeps {
+interface PullPreparationDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'keepVerdicts' | 'settle'>;
   readonly preparation: Preparation;
   readonly destinations: Pick<Destinations, 'target'>;
   /** True once the daemon stops: a thread that ended is no fault then. */
   readonly stopping: () => boolean;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Deliveries of an endpoint that may be in the making besides those that are wanted. */

@@ -75,7 +75,7 @@ export function createMessageViews({
         freeBytes(whole.body);
       }
     },
-    /** What is posted for the delivery, as JSON; a post that is not JSON is in `body`. */
+    /** The payload of the delivery as JSON; a post that is not JSON is in `body`. */
     async event(mail: Mail & { readonly delivery: Pick<Delivery, 'routeId' | 'account'> }): Promise<JsonText> {
       const { recipient, routeId, account } = mail.delivery;
       const style = destinations.target({ routeId, recipient });

@@ -15,6 +15,7 @@ import {
   type WebhookRow,
 } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
+import type { EventCopies } from './event-copies.ts';
 
 /** Milliseconds for which an account's webhooks are cached: the delay until another host's change is seen. */
 const FRESH_MS = 1000;
@@ -29,9 +30,10 @@ export interface WebhookOutbox extends Outbox {
 export function createOutbox(deps: {
   store: Pick<Store, 'webhooks'>;
   spool: Pick<Spool, 'events'>;
+  copies: Pick<EventCopies, 'write'>;
   clock: Clock;
 }): WebhookOutbox {
-  const { store, spool, clock } = deps;
+  const { store, spool, copies, clock } = deps;
   const known = createRecent((account) => store.webhooks.many({ account }), FRESH_MS);
 
   return frozen({
@@ -40,7 +42,9 @@ export function createOutbox(deps: {
       const wanted = (await known.get(account, clock.monotonic()))
         .map((row) => toWanted(row, events))
         .filter((one) => one.events.length > 0);
-      if (wanted.length > 0) await spool.events.publish(wanted, clock.now());
+      // Copies first: one that is written after its batch has ended would stay.
+      const ours = wanted.length > 0 ? await copies.write(wanted) : wanted;
+      if (ours.length > 0) await spool.events.publish(ours, clock.now());
     },
     forget: known.forget,
   });

@@ -1,8 +1,6 @@
 import { sizeOf } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import { type AttachmentMode, factsOf } from '../inbound/formats.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import { createVerdictMeters } from '../inbound/verdicts/meters.ts';
@@ -18,10 +16,10 @@ import type { Answers } from './answers.ts';
 import type { Destinations, PostTarget } from './destinations.ts';
 import type { Findings, Mail, Post, Renderer } from './types.ts';
 
-// What is done with a delivery before it is a signed POST, and after its attempt: the same for those that are posted
+// The steps before a delivery becomes a signed POST, and after its attempt: the same for those that are posted
 // (road.ts) and for those that their consumer pulls (pulling.ts).
 
-export interface PreparationDeps {
+export interface PreparationDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
   readonly renderer: Renderer;
   readonly destinations: Pick<Destinations, 'target'>;
@@ -32,9 +30,6 @@ export interface PreparationDeps {
   readonly scanning: Pick<Scanning, 'turn' | 'of'> | undefined;
   /** The history. */
   readonly notes: Notes;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** A delivery whose turn it is, as far as preparing it depends on that. */
@@ -77,7 +72,7 @@ export function createPreparation(deps: PreparationDeps): Preparation {
       const mails = await Promise.all(all.map((one) => withAnswers(one, records)));
       return await renderWith(all[0], mails, target, inTurn(keys, first.attempts));
     } catch (error) {
-      // What it answers is not known, or the secret that signs links was never read.
+      // Its answer is not known, or the secret that signs links was never read.
       if (error instanceof StoreAway) return 'store away';
       throw error;
     }

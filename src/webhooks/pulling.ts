@@ -1,11 +1,9 @@
 import { heldBy } from '../base/bytes.ts';
-import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { AGREE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
+import type { Tools } from '../base/tools.ts';
 import { createSemaphore, type Semaphore } from '../base/turns.ts';
 import { FORMATS } from '../inbound/formats.ts';
 import { isPulled } from '../inbound/pulled.ts';
@@ -27,7 +25,7 @@ interface PullingSettings {
   readonly orderHoldMs: number;
 }
 
-interface PullingDeps {
+interface PullingDeps extends Tools {
   readonly spool: Pick<
     Spool,
     | 'due'
@@ -48,10 +46,6 @@ interface PullingDeps {
   readonly destinations: Pick<Destinations, 'of' | 'target'>;
   readonly dispatcher: Pick<Dispatcher, 'isHeld'>;
   readonly time: RunningTime;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** The request of a consumer. */
@@ -86,7 +80,7 @@ const MOST_BYTES = 8 * 1024 * 1024;
 const LOOKS = 4;
 /** Bytes of posts that wait for their consumers to read them. */
 const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
-/** What else may have changed (a pause, a scanner) is noticed after this time. Milliseconds. */
+/** Other changes (a pause, a scanner) are noticed after this time. Milliseconds. */
 const TICK = 5000;
 /** Milliseconds for which a delivery can be leased, or put off, at most. */
 const LONGEST_LEASE = 12 * 3_600_000;

@@ -111,8 +111,8 @@ type SignatureInput = [section: HeaderSection, source: Bytes, authors: readonly 
 type SignaturesOf = (...input: SignatureInput) => ReturnType<ReadSignatures>;
 
 /**
- * A header that is too large to read: nothing in it counts, and it does not look as if the message were merely unsigned.
- * No field that a sender adds may turn a failure into `none`. ARC knows no permerror (RFC 8617 section 4.4).
+ * A header that is too large to read: nothing in it counts, and it does not look as if the message were merely
+ * unsigned. No field that a sender adds may turn a failure into `none`. ARC knows no permerror (RFC 8617 section 4.4).
  */
 const OVERLONG: MessageClaims = {
   ...UNSIGNED,
@@ -172,8 +172,8 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
 
 /**
  * Checks DMARC of the author. If the author is uncertain, nothing passes: the strictest failure of all possible author
- * domains counts (RFC 7489 section 6.6.1), then a temporary error; otherwise the result is `permerror`, `fail` if there are
- * more domains than are asked about, or `none` if there is no From field at all.
+ * domains counts (RFC 7489 section 6.6.1), then a temporary error; otherwise the result is `permerror`, `fail` if there
+ * are more domains than are asked about, or `none` if there is no From field at all.
  */
 async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolver): Promise<Policy> {
   const { author } = signed;

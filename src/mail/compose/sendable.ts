@@ -60,7 +60,7 @@ const KINDS: readonly { readonly kind: Kind; readonly names: RegExp }[] = [
 
 const kindOf = (name: string): Kind => KINDS.find(({ names }) => names.test(name))?.kind ?? 'text';
 
-/** What is around the fields of a header. */
+/** Facts of a message that its header fields depend on. */
 export interface HeaderFacts {
   /** The charset that the body declares, for raw fields that are not UTF-8; asked only then. */
   readonly charset: () => string;

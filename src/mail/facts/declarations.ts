@@ -23,7 +23,7 @@ export type Space = 'normal' | 'lines' | 'all';
 /** A length; percents are of something that is not known here. */
 type Length = { readonly value: number; readonly unit: string };
 
-/** What was declared for an element so far; the last one counts. */
+/** The declarations for an element so far; the last one counts. */
 export interface BoxDraft {
   readonly parent: Box;
   readonly isQuirky: boolean;
@@ -138,7 +138,7 @@ const length =
 
 const isKnownDisplay = (value: string): boolean => DISPLAYS.has(value);
 
-/** What is understood of each property; undefined: the value is invalid, or says nothing here. */
+/** Reads the value of each property; undefined: it is invalid, or irrelevant here. */
 const PROPERTIES: Readonly<Record<string, (value: string) => Setter | undefined>> = {
   display: (value) => (isKnownDisplay(value) ? (draft) => void (draft.display = value) : undefined),
   visibility: (value) =>

@@ -6,7 +6,7 @@ import { type LinkFact, linkFact } from './link-hosts.ts';
 import { readPage } from './page.ts';
 
 /**
- * What a person sees of a message, and what is in it besides: evidence for whoever shows mail to people or to models,
+ * What a person sees of a message, and what is in it besides: evidence for programs that show mail to people or models,
  * no verdict. The same message has the same facts always. As the payload has them.
  */
 export interface MessageFacts {

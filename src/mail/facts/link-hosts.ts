@@ -29,7 +29,7 @@ const DOT = /[.\u3002\uff0e\uff61]/;
 /** The mark of an address with a user name, or of a host in other letters. */
 const ODD_ADDRESS = /@|xn--|%|[^\u0020-\u007e]/i;
 const LONGEST_AUTHORITY = 500;
-/** What may be a host, an address or a URL in a text. */
+/** Candidates for hosts, addresses and URLs in a text. */
 const WORD = /[\p{L}\p{N}\p{M}_.\u3002\uff0e\uff61:/@?#=&%+~-]{4,}/gu;
 /** Names that are never registered, but are used in private and in documents (RFC 2606, RFC 6761). */
 const PRIVATE = /\.(?:example|test|invalid|localhost|local|internal|lan|home|corp)$/;

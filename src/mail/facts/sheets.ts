@@ -130,7 +130,7 @@ export function createStyles(sheets: readonly string[], isQuirky: boolean) {
   }
 
   return {
-    /** What is declared for an element, by its attribute and by rules: those that count more last. */
+    /** The declarations for an element, of its attribute and of rules; those that count more come last. */
     of(element: Element): readonly Setters[] {
       const rules = index.size === 0 ? [] : matching(element).map(({ setters }) => setters);
       const style = element.attributes.get('style');

@@ -36,7 +36,8 @@ interface ShownLimits {
 const ELEMENTS = new Set(
   (
     'a abbr acronym address article aside b bdi bdo big blockquote br caption center cite code col colgroup dd del ' +
-    'details dfn dir div dl dt em figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li main mark ' +
+    'details dfn dir div dl dt em figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li ' +
+    'main mark ' +
     'nav ol p pre q rp rt ruby s samp section small span strike strong sub summary sup table tbody td tfoot th thead ' +
     'time tr tt u ul var wbr'
   ).split(' '),
@@ -54,7 +55,8 @@ const DROPPED = new Set(
 const RAW = new Set('script style title textarea iframe noembed noframes xmp plaintext'.split(' '));
 const ATTRIBUTES = new Set(
   (
-    'abbr align alt axis bgcolor border bordercolor cellpadding cellspacing char class clear color colspan compact dir ' +
+    'abbr align alt axis bgcolor border bordercolor cellpadding cellspacing char class clear color colspan ' +
+    'compact dir ' +
     'face frame headers height hspace id lang noshade nowrap open reversed rowspan rules scope size span start style ' +
     'summary title type valign value vspace width'
   ).split(' '),
@@ -65,8 +67,10 @@ const LONGEST_TEXT = 200;
 
 const HEAD =
   '<!doctype html><html><head><meta charset="utf-8"><style>' +
-  'html{color-scheme:light;background:#fff;color:#111}body{margin:12px;font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}' +
-  'img{max-width:100%;height:auto}a{color:#0b57d0;text-decoration:underline}.postern-left-out{border:1px dashed #888;padding:0 4px;color:#555}' +
+  'html{color-scheme:light;background:#fff;color:#111}body{margin:12px;font:15px/1.5 ' +
+  'system-ui,sans-serif;overflow-wrap:anywhere}' +
+  'img{max-width:100%;height:auto}a{color:#0b57d0;text-decoration:underline}.postern-left-out{border:1px ' +
+  'dashed #888;padding:0 4px;color:#555}' +
   '</style></head><body>';
 const TAIL = '</body></html>';
 

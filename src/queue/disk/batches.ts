@@ -6,20 +6,10 @@ import type { BatchLimits, EventsForHook, FreezeOutcome, Hook, HookTally, Pendin
 import { STATES } from '../states.ts';
 import type { Ending } from './changes.ts';
 import type { Endpoints } from './open-file.ts';
-import {
-  kindCode,
-  number,
-  numberOrNull,
-  type SqlRow,
-  sumOf,
-  sumOfDelivery,
-  taskCode,
-  text,
-  textOrNull,
-  whole,
-} from './schema.ts';
+import { kindCode, number, numberOrNull, type SqlRow, taskCode, text, textOrNull, whole } from './schema.ts';
+import { sumOf, sumOfDelivery } from './sums.ts';
 
-/** What was new among the events published for a webhook. */
+/** The new events among those published for a webhook. */
 interface Published {
   readonly webhook: string;
   readonly events: number;

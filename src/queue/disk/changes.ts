@@ -4,6 +4,7 @@ import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { createBatching, createHookChanges, createTallying } from './batches.ts';
+import { createCopyMarking } from './copied.ts';
 import { createForgetting } from './forgetting.ts';
 import { createLeasing } from './leases.ts';
 import type { Endpoints } from './open-file.ts';
@@ -18,11 +19,10 @@ import {
   OPEN_CODES,
   type SqlRow,
   stateCode,
-  sumOf,
-  sumOfDelivery,
   taskCode,
   whole,
 } from './schema.ts';
+import { sumOf, sumOfDelivery } from './sums.ts';
 import { sequenceOf, type Turns } from './turns.ts';
 
 /** A message as its row stores it: with the bytes, or with the name and SHA-256 of its blob. */
@@ -78,9 +78,11 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
   const reporting = createReporting(db);
   return frozen({
     accept: createAccepting(db, { endpoints, turns }, nextKey),
+    restore: createRestoring(db, endpoints),
     /** Also stores the verdicts, if the attempt computed any. */
     settle: createSettling(db, { endpoints, turns }, reporting),
     ...createScanKeeping(db),
+    ...createCopyMarking(db),
     ...createLeasing(db, endpoints, turns),
     reported: reporting.reported,
     keepEndpoint: endpoints.keep,
@@ -149,7 +151,7 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
         stateCode(one.fate?.state ?? 'waiting'),
         at,
         due,
-        from,
+        whole(one.fate?.at ?? from),
         from,
         sum,
         kind,
@@ -161,6 +163,49 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
       if (due === BEHIND) behind.push(one.id);
     });
     return { written: true, behind, bytes: row.bytes };
+  };
+}
+
+/** Writes a message, and a delivery of it, over what was damaged on disk. Its other deliveries stay as they are. */
+function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
+  const find = db.prepare('SELECT key, message, endpoint, state FROM deliveries WHERE id = ?');
+  const known = db.prepare('SELECT key FROM messages WHERE id = ?');
+  const next = db.prepare('SELECT key, message FROM deliveries WHERE key >= ? ORDER BY key');
+  const message =
+    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET id = excluded.id, received_at = excluded.received_at,
+    deliveries = excluded.deliveries, envelope = excluded.envelope, trace = excluded.trace, size = excluded.size,
+    blob = excluded.blob, sha256 = excluded.sha256, crc = excluded.crc, bytes = excluded.bytes, sum = excluded.sum`);
+  const delivery = db.prepare(`UPDATE deliveries
+    SET message = ?, endpoint = ?, route = ?, pattern = ?, recipient = ?, kind = ?, task = ?, sum = ? WHERE key = ?`);
+  /** How many keys belong to a message; deliveries may have been deleted in between. */
+  const countOf = (key: number): number => {
+    let last = key;
+    for (const row of next.iterate(key)) {
+      if (number(row, 'message') !== key) break;
+      last = number(row, 'key');
+    }
+    return last - key + 1;
+  };
+  return (row: MessageRow, one: Delivery): boolean => {
+    const found = find.get(one.id);
+    if (!found) return false;
+    const key = number(known.get(row.id) ?? { key: number(found, 'message') }, 'key');
+    const receivedAt = whole(row.receivedAt);
+    const deliveries = countOf(key);
+    const sum = sumOf({ ...row, receivedAt, deliveries });
+    const { id, envelope, trace, size, blob, sha256, crc, bytes } = row;
+    message.run(key, id, receivedAt, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum);
+    const endpoint = endpoints.keyOf(one);
+    const [kind, task] = [kindCode(one.kind), taskCode(one.task)];
+    const sumOfOne = sumOfDelivery({ ...one, kind, task, message: key, route: one.routeId });
+    delivery.run(key, endpoint, one.routeId, one.pattern, one.recipient, kind, task, sumOfOne, number(found, 'key'));
+    if (number(found, 'state') === 0) {
+      endpoints.shift(number(found, 'endpoint'), -1);
+      endpoints.shift(endpoint, 1);
+    }
+    return true;
   };
 }
 

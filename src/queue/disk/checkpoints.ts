@@ -1,4 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
+import { moduleUrl } from '../../base/module-url.ts';
 import { kindOf } from './faults.ts';
 import type { Moved, MoverData } from './mover-thread.ts';
 import type { OpenFile } from './open-file.ts';
@@ -97,7 +98,7 @@ function createMover() {
   function start() {
     const { port1, port2 } = new MessageChannel();
     const workerData: MoverData = { answers: port2, cell };
-    const worker = new Worker(new URL('./mover-thread.ts', import.meta.url), {
+    const worker = new Worker(moduleUrl('./mover-thread.ts', import.meta.url), {
       workerData,
       transferList: [port2],
       trackUnmanagedFds: false,

@@ -3,6 +3,9 @@ export class SpoolFull extends Error {
   override readonly name = 'SpoolFull';
 }
 
+/** How the note of a delivery begins whose message, or whose own row, was damaged on disk. */
+export const LOST = 'message lost: ';
+
 /** An error of the disk, the file or its thread: temporary (451 4.3.0), and logged once. */
 export class SpoolFault extends Error {
   override readonly name = 'SpoolFault';

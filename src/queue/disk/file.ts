@@ -51,6 +51,7 @@ const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>([
   'keepVerdicts',
   'reported',
   'keepTime',
+  'endCopies',
 ]);
 
 /** Opens the queue file in its thread. */
@@ -78,7 +79,7 @@ export async function openQueueFile(
 
   return frozen({
     tally,
-    /** What was salvaged when the file was opened. */
+    /** The counts of what was salvaged when the file was opened; null: it was sound. */
     rebuilt: writer.rebuilt,
     /** False while nothing can be written. */
     sound: writer.sound,
@@ -210,6 +211,8 @@ function createTally() {
     /** The endpoints of an account with waiting deliveries. */
     endpointsOf: (account: string): readonly Readonly<Entry>[] =>
       [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
+    /** The same of all accounts. */
+    endpointsOfAll: (): readonly Readonly<Entry>[] => [...endpoints.values()].filter(({ waiting }) => waiting > 0),
     /** The totals by kind of endpoint. */
     byEndpoint: (): Readonly<Record<EndpointKind, number>> => byEndpoint,
     /** Endpoints with waiting deliveries or saved state. */

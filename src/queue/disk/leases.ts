@@ -1,6 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { EndpointName, Leased, LeaseEnd, LeaseTimes } from '../delivery.ts';
+import type { EndpointName } from '../delivery.ts';
+import type { Leased, LeaseEnd, LeaseTimes } from '../lease.ts';
 import { longFailure } from '../settle.ts';
 import type { Endpoints } from './open-file.ts';
 import { KEPT_ATTEMPTS, number, numberOrNull, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';

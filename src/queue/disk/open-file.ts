@@ -107,7 +107,8 @@ function rollback(db: DatabaseSync): void {
 function createCounters(db: DatabaseSync) {
   const version = db.prepare('PRAGMA data_version');
   const last = db.prepare(
-    'SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM messages)',
+    `SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries
+      UNION ALL SELECT max(key) FROM messages UNION ALL SELECT max(key) FROM copied)`,
   );
   return {
     readVersion: () => Number(version.get()?.['data_version']),

@@ -6,10 +6,11 @@ import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
 import type { Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
-import type { Hook } from '../events.ts';
+import type { EventStage, Hook } from '../events.ts';
 import { DELIVERY_STATES, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
 import { blobFault, startOfBlob } from './bodies.ts';
+import { createCopyQueries } from './copied.ts';
 import { createEndpointQueries } from './endpoint-queries.ts';
 import { createScanQueries, toScan } from './scans.ts';
 import {
@@ -20,7 +21,7 @@ import {
   number,
   numberOrNull,
   type SqlRow,
-  sumOf,
+  stateCode,
   text,
   textOrNull,
   toAttempt,
@@ -28,6 +29,7 @@ import {
   toMessage,
 } from './schema.ts';
 import { createSelectionQueries } from './selections.ts';
+import { sumOf } from './sums.ts';
 
 /** The due deliveries, and the keys of deliveries that were damaged on disk. */
 interface Due {
@@ -46,6 +48,7 @@ export function createQueries(db: DatabaseSync, blobs: string) {
     ...createLookups(db),
     ...createMessageQueries(db, blobs),
     ...createScanQueries(db),
+    ...createCopyQueries(db),
     ...createSelectionQueries(db),
     ...createHookQueries(db),
     ...createReportQueries(db),
@@ -145,6 +148,11 @@ function createHookQueries(db: DatabaseSync) {
   const pending = db.prepare(PENDING);
   const batch = db.prepare('SELECT 1 FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 LIMIT 1');
   const tallies = db.prepare(`${TALLY} WHERE gone = 0 AND (batches > 0 OR error IS NOT NULL)`);
+  const inBatch = db.prepare(
+    'SELECT e.id FROM deliveries d JOIN events e INDEXED BY events_frozen ON e.batch = d.key WHERE d.id = ?',
+  );
+  const stage = db.prepare(`SELECT e.batch IS NULL OR d.state = ${stateCode('waiting')} AS is_left
+    FROM hooks h JOIN events e ON e.hook = h.key LEFT JOIN deliveries d ON d.key = e.batch WHERE h.id = ? AND e.id = ?`);
   const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
   return {
     /** Returns the webhooks with pending events, counted up to `limit` each. */
@@ -160,6 +168,11 @@ function createHookQueries(db: DatabaseSync) {
         .filter((row) => pendingOf(row, 1).events > 0 || batch.get(number(row, 'key')))
         .map((row) => ({ id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') })),
     tallies: () => tallies.all().map(toTally),
+    inBatch: (delivery: string) => inBatch.all(delivery).map((row) => text(row, 'id')),
+    stage(webhook: string, event: string): EventStage {
+      const row = stage.get(webhook, event);
+      return !row ? 'unknown' : row['is_left'] === 1 ? 'left' : 'ended';
+    },
   };
 }
 

@@ -1,6 +1,7 @@
 import { type Clock, createPauses } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { moduleUrl } from '../../base/module-url.ts';
 import { SpoolFault } from './faults.ts';
 import type { Queries } from './queries.ts';
 import { type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
@@ -8,7 +9,7 @@ import { type QueueOutcome, type QueueThread, startQueueThread, type ThreadData 
 /** The reader thread as used from the main thread. */
 export type Reader = Awaited<ReturnType<typeof openReader>>;
 
-const READER = new URL('./reader-thread.ts', import.meta.url);
+const READER = moduleUrl('./reader-thread.ts', import.meta.url);
 const AGAIN_MS = 1000;
 /** The tries of a query that kills its thread, or finds damage even after a repair. */
 const TRIES = 3;

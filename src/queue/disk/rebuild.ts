@@ -1,11 +1,11 @@
 import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
-import { kindOf } from './faults.ts';
+import { kindOf, LOST } from './faults.ts';
 import { appoint, type Folder, keepAside } from './folder.ts';
 import { fillKinds } from './kinds.ts';
 import { connect, lacksKinds, makeTables, OPEN_CODES, stateCode, TABLE_KEYS, text } from './schema.ts';
 
-/** What was salvaged into a new queue file. */
+/** The counts of messages and deliveries salvaged into a new queue file. */
 export interface Rebuilt {
   readonly messages: number;
   readonly deliveries: number;
@@ -110,7 +110,7 @@ function mend(db: DatabaseSync, now: number) {
         .prepare(
           `UPDATE fresh.deliveries SET state = ${stateCode('dead')}, ended_at = ?, note = ? WHERE state = 0 AND ${where}`,
         )
-        .run(now, `message lost: ${what}`).changes,
+        .run(now, LOST + what).changes,
     );
   const lostMessages =
     bury('its events were damaged on disk', 'kind = 1 AND message NOT IN (SELECT message FROM fresh.batches)') +

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Blobs } from './bodies.ts';
+import { LOST } from './faults.ts';
 import type { QueueFile } from './file.ts';
 import { copyLogAside, type Folder, isAppointed } from './folder.ts';
 import { findLogDamage } from './log-damage.ts';
@@ -17,6 +18,8 @@ interface RecoveryParts {
   readonly blobs: Blobs;
   /** Folder of the blobs. */
   readonly path: string;
+  /** Whether a message whose body is missing may have a copy, which its next attempt asks for. */
+  readonly copies: boolean;
 }
 
 /** Gives up the waiting deliveries of an unreadable message; the rest of the queue continues. */
@@ -25,8 +28,8 @@ export async function quarantine(
   messageId: string,
   reason: string,
 ): Promise<void> {
-  const count = await file.write('quarantine', messageId, `message lost: ${reason}`, clock.now());
-  if (count > 0) log.error('spool.fault', { reason: `message lost: ${reason}`, message: messageId, deliveries: count });
+  const count = await file.write('quarantine', messageId, LOST + reason, clock.now());
+  if (count > 0) log.error('spool.fault', { reason: LOST + reason, message: messageId, deliveries: count });
 }
 
 /**
@@ -38,7 +41,7 @@ export async function buryDamaged(
   which: readonly (number | string)[],
   message?: string,
 ): Promise<void> {
-  const reason = 'message lost: its row was damaged on disk';
+  const reason = `${LOST}its row was damaged on disk`;
   const count = await file.write('bury', which, reason, clock.now());
   if (count > 0) log.error('spool.fault', { reason, ...(message !== undefined && { message }), deliveries: count });
 }
@@ -73,7 +76,7 @@ export async function recover(parts: RecoveryParts, swept: number): Promise<void
   // A damaged queue file may have referred to them: they are kept with it.
   if (file.rebuilt?.aside) await moveAside(path, orphans, `${file.rebuilt.aside}-blobs`);
   else await blobs.remove(orphans);
-  for (const { name, messageId, size } of rows) {
+  for (const { name, messageId, size } of parts.copies ? [] : rows) {
     const found = await stat(join(path, name)).catch(() => undefined);
     if (found?.size === size) continue;
     await quarantine(parts, messageId, found ? 'its blob file has the wrong length' : 'its blob file is missing');

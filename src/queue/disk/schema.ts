@@ -8,11 +8,13 @@ import {
   KINDS,
   type Message,
   type QueuedDelivery,
+  RETURN_TASKS,
   type ReturnTask,
 } from '../delivery.ts';
 import { DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../states.ts';
 import { SpoolTooNew } from './faults.ts';
 import { fillKinds } from './kinds.ts';
+import { sumOfDelivery } from './sums.ts';
 
 /**
  * Deliveries are numbered by one counter; a message has the key of its first delivery, and `deliveries` is how many
@@ -132,9 +134,30 @@ CREATE INDEX deliveries_sequence ON deliveries (sequence, key) WHERE state = 0 A
 `;
 
 /**
+ * Messages with a copy in the store that hosts share (disk/copied.ts), with the key of the message; `id` is that of the
+ * copy. The triggers note every change that it must follow, whoever makes it. They ask an empty table where there are no
+ * copies.
+ */
+const COPIED = `
+CREATE TABLE copied (
+  key INTEGER PRIMARY KEY, id TEXT NOT NULL, parts INTEGER NOT NULL, epoch INTEGER NOT NULL, state INTEGER NOT NULL,
+  changes INTEGER NOT NULL
+) STRICT;
+CREATE INDEX copied_due ON copied (key) WHERE state > 0;
+CREATE INDEX copied_epoch ON copied (epoch);
+CREATE TRIGGER copied_changed AFTER UPDATE OF state, endpoint ON deliveries
+WHEN (old.state <> new.state OR old.endpoint <> new.endpoint) AND EXISTS (SELECT 1 FROM copied) BEGIN
+  UPDATE copied SET state = max(state, 1), changes = changes + 1 WHERE key = new.message;
+END;
+CREATE TRIGGER copied_deleted AFTER DELETE ON deliveries WHEN EXISTS (SELECT 1 FROM copied) BEGIN
+  UPDATE copied SET state = max(state, 1), changes = changes + 1 WHERE key = old.message;
+END;
+`;
+
+/**
  * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
  */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS, TURNS];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS, TURNS, COPIED];
 
 /** The first version that has kinds. */
 const WITH_KINDS = 6;
@@ -155,6 +178,7 @@ export const TABLE_KEYS = [
   ['events', 'key'],
   ['batches', 'message'],
   ['reports', 'key'],
+  ['copied', 'key'],
   ['time', 'key'],
 ] as const;
 
@@ -197,7 +221,7 @@ export function kindOfCode(code: number): DeliveryKind {
 }
 
 /** The tasks by their code in the file; 0 is none. */
-const TASKS: readonly (ReturnTask | undefined)[] = [undefined, 'read', 'forward', 'report'];
+const TASKS: readonly (ReturnTask | undefined)[] = [undefined, ...RETURN_TASKS];
 
 /** Returns the code of a task in the file. */
 export function taskCode(task: ReturnTask | undefined): number {
@@ -304,7 +328,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 /** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
 SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
-  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
+  d.ended_at, d.budget_from, d.attempts, d.posts, d.parked, d.note, d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
 LEFT JOIN messages m ON m.key = d.message
@@ -338,6 +362,7 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
     ...(row['events'] === null
       ? {}
       : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
+    ...(state === 'waiting' && row['attempts'] === 0 && number(row, 'posts') > 0 && { replayed: true }),
     ...(row['task'] === 0 ? {} : { task: TASKS[number(row, 'task')] }),
     ...(typeof sequence === 'string' && { sequence }),
     ...(typeof heldSince === 'number' && { heldSince }),
@@ -399,41 +424,4 @@ function verdictsOf(row: SqlRow): string | null {
 /** Rounds a time to whole milliseconds, from 0 up to the largest safe integer (for "never"). */
 export function whole(time: number): number {
   return Math.min(Math.max(Math.round(time), 0), Number.MAX_SAFE_INTEGER);
-}
-
-/** The columns of a message's row, as stored; for the body, its checksums. */
-interface SummedRow {
-  readonly id: string;
-  readonly receivedAt: number;
-  readonly deliveries: number;
-  readonly envelope: string;
-  readonly trace: string;
-  readonly size: number;
-  readonly crc: number | null;
-  readonly blob: string | null;
-  readonly sha256: string | null;
-}
-
-/** Returns the checksum of a message's row: SQLite does not notice a changed bit in a value. */
-export function sumOf({ id, receivedAt, deliveries, envelope, trace, size, crc, blob, sha256 }: SummedRow): number {
-  return crc32(`${id} ${receivedAt} ${deliveries} ${size} ${crc} ${blob} ${sha256} ${trace}\n${envelope}`);
-}
-
-/** The constant columns of a delivery's row; its endpoint and its state change. */
-interface SummedDelivery {
-  readonly id: string;
-  /** The codes of its kind and task. */
-  readonly kind: number;
-  readonly task: number;
-  /** The key of its message. */
-  readonly message: number;
-  readonly route: string;
-  readonly pattern: string;
-  readonly recipient: string;
-}
-
-/** Returns the checksum of a delivery's row; for inbound mail it is the same as before there were kinds. */
-export function sumOfDelivery({ id, kind, task, message, route, pattern, recipient }: SummedDelivery): number {
-  const rest = kind === 0 && task === 0 ? '' : ` ${kind} ${task}`;
-  return crc32(`${id} ${message} ${route} ${pattern} ${recipient}${rest}`);
 }

@@ -1,13 +1,14 @@
 import { type Clock, createPauses } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { moduleUrl } from '../../base/module-url.ts';
 import { SpoolFault } from './faults.ts';
 import type { Rebuilt } from './rebuild.ts';
 import { type News, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
 /** Keeps a writer thread with a trusted file: after a failed sync, after damage, after the thread's death. */
 export interface Writer {
-  /** What was salvaged at the start. */
+  /** The counts of what was salvaged at the start; null: the file was sound. */
   readonly rebuilt: Rebuilt | null;
   ask: QueueThread['ask'];
   /** False while nothing can be written. */
@@ -30,7 +31,7 @@ interface WriterListener {
 /** Milliseconds between tries of a failed repair. */
 const REPAIR_MS = 3000;
 
-const WRITER = new URL('./writer-thread.ts', import.meta.url);
+const WRITER = moduleUrl('./writer-thread.ts', import.meta.url);
 
 interface Life {
   thread: QueueThread;

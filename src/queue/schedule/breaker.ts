@@ -75,6 +75,8 @@ export interface Hold {
   readonly by: Holder;
   readonly since: number;
   readonly until: number;
+  /** Set if it was made by a version whose pauses were not in the store. */
+  readonly local?: true;
 }
 
 /** The state of an endpoint. Times are milliseconds of the monotonic clock. */
@@ -323,7 +325,15 @@ const memorySchema = z.object({
   since: z.number(),
   probeAt: z.number(),
   // Without a holder it is from the time when only accounts could hold.
-  hold: z.object({ by: z.enum(HOLDERS).default('account'), since: z.number(), until: z.number() }).nullish(),
+  hold: z
+    .object({
+      by: z.enum(HOLDERS).default('account'),
+      since: z.number(),
+      until: z.number(),
+      // Absent if it is from the time when pauses were not in the store.
+      shared: z.boolean().default(false),
+    })
+    .nullish(),
   last: z
     .object({
       at: z.number(),
@@ -358,9 +368,10 @@ export function toMemory(
   const wall = (time: number) => Math.round(time + shift);
   const kept = { phase, since: wall(since), probeAt: wall(probeAt), ...(last && { last }) };
   if (!hold) return JSON.stringify(kept);
+  const { by, since: from, until, local } = hold;
   return JSON.stringify({
     ...kept,
-    hold: { ...hold, since: wall(hold.since), until: toWholeSecond(wall(hold.until)) },
+    hold: { by, since: wall(from), until: toWholeSecond(wall(until)), ...(!local && { shared: true }) },
   });
 }
 
@@ -391,6 +402,7 @@ function toHold({ hold }: EndpointMemory, shift: number, now: number): Hold | nu
     by: hold.by,
     since: Math.min(hold.since - shift, now),
     until: Math.min(hold.until - shift, now + LONGEST_HOLD),
+    ...(!hold.shared && { local: true }),
   };
 }
 

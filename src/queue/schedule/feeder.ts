@@ -161,11 +161,15 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
   }
 
   return frozen({
-    /** Loads every endpoint with deliveries on the spool, then listens for changes. */
-    async open() {
+    /**
+     * Loads every endpoint with deliveries on the spool, then listens for changes. `before` is called before any of
+     * them starts.
+     */
+    async open(before: () => void) {
       spool.onChange(hear);
       spool.onTurn(hearTurns);
       await learn();
+      before();
       phase = 'open';
       for (const lane of lanes.all()) poke(lane);
       const missed = early;

@@ -13,7 +13,7 @@ const EVERY = 60_000;
 const STEP = 200;
 
 interface OverdueDeps {
-  readonly spool: Pick<Spool, 'endpoints' | 'overdue'>;
+  readonly spool: Pick<Spool, 'waitingOfAll' | 'overdue'>;
   readonly roads: Roads;
   readonly time: Pick<RunningTime, 'age' | 'sure'>;
   readonly clock: Clock;
@@ -30,9 +30,9 @@ export function createOverdue({ spool, roads, time, clock, log, giveUp }: Overdu
 
   async function look(): Promise<void> {
     if (!time.sure()) return;
-    for (const endpoint of await spool.endpoints()) {
+    for (const endpoint of spool.waitingOfAll()) {
       const { limit, isPulled } = roads[endpoint.kind];
-      if (endpoint.waiting === 0 || !isPulled?.(endpoint.url)) continue;
+      if (!isPulled?.(endpoint.url)) continue;
       for (let more = true; more && phase === 'running'; ) {
         const now = clock.now();
         // The age is shorter than the difference of the times, if at all; see base/running-time.ts.

@@ -97,7 +97,7 @@ async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined
       job.outgoing.form === 'draft'
         ? await composeDraft(parseDraft(body), job, personal)
         : composeDocument(body, job, personal);
-    // What was merged into fields may be long.
+    // Merged values of fields may be long.
     const message = withSendableHeader(composed, {
       charset: () => '',
       utf8: needSmtpUtf8(job.recipient, job.outgoing.sender),

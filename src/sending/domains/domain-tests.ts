@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Task } from '../../base/service.ts';
+import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { SenderDomainRow } from '../../store/rows/domains.ts';
@@ -123,10 +123,6 @@ function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordC
   };
 }
 
-/** Domains per run; the rest come first in the next one. */
-const MOST_AT_ONCE = 500;
-const IN_FLIGHT = 10;
-
 /**
  * Switches to new DKIM keys that are visible in DNS, and tests SPF and DKIM of the sender domains that are due, longest
  * overdue first.
@@ -143,18 +139,14 @@ export function retestSenderDomainsTask(deps: {
       const rotated = await keySwitch.lookAtAll(ending);
       const due = await store.senderDomains.many(
         { nextTestAt: { range: { lte: new Date(clock.now()) } } },
-        { sort: 'nextTestAt', limit: MOST_AT_ONCE },
+        { sort: 'nextTestAt', limit: MOST_TESTED },
       );
-      let [tested, changed] = [0, 0];
-      for (let at = 0; at < due.length && !ending?.aborted; at += IN_FLIGHT) {
-        const step = due.slice(at, at + IN_FLIGHT);
-        const after = await Promise.all(step.map((row) => domainTests.test(row)));
-        tested += step.length;
-        changed += after.filter(
-          (row, index) => row.spfValid !== step[index]?.spfValid || row.dkimValid !== step[index]?.dkimValid,
-        ).length;
-      }
-      return tested > 0 || rotated > 0 ? { tested, changed, ...(rotated > 0 && { rotated }) } : undefined;
+      const test = async (row: SenderDomainRow) => {
+        const { spfValid, dkimValid } = await domainTests.test(row);
+        return spfValid !== row.spfValid || dkimValid !== row.dkimValid;
+      };
+      const found = await testDue(due, test, ending);
+      return rotated > 0 ? { tested: 0, changed: 0, ...found, rotated } : found;
     },
   };
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Task } from '../../base/service.ts';
+import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkLeadsTo } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
@@ -97,26 +97,16 @@ export interface RetestTrackingDeps {
   readonly clock: Clock;
 }
 
-/** Domains per run; the rest come first in the next one. */
-const MOST_AT_ONCE = 500;
-const IN_FLIGHT = 10;
-
 /** Tests the tracking domains that are due, longest overdue first: daily, or hourly while they do not point here. */
 export function retestTrackingDomainsTask({ store, trackingDomainTests, clock }: RetestTrackingDeps): Task {
   return {
     async run(ending) {
       const due = await store.trackingDomains.many(
         { nextTestAt: { range: { lte: new Date(clock.now()) } } },
-        { sort: 'nextTestAt', limit: MOST_AT_ONCE },
+        { sort: 'nextTestAt', limit: MOST_TESTED },
       );
-      let [tested, changed] = [0, 0];
-      for (let at = 0; at < due.length && !ending?.aborted; at += IN_FLIGHT) {
-        const step = due.slice(at, at + IN_FLIGHT);
-        const after = await Promise.all(step.map((row) => trackingDomainTests.test(row)));
-        tested += step.length;
-        changed += after.filter((row, index) => row.valid !== step[index]?.valid).length;
-      }
-      return tested > 0 ? { tested, changed } : undefined;
+      const test = async (row: TrackingDomainRow) => (await trackingDomainTests.test(row)).valid !== row.valid;
+      return testDue(due, test, ending);
     },
   };
 }

@@ -1,10 +1,9 @@
 import { isMarkedAsUntransferable } from 'node:worker_threads';
-import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
 import type { EventName, Fields, Log } from '../../base/log.ts';
 import type { Asker } from '../../base/port.ts';
 import { isTight } from '../../base/room.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { AcceptResult, Arrival, Match, RoutedRecipient } from '../../inbound/types.ts';
 import type { Note, Notes } from '../../journal/types.ts';
 import type { Address } from '../../mail/address.ts';
@@ -149,14 +148,12 @@ function named(refusal: Reply): RefusalName {
   return nameOfRefusal(refusal) ?? 'fault';
 }
 
-interface AskingParts {
+interface AskingParts extends Pick<Tools, 'clock' | 'ids'> {
   readonly asker: Asker;
   readonly notices: SharedArrayBuffer;
   readonly maxLoopLagMs: number;
   /** Where bodies are collected. */
   readonly bodies: Blobs;
-  readonly ids: Ids;
-  readonly clock: Clock;
   /** Writes at once. */
   readonly log: Log;
 }

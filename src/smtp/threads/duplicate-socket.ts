@@ -1,5 +1,6 @@
 import { fork } from 'node:child_process';
 import { Server } from 'node:net';
+import { moduleUrl } from '../../base/module-url.ts';
 
 /** Timeout of the helper, which has to start Node. */
 const HELPER_MS = 10_000;
@@ -10,7 +11,7 @@ const HELPER_MS = 10_000;
  * duplicate a descriptor, but passes sockets between processes, so a child gets the socket and passes it back.
  */
 export async function duplicateSocket(fd: number): Promise<Server> {
-  const helper = fork(new URL('./hand-back-socket.ts', import.meta.url), {
+  const helper = fork(moduleUrl('./hand-back-socket.ts', import.meta.url), {
     stdio: ['ignore', 'ignore', 'ignore', 'ipc', fd],
     execArgv: [],
     env: {},

@@ -1,7 +1,6 @@
 import type { MessagePort } from 'node:worker_threads';
-import type { Clock } from '../../base/clock.ts';
-import type { Ids } from '../../base/ids.ts';
 import { askOver } from '../../base/port.ts';
+import type { Tools } from '../../base/tools.ts';
 import { callByName, type Protocol, serveThread, type ThreadCall } from '../../base/worker.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
 import { createInboundSide } from '../inbound.ts';
@@ -42,10 +41,8 @@ export interface SmtpThread<Own> extends Protocol {
 }
 
 /** The parts that composition/ creates on a thread. */
-interface ThreadParts {
+interface ThreadParts extends Pick<Tools, 'clock' | 'ids'> {
   readonly bodies: Blobs;
-  readonly ids: Ids;
-  readonly clock: Clock;
 }
 
 /** Runs a session thread. */

@@ -241,10 +241,18 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
     prepared.set(sql, made);
     return made;
   };
-  const run = ([n, , [{ sql, params }]]: Read | Write): StoreReply => {
+  const run = ([n, , [{ sql, params, bytes = Infinity }]]: Read | Write): StoreReply => {
     try {
-      const rows = statement(sql).all(...params);
-      return [n, 'done', rows.map(({ id, row }) => [String(id), String(row)])];
+      const found = statement(sql);
+      const rows: [string, string][] = [];
+      let size = 0;
+      for (const { id, row } of bytes === Infinity ? found.all(...params) : found.iterate(...params)) {
+        const text = String(row);
+        rows.push([String(id), text]);
+        size += text.length;
+        if (size >= bytes) break;
+      }
+      return [n, 'done', rows];
     } catch (error) {
       if (BROKEN.has(codeOf(error)) || codeOf(error) === FULL) throw error;
       return failed(n, error);

@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { moduleUrl } from '../../base/module-url.ts';
 import { makePrivate } from '../../base/private-files.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
 import { type Outcome, startThread, type Thread } from '../../base/worker.ts';
@@ -24,7 +25,17 @@ import {
   toSlice,
   within,
 } from './port.ts';
-import { addSql, changeSql, insertSql, removeSql, type Statement, selectSql, type TablePlan, toPlan } from './sql.ts';
+import {
+  addSql,
+  changeSql,
+  insertSql,
+  removeAllSql,
+  removeSql,
+  type Statement,
+  selectSql,
+  type TablePlan,
+  toPlan,
+} from './sql.ts';
 import {
   checkId,
   fresh,
@@ -125,19 +136,22 @@ function createCollection<R extends Row>(
     return rows(await link.read(selectSql(shape, filterTerms(shape, filter), slice)));
   };
   const one = async (filter: Filter<R>) => (await many(filter, { limit: 1 }))[0];
-  return frozen({
+  const insert = async (row: R) => {
+    const statement = insertSql(shape, checkId(shape, row.id), toFields(shape, row, markDate));
+    try {
+      await write(statement, !shape.upkeep);
+      return 'inserted';
+    } catch (error) {
+      if (error instanceof DuplicateRow) return 'duplicate';
+      throw error;
+    }
+  };
+  return frozen<Collection<R>>({
     one,
     many,
-    async insert(row) {
-      const statement = insertSql(shape, checkId(shape, row.id), toFields(shape, row, markDate));
-      try {
-        await write(statement, !shape.upkeep);
-        return 'inserted';
-      } catch (error) {
-        if (error instanceof DuplicateRow) return 'duplicate';
-        throw error;
-      }
-    },
+    insert,
+    // The thread writes together what waits; a full disk refuses all of them.
+    insertAll: (all) => Promise.all(all.map(insert)),
     async change(filter, patch) {
       const fields = toPatch(shape, patch, markDate);
       const terms = filterTerms(shape, filter);
@@ -155,6 +169,9 @@ function createCollection<R extends Row>(
       const made = first(answer);
       if (!made) throw new Error(`${shape.name}: add returned no row`);
       return made;
+    },
+    async removeAll(filter) {
+      return (await write(removeAllSql(shape, filterTerms(shape, filter)), false)).length;
     },
     async remove(filter) {
       return first(await write(removeSql(shape, filterTerms(shape, filter)), false));
@@ -179,7 +196,7 @@ type Rows = readonly (readonly [string, string])[];
 /** The main thread's side of the thread that owns the file. */
 type Link = ReturnType<typeof createLink>;
 
-const SCRIPT = new URL('./embedded-thread.ts', import.meta.url);
+const SCRIPT = moduleUrl('./embedded-thread.ts', import.meta.url);
 /** Rows as text, which leave as soon as they are read. */
 const YOUNG_MB = 12;
 

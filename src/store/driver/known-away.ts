@@ -37,9 +37,11 @@ function gated<R extends Row>(rows: Collection<R>, read: Run, write: Run): Colle
     one: (filter) => read(() => rows.one(filter)),
     many: (filter, page) => read(() => rows.many(filter, page)),
     insert: (row) => write(() => rows.insert(row)),
+    insertAll: (all) => write(() => rows.insertAll(all)),
     change: (filter, patch) => write(() => rows.change(filter, patch)),
     add: (id, amounts, fresh) => write(() => rows.add(id, amounts, fresh)),
     remove: (filter) => write(() => rows.remove(filter)),
+    removeAll: (filter) => write(() => rows.removeAll(filter)),
   });
 }
 

@@ -11,7 +11,7 @@ import {
   StoreFull,
 } from './port.ts';
 
-type Operation = 'one' | 'many' | 'insert' | 'change' | 'add' | 'remove' | 'ping';
+type Operation = 'one' | 'many' | 'insert' | 'insertAll' | 'change' | 'add' | 'remove' | 'removeAll' | 'ping';
 type Run = <T>(operation: Operation, work: Promise<T>) => Promise<T>;
 
 /** Wraps a database so that every operation is timed and counted. */
@@ -34,9 +34,11 @@ function measuredCollection<R extends Row>(rows: Collection<R>, run: Run): Colle
     one: (filter) => run('one', rows.one(filter)),
     many: (filter, page) => run('many', rows.many(filter, page)),
     insert: (row) => run('insert', rows.insert(row)),
+    insertAll: (all) => run('insertAll', rows.insertAll(all)),
     change: (filter, patch) => run('change', rows.change(filter, patch)),
     add: (id, amounts, fresh) => run('add', rows.add(id, amounts, fresh)),
     remove: (filter) => run('remove', rows.remove(filter)),
+    removeAll: (filter) => run('removeAll', rows.removeAll(filter)),
   });
 }
 
@@ -50,9 +52,11 @@ function createRun(clock: Clock, metrics: Metrics): Run {
     one: of('one'),
     many: of('many'),
     insert: of('insert'),
+    insertAll: of('insertAll'),
     change: of('change'),
     add: of('add'),
     remove: of('remove'),
+    removeAll: of('removeAll'),
     ping: of('ping'),
   };
   let away = false;

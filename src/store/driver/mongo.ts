@@ -1,15 +1,29 @@
-import { type Db, type Document, MongoClient, type Collection as MongoCollection } from 'mongodb';
-import type { Clock } from '../../base/clock.ts';
+import {
+  BSON,
+  type Db,
+  type Document,
+  type FindCursor,
+  MongoBulkWriteError,
+  type Collection as MongoCollection,
+} from 'mongodb';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
+import {
+  DUPLICATE_KEY,
+  isDuplicate,
+  type MongoDeps,
+  type MongoSettings,
+  openClient,
+  PASSING,
+  type Run,
+} from './mongo-client.ts';
 import {
   type Collection,
   type CollectionSpec,
-  createPresence,
   type Database,
   DuplicateRow,
   type Filter,
   filterTerms,
+  type InsertOutcome,
   type PageOptions,
   pings,
   type Row,
@@ -17,35 +31,13 @@ import {
   StoreAway,
   type Term,
   toSlice,
-  within,
 } from './port.ts';
 import { checkId, fresh, type Shape, shapeOf, toAmounts, toFields, toPatch, toRow } from './values.ts';
-
-interface MongoSettings {
-  /** `mongodb://…/name` or `mongodb+srv://…/name`; the default database is `postern`. */
-  readonly url: string;
-  /** How long an operation may take before the store counts as unavailable. Milliseconds. */
-  readonly timeoutMs: number;
-  /** The most connections to a server; the URL's own `maxPoolSize` takes precedence. */
-  readonly maxConnections?: number;
-  /** How long an unused connection stays open; the URL's own `maxIdleTimeMS` takes precedence. Milliseconds. */
-  readonly idleMs?: number;
-}
-
-interface MongoDeps {
-  readonly log: Log;
-  readonly clock: Clock;
-  /** Receives every command sent to the server, for tests. */
-  readonly onCommand?: (name: string, command: Readonly<Record<string, unknown>>) => void;
-}
 
 /** The driver types updates by a document's fields; `Document` means that they are unknown here. */
 interface Doc extends Document {
   _id: string;
 }
-
-/** Runs work on a connected server, with the database's deadline and logging. */
-type Run = <T>(work: () => Promise<T>) => Promise<T>;
 
 /**
  * Writes are acknowledged when a majority has journaled them. Set for every collection, so that no URL can weaken it.
@@ -64,31 +56,9 @@ const DURABLE = { writeConcern: { w: 'majority', j: true }, readPreference: 'pri
  * `change` whose patch leaves the filter matching; before repeating an `add` or any other `change`, they must read.
  * Nothing is reported as done before it is durable.
  */
-export async function openMongo(settings: MongoSettings, { log, clock, onCommand }: MongoDeps): Promise<Database> {
-  const client = createClient(settings, onCommand);
-  const db = client.db(databaseName(settings));
-  const presence = createPresence(log, 'mongo');
-  let connected: Promise<unknown> | null = null;
-  const connect = () =>
-    (connected ??= client.connect().catch((error: unknown) => {
-      connected = null; // the next operation tries again
-      throw error;
-    }));
-  let closed = false;
-  const run: Run = async (work) => {
-    if (closed) throw new StoreAway('the store is closed');
-    try {
-      const answer = await within(clock, settings.timeoutMs, connect().then(work));
-      presence.here();
-      return answer;
-    } catch (error) {
-      const reason = awayReason(error);
-      if (reason === null) throw error;
-      presence.away(reason);
-      throw new StoreAway(reason);
-    }
-  };
-  const collection = async <R extends Row>(spec: CollectionSpec<R>) => openCollection<R>(db, spec, run);
+export async function openMongo(settings: MongoSettings, deps: MongoDeps): Promise<Database> {
+  const { run, close } = openClient(settings, deps);
+  const collection = async <R extends Row>(spec: CollectionSpec<R>) => openCollection<R>(spec, run);
   const alive = await collection(pings);
   return frozen({
     collection,
@@ -97,47 +67,8 @@ export async function openMongo(settings: MongoSettings, { log, clock, onCommand
     async ping() {
       await alive.add('ping', { count: 1 }, { count: 0 });
     },
-    async close() {
-      closed = true;
-      await within(clock, CLOSE_MS, client.close()).catch(() => forceClose(client));
-    },
+    close,
   });
-}
-
-function createClient(
-  { url, timeoutMs, maxConnections, idleMs }: MongoSettings,
-  onCommand: MongoDeps['onCommand'],
-): MongoClient {
-  const named = (option: string) => new RegExp(`[?&]${option}=`, 'i').test(url);
-  const client = new MongoClient(url, {
-    appName: 'postern',
-    monitorCommands: onCommand !== undefined,
-    serverSelectionTimeoutMS: timeoutMs,
-    connectTimeoutMS: timeoutMs,
-    socketTimeoutMS: timeoutMs,
-    waitQueueTimeoutMS: timeoutMs,
-    ...(maxConnections !== undefined && !named('maxPoolSize') && { maxPoolSize: maxConnections }),
-    ...(idleMs !== undefined && !named('maxIdleTimeMS') && { maxIdleTimeMS: idleMs }),
-  });
-  if (onCommand) client.on('commandStarted', ({ commandName, command }) => onCommand(commandName, command));
-  return client;
-}
-
-const CLOSE_MS = 1000;
-
-/**
- * Closing sends a final command to the server, and if a connection ends at that moment the driver waits forever (seen
- * with mongodb 7.9). Its topology, which is not in its types, holds the sockets and timers.
- */
-function forceClose(client: MongoClient): void {
-  const topology: unknown = Reflect.get(client, 'topology');
-  if (typeof topology === 'object' && topology !== null && 'close' in topology && typeof topology.close === 'function')
-    topology.close();
-}
-
-/** The driver's own default is a database named `test`. */
-function databaseName({ url }: MongoSettings): string | undefined {
-  return /^mongodb(\+srv)?:\/\/[^/?]*\/[^?]/.test(url) ? undefined : 'postern';
 }
 
 /**
@@ -145,29 +76,35 @@ function databaseName({ url }: MongoSettings): string | undefined {
  * if several in one command exist already, as at every start but the first.
  */
 function createIndexer<R extends Row>(
-  documents: MongoCollection<Doc>,
   spec: CollectionSpec<R>,
-): () => Promise<unknown> {
+): (db: Db, documents: MongoCollection<Doc>) => Promise<unknown> {
   const indexes = toMongoIndexes(spec.indexes, spec.unique ?? []);
-  let made: Promise<void> | null = indexes.length > 0 ? null : Promise.resolve();
-  const makeAll = async () => {
+  /** By client: one that was replaced may never answer. */
+  const makings = new WeakMap<Db, Promise<void>>();
+  let isMade = indexes.length === 0;
+  const makeAll = async (documents: MongoCollection<Doc>) => {
     for (const index of indexes) await documents.createIndexes([index]);
+    isMade = true;
   };
-  return () =>
-    (made ??= makeAll().catch((error: unknown) => {
-      made = null;
+  return async (db, documents) => {
+    if (isMade) return;
+    const making = makings.get(db) ?? makeAll(documents);
+    makings.set(db, making);
+    await making.catch((error: unknown) => {
+      makings.delete(db);
       throw error;
-    }));
+    });
+  };
 }
 
-function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run): Collection<R> {
+function openCollection<R extends Row>(spec: CollectionSpec<R>, run: Run): Collection<R> {
   const shape = shapeOf(spec);
-  const documents = db.collection<Doc>(spec.name, DURABLE);
-  const makeIndexes = createIndexer(documents, spec);
-  const act: Run = (work) =>
-    run(async () => {
-      await makeIndexes();
-      return work();
+  const makeIndexes = createIndexer(spec);
+  const act = <T>(work: (documents: MongoCollection<Doc>) => Promise<T>) =>
+    run(async (db) => {
+      const documents = db.collection<Doc>(spec.name, DURABLE);
+      await makeIndexes(db, documents);
+      return work(documents);
     });
   const read = (doc: Doc | null) => (doc ? fromDoc<R>(shape, doc) : undefined);
   const where = (filter: Filter<R>) => toMongoFilter(filterTerms(shape, filter));
@@ -176,8 +113,12 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
     const terms = filterTerms(shape, filter);
     const query = toMongoFilter(terms);
     if (slice.limit === 0) return []; // in MongoDB 0 means no limit
-    const docs = await act(() =>
-      documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice, terms, spec.unique) }).toArray(),
+    const options = { limit: slice.limit ?? 0, sort: toMongoSort(slice, terms, spec.unique) };
+    const { bytes } = slice;
+    const docs = await act((documents) =>
+      bytes === null
+        ? documents.find(query, options).toArray()
+        : readSome(documents.find(query, { ...options, batchSize: BATCH_ROWS }), bytes),
     );
     return docs.map((doc) => fromDoc<R>(shape, doc));
   };
@@ -187,24 +128,48 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
     many,
     async insert(row) {
       const doc = { _id: checkId(shape, row.id), ...toFields(shape, row, asIs) };
-      return (await act(() => insertDoc(documents, doc))) ? 'inserted' : 'duplicate';
+      return (await act((documents) => insertDoc(documents, doc))) ? 'inserted' : 'duplicate';
+    },
+    async insertAll(all) {
+      const docs = all.map((row) => ({ _id: checkId(shape, row.id), ...toFields(shape, row, asIs) }));
+      return docs.length === 0 ? [] : act((documents) => insertDocs(documents, docs));
     },
     async change(filter, patch) {
       const fields = toPatch(shape, patch, asIs);
       const query = where(filter);
       if (Object.keys(fields).length === 0) return one(filter);
-      return read(await act(() => changeDoc(documents, query, fields)));
+      return read(await act((documents) => changeDoc(documents, query, fields)));
     },
     async add(id, amounts, row) {
       const sums = toAmounts(shape, amounts);
       const doc = { _id: checkId(shape, id), ...fresh(shape, row, sums, asIs) };
-      return fromDoc<R>(shape, await act(() => addToDoc(documents, doc, sums)));
+      return fromDoc<R>(shape, await act((documents) => addToDoc(documents, doc, sums)));
     },
     async remove(filter) {
       const query = where(filter);
-      return read(await act(() => documents.findOneAndDelete(query)));
+      return read(await act((documents) => documents.findOneAndDelete(query)));
+    },
+    async removeAll(filter) {
+      const query = where(filter);
+      return (await act((documents) => documents.deleteMany(query))).deletedCount;
     },
   });
+}
+
+/** Rows of a batch where they may be large: each batch is in memory as a whole, and a server ends it at 16 MB. */
+const BATCH_ROWS = 16;
+
+/** Reads batches until the documents have this many bytes. */
+async function readSome(cursor: FindCursor<Doc>, bytes: number): Promise<Doc[]> {
+  const docs: Doc[] = [];
+  let size = 0;
+  for await (const doc of cursor) {
+    docs.push(doc);
+    size += BSON.calculateObjectSize(doc);
+    // Rows already here are used: they would have to be read again.
+    if (size >= bytes && cursor.bufferedCount() === 0) break;
+  }
+  return docs;
 }
 
 /** BSON has its own Date type. */
@@ -222,6 +187,35 @@ async function insertDoc(documents: MongoCollection<Doc>, doc: Doc): Promise<boo
     if (isDuplicate(error)) return false;
     throw error;
   }
+}
+
+/**
+ * Each document is judged by its own error. One that says that the server is going away, or a write concern that was
+ * not met, leaves all results unknown: what was written may not be durable.
+ */
+async function insertDocs(documents: MongoCollection<Doc>, docs: readonly Doc[]): Promise<readonly InsertOutcome[]> {
+  const outcomes = docs.map((): InsertOutcome => 'inserted');
+  try {
+    await documents.insertMany([...docs], { ordered: false });
+  } catch (error) {
+    const faults = bulkFaultsOf(error);
+    if (!faults) throw error;
+    for (const { index, code, text } of faults) {
+      if (PASSING.has(code)) throw new StoreAway(text);
+      outcomes[index] = code === DUPLICATE_KEY ? 'duplicate' : 'refused';
+    }
+  }
+  return outcomes;
+}
+
+/** The errors of single documents; undefined if the command failed as a whole. Throws `StoreAway`. */
+function bulkFaultsOf(error: unknown) {
+  if (!(error instanceof MongoBulkWriteError)) return undefined;
+  const concern = error.result.getWriteConcernError();
+  if (concern) throw new StoreAway(concern.errmsg ?? 'the write concern was not met');
+  const faults = Array.isArray(error.writeErrors) ? error.writeErrors : [error.writeErrors];
+  if (faults.length === 0) return undefined;
+  return faults.map(({ index, code, errmsg }) => ({ index, code, text: errmsg ?? 'the write failed' }));
 }
 
 async function changeDoc(
@@ -318,53 +312,4 @@ export function toMongoIndexes(indexes: readonly (readonly string[])[], unique: 
     ...indexes.map((fields) => ({ key: keys([...fields, '_id']) })),
     ...unique.map((fields) => ({ key: keys(fields), unique: true })),
   ];
-}
-
-/**
- * Transient server errors: stepping down, shutting down, time limits, no majority
- * (mongodb.com/docs/manual/reference/error-codes). And 1, InternalError: a server with another database behind it says
- * so while that is away.
- */
-const PASSING = new Set([
-  1, 6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031,
-]);
-const PASSING_LABELS = ['RetryableWriteError', 'HandshakeError'];
-const DUPLICATE_KEY = 11000;
-
-/** Errors for commands that the driver refuses to send: faults of ours. */
-const UNSENDABLE = new Set([
-  'MongoInvalidArgumentError',
-  'MongoAPIError',
-  'MongoParseError',
-  'MongoCompatibilityError',
-]);
-
-/** Why the store is unavailable, or null if the error is a fault of ours. */
-function awayReason(error: unknown): string | null {
-  if (!(error instanceof Error)) return null;
-  return error instanceof StoreAway || isPassing(error) ? error.message : null;
-}
-
-function isPassing(error: Error): boolean {
-  if (error.name === 'MongoWriteConcernError') return true; // written, but possibly not durable
-  if (error.name === 'MongoServerError')
-    return PASSING.has(Number(codeOf(error))) || PASSING_LABELS.some((label) => labelsOf(error).includes(label));
-  // Driver errors without a server response: no connection, no server to select, no free socket, closed.
-  if (error.name.startsWith('Mongo')) return !UNSENDABLE.has(error.name);
-  // A socket that closes at the wrong moment gives a Node error that the driver passes on (EPIPE, seen with mongodb
-  // 7.9).
-  return /^(E[A-Z]+|ERR_(SOCKET|STREAM|TLS|SSL)_\w+)$/.test(String(codeOf(error)));
-}
-
-/** Whether a unique index, or the id, was violated. */
-function isDuplicate(error: unknown): boolean {
-  return error instanceof Error && error.name === 'MongoServerError' && codeOf(error) === DUPLICATE_KEY;
-}
-
-function codeOf(error: Error): unknown {
-  return 'code' in error ? error.code : undefined;
-}
-
-function labelsOf(error: Error): readonly unknown[] {
-  return 'errorLabels' in error && Array.isArray(error.errorLabels) ? error.errorLabels : [];
 }

@@ -50,6 +50,11 @@ export interface PageOptions<R> {
    */
   readonly sort?: (keyof R & string) | `-${keyof R & string}`;
   readonly limit?: number;
+  /**
+   * Rows that may be large: reads on until the rows so far have about this many bytes, and at least one row. Fewer
+   * than `limit` are then not the end; none are. MongoDB reads up to 16 rows or 16 MB at a time.
+   */
+  readonly bytes?: number;
 }
 
 export interface Collection<R extends Row> {
@@ -57,6 +62,12 @@ export interface Collection<R extends Row> {
   many(filter: Filter<R>, page?: PageOptions<R>): Promise<R[]>;
   /** `duplicate` if a row has the same id or the same values in a unique index; nothing is written then. */
   insert(row: R): Promise<'inserted' | 'duplicate'>;
+  /**
+   * Inserts rows with one command, and returns what became of each; the others are written beside one that is not.
+   * `refused`: the database does not take this row. Throws `StoreAway` if any result is unknown: each may then have been
+   * written or not, and the call may be repeated.
+   */
+  insertAll(rows: readonly R[]): Promise<readonly InsertOutcome[]>;
   /**
    * Patches one matching row and returns the result, in one atomic step; undefined if none matched. If several match,
    * any one of them. A patch that violates a unique index throws `DuplicateRow`.
@@ -69,7 +80,12 @@ export interface Collection<R extends Row> {
   add(id: string, amounts: { readonly [F in keyof R]?: number }, fresh: Omit<R, 'id'>): Promise<R>;
   /** Removes one row and returns it; undefined if none matched. */
   remove(filter: Filter<R>): Promise<R | undefined>;
+  /** Removes all matching rows with one command, and returns how many. The usage of accounts does not count them. */
+  removeAll(filter: Filter<R>): Promise<number>;
 }
+
+/** What became of one of several rows. */
+export type InsertOutcome = 'inserted' | 'duplicate' | 'refused';
 
 /** The declaration of a collection: made once in its own file under store/, used by both drivers. */
 export interface CollectionSpec<R extends Row> {
@@ -139,6 +155,7 @@ export type Term =
 export interface Slice {
   readonly sort: { readonly field: string; readonly descending: boolean } | null;
   readonly limit: number | null;
+  readonly bytes: number | null;
 }
 
 const BOUNDS = ['gt', 'gte', 'lt', 'lte'] as const;
@@ -225,16 +242,20 @@ function afterPrefix(prefix: string): string | null {
 }
 
 /** Parses sort order and limit. Only indexed fields can be sorted by. */
-export function toSlice(shape: Shape, page: { readonly sort?: string; readonly limit?: number }): Slice {
-  const { sort, limit } = page;
-  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0))
-    throw new TypeError(`${shape.name}: not a limit: ${limit}`);
-  if (sort === undefined) return { sort: null, limit: limit ?? null };
+export function toSlice(
+  shape: Shape,
+  page: { readonly sort?: string; readonly limit?: number; readonly bytes?: number },
+): Slice {
+  const { sort, limit = null, bytes = null } = page;
+  for (const most of [limit, bytes])
+    if (most !== null && !(Number.isSafeInteger(most) && most >= 0))
+      throw new TypeError(`${shape.name}: not a limit: ${most}`);
+  if (sort === undefined) return { sort: null, limit, bytes };
   const descending = sort.startsWith('-');
   const field = descending ? sort.slice(1) : sort;
   if (field !== 'id' && !shape.indexed.has(field))
     throw new TypeError(`${shape.name}: no index to sort by ${JSON.stringify(field)}`);
-  return { sort: { field, descending }, limit: limit ?? null };
+  return { sort: { field, descending }, limit, bytes };
 }
 
 /**

@@ -11,6 +11,8 @@ type Param = string | number | bigint | Uint8Array | null;
 export interface Statement {
   readonly sql: string;
   readonly params: readonly Param[];
+  /** No more rows are read once they have this many bytes. */
+  readonly bytes?: number;
 }
 
 /** A table with its columns and indexes; `create` makes the table with all columns, `add` what an existing one lacks. */
@@ -149,7 +151,7 @@ export function selectSql(shape: Shape, terms: readonly Term[], slice: Slice): S
     sql += ' LIMIT ?';
     params.push(slice.limit);
   }
-  return { sql, params };
+  return { sql, params, ...(slice.bytes !== null && { bytes: slice.bytes }) };
 }
 
 export function insertSql(shape: Shape, id: string, fields: StoredFields): Statement {
@@ -190,6 +192,12 @@ export function addSql(
 
 /** Whole numbers are bound as integers, so that sums stay whole in the stored text. */
 const exact = (amount: number) => (Number.isSafeInteger(amount) ? BigInt(amount) : amount);
+
+/** Returns the ids only: the rows may be large, and many. */
+export function removeAllSql(shape: Shape, terms: readonly Term[]): Statement {
+  const where = whereSql(shape, terms);
+  return { sql: `DELETE FROM "${shape.name}" WHERE ${where.sql} RETURNING "id", '{}' AS "row"`, params: where.params };
+}
 
 export function removeSql(shape: Shape, terms: readonly Term[]): Statement {
   const where = whereSql(shape, terms);

@@ -3,7 +3,7 @@ import type { Counts } from '../../mail/stats.ts';
 import { collection, type OwnedRow } from './collection.ts';
 import type { EventMarks } from './messages.ts';
 
-/** What has counters: the account as a whole, and subjects of its mail. */
+/** The subjects that have counters: the account as a whole, and those of its mail. */
 export type CounterSubject = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
 
 /** The time that a row covers. `total` covers everything, so that lists need one row per subject. */

@@ -202,7 +202,7 @@ export interface InboundDomainRow extends OwnedRow, GatedRow {
   readonly domain: string;
   readonly createdAt: Date;
   readonly validMx: boolean;
-  /** What stands in the DNS instead, at the last check; null or absent: nothing is known to be wrong. */
+  /** The wrong record found in the DNS at the last check; null or absent: no fault is known. */
   readonly mxError?: string | null;
   readonly testedAt: Date | null;
   /** Since when the checks have had the present result; null or absent: not known. */
@@ -278,9 +278,9 @@ export interface InboundRouteRow extends OwnedRow, GatedRow {
   readonly lastAlso?: number;
   /** What must hold for it to take a message; null or absent: it takes every one. */
   readonly when?: When | null;
-  /** What it does with mail (inbound/decision.ts); absent: it posts it. */
+  /** Its action (inbound/decision.ts); absent: it posts the mail. */
   readonly action?: string;
-  /** What it says of the mail that it takes or passes on. */
+  /** The tags it adds to mail that it takes or passes on. */
   readonly tags?: readonly string[];
   /** Higher ones are tried first, whatever their patterns; absent: 0. */
   readonly priority?: number;

@@ -65,7 +65,7 @@ export const leases = collection<LeaseRow>()({
 /**
  * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; changes.ts says of
  * which), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned), `format`
- * (`STORE_FORMAT`).
+ * (`STORE_FORMAT`), and `pauses` (changes of pauses.ts). And `copying` (`COPYING`).
  */
 interface RevisionRow extends Row {
   readonly count: number;
@@ -82,15 +82,25 @@ export const revisions = collection<RevisionRow>()({
 /** The form of the whole store. It rises with a change after which an older Postern must not run, and never falls. */
 export const STORE_FORMAT = 1;
 const FORMAT = 'format';
+/** A row of `revisions` from the beginning of a copy into this store to its end (copy.ts). */
+export const COPYING = 'copying';
 
 /** This Postern may not run, or not on this store; the message says why, and what to do. */
 export class HostRefused extends Error {
   override readonly name = 'HostRefused';
 }
 
-/** Returns the format of the store, 0 if it has none yet. Throws `HostRefused` if a newer Postern has raised it. */
+/**
+ * Returns the format of the store, 0 if it has none yet. Throws `HostRefused` if a newer Postern has raised it, or if a
+ * copy into the store has not ended.
+ */
 export async function checkFormat({ revisions: rows }: Pick<Store, 'revisions'>): Promise<number> {
-  const format = (await rows.one({ id: FORMAT }))?.count ?? 0;
+  const found = await rows.many({ id: { in: [FORMAT, COPYING] } });
+  if (found.some(({ id }) => id === COPYING))
+    throw new HostRefused(
+      'a copy into this store has begun and not ended, so rows are missing: run postern store copy again with --continue',
+    );
+  const format = found.find(({ id }) => id === FORMAT)?.count ?? 0;
   if (format <= STORE_FORMAT) return format;
   throw new HostRefused(
     `this store was upgraded by a newer Postern (store format ${format}; Postern ${VERSION} reads up to ${STORE_FORMAT}): upgrade this host, or restore a backup of the store from before the upgrade`,
@@ -116,17 +126,31 @@ export interface HostRow extends Row {
   /** Rises while the process runs (store/membership.ts). */
   readonly beat: number;
   readonly version: string;
-  /** What it understands of rows (store/features.ts). */
+  /** Where the other hosts reach its API; absent or empty: nowhere. */
+  readonly url?: string;
+  /** The features of rows that it understands (store/features.ts). */
   readonly features: readonly string[];
   // By the clock of the host: for people and for expiry, never compared with another clock to decide who runs.
   readonly startedAt: Date;
   readonly seenAt: Date;
+  /** Raised by each takeover of its copies (rows/copies.ts): what it had before is not its own any more. Absent: 0. */
+  readonly epoch?: number;
+  /** The host that takes over its copies of earlier epochs; null once it runs again. */
+  readonly adopter?: string | null;
+  /** When it was named, by the clock of who did. */
+  readonly adoptedAt?: Date | null;
+  /** The beat after which it was found silent (`isSilent`). Versions that do not know it leave it as it is. */
+  readonly silentAt?: number | null;
 }
+
+/** Whether its row was freed by another host, and it has not run since. Otherwise it runs, or was stopped. */
+export const isSilent = ({ incarnation, silentAt, beat }: HostRow): boolean =>
+  incarnation === null && silentAt === beat;
 
 export const hosts = collection<HostRow>()({
   name: 'hosts',
   access: 'none',
-  indexes: [['seenAt']],
-  dates: ['startedAt', 'seenAt'],
+  indexes: [['seenAt'], ['adopter']],
+  dates: ['startedAt', 'seenAt', 'adoptedAt'],
   upkeep: true,
 });

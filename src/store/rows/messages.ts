@@ -125,6 +125,15 @@ export interface EventMarks {
   readonly marks?: readonly string[];
 }
 
+/** What another host wants done to a scheduled message; the host that has it must know the word to act on the row. */
+export const SCHEDULED_CHANGES = [
+  /** It is at a new time, which its host may not know yet. */
+  'moved',
+  /** Nobody may send it, but its host may not have dropped it yet. */
+  'cancelled',
+] as const;
+export type ScheduledChange = (typeof SCHEDULED_CHANGES)[number];
+
 /**
  * A scheduled message, which every host can list, move and cancel. `id` is the message's. The delivery itself waits on
  * the spool of the host that accepted it. Until that host sends it, this row is authoritative: cancelling and moving
@@ -142,11 +151,8 @@ export interface ScheduledRow extends OwnedRow, GatedRow {
    * the process that made it.
    */
   readonly delivery: string;
-  /**
-   * Null: it waits for its time. moved: the same, but its host may not know the new time yet. cancelled: nobody may
-   * send it, but its host may not have dropped it yet. leaving: its host has claimed it, and may have sent it.
-   */
-  readonly state: 'moved' | 'cancelled' | 'leaving' | null;
+  /** Null: it waits for its time. leaving: its host has claimed it, and may have sent it. */
+  readonly state: ScheduledChange | 'leaving' | null;
 }
 
 export const scheduled = collection<ScheduledRow>()({

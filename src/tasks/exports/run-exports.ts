@@ -3,6 +3,7 @@ import { frozen } from '../../base/frozen.ts';
 import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { NewNotice, Notices } from '../../sending/types.ts';
 import { type Patch, StoreAway } from '../../store/driver/port.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
@@ -22,11 +23,8 @@ export interface ExportSettings extends ClaimSettings {
   readonly metadataFields: readonly string[];
 }
 
-interface ExportDeps {
+interface ExportDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Store;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
   /** Whether the disk has room for what accounts store, and for how many bytes. */
   readonly hasRoom: () => boolean;
   readonly left: () => number;
@@ -45,7 +43,8 @@ class Interrupted extends Error {
 const PROGRESS_ROWS = 100_000;
 const NO_ROOM = 'There is not enough disk space for it; please start it again later';
 const SHARE =
-  'The archives of the account take as much disk space as is left for all; please start it again when older ones have expired';
+  'The archives of the account take as much disk space as is left for all; please start it again when older ' +
+  'ones have expired';
 const FAULT = 'An unexpected error of the service';
 
 /**
@@ -261,7 +260,8 @@ function createClaims(settings: ClaimSettings, deps: { store: Pick<Store, 'expor
 
   return frozen({
     /**
-     * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this run.
+     * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this
+     * run.
      */
     next: async (served: ReadonlyMap<string, number>): Promise<ExportRow | undefined> =>
       (await orphan()) ?? (await waiting(served)),
@@ -320,7 +320,9 @@ function toNotice(job: ExportRow, keepDays: number): NewNotice | undefined {
     return {
       ...to,
       subject: `Your ${job.type} export is ready`,
-      text: `The export of ${about}, is complete. It can be fetched here for ${keepDays} days:\n\n${job.resultUrl}\n\nAnyone who has this link can fetch it.\n`,
+      text:
+        `The export of ${about}, is complete. It can be fetched here for ${keepDays} ` +
+        `days:\n\n${job.resultUrl}\n\nAnyone who has this link can fetch it.\n`,
     };
   }
   return {

@@ -12,7 +12,7 @@ export const MOST_HEAD_BYTES = HEAD_BYTES + 1024;
 
 export type AnswerReading = ReturnType<typeof readHeads>;
 
-/** Reads the heads of answers on a socket before whoever calls its `read`. */
+/** Reads the heads of answers on a socket before the caller of its `read`. */
 export function readHeads(socket: Socket) {
   let head: Head | undefined = createHead();
   let status: number | undefined;
@@ -31,7 +31,7 @@ export function readHeads(socket: Socket) {
   }
 
   socket.read = (size?: number) => {
-    // What was kept back is not "nothing more": the caller stops reading at null.
+    // Data held back does not mean the end: the caller stops reading at null.
     for (;;) {
       const chunk: unknown = read(size);
       if (!Buffer.isBuffer(chunk)) return chunk;

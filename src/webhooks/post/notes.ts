@@ -23,7 +23,7 @@ export interface OpenedConnection {
   readonly tlsMs: number | undefined;
 }
 
-/** What is noted of an attempt while it is made, at the times of a steady clock. */
+/** Notes of an attempt while it is made, with times of the monotonic clock. */
 export interface AttemptNotes {
   readonly now: () => number;
   lookedUp?: number;

@@ -10,7 +10,7 @@ import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED } from './renderer.ts';
 
-/** What is in a message, for people. */
+/** The content of a message as people are shown it. */
 export interface ShownMessage {
   /** In order, those that we added first. Unfolded and decoded. */
   readonly headers: readonly HeaderField[];

@@ -91,7 +91,7 @@ export function* eventPieces(inbound: InboundEvent, lead = '', withRaw = true): 
   yield '}}';
 }
 
-/** What we add to every format that holds the parsed message, by name, last. Undefined: this message has none of it. */
+/** Our additions to every format that holds the parsed message, by name, last. Undefined: this message has none. */
 export const additionsOf = ({ automated, thread, answers, facts }: InboundEvent): [name: string, value: unknown][] =>
   Object.entries({ automated, thread, answers, facts }).filter(([, value]) => value !== undefined);
 

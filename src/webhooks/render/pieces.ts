@@ -54,7 +54,10 @@ export function inside(text: string, toLf: boolean): Piece {
     : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
 }
 
-/** Trace and message as the content of a JSON string, with LF line ends unless they are to stay. No piece of `message` splits a character. */
+/**
+ * Trace and message as the content of a JSON string, with LF line ends unless they are to stay. No piece of `message`
+ * splits a character.
+ */
 export function* rawText(trace: string, message: Iterable<Uint8Array>, toLf = true): Iterable<Piece> {
   yield inside(trace, toLf);
   for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf };

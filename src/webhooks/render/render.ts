@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import type { Clock } from '../../base/clock.ts';
 import { sharedPostId } from '../../base/ids.ts';
-import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
 import { factsOf } from '../../inbound/formats.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
@@ -28,12 +28,10 @@ import type { RenderProgress } from './progress.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
 
-interface Deps {
+interface Deps extends Pick<Tools, 'clock' | 'log'> {
   readonly authenticator: Authenticator;
   readonly progress: RenderProgress;
-  readonly log: Log;
   readonly parseSeconds: Histogram;
-  readonly clock: Clock;
   readonly withRaw: WithRaw;
   /** Our host name. */
   readonly hostname: string;

@@ -7,7 +7,7 @@ import { type Picture, type ShownPage, toShownPage } from '../../mail/shown/html
 import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 
-/** What is asked of a message: its HTML as a page, or one of its parts by its number in the list of its parts. */
+/** The part to show of a message: its HTML as a page, or one of its parts by its number in the list of parts. */
 export interface ShownInput {
   readonly mail: Mail;
   readonly wanted: 'page' | number;

@@ -98,7 +98,7 @@ const SPF_WORDS: ReadonlyMap<string, string> = new Map([
   ['softfail', 'SoftFail'],
 ]);
 
-/** What was found out about the sender, as Mailgun's spam filter adds it to the header. */
+/** The findings about the sender, as Mailgun's spam filter adds them to the header. */
 function resultFields({ inbound: { senderAuth } }: ParsedMail): HeaderField[] {
   const spf = SPF_WORDS.get(senderAuth.spf.result);
   const { dkim } = senderAuth;

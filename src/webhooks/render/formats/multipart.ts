@@ -47,7 +47,7 @@ export function linkField(name: string, files: readonly FilePart[]): FormField[]
 }
 
 /**
- * What we add to the forms of others: texts as they are, everything else as JSON. A message without a thread has no
+ * Our additions to the forms of others: texts as they are, everything else as JSON. A message without a thread has no
  * field.
  */
 export const additionFields = (inbound: InboundEvent): FormField[] =>

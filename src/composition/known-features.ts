@@ -3,6 +3,7 @@ import { CONDITIONS } from '../inbound/conditions.ts';
 import { ACTION_NAMES } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES } from '../inbound/formats.ts';
 import { ORDER_NAMES } from '../inbound/order.ts';
+import { SCHEDULED_CHANGES } from '../store/rows/messages.ts';
 import { featuresOf } from '../store/store.ts';
 
 /** What this version understands of rows: the fields that it declares, and of these the values in its own tables. */
@@ -10,8 +11,9 @@ export const FEATURES: readonly string[] = featuresOf({
   action: ACTION_NAMES,
   also: FORMAT_NAMES,
   attachments: ATTACHMENT_MODES,
+  copies: ['events', 'inbound', 'outbound'],
   format: FORMAT_NAMES,
   order: ORDER_NAMES,
-  scheduled: ['cancelled', 'moved'],
+  scheduled: SCHEDULED_CHANGES,
   when: namesOf(CONDITIONS),
 });

@@ -1,0 +1,174 @@
+import { sizeOf } from '../../base/bytes.ts';
+import { frozen } from '../../base/frozen.ts';
+import { createMemory } from '../../base/memory.ts';
+import type { Tools } from '../../base/tools.ts';
+import { type Delivery, KINDS, type NewMessage, type Spool } from '../../queue/delivery.ts';
+import { STATES } from '../../queue/states.ts';
+import type { Membership } from '../../store/membership.ts';
+import type { Store } from '../../store/store.ts';
+import type { AcceptingQueue } from '../types.ts';
+import { createHolds, type Hold, type Holds } from './holds.ts';
+import { createCopyUpkeep } from './upkeep.ts';
+import { createCopyWriter } from './writer.ts';
+
+interface CopyingSettings {
+  /** Whether new mail is copied. Existing copies are kept in step anyway. */
+  readonly mode: 'none' | 'store';
+  /** Whether mail is accepted while no copy can be made, because the store is away. */
+  readonly withoutCopies: 'accept' | 'defer';
+  /** How long the reply waits for the delivery before the message is copied. */
+  readonly holdMs: number;
+  /** Whether the store is a file of this host. */
+  readonly alone: boolean;
+}
+
+interface CopyingDeps extends Pick<Tools, 'clock' | 'ids' | 'log' | 'metrics'> {
+  readonly store: Pick<Store, 'copies' | 'copyParts'>;
+  readonly spool: Spool;
+  readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
+}
+
+/** How long a POST that is being made is waited for, before its message is refused. Milliseconds. */
+const POSTING_MS = 60_000;
+/** Messages that were refused after they were on the queue, which a lane may still have. */
+const TAKEN_BACK = 10_000;
+
+/**
+ * Makes accepted mail safe in a second place before its sender is told so: it waits a moment for the delivery, if every
+ * endpoint is quick, and copies it to the store otherwise.
+ */
+export type Copying = ReturnType<typeof createCopying>;
+
+export function createCopying(settings: CopyingSettings, { spool, ...deps }: CopyingDeps) {
+  const { clock, log } = deps;
+  const holds = createHolds(settings, deps);
+  const takenBack = createMemory<true>({ most: TAKEN_BACK });
+  const watched = watch(spool, holds.settled, (messageId) => takenBack.get(messageId) === true);
+  const writer = createCopyWriter({ ...deps, spool });
+  const upkeep = createCopyUpkeep(settings, { ...deps, spool, writer });
+  const meters = createMeters(deps.metrics);
+  const absence = createAbsence({ log });
+  deps.metrics.gauge('postern_copies_missing', async () => [[{}, await spool.copies.missing()]]);
+
+  /** Accepts a message that is copied a moment later. */
+  async function acceptNow(message: NewMessage, deliveries: readonly Delivery[]) {
+    const outcome = await spool.accept(message, deliveries);
+    const start = { messageId: message.id, id: message.id, epoch: deps.member.epoch() };
+    if (outcome === 'accepted' && deliveries.some(isCopied))
+      await spool.copies.start([start]).catch((error: unknown) => log.error('spool.fault', { error }));
+    return outcome;
+  }
+
+  async function accept(message: NewMessage, deliveries: readonly Delivery[]) {
+    const open = deliveries.filter(isCopied);
+    // A command beside the daemon is no host: that makes the copy.
+    if (open.length === 0 || deps.member.id() === '') return acceptNow(message, deliveries);
+    const hold = holds.begin(open);
+    try {
+      return await acceptHeld(message, deliveries, open, hold);
+    } finally {
+      hold.end();
+    }
+  }
+
+  async function acceptHeld(
+    message: NewMessage,
+    deliveries: readonly Delivery[],
+    open: readonly Delivery[],
+    hold: Hold,
+  ): ReturnType<AcceptingQueue['accept']> {
+    const size = sizeOf(message.body);
+    // Nothing is posted that its sender must repeat.
+    if (!hold.isQuick && writer.isAway() && settings.withoutCopies === 'defer') return meters.refused();
+    const outcome = await spool.accept(message, deliveries);
+    if (outcome !== 'accepted') return outcome;
+    if (hold.isQuick && (await hold.until(settings.holdMs)) === 'ended') return meters.delivered();
+    const copied = await writer.copy(message.id, size);
+    if (copied === 'copied') {
+      absence.over();
+      return meters.copied();
+    }
+    if (copied === 'away' && settings.withoutCopies === 'accept') {
+      absence.begin();
+      return meters.without();
+    }
+    return (await takeBack(message, open, hold)) ? meters.refused() : meters.delivered();
+  }
+
+  /** Ends a message whose sender will repeat it. False if it was delivered meanwhile. */
+  async function takeBack({ id }: NewMessage, open: readonly Delivery[], hold: Hold): Promise<boolean> {
+    takenBack.set(id, true);
+    if (hold.mayBePosting()) await hold.until(POSTING_MS);
+    if (hold.isDelivered()) return false;
+    const now = clock.now();
+    const end = { attempt: null, state: 'dropped', dueAt: now, parked: false, at: now, forget: true } as const;
+    for (const { id: deliveryId, fate } of open) if (!fate) await spool.settle({ deliveryId, ...end });
+    const kept = open.filter(({ fate }) => fate).map(({ id }) => id);
+    if (kept.length > 0) await spool.drop({ ids: kept }, now);
+    log.warn('copy.refused', { message: id });
+    return true;
+  }
+
+  return frozen({
+    /** The queue for everything that delivers. Mail accepted here is copied a moment later. */
+    spool: settings.mode === 'none' ? spool : frozen<Spool>({ ...watched, accept: acceptNow }),
+    /** The queue for mail whose sender is told that it was accepted. */
+    accepting: frozen<AcceptingQueue>({
+      body: spool.body,
+      accept: settings.mode === 'none' ? spool.accept : accept,
+    }),
+    start: upkeep.start,
+    /** Ends the waits for deliveries: mail that has not been delivered is copied. */
+    stopHolding: holds.stop,
+    stop: upkeep.stop,
+  });
+}
+
+/** Mail that a route discards needs no copy. */
+const isCopied = ({ kind, fate }: Delivery): boolean =>
+  KINDS[kind].copied === 'accepted' && (!fate || STATES[fate.state].open);
+
+/** The same queue; `settled` hears of results, and deliveries do not find the messages that are `gone`. */
+function watch(spool: Spool, settled: Holds['settled'], isGone: (messageId: string) => boolean): Spool {
+  return {
+    ...spool,
+    message: async (messageId, deliveryId) =>
+      deliveryId !== undefined && isGone(messageId) ? undefined : spool.message(messageId, deliveryId),
+    async settle(settlement, fresh) {
+      const behind = await spool.settle(settlement, fresh);
+      settled(settlement);
+      return behind;
+    },
+  };
+}
+
+function createMeters(metrics: Tools['metrics']) {
+  const of = (result: string) => metrics.counter('postern_copies_total', { result });
+  const counters = { delivered: of('delivered'), copied: of('copied'), without: of('without'), refused: of('refused') };
+  const counting =
+    <T>(name: keyof typeof counters, outcome: T) =>
+    (): T => {
+      counters[name].add();
+      return outcome;
+    };
+  return {
+    delivered: counting('delivered', 'accepted' as const),
+    copied: counting('copied', 'accepted' as const),
+    without: counting('without', 'accepted' as const),
+    refused: counting('refused', 'uncopied' as const),
+  };
+}
+
+/** Logs once that mail is accepted without copies, and that it is copied again. */
+function createAbsence({ log }: Pick<Tools, 'log'>) {
+  let count = 0;
+  return {
+    begin() {
+      if (count++ === 0) log.warn('copy.missing', { note: 'mail is accepted without a copy until the store is back' });
+    },
+    over() {
+      if (count > 0) log.info('copy.resumed', { messages: count });
+      count = 0;
+    },
+  };
+}

@@ -1,0 +1,143 @@
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Log } from '../../base/log.ts';
+import type { Service } from '../../base/service.ts';
+import { atOnce } from '../../base/turns.ts';
+import { toCopiedDelivery } from '../../queue/copied-message.ts';
+import type { CopyMark } from '../../queue/copy-marks.ts';
+import type { Spool } from '../../queue/delivery.ts';
+import { StoreAway } from '../../store/driver/port.ts';
+import type { Membership } from '../../store/membership.ts';
+import { copyPartId } from '../../store/rows/copies.ts';
+import type { Store } from '../../store/store.ts';
+import type { CopyWriter } from './writer.ts';
+
+interface CopyUpkeepSettings {
+  /** Whether the store is a file of this host: there are no copies then. */
+  readonly alone: boolean;
+}
+
+interface CopyUpkeepDeps {
+  readonly store: Pick<Store, 'copies' | 'copyParts'>;
+  readonly spool: Pick<Spool, 'copies' | 'drop'>;
+  readonly writer: CopyWriter;
+  readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** How often copies are brought in step with the queue. Milliseconds. */
+const EVERY_MS = 1000;
+const PAGE = 100;
+/** How long a start waits for the first time. Milliseconds. */
+const FIRST_MS = 5000;
+
+/**
+ * Brings the copies in the store in step with the queue: removes those of mail that has ended, changes those of which
+ * some deliveries have, and writes those that are missing. If another host has taken over the mail of this one, drops
+ * what that has.
+ */
+export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeepDeps) {
+  const { store, spool, writer, member, clock, log } = deps;
+  let isStopped = true;
+  let cancel = () => {};
+  let working: Promise<void> = Promise.resolve();
+
+  async function bringInStep(): Promise<void> {
+    for (let after = 0; !isStopped; ) {
+      const page = await spool.copies.due(after, PAGE);
+      const due = page.filter((mark) => !writer.isBusy(mark));
+      await remove(due.filter(({ deliveries }) => deliveries.length === 0));
+      const open = due.filter(({ deliveries }) => deliveries.length > 0);
+      const missing = open.filter(({ state }) => state === 'missing');
+      if ((await Promise.all(missing.map(write))).includes('away')) throw new StoreAway('copies wait for the store');
+      await atOnce(
+        open.filter(({ state }) => state === 'changed'),
+        keep,
+      );
+      const last = page.at(-1);
+      if (!last || page.length < PAGE) return;
+      after = last.key;
+    }
+  }
+
+  async function remove(marks: readonly CopyMark[]): Promise<void> {
+    if (marks.length === 0) return;
+    // Copies that another host has taken over are left to it.
+    await store.copies.removeAll({ id: { in: marks.map(({ id }) => id) }, host: member.id() });
+    const parts = marks.flatMap((mark) => Array.from({ length: mark.parts }, (_, at) => copyPartId(mark.id, at)));
+    if (parts.length > 0) await store.copyParts.removeAll({ id: { in: parts } });
+    writer.isBack();
+    // It is removed again once no earlier write can follow.
+    const gone = marks.filter((mark) => !writer.mayAppear(mark));
+    if (gone.length > 0) await spool.copies.end(gone.map((mark) => ({ ...mark, has: false })));
+  }
+
+  const write = ({ messageId, deliveries: [first] }: CopyMark) =>
+    messageId === null ? undefined : writer.copy(messageId, first?.size ?? 0);
+
+  /** Writes the open deliveries of a message, and the present epoch, into its copy. */
+  async function keep(mark: CopyMark): Promise<void> {
+    const epoch = member.epoch();
+    const deliveries = mark.deliveries.map(toCopiedDelivery);
+    if (await store.copies.change({ id: mark.id, host: member.id() }, { epoch, deliveries }))
+      return spool.copies.end([{ ...mark, epoch, has: true }]);
+    const other = await store.copies.one({ id: mark.id });
+    // No other host can have removed it in the same epoch: the store was restored.
+    if (!other && mark.epoch === epoch) await write(mark);
+    else if (other?.host !== member.id()) await drop(mark);
+  }
+
+  /** Another host has it, or has delivered it. */
+  async function drop(mark: CopyMark): Promise<void> {
+    await spool.drop({ ids: mark.deliveries.map(({ id }) => id) }, clock.now());
+    await spool.copies.end([{ ...mark, has: false }]);
+  }
+
+  /** Decides about the copies of earlier epochs: those that no host has taken over are kept. */
+  async function judge(): Promise<void> {
+    for (let after = 0; member.isLive() && !isStopped; ) {
+      const marks = await spool.copies.before(member.epoch(), after, PAGE);
+      await remove(marks.filter(({ deliveries }) => deliveries.length === 0));
+      await atOnce(
+        marks.filter(({ deliveries }) => deliveries.length > 0),
+        keep,
+      );
+      const last = marks.at(-1);
+      if (!last || marks.length < PAGE) return;
+      after = last.key;
+    }
+  }
+
+  async function work(): Promise<void> {
+    try {
+      await judge();
+      await bringInStep();
+    } catch (error) {
+      if (!(error instanceof StoreAway) && !isStopped) log.error('copy.fault', { error });
+    }
+    if (isStopped) return;
+    cancel = clock.after(EVERY_MS, () => {
+      working = work();
+    });
+  }
+
+  return frozen<Service>({
+    async start() {
+      isStopped = false;
+      if (alone) return;
+      working = work();
+      // Mail that another host has taken over is best dropped before it is posted.
+      const over = Promise.withResolvers<void>();
+      const end = clock.after(FIRST_MS, over.resolve);
+      await Promise.race([working, over.promise]);
+      end();
+    },
+    async stop() {
+      isStopped = true;
+      cancel();
+      await working;
+      await writer.quiet();
+    },
+  });
+}

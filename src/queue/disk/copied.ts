@@ -1,0 +1,81 @@
+import type { DatabaseSync } from 'node:sqlite';
+import type { CopyEnd, CopyMark, CopyStart } from '../copy-marks.ts';
+import { DELIVERY, isWholeDelivery, number, OPEN_CODES, type SqlRow, text, textOrNull, toDelivery } from './schema.ts';
+
+// Which messages of this queue have a copy in the store that hosts share, and whether it is as it should be.
+
+/** Codes in the file. The triggers of the schema raise WRITTEN to CHANGED. */
+const [WRITTEN, CHANGED, MISSING] = [0, 1, 2];
+const NAMES = ['written', 'changed', 'missing'] as const;
+
+const MARK = `SELECT c.*, m.id AS message_id, m.deliveries FROM copied c LEFT JOIN messages m ON m.key = c.key`;
+
+/** Part of the changes of the writer. */
+export function createCopyMarking(db: DatabaseSync) {
+  const start = db.prepare(`INSERT INTO copied (key, id, parts, epoch, state, changes)
+    SELECT key, ?2, 0, ?3, ${MISSING}, 0 FROM messages WHERE id = ?1 ON CONFLICT DO NOTHING`);
+  const find = db.prepare(`${MARK} WHERE m.id = ?`);
+  const written = db.prepare(`UPDATE copied SET parts = ?2, epoch = ?3,
+    state = CASE WHEN changes = ?4 THEN ${WRITTEN} ELSE ${CHANGED} END WHERE key = ?1`);
+  const gone = db.prepare('DELETE FROM copied WHERE key = ? AND changes = ?');
+  const missing = db.prepare(`UPDATE copied SET state = ${MISSING} WHERE key = ?`);
+  const open = createOpenDeliveries(db);
+  return {
+    /** Marks messages before their copies are written. Returns the marks, without those of messages that are gone. */
+    startCopies(starts: readonly CopyStart[]): readonly CopyMark[] {
+      return starts.flatMap(({ messageId, id, epoch }) => {
+        start.run(messageId, id, epoch);
+        const row = find.get(messageId);
+        return row ? [toMark(row, open(row))] : [];
+      });
+    },
+    /** Notes what the store has now. A message that changed meanwhile is due again. */
+    endCopies(ends: readonly CopyEnd[]) {
+      for (const { key, changes, parts, epoch, has } of ends) {
+        if (has) written.run(key, parts, epoch, changes);
+        else if (gone.run(key, changes).changes === 0) missing.run(key);
+      }
+    },
+  };
+}
+
+/** Part of the queries of the reader. */
+export function createCopyQueries(db: DatabaseSync) {
+  const due = db.prepare(`${MARK} WHERE c.state > 0 AND c.key > ? ORDER BY c.key LIMIT ?`);
+  const before = db.prepare(`${MARK} WHERE c.epoch < ? AND c.key > ? AND c.state < ${MISSING} ORDER BY c.key LIMIT ?`);
+  const missing = db.prepare(`SELECT count(*) AS n FROM copied WHERE state = ${MISSING}`);
+  const open = createOpenDeliveries(db);
+  const marks = (rows: readonly SqlRow[]) => rows.map((row) => toMark(row, open(row)));
+  return {
+    /** Copies that are not as they should be, after the one with the key `after`. */
+    dueCopies: (after: number, limit: number) => marks(due.all(after, limit)),
+    /** Copies that were written in an earlier epoch of this host. */
+    copiesBefore: (epoch: number, after: number, limit: number) => marks(before.all(epoch, after, limit)),
+    missingCopies: () => number(missing.get() ?? {}, 'n'),
+  };
+}
+
+function createOpenDeliveries(db: DatabaseSync) {
+  const open = db.prepare(`${DELIVERY} WHERE d.key BETWEEN ? AND ? AND d.state IN (${OPEN_CODES.join(', ')})`);
+  return (mark: SqlRow) => {
+    if (mark['message_id'] === null) return [];
+    const first = number(mark, 'key');
+    return open
+      .all(first, first + number(mark, 'deliveries') - 1)
+      .filter(isWholeDelivery)
+      .map(toDelivery);
+  };
+}
+
+function toMark(row: SqlRow, deliveries: CopyMark['deliveries']): CopyMark {
+  return {
+    key: number(row, 'key'),
+    id: text(row, 'id'),
+    messageId: textOrNull(row, 'message_id'),
+    parts: number(row, 'parts'),
+    epoch: number(row, 'epoch'),
+    state: NAMES[number(row, 'state')] ?? 'missing',
+    changes: number(row, 'changes'),
+    deliveries,
+  };
+}

@@ -1,0 +1,155 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import { createTurn } from '../base/turns.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import { type PauseRow, pauseId } from '../store/rows/pauses.ts';
+import type { Store } from '../store/store.ts';
+import { DELIVERY_KINDS, type Endpoint, type EndpointName } from './delivery.ts';
+import type { Dispatcher, HeldEndpoint } from './dispatcher.ts';
+import type { Holder } from './schedule/breaker.ts';
+
+interface PausesSettings {
+  /** Whether the store is a file of this host: then nobody else changes it. */
+  readonly alone: boolean;
+}
+
+interface PausesDeps {
+  readonly store: Pick<Store, 'pauses' | 'revisions'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'hold' | 'release'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** How often a host asks whether pauses have changed, and how often it reads them anyway. Milliseconds. */
+const LOOK_MS = 1000;
+const ANYWAY_MS = 60_000;
+/** The counter of changes. */
+const REVISION = { id: 'pauses' };
+
+/**
+ * Pauses of endpoints: rows of the store, which every host follows. Each host also keeps the pauses of its endpoints in
+ * its queue, where they last while the store is away. A pause that only a queue has was made by an older version, and
+ * becomes a row.
+ *
+ * A row is changed first and the change is counted after it; a host that dies in between delays the change on the
+ * others until they read anyway.
+ */
+export type EndpointPauses = ReturnType<typeof createEndpointPauses>;
+
+export function createEndpointPauses({ alone }: PausesSettings, { store, dispatcher, clock, log }: PausesDeps) {
+  const { pauses, revisions } = store;
+  // One change or look at a time: a look that has read the rows must not undo a later change.
+  const inTurn = createTurn();
+  let seen: number | undefined;
+  let readAt = Number.NEGATIVE_INFINITY;
+  let cancel = () => {};
+  let looking: Promise<void> = Promise.resolve();
+  let stopped = false;
+
+  const rows = () => pauses.many({ until: { range: { gt: new Date(clock.now()) } } });
+  const counted = () => revisions.add(REVISION.id, { count: 1 }, { count: 0 });
+
+  /** Writes a row. Returns that of the operator instead if an account wants to change it. */
+  async function write({ account, url, kind, until, by }: HeldEndpoint): Promise<PauseRow | undefined> {
+    const id = pauseId(account, url);
+    const row = { of: account, url, kind, by, until: new Date(until) };
+    const mine = by === 'account' ? { id, by } : { id };
+    await pauses.remove({ id, until: { range: { lte: new Date(clock.now()) } } });
+    for (;;) {
+      if (await pauses.change(mine, row)) return undefined;
+      if ((await pauses.insert({ id, ...row })) === 'inserted') return undefined;
+      const other = await pauses.one({ id });
+      if (other && by === 'account' && other.by === 'operator') return other;
+    }
+  }
+
+  /** Makes the endpoints of this host what the rows say. */
+  async function follow(): Promise<void> {
+    const { count } = (await revisions.one(REVISION)) ?? { count: 0 };
+    const now = clock.monotonic();
+    if (count === seen && now - readAt < ANYWAY_MS) return;
+    const wanted = new Map((await rows()).flatMap(toHeld).map((held) => [keyOf(held), held]));
+    for (const { account, url, kind, hold } of dispatcher.lanes()) {
+      const row = wanted.get(keyOf({ account, url }));
+      if (row && hold && !hold.local && hold.until === row.until && hold.by === row.by) wanted.delete(keyOf(row));
+      if (!hold || row) continue;
+      if (!hold.local) await dispatcher.release({ account, url });
+      else if (!(await write({ account, url, kind, until: hold.until, by: hold.by }))) {
+        await counted();
+        await dispatcher.hold({ account, url, kind }, hold.until, hold.by);
+      }
+    }
+    for (const { until, by, ...endpoint } of wanted.values()) await dispatcher.hold(endpoint, until, by);
+    await pauses.removeAll({ until: { range: { lte: new Date(clock.now()) } } });
+    [seen, readAt] = [count, now];
+  }
+
+  async function look(): Promise<void> {
+    try {
+      await inTurn(follow);
+    } catch (error) {
+      // The store logs its own outage; the pauses that are known stay.
+      if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'pauses', error });
+    }
+    if (!alone && !stopped)
+      cancel = clock.after(LOOK_MS, () => {
+        looking = look();
+      });
+  }
+
+  return frozen({
+    /** The pauses in the store; none while it is away. */
+    async known(): Promise<readonly HeldEndpoint[]> {
+      return (await rows().catch(nothingIfAway)).flatMap(toHeld);
+    },
+    async start() {
+      looking = look();
+      await looking;
+    },
+    async stop() {
+      stopped = true;
+      cancel();
+      await looking;
+    },
+    /** How many endpoints of an account are paused, up to `most`. */
+    count: async (account: string, most: number): Promise<number> =>
+      (await pauses.many({ of: account, until: { range: { gt: new Date(clock.now()) } } }, { limit: most })).length,
+    /**
+     * Pauses an endpoint on every host until that time (milliseconds since 1970). If the operator has paused it, its
+     * account cannot change that: returns when that pause ends. Throws `StoreAway`.
+     */
+    pause: (endpoint: Endpoint, until: number, by: Holder): Promise<Date | undefined> =>
+      inTurn(async () => {
+        const end = Math.floor(until / 1000) * 1000;
+        const other = await write({ ...endpoint, until: end, by });
+        if (other) return other.until;
+        await counted();
+        await dispatcher.hold(endpoint, end, by);
+        return undefined;
+      }),
+    /** Ends a pause on every host; returns and throws as `pause`. */
+    resume: ({ account, url }: EndpointName, by: Holder): Promise<Date | undefined> =>
+      inTurn(async () => {
+        const id = pauseId(account, url);
+        const row = await pauses.one({ id });
+        if (row?.by === 'operator' && by === 'account' && row.until.getTime() > clock.now()) return row.until;
+        if (row && (await pauses.remove({ id, by: row.by }))) await counted();
+        await dispatcher.release({ account, url });
+        return undefined;
+      }),
+  });
+}
+
+const keyOf = ({ account, url }: EndpointName): string => `${account}\0${url}`;
+
+/** A row as the dispatcher takes it; none if a newer version delivers what this one does not. */
+function toHeld({ of: account, url, kind: name, by, until }: PauseRow): readonly HeldEndpoint[] {
+  const kind = DELIVERY_KINDS.find((one) => one === name);
+  return kind ? [{ account, url, kind, by, until: until.getTime() }] : [];
+}
+
+function nothingIfAway(error: unknown): readonly PauseRow[] {
+  if (error instanceof StoreAway) return [];
+  throw error;
+}

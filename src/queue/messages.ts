@@ -1,0 +1,106 @@
+import { basename } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { Bytes } from '../base/bytes.ts';
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import type { Body, Delivery, Message, NewMessage } from './delivery.ts';
+import type { Blobs } from './disk/bodies.ts';
+import type { MessageRow } from './disk/changes.ts';
+import type { QueueFile } from './disk/file.ts';
+import type { Reader } from './disk/reader.ts';
+import { buryDamaged, quarantine } from './disk/recovery.ts';
+
+/** A message that this disk has lost and another place has, with a delivery of it. */
+export interface Rescued {
+  readonly message: NewMessage;
+  readonly delivery: Delivery;
+}
+
+/**
+ * Finds a message that was damaged, by its id or by that of a delivery, with a new body in the queue's folder.
+ * Undefined: there is no other. Throws if that is not known for now; then the message is not given up.
+ */
+export type Finder = (messageId: string, deliveryId: string | undefined) => Promise<Rescued | undefined>;
+
+/** Messages that were damaged on the disk. */
+export type Rescue = Pick<Messages, 'onDamage' | 'restore'>;
+
+/** The messages on the disk. */
+export type Messages = ReturnType<typeof createMessages>;
+
+interface MessagesParts {
+  readonly file: QueueFile;
+  readonly reading: Reader;
+  readonly blobs: Blobs;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export function createMessages(parts: MessagesParts) {
+  const { file, reading, blobs, log } = parts;
+  let finder: Finder = async () => undefined;
+
+  /** Writes a message and its delivery over what was damaged of them. False if the queue has no such delivery. */
+  async function restore({ message, delivery }: Rescued, reason: string): Promise<boolean> {
+    const isDone = await file.write('restore', toRow(message, message.body), delivery);
+    if (isDone) blobs.claim(message.body);
+    else if (message.body.kind === 'file') await blobs.remove([basename(message.body.path)]);
+    if (isDone) log.warn('spool.restored', { message: message.id, delivery: delivery.id, reason });
+    return isDone;
+  }
+
+  /** What the disk has of a message, or what was damaged of it. Undefined: nothing of it needs to be there. */
+  async function look(messageId: string, deliveryId: string | undefined) {
+    const found = await reading.read('message', messageId);
+    if (found) return found;
+    // No delivery waits without its message: either the message's id or its index entry was damaged.
+    return deliveryId === undefined ? undefined : ({ kind: 'missing' } as const);
+  }
+
+  return frozen({
+    /** Reads a message; one that was damaged is restored, or its waiting deliveries are given up. */
+    async find(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Bytes } | undefined> {
+      const found = await look(messageId, deliveryId);
+      if (found?.kind === 'whole') return { message: found.message, body: found.body };
+      if (!found) return undefined;
+      const rescued = await finder(messageId, deliveryId).catch((error: unknown) => {
+        // An attempt decides: it can wait.
+        if (deliveryId === undefined) return 'later' as const;
+        throw error;
+      });
+      if (rescued === 'later') return undefined;
+      const reason = found.kind === 'damaged' ? found.reason : 'its row was damaged on disk';
+      if (rescued && (await restore(rescued, reason))) {
+        const { id, receivedAt, envelope, trace, body } = rescued.message;
+        return { message: { id, receivedAt, envelope, trace, verdicts: null }, body };
+      }
+      if (found.kind === 'damaged') await quarantine(parts, messageId, reason);
+      else if (deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
+      return undefined;
+    },
+    restore,
+    /** Sets the finder that is asked before a damaged message is given up. */
+    onDamage(find: Finder) {
+      finder = find;
+    },
+  });
+}
+
+/** A message as its row stores it. */
+export function toRow({ id, receivedAt, envelope, trace, verdicts, scan }: NewMessage, body: Body): MessageRow {
+  const row = {
+    id,
+    receivedAt,
+    trace,
+    envelope: JSON.stringify(envelope),
+    bytes: null,
+    crc: null,
+    blob: null,
+    sha256: null,
+    verdicts: verdicts ? JSON.stringify(verdicts) : null,
+    scan: scan ? JSON.stringify(scan) : null,
+  };
+  if (body.kind === 'file') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
+  return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
+}

@@ -1,0 +1,269 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Service, Task } from '../base/service.ts';
+import { atOnce } from '../base/turns.ts';
+import { sentId } from '../mail/return-address.ts';
+import { type CopiedMessage, toDelivery } from '../queue/copied-message.ts';
+import type { Delivery, NewMessage, Spool } from '../queue/delivery.ts';
+import { LOST } from '../queue/disk/faults.ts';
+import type { Rescued } from '../queue/messages.ts';
+import { type DeliveryState, STATES } from '../queue/states.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import type { Membership } from '../store/membership.ts';
+import type { CopiedDelivery, CopyRow } from '../store/rows/copies.ts';
+import type { HostRow } from '../store/rows/hosts.ts';
+import type { Store } from '../store/store.ts';
+import { type Copies, IN_NO_EPOCH } from './copies.ts';
+
+/** A kind of copies without claims. */
+interface CopyKind {
+  /** Puts what the rows have on the queue of this host, and makes the rows ours. */
+  take(rows: readonly CopyRow[]): Promise<boolean>;
+  /** Holds a copy of this host against its queue. */
+  tend(row: CopyRow): Promise<'taken' | 'removed' | undefined>;
+}
+
+interface AdoptionSettings {
+  /** Whether the store is a file of this host: there is nobody to take over from. */
+  readonly alone: boolean;
+}
+
+interface AdoptionDeps {
+  readonly store: Pick<Store, 'hosts' | 'copies' | 'scheduled' | 'understands'>;
+  readonly spool: Pick<
+    Spool,
+    'body' | 'accept' | 'copies' | 'delivery' | 'envelopes' | 'replay' | 'hasRoom' | 'rescue'
+  >;
+  readonly copies: Copies;
+  /** Other kinds of copies than outgoing mail. */
+  readonly others: Readonly<Record<string, CopyKind>>;
+  readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
+  readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
+  readonly log: Log;
+}
+
+/** How often this host looks whether it is to take over mail, and after a failure. Milliseconds. */
+const LOOK_MS = 2000;
+const AGAIN_MS = 30_000;
+/** Rows read together. Those of inbound mail have a megabyte, or two with what is around it. */
+const BY_ID = { sort: 'id', limit: 500, bytes: 32 * 1024 * 1024 } as const;
+const CHUNK_BYTES = 65_536;
+
+/**
+ * Takes over the copies of hosts whose row names this one as their adopter. Each message is put on the queue first, and
+ * then its rows name this host: a host that dies in between has lost nothing, and the next adopter goes on.
+ */
+export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) {
+  const { store, spool, copies, others, member, clock, ids, log } = deps;
+  let isStopped = true;
+  let cancel = () => {};
+  let working: Promise<void> = Promise.resolve();
+
+  async function look(): Promise<number> {
+    if (!member.isLive()) return LOOK_MS;
+    let left = 0;
+    for (const lost of await store.hosts.many({ adopter: member.id() })) left += await takeAll(lost);
+    return left === 0 ? LOOK_MS : AGAIN_MS;
+  }
+
+  /** Takes over what a host had in its earlier epochs. Returns how many copies could not be taken. */
+  async function takeAll({ id, name, epoch = 0 }: HostRow): Promise<number> {
+    const ofLost = { host: id, epoch: { range: { lt: epoch } } };
+    if (!(await store.copies.one(ofLost))) return 0;
+    const count = { taken: 0, left: 0 };
+    for (let past = 0; past < epoch; past++)
+      for (let last = ''; !isStopped; ) {
+        // Asked for each page: it may have come back, or be another's now.
+        if (!spool.hasRoom() || !(await store.hosts.one({ id, epoch, adopter: member.id() }))) return 0;
+        const page = await store.copies.many({ host: id, epoch: past, id: { range: { gt: last } } }, BY_ID);
+        const next = page.at(-1);
+        if (!next) break;
+        const rest = await store.copies.many({ host: id, epoch: past, message: next.message });
+        const rows = new Map([...page, ...rest].map((row) => [row.id, row]));
+        for (const taken of await atOnce(messagesOf([...rows.values()]), take)) count[taken ? 'taken' : 'left']++;
+        last = [...rows.keys()].toSorted().at(-1) ?? next.id;
+      }
+    log.info('host.adopted', { id, name, messages: count.taken, left: count.left });
+    return count.left;
+  }
+
+  /** Puts a message on the queue of this host, and makes its rows ours. False if it cannot be understood. */
+  async function take(rows: readonly CopyRow[]): Promise<boolean> {
+    const [first] = rows;
+    if (!first || !rows.every(store.understands)) return false;
+    const other = others[first.kind];
+    if (other) return other.take(rows);
+    const found = await copies.read(first);
+    if (!found) {
+      log.error('copy.fault', { message: first.message, reason: 'a part of it is missing' });
+      return false;
+    }
+    const epoch = member.epoch();
+    const isClaimed = first.kind === 'outbound';
+    const copied = rows.flatMap(({ deliveries }) => deliveries);
+    const known = await atOnce(copied, async ({ id }) => (await spool.delivery(id))?.messageId);
+    const fresh = copied.filter((_, at) => known[at] === undefined);
+    let message = known.find((id) => id !== undefined) ?? found.id;
+    if (fresh.length > 0) {
+      // The queue takes an id once, and may have got other deliveries of the message before.
+      const isTaken = (await spool.envelopes([found.id])).has(found.id);
+      message = isTaken ? ids.message() : found.id;
+      const envelope = isClaimed ? { ...found.envelope, copiedIn: epochOf(first) } : found.envelope;
+      if (!(await put({ ...found, id: message, envelope }, fresh))) return false;
+    }
+    // Before it is ours: the copy must not stay when the mail has ended.
+    if (!isClaimed) await spool.copies.start([{ messageId: message, id: first.id, epoch }]);
+    const taken = await atOnce(rows, async ({ id, host, epoch: past, deliveries }) => {
+      if (host !== member.id() && !(await store.copies.change({ id, host, epoch: past }, { host: member.id(), epoch })))
+        return true;
+      return !(await atOnce(deliveries, restore)).includes(false);
+    });
+    return !taken.includes(false);
+  }
+
+  /** If it was on this queue before, and was dropped when another host took it over. False if it is not on the queue. */
+  async function restore({ id, state: copied = 'waiting' }: CopiedDelivery): Promise<boolean> {
+    const { state } = (await spool.delivery(id)) ?? { state: undefined };
+    if (state === 'dropped' && copied === 'waiting') await spool.replay({ ids: [id] }, clock.now());
+    return state !== undefined;
+  }
+
+  async function put(message: CopiedMessage, copied: readonly CopiedDelivery[]): Promise<boolean> {
+    const deliveries = await atOnce(copied, async (one) => ({ ...(await deliveryOf(one)), messageId: message.id }));
+    // By the clock of the host that accepted it, which may be ahead: it must not wait for ours.
+    const receivedAt = Math.min(message.receivedAt, clock.now());
+    return (await spool.accept(await onDisk({ ...message, receivedAt }), deliveries)) === 'accepted';
+  }
+
+  async function onDisk({ bytes, ...message }: CopiedMessage): Promise<NewMessage> {
+    const writer = spool.body(message.id);
+    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.slice(at, at + CHUNK_BYTES));
+    return { ...message, body: await writer.finish() };
+  }
+
+  /** For the envelope. While the row is another's, that host may end it, and its absence does not mean that it is ours. */
+  const epochOf = ({ host, epoch }: CopyRow): number => (host === member.id() ? epoch : IN_NO_EPOCH);
+
+  /** Finds a message that was damaged on the disk of this host. */
+  async function find(message: string, delivery?: string): Promise<Rescued | undefined> {
+    const row = await store.copies.one(delivery === undefined ? { message } : { id: delivery });
+    return row && (await rescued(row, message));
+  }
+
+  async function rescued(row: CopyRow, id: string): Promise<Rescued | undefined> {
+    const [copied] = row.deliveries;
+    if (row.kind !== 'outbound' || !copied || !store.understands(row)) return undefined;
+    const found = await copies.read(row);
+    if (!found) return undefined;
+    const message = await onDisk({ ...found, id, envelope: { ...found.envelope, copiedIn: epochOf(row) } });
+    return { message, delivery: { ...(await deliveryOf(copied)), messageId: id } };
+  }
+
+  /** Makes a delivery wait again that was given up because it was damaged. */
+  async function revive(row: CopyRow, { messageId }: Pick<Delivery, 'messageId'>): Promise<boolean> {
+    const found = await rescued(row, messageId || row.message);
+    if (!found || !(await spool.rescue.restore(found, 'it was given up as damaged'))) return false;
+    return (await spool.replay({ ids: [row.id] }, clock.now())) > 0;
+  }
+
+  if (!alone) spool.rescue.onDamage(find);
+
+  /** The delivery of a copy. What was chosen since as the time of outgoing mail is in its schedule row. */
+  async function deliveryOf(copied: CopiedDelivery): Promise<Delivery> {
+    const delivery = toDelivery(copied);
+    if (delivery.notBefore === undefined) return delivery;
+    if (delivery.kind !== 'outbound') return { ...delivery, notBefore: Math.min(delivery.notBefore, clock.now()) };
+    const scheduled = await store.scheduled.one({ id: sentId(delivery.id) });
+    return { ...delivery, notBefore: scheduled?.sendAt.getTime() ?? delivery.notBefore };
+  }
+
+  async function work(): Promise<void> {
+    const wait = await look().catch((error: unknown) => {
+      if (!(error instanceof StoreAway)) log.error('copy.fault', { error });
+      return AGAIN_MS;
+    });
+    if (isStopped) return;
+    cancel = clock.after(wait, () => {
+      working = work();
+    });
+  }
+
+  const service: Service = {
+    async start() {
+      isStopped = false;
+      if (!alone) working = work();
+    },
+    async stop() {
+      isStopped = true;
+      cancel();
+      await working;
+    },
+  };
+  return frozen({ ...service, take, revive });
+}
+
+/** The rows of each message. */
+function messagesOf(rows: readonly CopyRow[]): readonly (readonly CopyRow[])[] {
+  return [...Map.groupBy(rows, ({ message }) => message).values()];
+}
+
+/** Hosts take over mail, and hold the copies of their own against their queue. */
+export type Adoption = ReturnType<typeof createAdoption>;
+
+export interface TendCopiesDeps
+  extends Pick<AdoptionDeps, 'store' | 'spool' | 'copies' | 'others' | 'member' | 'clock'> {
+  readonly adoption: Pick<Adoption, 'take' | 'revive'>;
+}
+
+/** Younger rows may still be written, or read. Milliseconds. */
+const YOUNG_MS = 600_000;
+const DAY_MS = 86_400_000;
+
+/**
+ * Holds the copies of this host against its queue: what is not on it, because the queue was restored or its call was
+ * interrupted, is put there; what was ended by hand leaves the store. Also removes parts without a row.
+ */
+export function tendCopiesTask({ store, spool, copies, others, member, clock, adoption }: TendCopiesDeps): Task {
+  async function tend(row: CopyRow): Promise<'taken' | 'removed' | undefined> {
+    const age = clock.now() - row.createdAt.getTime();
+    if (age < YOUNG_MS || !store.understands(row)) return undefined;
+    const other = others[row.kind];
+    if (other) return other.tend(row);
+    // What this host had before it was adopted is decided when it is due.
+    if (row.epoch !== member.epoch()) return undefined;
+    const known = await atOnce(row.deliveries, ({ id }) => spool.delivery(id));
+    const [first] = known;
+    if (known.every((delivery) => delivery === undefined)) return (await adoption.take([row])) ? 'taken' : undefined;
+    if (first?.state === 'dead' && row.state !== 'settled' && first.lastError?.startsWith(LOST))
+      return (await adoption.revive(row, first)) ? 'taken' : undefined;
+    // Of inbound mail the queue knows which copies it has; of outgoing mail, none is kept that is held or dead.
+    const isOpen = (state: DeliveryState) => (row.kind === 'outbound' ? state === 'waiting' : STATES[state].open);
+    if (known.some((one) => one && isOpen(one.state)) || (row.state === 'settled' && age < DAY_MS)) return undefined;
+    await copies.dropped(row.id);
+    return 'removed';
+  }
+
+  return {
+    perHost: true,
+    async run(ending) {
+      const count = { taken: 0, removed: 0 };
+      if (!member.isLive()) return undefined;
+      for (let epoch = 0; epoch <= member.epoch(); epoch++)
+        for (let last = ''; !ending?.aborted; ) {
+          const page = await store.copies.many({ host: member.id(), epoch, id: { range: { gt: last } } }, BY_ID);
+          for (const row of page) {
+            const done = await tend(row);
+            if (done) count[done]++;
+          }
+          const next = page.at(-1);
+          if (!next) break;
+          last = next.id;
+        }
+      const parts = await copies.sweep(new Date(clock.now() - DAY_MS), ending);
+      return count.taken + count.removed + parts > 0 ? { ...count, parts } : undefined;
+    },
+  };
+}

@@ -1,0 +1,121 @@
+import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import type { Service } from '../base/service.ts';
+import { StoreAway } from './driver/port.ts';
+import { BEAT_MS, type Membership, nameAdopter } from './membership.ts';
+import { type HostRow, isSilent } from './rows/hosts.ts';
+import type { Store } from './store.ts';
+
+interface LostHostsSettings {
+  /** After how much silence a host is adopted. Milliseconds; 0: only by hand. */
+  readonly afterMs: number;
+  /** Whether the store is a file of this host: there are no others. */
+  readonly alone: boolean;
+}
+
+interface LostHostsDeps {
+  readonly store: Pick<Store, 'hosts' | 'copies' | 'understands'>;
+  readonly member: Pick<Membership, 'id' | 'beats'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics: Pick<Metrics, 'gauge' | 'counter'>;
+}
+
+/** From when on a host is shown as lost if none is adopted by itself. Milliseconds. */
+const SHOWN_MS = 60_000;
+/** The rows are read at every third beat: with many hosts, each reads the rows of all. */
+const LOOK_BEATS = 3;
+const COPIES = 'copies=';
+
+/** A host as it was when it was first seen so, and the count of our own beats then. */
+interface Sight {
+  readonly signs: string;
+  readonly since: number;
+}
+
+/**
+ * Watches the other hosts, and makes this one the adopter of those that are lost. Time is counted in beats of our own
+ * that the store took while that of the other host stood still. So a host is not lost because the store was away,
+ * because this process did not run, or by any clock of another machine.
+ */
+export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: LostHostsDeps) {
+  const { store, member, clock, log, metrics } = deps;
+  // The first of our beats may follow at once.
+  const enough = Math.ceil((afterMs || SHOWN_MS) / BEAT_MS) + 1;
+  const adopted = metrics.counter('postern_hosts_adopted_total');
+  let sights: ReadonlyMap<string, Sight> = new Map();
+  let lastLook = 0;
+  let lost = 0;
+  let isStopped = true;
+  let cancel = () => {};
+  let working: Promise<void> = Promise.resolve();
+  metrics.gauge('postern_hosts_lost', () => lost);
+
+  /** Notes the signs of life that a row shows. Returns whether there was none for long enough. */
+  function isStill(row: HostRow, signs: string, now: Map<string, Sight>): boolean {
+    const before = sights.get(row.id);
+    const sight = before?.signs === signs ? before : { signs, since: member.beats() };
+    now.set(row.id, sight);
+    return member.beats() - sight.since >= enough;
+  }
+
+  /** Makes this host the adopter, if there is anything to take over. */
+  async function adopt(row: HostRow, before: HostRow | undefined): Promise<void> {
+    const { id, name, features } = row;
+    if (!(await store.copies.one({ host: id }))) return;
+    // Kinds of copies that this version does not know stay for a host that does, or until this one is upgraded.
+    const needs = features.filter((feature) => feature.startsWith(COPIES)).join(' ');
+    if (!store.understands({ id, needs })) return;
+    if (!(await nameAdopter(store, row, member.id(), new Date(clock.now())))) return;
+    adopted.add();
+    log.warn('host.lost', { id, name, ...(before && { instead: before.name }), note: 'this host takes over its mail' });
+  }
+
+  async function look(): Promise<void> {
+    lastLook = member.beats();
+    const others = (await store.hosts.many({})).filter(({ id }) => id !== member.id());
+    const now = new Map<string, Sight>();
+    const adopterOf = (row: HostRow) => others.find(({ id }) => id === row.adopter);
+    const silent = others.filter((row) => {
+      if (row.adopter) return false;
+      if (row.incarnation !== null) return isStill(row, `${row.incarnation} ${row.beat}`, now);
+      // It was stopped, and comes back to its mail; or it was silent when another process took its name.
+      return isSilent(row) && isStill(row, 'silent', now);
+    });
+    // Mail that an adopter has not taken over yet does not wait for it, whether it is lost or was stopped.
+    const stuck = others.filter((row) => {
+      if (!row.adopter || row.adopter === member.id()) return false;
+      return isStill(row, `${row.adopter} ${adopterOf(row)?.beat}`, now);
+    });
+    sights = now;
+    lost = silent.length + others.filter((row) => isSilent(row) && row.adopter).length;
+    if (afterMs === 0) return;
+    for (const row of silent) await adopt(row, undefined);
+    for (const row of stuck) await adopt(row, adopterOf(row));
+  }
+
+  async function work(): Promise<void> {
+    if (member.beats() - lastLook >= LOOK_BEATS)
+      await look().catch((error: unknown) => {
+        if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'hosts', error });
+      });
+    if (isStopped) return;
+    cancel = clock.after(BEAT_MS, () => {
+      working = work();
+    });
+  }
+
+  return frozen<Service>({
+    async start() {
+      isStopped = false;
+      if (!alone) working = work();
+    },
+    async stop() {
+      isStopped = true;
+      cancel();
+      await working;
+    },
+  });
+}

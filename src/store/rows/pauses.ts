@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto';
+import type { Row } from '../driver/port.ts';
+import { collection } from './collection.ts';
+
+/** A pause of an endpoint, which holds on every host (queue/endpoint-pauses.ts). `id` is `pauseId`. */
+export interface PauseRow extends Row {
+  /** The account of the endpoint; it does not count towards the account's bytes. */
+  readonly of: string;
+  readonly url: string;
+  /** What is delivered there, such as `inbound`. */
+  readonly kind: string;
+  readonly by: 'account' | 'operator';
+  readonly until: Date;
+}
+
+export const pauses = collection<PauseRow>()({
+  name: 'pauses',
+  access: 'none',
+  indexes: [['until'], ['of', 'until']],
+  dates: ['until'],
+  upkeep: true,
+});
+
+export const pauseId = (account: string, url: string): string =>
+  createHash('sha256').update(`${account}\0${url}`).digest('base64url');
