@@ -14,7 +14,7 @@ export interface MailSelection {
   readonly states: readonly DeliveryState[];
   /** What the queue can select. */
   readonly selection: Omit<Selection, 'account' | 'kinds' | 'webhook' | 'states'>;
-  /** What only the history can find; the selection is ignored then. */
+  /** A selection that only the history can make; the other selection is ignored then. */
   readonly filter: MailFilter | undefined;
   /** The same in words, for those who ask what was done. */
   readonly words: string;

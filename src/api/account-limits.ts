@@ -60,7 +60,9 @@ export function createAccountLimits(
     // No account takes more than it leaves for all. With nothing left the store refuses by itself.
     if (left > 0 && usage.bytes > left)
       throw invalid({
-        account: `The account uses ${usage.bytes} bytes, and the disk has only ${left} left for all accounts; delete something first, or ask the operator for more disk space`,
+        account:
+          `The account uses ${usage.bytes} bytes, and the disk has only ${left} left for all accounts; delete ` +
+          'something first, or ask the operator for more disk space',
       });
     if (kind === undefined || usage[kind] < settings.rows[kind]) return;
     throw invalid({ account: `The account has ${settings.rows[kind]} ${WORDS[kind]}, which is its limit` });

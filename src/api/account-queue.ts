@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { type Bytes, sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import {
   type AttemptRecord,
@@ -15,6 +14,7 @@ import {
   type Spool,
 } from '../queue/delivery.ts';
 import type { Dispatcher } from '../queue/dispatcher.ts';
+import type { EndpointPauses } from '../queue/endpoint-pauses.ts';
 import type { LaneView, Making } from '../queue/insight.ts';
 import { type WaitReason, waitReason } from '../queue/wait-reason.ts';
 import type { Scanning } from '../scan/scanning.ts';
@@ -27,11 +27,9 @@ import type { Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
 import { invalid } from './errors.ts';
 
-interface QueueDeps {
+interface QueueDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Spool;
   readonly acceptance: Acceptance;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** A delivery of inbound mail with its message. */
@@ -97,7 +95,8 @@ export interface EndpointDeps {
   readonly spool: Pick<Spool, 'waitingOf' | 'oldestOf' | 'history' | 'scanOf'>;
   /** Undefined without scanners. */
   readonly scanning: Pick<Scanning, 'waitsFor'> | undefined;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'retry' | 'probe'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'retry' | 'probe'>;
+  readonly pauses: Pick<EndpointPauses, 'count' | 'pause' | 'resume'>;
   readonly clock: Clock;
 }
 
@@ -110,7 +109,7 @@ export interface KnownEndpoint {
 }
 
 /** The endpoints of one account's routes and webhooks on this host. */
-export function bindEndpoints({ spool, scanning, dispatcher, clock }: EndpointDeps, account: string) {
+export function bindEndpoints({ spool, scanning, dispatcher, pauses, clock }: EndpointDeps, account: string) {
   const kinds = kindsOf('route', 'webhook');
   const isOurs = (endpoint: Endpoint) => endpoint.account === account && kinds.includes(endpoint.kind);
   /** Returns, by URL, the endpoints that have waiting deliveries, were used recently, are down, or are held. */
@@ -137,9 +136,11 @@ export function bindEndpoints({ spool, scanning, dispatcher, clock }: EndpointDe
       const scanner = isScanned ? undefined : scanning.waitsFor(messageId);
       return waitReason(delivery, { endpoint, making, scanner, now: clock.now() });
     },
-    pause: (url: string, kind: DeliveryKind, until: number) =>
-      dispatcher.hold({ account, url, kind }, until, 'account'),
-    resume: (url: string) => dispatcher.release({ account, url }),
+    /** How many of them are paused, up to `most`. */
+    paused: (most: number) => pauses.count(account, most),
+    /** Returns when the pause by the operator ends, if there is one: nothing is changed then. So does `resume`. */
+    pause: (url: string, kind: DeliveryKind, until: number) => pauses.pause({ account, url, kind }, until, 'account'),
+    resume: (url: string) => pauses.resume({ account, url }, 'account'),
     retry: (url: string) => dispatcher.retry({ account, url }),
   };
 }
@@ -171,7 +172,8 @@ export function bindMessages(deps: MessageDeps, account: string) {
       if (!spool.isWithinShare(account))
         throw invalid({
           account:
-            'The waiting mail of the account takes its whole share of the disk; wait until some of it has left, or delete some',
+            'The waiting mail of the account takes its whole share of the disk; wait until some of it has ' +
+            'left, or delete some',
         });
       return submitting.submit({ ...submission, account });
     },
@@ -221,14 +223,11 @@ async function readBlob(path: string): Promise<Buffer | undefined> {
   }
 }
 
-export interface WebhookDeps {
+export interface WebhookDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Pick<Store, 'revisions' | 'webhookTallies'>;
   readonly spool: Spool;
   /** Caches the webhooks of accounts. */
   readonly outbox: { forget(account: string): void };
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 /** What belongs to one account's webhooks besides their rows. Rows passed in must come from the account's store. */

@@ -1,6 +1,3 @@
-import type { Clock } from '../base/clock.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { createKeyedMutex } from '../base/turns.ts';
 import type { NameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -101,16 +98,13 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, P
   readonly trackingDomains: TrackingDomains;
   readonly numbers: Numbers;
   readonly poke: (task: string) => void;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
 export type AccountParts = Omit<ReturnType<PartsOf>, 'refuse'>;
 /**
- * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command line.
- * `gone` is aborted when the client hangs up.
+ * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command
+ * line. `gone` is aborted when the client hangs up.
  */
 export type PartsOf = ReturnType<typeof createAccountParts>;
 
@@ -130,8 +124,10 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     readonly account: AccountRow;
     /** `id` of the API key of the call; null without one (console, command line). */
     readonly apiKey: string | null;
-    readonly #person: string | undefined;
-    readonly #gone: AbortSignal;
+    /** The person at the console who calls; null without one. */
+    readonly person: string | null;
+    /** Aborted when the client hangs up. */
+    readonly gone: AbortSignal;
 
     // The same for all accounts:
     readonly settings = settings;
@@ -157,8 +153,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     constructor(account: AccountRow, apiKey: string | undefined, person: string | undefined, gone: AbortSignal) {
       this.account = account;
       this.apiKey = apiKey ?? null;
-      this.#person = person;
-      this.#gone = gone;
+      this.person = person ?? null;
+      this.gone = gone;
     }
 
     /** Its rows, with its limits enforced. */
@@ -179,7 +175,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     }
     /** Its inbound mail that it fetches. */
     get pulling() {
-      return bindPulling({ ...deps, waits }, this.account.id, this.#gone);
+      return bindPulling({ ...deps, waits }, this.account.id, this.gone);
     }
     /** Its inbound mail and refusals, as this host remembers them. */
     get history() {
@@ -187,7 +183,10 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     }
     /** Notes what its people do. */
     get actions() {
-      return bindActions(deps, store.of(this.account.id), { apiKey: this.apiKey ?? undefined, person: this.#person });
+      return bindActions(deps, store.of(this.account.id), {
+        apiKey: this.apiKey ?? undefined,
+        person: this.person ?? undefined,
+      });
     }
     /** Changes of much of its inbound mail at once. */
     get bulk() {
@@ -234,7 +233,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
       return bindMessages(deps, this.account.id);
     }
     /**
-     * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would rewrite.
+     * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would
+     * rewrite.
      */
     get inTurn() {
       return <T>(name: string, run: () => Promise<T>): Promise<T> => turns(`${this.account.id} ${name}`, run);

@@ -2,10 +2,10 @@ import type { IncomingMessage } from 'node:http';
 import Router, { type RouterMiddleware } from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
 import { toBuffer } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { KeyUses } from '../store/key-uses.ts';
@@ -23,7 +23,7 @@ import { answerPages } from './whole-lists.ts';
 
 // The path of every request: pages, then operations; thrown errors become the answer.
 
-interface AppDeps {
+interface AppDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly operations: readonly Operation[];
   readonly store: Pick<Store, 'keys' | 'accounts'>;
   readonly keyUses: Pick<KeyUses, 'note'>;
@@ -31,13 +31,12 @@ interface AppDeps {
   readonly parser: Pick<BodyParser, 'parse'>;
   readonly clientAddress: (req: IncomingMessage) => string;
   readonly partsOf: PartsOf;
+  /** Answers the calls that other hosts forward. */
+  readonly peers: Middleware;
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
-  /** What has operations of its own: its answers come before the pages. */
+  /** A part with operations of its own; it answers before the pages. */
   readonly attached: AttachedMiddleware | undefined;
-  readonly metrics: Metrics;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Answers some paths before the API does, and runs operations without a key: a session says who calls. */
@@ -72,6 +71,9 @@ const CORS = {
   'Access-Control-Max-Age': '86400',
 };
 
+/** Names the hosts that did not answer, or were not asked. */
+const HOSTS_MISSING = 'Postern-Hosts-Missing';
+
 export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDeps): Koa {
   const { operations, log } = deps;
   const meters = createCallMeters([...operations, ...(deps.attached?.operations ?? [])], deps.metrics);
@@ -94,6 +96,7 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
       json(ctx, toEnvelope(refused));
     }
   });
+  app.use(deps.peers);
   if (deps.attached) app.use(deps.attached.middleware(caller));
   app.use(deps.pages);
   app.use(async (ctx, next) => {
@@ -147,6 +150,7 @@ function createCaller(
       account = caller.account;
       if (account) deps.limits.call(account.id);
       const answer = await caller.run();
+      if (answer.missing?.length) nameMissing(ctx, answer.missing);
       if ('pages' in answer) await answerPages(ctx, answer.pages, clock);
       else if ('text' in answer) answerText(ctx, answer.text);
       else json(ctx, answer.record);
@@ -236,6 +240,12 @@ function json(ctx: Context, value: unknown): void {
   ctx.type = 'application/json; charset=utf-8';
   ctx.set('Cache-Control', 'no-store');
   ctx.body = JSON.stringify(value);
+}
+
+/** Says which hosts of the store have no part in the answer. */
+function nameMissing(ctx: Context, hosts: readonly string[]): void {
+  ctx.set(HOSTS_MISSING, hosts.join(', '));
+  ctx.set('Access-Control-Expose-Headers', HOSTS_MISSING);
 }
 
 /** How long a client may read nothing of a long text before it counts as gone. Milliseconds. */

@@ -1,8 +1,8 @@
 import { invalid } from './errors.ts';
 import { MAX_DEPTH, MAX_FORM_FIELDS, tooManyFields } from './forms.ts';
 
-// What is checked of a body while it arrives, before anything is parsed: that its text is valid, and how much of a
-// parser's work it asks for. JSON.parse accepts 200,000 levels, and turns each three bytes of `{},` into an object.
+// Checks a body while it arrives, before anything is parsed: that its text is valid, and how much work it asks of a
+// parser. JSON.parse accepts 200,000 levels, and turns each three bytes of `{},` into an object.
 
 /** The first character of a body that is JSON, whatever its content type says. */
 export const JSON_OPENING = /^[[{]$/;
@@ -20,7 +20,7 @@ export function createBodyCheck(maxValues: number) {
     opening: () => opening,
     /** About how many values there are so far. */
     count: () => json.count() + form.count(),
-    /** What is wrong with the next chunk; `undefined` stands for the end of the body. */
+    /** The fault of the next chunk, if it has one; `undefined` stands for the end of the body. */
     faultOf(chunk: Buffer | undefined) {
       try {
         const text = utf8.decode(chunk, { stream: chunk !== undefined });
@@ -80,8 +80,8 @@ function createJsonCheck(maxValues: number): ChunkCheck {
 const NEAR = 64;
 
 /**
- * Finds the ends of JSON strings. Long ones are skipped by byte search, so a message of megabytes costs next to nothing;
- * one full of escaped quotes costs no more than its bytes.
+ * Finds the ends of JSON strings. Long ones are skipped by byte search, so a message of megabytes costs next to
+ * nothing; one full of escaped quotes costs no more than its bytes.
  */
 function createStringSkip() {
   /** Whether a backslash escapes the next byte, which may be in the next chunk. */

@@ -4,6 +4,7 @@ import { deserialize } from 'node:v8';
 import type { Context } from 'koa';
 import koaBodyParser from 'koa-bodyparser';
 import { frozen } from '../base/frozen.ts';
+import { moduleUrl } from '../base/module-url.ts';
 import { free } from '../base/room.ts';
 import { createTurn } from '../base/turns.ts';
 import { createWorkerPool, TaskBroken } from '../base/worker-pool.ts';
@@ -12,8 +13,8 @@ import { invalid } from './errors.ts';
 import { parseForm } from './forms.ts';
 import { type Params, paramsOfClean } from './parameters.ts';
 
-// Parses bodies: small ones here by koa-bodyparser, large ones on a thread. Within the limits of body-check.ts, a parser still takes
-// tenths of a second for megabytes of escapes, digits or space, or for different names.
+// Parses bodies: small ones here by koa-bodyparser, large ones on a thread. Within the limits of body-check.ts, a
+// parser still takes tenths of a second for megabytes of escapes, digits or space, or for different names.
 
 /** A body that has arrived and passed the checks. */
 export interface WholeBody extends BodyFormat {
@@ -27,7 +28,9 @@ export type BodyParser = ReturnType<typeof createBodyParser>;
 /** Larger bodies, and those with more values, are parsed on a thread. */
 const LARGE_BYTES = 256 * 1024;
 const MANY_VALUES = 10_000;
-/** The largest body with the default settings takes half a second, and 200 MB if its text needs two bytes a character. */
+/**
+ * The largest body with the default settings takes half a second, and 200 MB if its text needs two bytes a character.
+ */
 const POOL = { threads: 2, timeoutMs: 10_000, memoryMb: 512 };
 
 /** What the thread gets. */
@@ -47,7 +50,7 @@ export interface ParsedBody {
 }
 
 export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]) {
-  const script = new URL('./body-thread.ts', import.meta.url);
+  const script = moduleUrl('./body-thread.ts', import.meta.url);
   const pool = createWorkerPool({ script, data: undefined, ...POOL }, deps);
   const inTurn = createTurn();
   const run = pool.task<RawBody, ParsedBody | { readonly fault: string }>('parse');
@@ -105,7 +108,8 @@ const options = {
 const parseSmall = koaBodyParser(options);
 
 async function parseHere(ctx: Context, { chunks, isForm, names }: WholeBody): Promise<BodyValues> {
-  // The parser reads `req`: here the body that was received and decoded, without the headers that describe it as it was sent.
+  // The parser reads `req`: here the body that was received and decoded, without the headers that describe it as it was
+  // sent.
   const req = Object.assign(Readable.from(chunks, { objectMode: false }), { headers: {} });
   ctx.state['isForm'] = isForm;
   const received: Context = Object.create(ctx, { req: { value: req } });

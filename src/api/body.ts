@@ -53,8 +53,9 @@ const SECOND_MS = 1000;
 const LINGER_MS = 5_000;
 
 /**
- * Values that JSON may hold. A message to the maximum number of recipients has three for each, and two for each of their
- * merge variables: 60 of these fit. Such a body is parsed in a fiftieth of a second; the limit is for what comes after.
+ * Values that JSON may hold. A message to the maximum number of recipients has three for each, and two for each of
+ * their merge variables: 60 of these fit. Such a body is parsed in a fiftieth of a second; the limit is for what comes
+ * after.
  */
 const LARGE_VALUES = 200_000;
 const SMALL_VALUES = 100_000;

@@ -2,9 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import { createAddressList, networkOf, normalizeAddress, SITE_TIMES, siteOf } from '../base/networks.ts';
 import { createShares } from '../base/shares.ts';
+import type { Tools } from '../base/tools.ts';
 import { refusal, toEnvelope } from './errors.ts';
 
 export interface DoorSettings {
@@ -15,10 +15,8 @@ export interface DoorSettings {
   readonly trustedProxies: readonly string[];
 }
 
-interface DoorDeps {
+interface DoorDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly clientAddress: (req: IncomingMessage) => string;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Excess connections kept open until their request is answered with 429; those beyond are closed without an answer. */

@@ -26,7 +26,9 @@ export const ERRORS = {
   RequestLimitExceeded: {
     code: 429,
     status: 429,
-    when: 'too many calls of one account in a second, too much from one address at a time (connections, large bodies, wrong keys; wrong keys never block a valid one), or too many exports in a day',
+    when:
+      'too many calls of one account in a second, too much from one address at a time (connections, large ' +
+      'bodies, wrong keys; wrong keys never block a valid one), or too many exports in a day',
     message: () => 'Too Many Requests attempted recently',
   },
   RequestTimeout: {
@@ -253,7 +255,7 @@ export const ERRORS = {
 } as const;
 
 export type ErrorName = keyof typeof ERRORS;
-/** What is wrong with an input: field to text. */
+/** The faults of an input: field to text. */
 export type Faults = Readonly<Record<string, string>>;
 /** Arguments of an error's message. */
 export type About<N extends ErrorName> = Parameters<(typeof ERRORS)[N]['message']>;

@@ -17,9 +17,9 @@ export interface Call<E extends ErrorName> extends AccountParts {
 export type Path = `/${string}/${string}`;
 
 /**
- * What an operation shows or does, by which the console decides who may call it: `numbers` and states · `mail`: searching,
- * envelopes, refusals, replaying · `content` of mail · `settings`: everything else of an account, and URLs with their
- * passwords and queries · `secrets`: keys of an account, made, shown or changed. A key may call all of them.
+ * What an operation shows or does, by which the console decides who may call it: `numbers` and states · `mail`:
+ * searching, envelopes, refusals, replaying · `content` of mail · `settings`: everything else of an account, and URLs
+ * with their passwords and queries · `secrets`: keys of an account, made, shown or changed. A key may call all of them.
  */
 export type Access = 'numbers' | 'mail' | 'content' | 'settings' | 'secrets';
 
@@ -44,6 +44,10 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly defaults?: (given: Given) => Given;
   readonly returns: R;
   readonly errors: readonly E[];
+  /** The error that means that the thing it names is not on this host; the other hosts of the store are asked then. */
+  readonly elsewhere?: E;
+  /** It is about this host only, and the header of its answer names the others. */
+  readonly hereOnly?: boolean;
   /** The parameters of an example call. A test runs it; `npm run docs` records its answer for the reference. */
   readonly example: Given;
 }
@@ -51,23 +55,88 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
 /** The parameters as they came. */
 type Given = Readonly<Record<string, unknown>>;
 
-interface Declaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
-  extends Described<N, P, R, E> {
+interface Declaration<
+  N extends Path,
+  P extends z.ZodRawShape,
+  R extends z.ZodType,
+  E extends ErrorName,
+  Q extends z.ZodType,
+> extends Described<N, P, R, E> {
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
+  /** How the answers of several hosts become one; absent: it is not about what hosts have. */
+  readonly across?: Across<P, E, Q, z.input<R>>;
 }
 
 interface ListDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
   extends Described<N, P, z.ZodArray<R>, E> {
   pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
+  /** Joins the lists of the other hosts with that of this one. */
+  readonly across?: Joining<P, E, readonly z.output<R>[], Pages<z.input<R>>>;
 }
 
 interface TextDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
   extends Described<N, P, R, E> {
   text(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<JsonText>;
+  readonly across?: Joining<P, E, JsonText, JsonText>;
 }
 
-/** The result of a call: a record, the records of a list that is answered whole, or a record that is JSON text already. */
-export type Answer = { readonly record: unknown } | { readonly pages: Pages } | { readonly text: JsonText };
+/** A host, as an operation asks it. */
+export interface AskedHost<A> {
+  readonly id: string;
+  /**
+   * Its answer to the call, with other values of some parameters. Undefined: it does not have the thing, or does not
+   * answer; then the answer names it.
+   */
+  ask(change?: Given): Promise<A | undefined>;
+  /** The answer names it, because it was not asked. */
+  leaveOut(): void;
+}
+
+/** This host and the others of the store. */
+export interface Hosts<A> {
+  readonly here: AskedHost<A>;
+  readonly others: readonly AskedHost<A>[];
+}
+
+interface Joining<P extends z.ZodRawShape, E extends ErrorName, A, J> {
+  /** The longest that another host may take to answer, if not ten seconds. */
+  readonly patienceMs?: number;
+  /** Joins the answers of hosts. Undefined: none of them has the thing. */
+  join(hosts: Hosts<A>, params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<J | undefined>;
+}
+
+interface Across<P extends z.ZodRawShape, E extends ErrorName, Q extends z.ZodType, J>
+  extends Joining<P, E, z.output<Q>, J> {
+  /** What each host answers. */
+  readonly part: Q;
+  /** Makes the answer of this host. */
+  own(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<Q>>;
+}
+
+/**
+ * The result of a call: a record, the records of a list that is answered whole, or a record that is JSON text already.
+ */
+export type Answer = ({ readonly record: unknown } | { readonly pages: Pages } | { readonly text: JsonText }) & {
+  /** Names of hosts whose part is not in it. */
+  readonly missing?: readonly string[];
+};
+
+/** A host that answers an operation of any kind. `read` throws if the answer is none that this version knows. */
+export interface AnsweringHost extends Pick<AskedHost<never>, 'id' | 'leaveOut'> {
+  ask<A>(change: Given, read: (answer: Answer) => Promise<A> | A): Promise<A | undefined>;
+}
+
+/** How an operation is answered for all hosts. */
+interface Spread {
+  readonly patienceMs: number | undefined;
+  /** The answer of one host. */
+  part(params: Params, call: Call<ErrorName>): Promise<Answer>;
+  join(
+    hosts: { readonly here: AnsweringHost; readonly others: readonly AnsweringHost[] },
+    params: Params,
+    call: Call<ErrorName>,
+  ): Promise<Answer | undefined>;
+}
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
 export interface Operation {
@@ -82,6 +151,9 @@ export interface Operation {
   readonly params: z.ZodObject;
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
+  readonly elsewhere: ErrorName | undefined;
+  readonly hereOnly: boolean;
+  readonly across: Spread | undefined;
   readonly example: Given;
   /**
    * Validates the parameters, reporting all faults together, and runs the operation. Throws refusals; so do pages while
@@ -102,29 +174,88 @@ export type ParamsOf<O extends Pick<Operation, 'params'>> = z.input<O['params']>
 export type AnswerOf<O extends Pick<Operation, 'returns'>> = z.input<O['returns']>;
 
 /** Declares an operation. Validation, types, routing, OpenAPI and the reference are derived from it. */
-export function operation<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
-  declaration: Declaration<N, P, R, E>,
-): Declared<N, P, R> {
-  return declare(declaration, async (params, call) => ({ record: await declaration.handle(params, call) }));
+export function operation<
+  N extends Path,
+  P extends z.ZodRawShape,
+  R extends z.ZodType,
+  const E extends ErrorName,
+  Q extends z.ZodType = z.ZodType,
+>(declaration: Declaration<N, P, R, E, Q>): Declared<N, P, R> {
+  const { across } = declaration;
+  return declare(
+    declaration,
+    async (params, call) => ({ record: await declaration.handle(params, call) }),
+    across && {
+      ...across,
+      own: async (params, call) => ({ record: await across.own(params, call) }),
+      read: (answer) => across.part.parse(recordOf(answer)),
+      toAnswer: (record) => ({ record }),
+    },
+  );
 }
 
 /** Declares an operation that answers a list whole, however long it is. */
 export function listing<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
   declaration: ListDeclaration<N, P, R, E>,
 ): Declared<N, P, z.ZodArray<R>> {
-  return declare(declaration, async (params, call) => ({ pages: declaration.pages(params, call) }));
+  const own = async (params: z.output<z.ZodObject<P>>, call: Call<E>) => ({ pages: declaration.pages(params, call) });
+  const { across, returns } = declaration;
+  return declare(
+    declaration,
+    own,
+    across && {
+      ...across,
+      own,
+      read: async (answer) => returns.parse(await wholeOf(answer)),
+      toAnswer: (pages: Pages<z.input<R>>) => ({ pages }),
+    },
+  );
 }
 
 /** Declares an operation whose record may be large: it is made as JSON text elsewhere and passed on. */
 export function passing<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
   declaration: TextDeclaration<N, P, R, E>,
 ): Declared<N, P, R> {
-  return declare(declaration, async (params, call) => ({ text: await declaration.text(params, call) }));
+  const own = async (params: z.output<z.ZodObject<P>>, call: Call<E>) => ({
+    text: await declaration.text(params, call),
+  });
+  const { across } = declaration;
+  return declare(
+    declaration,
+    own,
+    across && { ...across, own, read: textOf, toAnswer: (text: JsonText) => ({ text }) },
+  );
 }
 
-function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>(
+function recordOf(answer: Answer): unknown {
+  if (!('record' in answer)) throw new Error('the answer is no record');
+  return answer.record;
+}
+
+function textOf(answer: Answer): JsonText {
+  if (!('text' in answer)) throw new Error('the answer is no text');
+  return answer.text;
+}
+
+/** A list as a record: another host answers its own so. */
+export async function wholeOf(answer: Answer): Promise<unknown> {
+  if (!('pages' in answer)) return recordOf(answer);
+  const records: unknown[] = [];
+  for await (const page of answer.pages) for (const record of page) records.push(record);
+  return records;
+}
+
+/** An operation over all hosts: how this one answers, and how the answer of any host is read. */
+interface Reach<P extends z.ZodRawShape, E extends ErrorName, A, J> extends Joining<P, E, A, J> {
+  own(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<Answer>;
+  read(answer: Answer): Promise<A> | A;
+  toAnswer(joined: J): Answer;
+}
+
+function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName, A, J>(
   declaration: Described<N, P, R, E>,
   answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
+  reach: Reach<P, E, A, J> | undefined,
 ): Declared<N, P, R> {
   const {
     path,
@@ -135,8 +266,9 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     extension = false,
     large = false,
     waits = false,
+    hereOnly = false,
   } = declaration;
-  const { params, returns, errors, example } = declaration;
+  const { params, returns, errors, elsewhere, example } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape, declaration);
   return frozen({
@@ -151,8 +283,31 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     params: shape,
     returns,
     errors,
+    elsewhere,
+    hereOnly,
+    across: reach && spread(reach, read),
     example,
     run: async (given, call) => answer(await read(given), call),
+  });
+}
+
+function spread<P extends z.ZodRawShape, E extends ErrorName, A, J>(
+  { patienceMs, own, read, toAnswer, join }: Reach<P, E, A, J>,
+  readParams: (given: Params) => Promise<z.output<z.ZodObject<P>>>,
+): Spread {
+  const asked = ({ id, leaveOut, ask }: AnsweringHost): AskedHost<A> => ({
+    id,
+    leaveOut,
+    ask: (change = {}) => ask(change, read),
+  });
+  return frozen({
+    patienceMs,
+    part: async (given, call) => own(await readParams(given), call),
+    async join({ here, others }, given, call) {
+      const params = await readParams(given);
+      const joined = await join({ here: asked(here), others: others.map(asked) }, params, call);
+      return joined === undefined ? undefined : toAnswer(joined);
+    },
   });
 }
 

@@ -4,8 +4,8 @@ import { invalid } from './errors.ts';
 export interface Params {
   get(name: string): unknown;
   /**
-   * The named ones that are present, in an object without prototype. Throws a refusal for NUL and lone surrogates, except
-   * in those of `anyText`.
+   * The named ones that are present, in an object without prototype. Throws a refusal for NUL and lone surrogates,
+   * except in those of `anyText`.
    */
   of(names: readonly string[], anyText?: readonly string[]): Record<string, unknown>;
   /** Whether they came as a form, in which every value is text. */

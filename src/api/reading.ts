@@ -8,7 +8,7 @@ import { longLists } from './long-lists.ts';
 // empty list, PHP writes an empty struct as a list, and many clients send an empty text for an omitted value. Values
 // that the schema accepts are never reinterpreted.
 
-/** What is wrong with a parameter. */
+/** A fault of a parameter. */
 export interface Issue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
@@ -25,8 +25,8 @@ type Holder = Record<PropertyKey, unknown>;
 
 /**
  * Creates the reading of parameters by a schema, in steps. It changes `values` in place. Each refused item costs an
- * issue, which takes longer than the item: so lengths are checked before items, and a long list is read in pieces, up to
- * the first with a fault.
+ * issue, which takes longer than the item: so lengths are checked before items, and a long list is read in pieces, up
+ * to the first with a fault.
  */
 export function createReading<S extends z.ZodObject>(
   schema: S,

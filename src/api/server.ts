@@ -20,10 +20,17 @@ import { refusal } from './errors.ts';
 import { createJobs, type Jobs } from './jobs.ts';
 import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
-import { createPages, type PageDeps, type PageSettings } from './pages/index.ts';
+import { createFiles, createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
+import { createPeers, type PeerSettings } from './peers.ts';
 
-export interface ApiSettings extends OperationSettings, BodySettings, DoorSettings, KeyCheckSettings, PageSettings {
+export interface ApiSettings
+  extends OperationSettings,
+    BodySettings,
+    DoorSettings,
+    KeyCheckSettings,
+    PageSettings,
+    PeerSettings {
   /** Where to listen, or a socket passed in by systemd. */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   readonly limits: AccountLimitSettings;
@@ -39,6 +46,8 @@ export interface ApiDeps
   /** The console, or undefined. */
   readonly attached: AttachedApp | undefined;
   readonly metrics: Metrics & Exposition;
+  /** This host, and this process of it. */
+  readonly member: { id(): string; readonly incarnation: string };
 }
 
 /** An app at the same server with paths of its own, which runs operations without a key: the console. */
@@ -50,6 +59,8 @@ export interface AttachedApp {
 
 /** The services of the API for an attached app. */
 export interface ApiServices extends SessionCalls {
+  /** Those of accounts. They also find a thing on another host. */
+  readonly operations: readonly Operation[];
   /** Runs an operation for an account by its path, without a call; `person` is who does it. Throws `Refusal`. */
   readonly operate: (path: string, account: AccountRow, params: object, person?: string) => Promise<unknown>;
   /** The parts of an account. */
@@ -94,8 +105,16 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const parser = createBodyParser(deps);
   const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
 
+  const peers = createPeers(settings, {
+    ...deps,
+    operations: OPERATIONS,
+    partsOf,
+    files: createFiles(settings, deps),
+  });
+  const operations = OPERATIONS.map(peers.across);
+
   async function run(path: string, account: AccountRow, params: object, person?: string): Promise<unknown> {
-    const operation = OPERATIONS.find((one) => one.path === path);
+    const operation = operations.find((one) => one.path === path);
     if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
     const answer = await operation.run(paramsOf(params), partsOf(account, undefined, person));
     if ('text' in answer) return JSON.parse(await toText(answer.text.content));
@@ -106,26 +125,35 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   }
 
   let stopAttached = () => {};
-  const openAttached = ({ operations, open }: AttachedApp) => ({
-    operations,
+  const openAttached = ({ operations: own, open }: AttachedApp) => ({
+    operations: own,
     middleware(calls: SessionCalls) {
-      const opened = open({ ...calls, operate: run, partsOf: (account) => partsOf(account), jobs, clientAddress });
+      const opened = open({
+        ...calls,
+        operations,
+        operate: run,
+        partsOf: (account) => partsOf(account),
+        jobs,
+        clientAddress,
+      });
       stopAttached = opened.stop;
       return opened.middleware;
     },
   });
   const app = createApp(settings, {
     ...deps,
-    operations: OPERATIONS,
+    operations,
     limits,
     parser,
     clientAddress,
     partsOf,
+    peers: peers.middleware,
     attached: deps.attached && openAttached(deps.attached),
     pages: createPages(settings, {
       ...deps,
       operations: OPERATIONS,
       clientAddress,
+      fetchFile: peers.fetchFile,
       hasConsole: deps.attached !== undefined,
     }),
   });

@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
 
-// Lists that are answered whole, whatever their length: read from the store in pages (store/pages.ts), and written as fast
-// as the client reads. At most two pages are held in memory.
+// Lists that are answered whole, whatever their length: read from the store in pages (store/pages.ts), and written as
+// fast as the client reads. At most two pages are held in memory.
 
 /** Records of a list, page by page; pages may be empty. */
 export type Pages<R = unknown> = AsyncIterable<readonly R[]>;

@@ -110,7 +110,8 @@ function entryLines(entry: Entry): string[] {
 function fieldTable(title: string, fields: readonly Field[]): string {
   const rows = fields.map(
     (field) =>
-      `| \`${field.name}\`${title === 'Parameter' && field.required ? ' *' : ''} | ${cell(field.type)} | ${cell(field.description)} |`,
+      `| \`${field.name}\`${title === 'Parameter' && field.required ? ' *' : ''} | ${cell(field.type)} | ` +
+      `${cell(field.description)} |`,
   );
   return [`| ${title} | Type | Meaning |`, '|---|---|---|', ...rows].join('\n');
 }

@@ -3,8 +3,10 @@ import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
 import type { ActionRecord } from '../../journal/types.ts';
 import { isStart, jobName } from '../account-bulk.ts';
+import { askAll, joinPages, oneCursor, placed } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
-import { limitOf, nextCursor, optionalCursor, str, time } from './fields.ts';
+import { ALL_HOSTS, cursorOfHosts, limitOf, nextOfHosts, str, time } from './fields.ts';
+import { JOBS_BETWEEN } from './selection.ts';
 
 // The activity of people, and their jobs.
 
@@ -21,62 +23,121 @@ const actionRecord = z
 const MAX_LISTED = 200;
 const DEFAULT_LISTED = 50;
 
+const listing = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: cursorOfHosts };
+
+/** A page of the actions on this host. */
+async function findActions(
+  { limit = DEFAULT_LISTED, before }: z.output<z.ZodObject<typeof listing>>,
+  call: Call<never>,
+) {
+  const { rows, next } = await call.history.actions(limit, oneCursor(before, call));
+  return {
+    rows: rows.map(({ n, at, by, what, count, detail }) => ({
+      n,
+      at,
+      record: { at: toTimestamp(new Date(at)), by, what, count, detail },
+    })),
+    next,
+  };
+}
+
 const list = operation({
   path: '/actions/list',
   access: 'mail',
   extension: true,
-  summary: 'Lists the actions of people and API keys in the account on this host, such as replays, newest first.',
-  notes: 'Actions are kept for a year. Each host lists only its own.',
-  params: { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: optionalCursor },
-  returns: z.object({ actions: z.array(actionRecord), next: nextCursor }),
+  summary: 'Lists the actions of people and API keys in the account, such as replays, newest first.',
+  notes: `Actions are kept for a year. ${ALL_HOSTS}`,
+  params: listing,
+  returns: z.object({ actions: z.array(actionRecord), next: nextOfHosts }),
   errors: [],
   example: { limit: 1 },
-  async handle({ limit = DEFAULT_LISTED, before }, { history }) {
-    const { rows, next } = await history.actions(limit, before);
-    return {
-      actions: rows.map(({ at, by, what, count, detail }) => ({
-        at: toTimestamp(new Date(at)),
-        by,
-        what,
-        count,
-        detail,
-      })),
-      next,
-    };
+  async handle(given, call) {
+    const { rows, next } = await findActions(given, call);
+    return { actions: rows.map(({ record }) => record), next };
+  },
+  across: {
+    part: placed(actionRecord),
+    own: findActions,
+    async join(hosts, { before, limit = DEFAULT_LISTED }) {
+      const { records, next } = await joinPages(hosts, { before, limit });
+      return { actions: records, next };
+    },
   },
 });
 
 export const actions = [list];
+
+const jobRecord = z.object({
+  id: str('id of the job'),
+  state: z.enum(['running', 'done', 'failed', 'interrupted']).meta({
+    description: 'interrupted: the process stopped or restarted before the job ended',
+  }),
+  done: z.int().nullable().meta({ description: 'number of processed items; null if interrupted' }),
+  of: z.int().meta({ description: 'number of items in total' }),
+  error: z.string().nullable().meta({ description: 'why it failed and how to continue, or null' }),
+});
+type JobRecord = z.output<typeof jobRecord>;
+
+/** The most that a change on several hosts may have started. */
+const MAX_JOBS = 100;
 
 const jobInfo = operation({
   path: '/jobs/info',
   access: 'mail',
   extension: true,
   summary: 'Shows the progress of a job started by /inbound/replay, /inbound/drop or /inbound/retry.',
-  notes: 'Ask the host that started the job.',
-  params: { id: text(255).meta({ description: 'id of the job' }) },
-  returns: z.object({
-    id: str('id of the job'),
-    state: z.enum(['running', 'done', 'failed', 'interrupted']).meta({
-      description: 'interrupted: the process stopped or restarted before the job ended',
-    }),
-    done: z.int().nullable().meta({ description: 'number of processed items; null if interrupted' }),
-    of: z.int().meta({ description: 'number of items in total' }),
-    error: z.string().nullable().meta({ description: 'why it failed and how to continue, or null' }),
-  }),
+  params: { id: text(30 * MAX_JOBS).meta({ description: 'id of the job; of several hosts, ids separated by commas' }) },
+  returns: jobRecord,
   errors: ['Unknown_Job'],
+  elsewhere: 'Unknown_Job',
   example: { id: '01kcexamplejob000000000000' },
-  async handle({ id }, call) {
-    const job = call.job(id);
-    if (job) return { id, state: job.state, done: job.done, of: job.of, error: job.error };
-    const [started, ended] = await notesOf(id, call);
-    if (!started) throw call.refuse('Unknown_Job', id);
-    const of = started.count;
-    return ended
-      ? { id, state: 'done' as const, done: ended.count, of, error: null }
-      : { id, state: 'interrupted' as const, done: null, of, error: INTERRUPTED };
+  handle: async ({ id }, call) => joinJobs(id, await jobsHere(id, call)),
+  across: {
+    part: z.array(jobRecord),
+    own: ({ id }, call) => jobsHere(id, call),
+    async join(hosts, { id }) {
+      const found = (await askAll(hosts)).flat();
+      return found.length === 0 ? undefined : joinJobs(id, found);
+    },
   },
 });
+
+/** The jobs of a list of ids that this host knows. Throws Unknown_Job if it knows none. */
+async function jobsHere(id: string, call: Call<'Unknown_Job'>): Promise<JobRecord[]> {
+  const found: JobRecord[] = [];
+  for (const one of id.split(JOBS_BETWEEN).slice(0, MAX_JOBS)) {
+    const record = await jobHere(one, call);
+    if (record) found.push(record);
+  }
+  if (found.length === 0) throw call.refuse('Unknown_Job', id);
+  return found;
+}
+
+async function jobHere(id: string, call: Call<never>): Promise<JobRecord | undefined> {
+  const job = call.job(id);
+  if (job) return { id, state: job.state, done: job.done, of: job.of, error: job.error };
+  const [started, ended] = await notesOf(id, call);
+  if (!started) return undefined;
+  const of = started.count;
+  return ended
+    ? { id, state: 'done', done: ended.count, of, error: null }
+    : { id, state: 'interrupted', done: null, of, error: INTERRUPTED };
+}
+
+/** The jobs of one change; one whose host does not answer counts as interrupted. */
+function joinJobs(id: string, found: readonly JobRecord[]): JobRecord {
+  const all = found.length === id.split(JOBS_BETWEEN).length;
+  const states: readonly JobRecord['state'][] = ['running', 'failed', 'interrupted', 'done'];
+  const known = found.map(({ state }) => state);
+  const state = states.find((one) => known.includes(one) || (one === 'interrupted' && !all)) ?? 'done';
+  return {
+    id,
+    state,
+    done: state === 'interrupted' ? null : found.reduce((sum, { done }) => sum + (done ?? 0), 0),
+    of: found.reduce((sum, one) => sum + one.of, 0),
+    error: found.find(({ error }) => error !== null)?.error ?? (state === 'interrupted' ? INTERRUPTED : null),
+  };
+}
 
 const INTERRUPTED = 'The process was stopped or restarted. Make the same call again to process the remaining items.';
 /** Actions searched for a job that this process does not know. */

@@ -3,10 +3,11 @@ import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
 import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
-import { operation } from '../operation.ts';
-import { str, time } from './fields.ts';
+import { askAll } from '../joining.ts';
+import { type Call, operation } from '../operation.ts';
+import { ALL_HOSTS, str, time } from './fields.ts';
 
-// The mail of one conversation in the history of this host.
+// The mail of one conversation in the history.
 
 /** The latest messages of a conversation, at most this many. */
 const MOST_SHOWN = 50;
@@ -25,27 +26,39 @@ const entry = z
   })
   .meta({ title: 'mail of a conversation' });
 
+const found = z.object({
+  mails: z.array(entry),
+  more: z.boolean().meta({ description: 'true if there is earlier mail' }),
+});
+
+async function findMails({ thread }: { readonly thread: string }, call: Call<never>) {
+  const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
+  const once = new Map(rows.map((mail) => [`${messageOf(mail)} ${mail.recipient}`, mail]));
+  return { mails: [...once.values()].reverse().map(toEntry), more: next !== null };
+}
+
+/** The latest mail of several hosts, oldest first; times in the form of the API are ordered as texts. */
+function joinMails(parts: readonly z.output<typeof found>[]): z.output<typeof found> {
+  const once = new Map(parts.flatMap(({ mails }) => mails).map((mail) => [`${mail.way} ${mail.id} ${mail.to}`, mail]));
+  const all = [...once.values()].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  return { mails: all.slice(-MOST_SHOWN), more: all.length > MOST_SHOWN || parts.some(({ more }) => more) };
+}
+
 const conversation = operation({
   path: '/inbound/conversation',
   access: 'mail',
   extension: true,
   summary: 'Lists the mail of a conversation, received and sent, oldest first.',
   notes:
-    `Takes the \`thread\` of a payload, /inbound/search or /messages/info, and lists the latest ${MOST_SHOWN} messages; a message posted to several URLs is listed once. ` +
-    'Conversations are kept for journal.keep_days, unless journal.subjects is off. Each host lists only mail ' +
-    'that it handled.',
+    `Takes the \`thread\` of a payload, /inbound/search or /messages/info, and lists the latest ${MOST_SHOWN} ` +
+    'messages; a message posted to several URLs is listed once. ' +
+    `Conversations are kept for journal.keep_days, unless journal.subjects is off. ${ALL_HOSTS}`,
   params: { thread: text(64).meta({ description: 'id of the conversation' }) },
-  returns: z.object({
-    mails: z.array(entry),
-    more: z.boolean().meta({ description: 'true if there is earlier mail' }),
-  }),
+  returns: found,
   errors: [],
   example: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },
-  async handle({ thread }, call) {
-    const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
-    const once = new Map(rows.map((mail) => [`${messageOf(mail)} ${mail.recipient}`, mail]));
-    return { mails: [...once.values()].reverse().map(toEntry), more: next !== null };
-  },
+  handle: findMails,
+  across: { part: found, own: findMails, join: async (hosts) => joinMails(await askAll(hosts)) },
 });
 
 /** A delivery id is the message id, a hyphen and more (base/ids.ts). */

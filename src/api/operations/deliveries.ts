@@ -2,12 +2,14 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
+import { atOnce } from '../../base/turns.ts';
 import type { Scan } from '../../mail/scan.ts';
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
-import { operation } from '../operation.ts';
-import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
+import { askAll } from '../joining.ts';
+import { type Call, operation } from '../operation.ts';
+import { ALL_HOSTS, knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
 
 const millisecondsOrNull = (description: string) => z.number().nullable().meta({ description });
 const headerFields = (description: string) =>
@@ -107,7 +109,8 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
 }
 
 const TOO_LARGE =
-  'The receiver answers 413: the post is too large for it. Raise its limit, or let the route post attachments as links (attachments: auto or link).';
+  'The receiver answers 413: the post is too large for it. Raise its limit, or let the route post attachments ' +
+  'as links (attachments: auto or link).';
 
 const toScanRecord = ({ spam, virus, name, score, by, reason }: Scan): z.input<typeof scanRecord> => ({
   spam,
@@ -156,13 +159,62 @@ function toTime(ms: number): string {
 
 export const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;
-/** Concurrent queries to the queue: an account that lists deliveries must not delay the acceptance of mail. */
-const AT_A_TIME = 20;
+/** Concurrent queries for a list: an account that lists deliveries must not delay the acceptance of mail. */
+export const AT_A_TIME = 20;
 
 export const deliveryIdField = text(255);
 export const routeId = optional(text(255)).meta({ description: 'id of a route, which may have been deleted since' });
 export const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
 export const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
+
+/** The newest records of several lists; times in the form of the API are ordered as texts. */
+export const newest = <R extends { readonly created_at: string }>(
+  lists: readonly (readonly R[])[],
+  limit: number,
+): R[] =>
+  lists
+    .flat()
+    .sort((a, b) => (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : 0))
+    .slice(0, limit);
+
+const listing = {
+  id: optional(deliveryIdField).meta({ description: 'one delivery' }),
+  route: routeId,
+  domain: optional(knownDomain).meta({ description: 'deliveries of the current routes of this domain' }),
+  state: optional(z.enum(DELIVERY_STATES)),
+  from,
+  to,
+  limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+};
+
+async function findDeliveries(
+  { id, route, domain, state, from, to, limit = DEFAULT_LISTED }: z.output<z.ZodObject<typeof listing>>,
+  { store, inbound, queue, refuse }: Call<'Unknown_InboundDomain'>,
+) {
+  let routeIds = route === undefined ? undefined : [route];
+  if (domain) {
+    if (!(await inbound.find(domain.id))) throw refuse('Unknown_InboundDomain', domain.domain);
+    const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
+    routeIds = route === undefined ? now : now.filter((one) => one === route);
+  }
+  // An empty list of routes means none, but the queue would take it for all.
+  if (routeIds?.length === 0) return [];
+  const found = await queue.deliveries(
+    {
+      ids: id === undefined ? undefined : [id],
+      routeIds,
+      states: state && [state],
+      from: from?.getTime(),
+      to: to?.getTime(),
+    },
+    limit,
+  );
+  return atOnce(
+    found,
+    async (one) => toDeliveryRecord(one, await queue.attempts(one), await queue.scanOf(one)),
+    AT_A_TIME,
+  );
+}
 
 const list = operation({
   path: '/inbound/deliveries',
@@ -171,49 +223,16 @@ const list = operation({
   summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes:
     `Mail that is ${inWords(keptAs('delivered'))} is listed for delivery.keep_delivered_hours, mail that is ` +
-    `${inWords(keptAs('dead'))} for delivery.keep_dead_days. Each host lists only mail that it accepted.`,
-  params: {
-    id: optional(deliveryIdField).meta({ description: 'one delivery' }),
-    route: routeId,
-    domain: optional(knownDomain).meta({ description: 'deliveries of the current routes of this domain' }),
-    state: optional(z.enum(DELIVERY_STATES)),
-    from,
-    to,
-    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
-  },
+    `${inWords(keptAs('dead'))} for delivery.keep_dead_days. ${ALL_HOSTS}`,
+  params: listing,
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
   example: { state: 'dead', limit: 10 },
-  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, inbound, queue, refuse }) {
-    let routeIds = route === undefined ? undefined : [route];
-    if (domain) {
-      if (!(await inbound.find(domain.id))) throw refuse('Unknown_InboundDomain', domain.domain);
-      const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
-      routeIds = route === undefined ? now : now.filter((one) => one === route);
-    }
-    // An empty list of routes means none, but the queue would take it for all.
-    if (routeIds?.length === 0) return [];
-    const found = await queue.deliveries(
-      {
-        ids: id === undefined ? undefined : [id],
-        routeIds,
-        states: state && [state],
-        from: from?.getTime(),
-        to: to?.getTime(),
-      },
-      limit,
-    );
-    const records = [];
-    for (let at = 0; at < found.length; at += AT_A_TIME) {
-      records.push(
-        ...(await Promise.all(
-          found
-            .slice(at, at + AT_A_TIME)
-            .map(async (one) => toDeliveryRecord(one, await queue.attempts(one), await queue.scanOf(one))),
-        )),
-      );
-    }
-    return records;
+  handle: findDeliveries,
+  across: {
+    part: z.array(deliveryRecord),
+    own: findDeliveries,
+    join: async (hosts, { limit = DEFAULT_LISTED }) => newest(await askAll(hosts), limit),
   },
 });
 

@@ -1,10 +1,12 @@
 import { z } from 'zod';
-import { optional } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
 import { OPEN_STATES } from '../../queue/states.ts';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
-import { changeInbound, selecting } from './selection.ts';
+import { ALL_HOSTS } from './fields.ts';
+import { type Changed, changeInbound, onAllHosts, selecting } from './selection.ts';
+
+const toRecord = ({ matched, changed, job }: Changed) => ({ matched, dropped: changed, job });
 
 const dropInbound = operation({
   path: '/inbound/drop',
@@ -18,14 +20,9 @@ const dropInbound = operation({
     'Without ids, `at_most` is required: nothing is dropped if more deliveries match. Call with `dry_run` first ' +
     'to count them. ' +
     `A job drops more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ` +
-    'Senders are not notified. Dropped mail can be replayed for delivery.keep_delivered_hours. Each host drops ' +
-    'only mail that it accepted.',
-  params: {
-    ...selecting('drop'),
-    at_most: optional(z.int().min(0)).meta({
-      description: 'nothing is dropped if more deliveries match; required unless ids are given or `dry_run` is true',
-    }),
-  },
+    'Senders are not notified. Dropped mail can be replayed for delivery.keep_delivered_hours. ' +
+    ALL_HOSTS,
+  params: selecting('drop'),
   returns: z.object({
     matched: z.int().meta({ description: 'number of deliveries that can be dropped' }),
     dropped: z.int().meta({ description: 'number of deliveries dropped by this call; 0 if a job drops them' }),
@@ -33,10 +30,8 @@ const dropInbound = operation({
   }),
   errors: [],
   example: { url: 'https://app.example.com/hooks/mail', state: 'dead', at_most: 1 },
-  async handle(given, call) {
-    const { matched, changed, job } = await changeInbound('drop', given, call);
-    return { matched, dropped: changed, job };
-  },
+  handle: async (given, call) => toRecord(await changeInbound('drop', given, call)),
+  across: onAllHosts('drop', toRecord),
 });
 
 export const drop = [dropInbound];

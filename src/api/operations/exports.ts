@@ -11,7 +11,7 @@ import {
   exportId,
   exportName,
 } from '../../store/rows/exports.ts';
-import { type Call, listing, operation } from '../operation.ts';
+import { type Call, listing, operation, type Path } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import { emailAddress, optionalEndTime, time, timeOrNull } from './fields.ts';
 
@@ -54,7 +54,7 @@ const DAY_MS = 86_400_000;
 /** Attempts to find a free id for one time before the call fails. */
 const MAX_TRIES = 1000;
 
-/** What is to be exported. */
+/** An export that a call asks for. */
 interface ExportRequest {
   readonly type: ExportType;
   readonly notifyEmail: string | null;
@@ -120,9 +120,11 @@ const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null =>
   items && items.length > 0 ? items : null;
 
 const UNTIL_THEN =
-  'The job starts immediately and runs in the background; poll /exports/info until its state is complete. The archive is available for some days (7 by default).';
+  'The job starts immediately and runs in the background; poll /exports/info until its state is complete. The ' +
+  'archive is available for some days (7 by default).';
 const GUARDED =
-  "A cell that a spreadsheet would read as a formula (it begins with =, +, -, @, a tab or a line break) is prefixed with '.";
+  'A cell that a spreadsheet would read as a formula (it begins with =, +, -, @, a tab or a line break) is ' +
+  "prefixed with '.";
 const LIMIT =
   'An account may start a limited number of jobs in 24 hours (100 by default); beyond that, RequestLimitExceeded.';
 const NOTES = `${UNTIL_THEN} ${GUARDED} ${LIMIT}`;
@@ -167,46 +169,43 @@ const listJobs = listing({
   },
 });
 
-const rejects = operation({
+/** An operation that starts an export of a whole list. */
+const exporting = <N extends Path>(
+  type: Exclude<ExportType, 'activity'>,
+  about: { path: N; summary: string; notes: string; extension?: boolean; example: Record<string, unknown> },
+) =>
+  operation({
+    access: 'settings',
+    params: { notify_email: notifyEmail },
+    returns: exportRecord,
+    errors: [],
+    ...about,
+    handle: async ({ notify_email: to = null }, call) =>
+      toExportRecord(await start({ type, notifyEmail: to, filter: null }, call)),
+  });
+
+const rejects = exporting('reject', {
   path: '/exports/rejects',
-  access: 'settings',
   summary: 'Starts an export of the rejection blacklist.',
   notes:
     'The archive contains rejects.csv with the columns email, reason, detail, created_at, expires_at, ' +
     `last_event_at, expires_at: the entries that have not expired, including those of subaccounts. ${NOTES}`,
-  params: { notify_email: notifyEmail },
-  returns: exportRecord,
-  errors: [],
   example: { notify_email: 'ops@example.com' },
-  handle: async ({ notify_email: to = null }, call) =>
-    toExportRecord(await start({ type: 'reject', notifyEmail: to, filter: null }, call)),
 });
 
-const whitelist = operation({
+const whitelist = exporting('whitelist', {
   path: '/exports/whitelist',
-  access: 'settings',
   summary: 'Starts an export of the rejection whitelist.',
   notes: `The archive contains whitelist.csv with the columns email, detail, created_at. ${NOTES}`,
-  params: { notify_email: notifyEmail },
-  returns: exportRecord,
-  errors: [],
   example: {},
-  handle: async ({ notify_email: to = null }, call) =>
-    toExportRecord(await start({ type: 'whitelist', notifyEmail: to, filter: null }, call)),
 });
 
-const allowlist = operation({
+const allowlist = exporting('whitelist', {
   path: '/exports/allowlist',
-  access: 'settings',
   summary: 'Starts an export of the rejection whitelist, under its newer name.',
   notes: 'The same as /exports/whitelist, including its answer.',
   extension: true,
-  params: { notify_email: notifyEmail },
-  returns: exportRecord,
-  errors: [],
   example: {},
-  handle: async ({ notify_email: to = null }, call) =>
-    toExportRecord(await start({ type: 'whitelist', notifyEmail: to, filter: null }, call)),
 });
 
 const activity = operation({

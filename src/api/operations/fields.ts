@@ -152,6 +152,31 @@ export const nextCursor = z.int().nullable().meta({
     '`before` for the next call; null at the end. More may follow even if there are fewer than `limit` results',
 });
 
+/** For operations whose answer has the parts of all hosts. */
+export const ALL_HOSTS =
+  'If several hosts share a store, the answer is about all of them; the header Postern-Hosts-Missing names those that ' +
+  'do not answer.';
+
+/** A cursor of several hosts: the id of each with its own cursor, which is empty after the end (api/joining.ts). */
+const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
+const MAX_CURSOR = 20_000;
+
+/** The same for a list of all hosts. */
+export const cursorOfHosts = optional(
+  z
+    .union([z.int().min(0), z.string().max(MAX_CURSOR).regex(SEVERAL, 'Please enter `next` of the previous answer')])
+    .transform((cursor) => (cursor === 0 ? undefined : cursor)),
+).meta({ description: '`next` of the previous answer; starts with the newest if omitted or 0' });
+
+export const nextOfHosts = z
+  .union([z.int(), z.string()])
+  .nullable()
+  .meta({
+    description:
+      '`before` for the next call: a number, or a text if several hosts share a store; null at the end. More may ' +
+      'follow even if there are fewer than `limit` results',
+  });
+
 const SECOND_MS = 1000;
 /** The range of times that every store can hold (store/driver/values.ts). */
 const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');

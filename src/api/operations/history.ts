@@ -12,11 +12,12 @@ import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/ti
 import { MAIL_STATES, type MailRecord, type RefusalRecord } from '../../journal/types.ts';
 import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
-import { operation } from '../operation.ts';
+import { askAll, joinPages, oneCursor, placed } from '../joining.ts';
+import { type Call, operation } from '../operation.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
-import { earlier, later, limitOf, nextCursor, optionalCursor, str, time, timeOrNull } from './fields.ts';
+import { ALL_HOSTS, cursorOfHosts, earlier, later, limitOf, nextOfHosts, str, time, timeOrNull } from './fields.ts';
 
-// The history of inbound mail and of refusals on this host, which lasts longer than the mail in the queue.
+// The history of inbound mail and of refusals, which lasts longer than the mail in the queue.
 
 const textOrNull = (description: string) => z.string().nullable().meta({ description });
 
@@ -98,9 +99,33 @@ const range = {
   from: optionalTime.meta({ description: 'at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
   to: optionalTime.meta({ description: 'before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
 };
-const paging = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: optionalCursor };
-const ONE_HOST =
-  'The history is kept for journal.keep_days. Each host has its own history. An account may have four such calls at a time.';
+const paging = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: cursorOfHosts };
+const KEPT = 'The history is kept for journal.keep_days. An account may have four such calls at a time on each host.';
+
+const searching = {
+  query: optional(z.string().max(MAX_QUERY)).meta({
+    description: 'words and fields; matches all mail if omitted, empty or *',
+  }),
+  ...range,
+  ...paging,
+};
+type Searching = z.output<z.ZodObject<typeof searching>>;
+
+/** A page of the mail that this host has. */
+async function findMail({ query = '', from, to, limit = DEFAULT_LISTED, before }: Searching, call: Call<never>) {
+  const parsed = parseMailQuery(query, call.now().getTime());
+  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+  const { since: after, before: until, ...filter } = parsed.filter;
+  const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };
+  const { rows, next } = await call.history.mail({ ...filter, ...times }, limit, oneCursor(before, call));
+  const ids = rows.map(({ id }) => id);
+  const queued = ids.length === 0 ? [] : await call.queue.deliveries({ ids }, ids.length);
+  const kept = new Set(queued.map(({ id }) => id));
+  return {
+    rows: rows.map((mail) => ({ n: mail.n, at: mail.at, record: toMailRecord(mail, kept.has(mail.id)) })),
+    next,
+  };
+}
 
 const search = operation({
   path: '/inbound/search',
@@ -114,78 +139,102 @@ const search = operation({
     'a delivery or of a message, thread: the id of a conversation, ' +
     'status: takes 500, 5xx or none, after: and before: a time or an age, such as `after:2h`. Quote phrases: ' +
     '`subject:"order 4711"`. ' +
-    `There are no wildcards, because each word matches parts of words. ${ONE_HOST}`,
-  params: {
-    query: optional(z.string().max(MAX_QUERY)).meta({
-      description: 'words and fields; matches all mail if omitted, empty or *',
-    }),
-    ...range,
-    ...paging,
-  },
-  returns: z.object({ mails: z.array(mailRecord), next: nextCursor }),
+    `There are no wildcards, because each word matches parts of words. ${KEPT} ${ALL_HOSTS}`,
+  params: searching,
+  returns: z.object({ mails: z.array(mailRecord), next: nextOfHosts }),
   errors: [],
   example: { query: 'from:sam@sender.example state:dead', limit: 10 },
-  async handle({ query = '', from, to, limit = DEFAULT_LISTED, before }, call) {
-    const parsed = parseMailQuery(query, call.now().getTime());
-    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-    const { since: after, before: until, ...filter } = parsed.filter;
-    const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };
-    const { rows, next } = await call.history.mail({ ...filter, ...times }, limit, before);
-    const ids = rows.map(({ id }) => id);
-    const queued = ids.length === 0 ? [] : await call.queue.deliveries({ ids }, ids.length);
-    const kept = new Set(queued.map(({ id }) => id));
-    return { mails: rows.map((mail) => toMailRecord(mail, kept.has(mail.id))), next };
+  async handle(given, call) {
+    const { rows, next } = await findMail(given, call);
+    return { mails: rows.map(({ record }) => record), next };
+  },
+  across: {
+    part: placed(mailRecord),
+    own: findMail,
+    async join(hosts, { before, limit = DEFAULT_LISTED }) {
+      const { records, next } = await joinPages(hosts, { before, limit });
+      return { mails: records, next };
+    },
   },
 });
 
 /** Causes in an answer. */
 const MAX_CAUSES = 100;
 
+const causeRecord = z
+  .object({
+    url: str('the URL of the route when the mail was accepted'),
+    last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
+    last_error: textOrNull('why the last POST got no answer'),
+    count: z.int().meta({ description: 'number of deliveries' }),
+    oldest_at: time('when the oldest of them was accepted'),
+    first_ended_at: timeOrNull('when the first of them became delivered, dead or dropped', 'null if none has'),
+  })
+  .meta({ title: 'cause record' });
+
+const causesFound = z.object({
+  count: z.int().meta({ description: 'number of deliveries that match' }),
+  causes: z.array(causeRecord).meta({ description: 'the most frequent first' }),
+});
+
+async function findCauses({ query = '' }: { readonly query?: string | undefined }, call: Call<never>) {
+  const parsed = parseMailQuery(query, call.now().getTime());
+  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+  const found = await call.history.causes(parsed.filter);
+  return {
+    count: found.reduce((sum, { count }) => sum + count, 0),
+    causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
+      url,
+      last_status: lastStatus,
+      last_error: lastError,
+      count,
+      oldest_at: toTime(oldestAt),
+      first_ended_at: firstEnded === null ? null : toTime(firstEnded),
+    })),
+  };
+}
+
+/** The causes of several hosts; times in this form are ordered as texts. */
+function joinCauses(parts: readonly z.output<typeof causesFound>[]): z.output<typeof causesFound> {
+  const joined = new Map<string, z.output<typeof causeRecord>>();
+  for (const cause of parts.flatMap(({ causes }) => causes)) {
+    const key = JSON.stringify([cause.url, cause.last_status, cause.last_error]);
+    const known = joined.get(key);
+    const ends = [known?.first_ended_at, cause.first_ended_at].filter((at) => typeof at === 'string').sort();
+    joined.set(key, {
+      ...cause,
+      count: cause.count + (known?.count ?? 0),
+      oldest_at: known && known.oldest_at < cause.oldest_at ? known.oldest_at : cause.oldest_at,
+      first_ended_at: ends[0] ?? null,
+    });
+  }
+  return {
+    count: parts.reduce((sum, { count }) => sum + count, 0),
+    causes: [...joined.values()].sort((a, b) => b.count - a.count).slice(0, MAX_CAUSES),
+  };
+}
+
 const causes = operation({
   path: '/inbound/causes',
   access: 'mail',
   extension: true,
   summary: 'Counts the inbound mail found by a search, by endpoint and last answer.',
-  notes: `Takes the same queries as /inbound/search. Lists at most the ${MAX_CAUSES} most frequent causes; \`count\` includes all. ${ONE_HOST}`,
+  notes:
+    `Takes the same queries as /inbound/search. Lists at most the ${MAX_CAUSES} most frequent causes; \`count\` ` +
+    `includes all. ${KEPT} ${ALL_HOSTS}`,
   params: {
     query: optional(z.string().max(MAX_QUERY)).meta({
       description: 'words and fields; matches all mail if omitted, empty or *',
     }),
   },
-  returns: z.object({
-    count: z.int().meta({ description: 'number of deliveries that match' }),
-    causes: z
-      .array(
-        z
-          .object({
-            url: str('the URL of the route when the mail was accepted'),
-            last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
-            last_error: textOrNull('why the last POST got no answer'),
-            count: z.int().meta({ description: 'number of deliveries' }),
-            oldest_at: time('when the oldest of them was accepted'),
-            first_ended_at: timeOrNull('when the first of them became delivered, dead or dropped', 'null if none has'),
-          })
-          .meta({ title: 'cause record' }),
-      )
-      .meta({ description: 'the most frequent first' }),
-  }),
+  returns: causesFound,
   errors: [],
   example: { query: 'state:dead' },
-  async handle({ query = '' }, call) {
-    const parsed = parseMailQuery(query, call.now().getTime());
-    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-    const found = await call.history.causes(parsed.filter);
-    return {
-      count: found.reduce((sum, { count }) => sum + count, 0),
-      causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
-        url,
-        last_status: lastStatus,
-        last_error: lastError,
-        count,
-        oldest_at: toTime(oldestAt),
-        first_ended_at: firstEnded === null ? null : toTime(firstEnded),
-      })),
-    };
+  handle: findCauses,
+  across: {
+    part: causesFound,
+    own: findCauses,
+    join: async (hosts) => joinCauses(await askAll(hosts)),
   },
 });
 
@@ -222,7 +271,7 @@ const info = operation({
   summary: 'Shows the history of one inbound delivery, from the SMTP session to the answer of the webhook.',
   notes:
     'The session is shown once it has ended. Refusals in the transaction of the mail are listed; other refusals ' +
-    `of the session are one entry. Recipients of other accounts are left out. ${ONE_HOST}`,
+    `of the session are one entry. Recipients of other accounts are left out. ${KEPT}`,
   params: { id: text(255).meta({ description: 'id of the delivery' }) },
   returns: mailRecord.extend({
     waits: z
@@ -244,6 +293,7 @@ const info = operation({
       .meta({ description: 'the delivery with every attempt, while the queue has it; otherwise empty' }),
   }),
   errors: ['Unknown_Message'],
+  elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async handle({ id }, { history, queue, endpoints, refusals, refuse }) {
     const story = await history.one(id);
@@ -294,6 +344,58 @@ export function toRefusalRecord(refusal: RefusalRecord, adviceOf: (reason: strin
   return { at: toTime(at), listener, stage, reply, reason, advice, client, helo, tls, sender, recipient, times };
 }
 
+const searchingRefusals = {
+  query: optional(z.string().max(MAX_QUERY)).meta({
+    description: 'words and fields; matches all refusals if omitted, empty or *',
+  }),
+  reason: optional(text(100)).meta({ description: 'only refusals with this reason' }),
+  domain: optional(text(255)).meta({ description: 'only refusals for recipients in this domain' }),
+  ...range,
+  ...paging,
+};
+type SearchingRefusals = z.output<z.ZodObject<typeof searchingRefusals>>;
+
+/** A page of the refusals of this host. */
+async function findRefusals(
+  { query = '', reason, domain, from, to, limit = DEFAULT_LISTED, before }: SearchingRefusals,
+  call: Call<never>,
+) {
+  const parsed = parseRefusalQuery(query, call.now().getTime());
+  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+  const { filter } = parsed;
+  if (reason !== undefined && filter.reason !== undefined)
+    throw call.invalid('reason', 'The query has reason: as well; please enter it once');
+  if (domain !== undefined && filter.domain !== undefined)
+    throw call.invalid('domain', 'The query has domain: as well; please enter it once');
+  const wanted = reason ?? filter.reason;
+  if (wanted !== undefined && !call.refusals.reasons.includes(wanted))
+    throw call.invalid(
+      reason === undefined ? 'query' : 'reason',
+      `The reasons are ${call.refusals.reasons.join(', ')}`,
+    );
+  const { rows, next, byReason } = await call.history.refusals(
+    {
+      ...filter,
+      reason: wanted,
+      domain: domain ?? filter.domain,
+      since: later(filter.since, from?.getTime()),
+      before: earlier(filter.before, to?.getTime()),
+    },
+    limit,
+    oneCursor(before, call),
+  );
+  return {
+    rows: rows.map((one) => ({ n: one.n, at: one.at, record: toRefusalRecord(one, call.refusals.adviceOf) })),
+    by_reason: [...byReason],
+    next,
+  };
+}
+
+const reasonCount = z.object({
+  reason: str('the reason'),
+  count: z.int().meta({ description: 'number of refusals' }),
+});
+
 const listRefusals = operation({
   path: '/inbound/refusals',
   access: 'mail',
@@ -302,55 +404,32 @@ const listRefusals = operation({
   notes:
     'An account sees refusals for recipients in its inbound domains, and of mail that it submitted. All words ' +
     'must occur, each anywhere in sender, recipient, client or HELO name. ' +
-    `Fields: ${REFUSAL_FIELDS}. Refusals are kept for journal.keep_refusals_days. Each host lists only its own.`,
-  params: {
-    query: optional(z.string().max(MAX_QUERY)).meta({
-      description: 'words and fields; matches all refusals if omitted, empty or *',
-    }),
-    reason: optional(text(100)).meta({ description: 'only refusals with this reason' }),
-    domain: optional(text(255)).meta({ description: 'only refusals for recipients in this domain' }),
-    ...range,
-    ...paging,
-  },
+    `Fields: ${REFUSAL_FIELDS}. Refusals are kept for journal.keep_refusals_days. ${ALL_HOSTS}`,
+  params: searchingRefusals,
   returns: z.object({
     refusals: z.array(refusalRecord),
     by_reason: z
-      .array(z.object({ reason: str('the reason'), count: z.int().meta({ description: 'number of refusals' }) }))
+      .array(reasonCount)
       .meta({ description: 'all matching refusals on all pages, the most frequent reason first' }),
-    next: nextCursor,
+    next: nextOfHosts,
   }),
   errors: [],
   example: { query: 'nobody@inbound.example.com', limit: 10 },
-  async handle({ query = '', reason, domain, from, to, limit = DEFAULT_LISTED, before }, call) {
-    const parsed = parseRefusalQuery(query, call.now().getTime());
-    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-    const { filter } = parsed;
-    if (reason !== undefined && filter.reason !== undefined)
-      throw call.invalid('reason', 'The query has reason: as well; please enter it once');
-    if (domain !== undefined && filter.domain !== undefined)
-      throw call.invalid('domain', 'The query has domain: as well; please enter it once');
-    const wanted = reason ?? filter.reason;
-    if (wanted !== undefined && !call.refusals.reasons.includes(wanted))
-      throw call.invalid(
-        reason === undefined ? 'query' : 'reason',
-        `The reasons are ${call.refusals.reasons.join(', ')}`,
-      );
-    const { rows, next, byReason } = await call.history.refusals(
-      {
-        ...filter,
-        reason: wanted,
-        domain: domain ?? filter.domain,
-        since: later(filter.since, from?.getTime()),
-        before: earlier(filter.before, to?.getTime()),
-      },
-      limit,
-      before,
-    );
-    return {
-      refusals: rows.map((one) => toRefusalRecord(one, call.refusals.adviceOf)),
-      by_reason: [...byReason],
-      next,
-    };
+  async handle(given, call) {
+    const { rows, by_reason, next } = await findRefusals(given, call);
+    return { refusals: rows.map(({ record }) => record), by_reason, next };
+  },
+  across: {
+    part: placed(refusalRecord).extend({ by_reason: z.array(reasonCount) }),
+    own: findRefusals,
+    async join(hosts, { before, limit = DEFAULT_LISTED }) {
+      const { records, next, parts } = await joinPages(hosts, { before, limit, all: true });
+      const counts = new Map<string, number>();
+      for (const { reason, count } of parts.flatMap((part) => part.by_reason))
+        counts.set(reason, (counts.get(reason) ?? 0) + count);
+      const byReason = [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
+      return { refusals: records, by_reason: byReason, next };
+    },
   },
 });
 

@@ -80,7 +80,9 @@ const contentRecord = z
           .string()
           .nullable()
           .meta({
-            description: `the first of these that applies: ${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null if none`,
+            description:
+              'the first of these that applies: ' +
+              `${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null if none`,
           }),
       })
       .meta({ description: 'whether a program wrote or distributed it, as `automated` in the payload' }),
@@ -119,11 +121,12 @@ const content = operation({
   extension: true,
   summary: 'Shows the content of an inbound message: header, text, and a list of its parts.',
   notes:
-    'Content is kept as long as the delivery (`/inbound/deliveries`), on the host that accepted it. Header, ' +
-    'text and names come from the sender: display them as text, never as HTML.',
+    'Content is kept as long as the delivery (`/inbound/deliveries`). Header, text and names come from the ' +
+    'sender: display them as text, never as HTML.',
   params: { id: deliveryId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
+  elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async handle({ id }, call) {
     return view(id, call, async (mail) => {
@@ -156,6 +159,7 @@ const payload = passing({
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   errors: ['Unknown_Message'],
+  elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
   async text({ id }, call) {
     return view(id, call, (mail) => call.views.event(mail));
@@ -193,6 +197,7 @@ const tryOut = operation({
     })
     .meta({ title: 'trial' }),
   errors: ['Unknown_Message', 'ServiceUnavailable'],
+  elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo', url: 'https://staging.example.com/hooks/mail' },
   async handle({ id, url }, call) {
     const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
@@ -270,7 +275,8 @@ async function mustBeTaken(
 }
 
 /**
- * The part of the payload that depends on the address, if the route takes mail to it or would without a route before it.
+ * The part of the payload that depends on the address, if the route takes mail to it or would without a route before
+ * it.
  */
 async function matchOf(
   { id, domain, pattern }: InboundRouteRow,

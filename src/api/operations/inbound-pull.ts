@@ -1,10 +1,13 @@
+import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { isPulled, PULL_URL } from '../../inbound/pulled.ts';
 import { routeOfTarget } from '../../queue/delivery.ts';
 import type { Ready } from '../../webhooks/making.ts';
+import type { JsonText } from '../../webhooks/message-views.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
-import { type Call, operation, passing } from '../operation.ts';
+import { askAll } from '../joining.ts';
+import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
 import { MAX_URL, shownUrl, str, time, toTime } from './fields.ts';
 
 // Mail that an account fetches from routes with the URL `pull:`, and copies of the mail of any other route.
@@ -88,6 +91,45 @@ async function urlOf(
 
 const LEASE = '01kcexamplepulled000000000-86VOL8iLh_6y.1';
 
+/** Seconds after which the other hosts are asked again. */
+const ROUND_S = 2;
+/** One call in this many asks the others first, so that mail of a busy host does not keep back that of the others. */
+const OTHERS_FIRST = 4;
+
+/** The mail of the first host that has some. Undefined: no host knows the endpoint. */
+async function pullFromAll({ here, others }: Hosts<JsonText>, wait: number, call: Call<never>) {
+  const began = call.now().getTime();
+  const end = began + wait * 1000;
+  const first = began % Math.max(1, others.length);
+  const inTurn = [...others.slice(first), ...others.slice(0, first)];
+  let empty: JsonText | undefined;
+
+  async function ask(host: AskedHost<JsonText>, seconds: number): Promise<JsonText | undefined> {
+    const text = await host.ask({ wait: seconds });
+    if (!text || text.size > NOTHING.length) return text;
+    if (text.content instanceof Readable) text.content.resume();
+    empty = { size: NOTHING.length, content: Buffer.from(NOTHING) };
+    return undefined;
+  }
+  async function askOthers(): Promise<JsonText | undefined> {
+    for (const host of inTurn) {
+      const text = call.gone.aborted ? undefined : await ask(host, 0);
+      if (text) return text;
+    }
+    return undefined;
+  }
+
+  const early = began % OTHERS_FIRST === 0 ? await askOthers() : undefined;
+  if (early) return early;
+  for (let left = 0; ; left = Math.min(ROUND_S, Math.ceil((end - call.now().getTime()) / 1000))) {
+    const text = (await ask(here, Math.max(0, left))) ?? (await askOthers());
+    if (text) return text;
+    if (!empty || call.gone.aborted || call.now().getTime() >= end) return empty;
+  }
+}
+
+const NOTHING = '[]';
+
 const pull = passing({
   path: '/inbound/pull',
   access: 'content',
@@ -102,8 +144,9 @@ const pull = passing({
     'A lease survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have ' +
     'processed, as with POSTs. ' +
     'A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be replayed. ' +
-    'The headers do not include the password of a route. An account may have 50 such calls at a time. Each host ' +
-    'hands out only mail that it accepted: pull from each of them.',
+    'The headers do not include the password of a route. An account may have 50 such calls at a time. ' +
+    `If several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it waits; ` +
+    'an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
   params: {
     url: optional(text(MAX_URL)).meta({ description: 'the URL of the routes; `pull:` if omitted' }),
     id: optional(text(255)).meta({ description: 'id of a route, instead of the URL' }),
@@ -115,6 +158,8 @@ const pull = passing({
   },
   returns: z.array(pulledRecord),
   errors: ['Unknown_Endpoint', 'Unknown_InboundRoute'],
+  elsewhere: 'Unknown_Endpoint',
+  across: { join: (hosts, { wait = 0 }, call) => pullFromAll(hosts, wait, call) },
   example: { url: 'pull:', limit: 1 },
   async text({ url, id, limit = 10, lease = 60, wait = 0 }, call) {
     const wish = { limit, leaseMs: lease * 1000, waitMs: wait * 1000 };
@@ -134,13 +179,17 @@ const ended = z.object({
   }),
 });
 
+const leasesOf = (given: { readonly lease?: string | undefined; readonly leases?: readonly string[] | undefined }) => [
+  ...new Set([...(given.lease === undefined ? [] : [given.lease]), ...(given.leases ?? [])]),
+];
+
 /** Ends each lease. Throws Unknown_Lease if all are unknown. */
 async function endAll(
   given: { readonly lease?: string | undefined; readonly leases?: readonly string[] | undefined },
   call: Call<'Unknown_Lease'>,
   said: Parameters<Call<never>['pulling']['end']>[1],
 ): Promise<z.input<typeof ended>> {
-  const all = [...new Set([...(given.lease === undefined ? [] : [given.lease]), ...(given.leases ?? [])])];
+  const all = leasesOf(given);
   const [first] = all;
   if (first === undefined) throw call.invalid('lease', 'Please enter a lease or leases');
   const known = await Promise.all(all.map((one) => call.pulling.end(one, said)));
@@ -149,6 +198,30 @@ async function endAll(
   return { ended: all.length - unknown.length, unknown };
 }
 
+/** Ends each lease on the host that knows it. Undefined if none of them is known. */
+async function endOnAll(
+  { here, others }: Hosts<z.output<typeof ended>>,
+  given: Parameters<typeof endAll>[0],
+): Promise<z.output<typeof ended> | undefined> {
+  const own = await here.ask();
+  const unknown = own?.unknown ?? leasesOf(given);
+  if (unknown.length === 0 || others.length === 0) return own;
+  const answers = await askAll({ here: { ...here, ask: async () => own }, others }, () => ({
+    lease: undefined,
+    leases: unknown,
+  }));
+  const count = answers.reduce((sum, one) => sum + one.ended, 0);
+  if (count === 0) return undefined;
+  const [, ...rest] = own ? answers : [own, ...answers];
+  return { ended: count, unknown: unknown.filter((lease) => rest.every((one) => one?.unknown.includes(lease))) };
+}
+
+type Ended = Promise<z.input<typeof ended>>;
+type Leases = Parameters<typeof endAll>[0];
+
+const acknowledge = (given: Leases, call: Call<'Unknown_Lease'>): Ended =>
+  endAll(given, call, { kind: 'acknowledged' });
+
 const ack = operation({
   path: '/inbound/ack',
   access: 'content',
@@ -156,13 +229,39 @@ const ack = operation({
   summary: 'Acknowledges pulled messages, which are then delivered.',
   notes:
     'An expired lease can still be acknowledged until the message is leased again. With several leases, the ' +
-    'error Unknown_Lease means that none of them exists.',
+    'error Unknown_Lease means that none of them exists. If several hosts share a store, any of them takes the ' +
+    'leases of all; the header Postern-Hosts-Missing names hosts that do not answer.',
   params: { lease, leases },
   returns: ended,
   errors: ['Unknown_Lease'],
+  elsewhere: 'Unknown_Lease',
   example: { lease: LEASE },
-  handle: (given, call) => endAll(given, call, { kind: 'acknowledged' }),
+  handle: acknowledge,
+  across: { part: ended, own: acknowledge, join: endOnAll },
 });
+
+const nacking = {
+  lease,
+  leases,
+  delay: optional(z.int().min(0).max(MAX_LEASE_S)).meta({
+    description:
+      `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
+      '5 minutes and more)',
+  }),
+  reason: optional(z.string().max(1000)).meta({ description: 'the reason; the first 512 characters are kept' }),
+  status: optional(z.int().min(100).max(599)).meta({
+    description:
+      'HTTP status of your own receiver. After 413, attachments become links, as for a POST (`attachments: auto`)',
+  }),
+};
+
+function refuse(
+  { delay, reason = '', status, ...given }: z.output<z.ZodObject<typeof nacking>>,
+  call: Call<'Unknown_Lease'>,
+): Ended {
+  const ms = delay === undefined ? undefined : delay * 1000;
+  return endAll(given, call, { kind: 'refused', status: status ?? null, reason, delay: ms });
+}
 
 const nack = operation({
   path: '/inbound/nack',
@@ -170,25 +269,13 @@ const nack = operation({
   extension: true,
   summary: 'Returns pulled messages, which are then due again.',
   notes: '`/inbound/deliveries` shows the attempt with its reason.',
-  params: {
-    lease,
-    leases,
-    delay: optional(z.int().min(0).max(MAX_LEASE_S)).meta({
-      description:
-        `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
-        '5 minutes and more)',
-    }),
-    reason: optional(z.string().max(1000)).meta({ description: 'the reason; the first 512 characters are kept' }),
-    status: optional(z.int().min(100).max(599)).meta({
-      description:
-        'HTTP status of your own receiver. After 413, attachments become links, as for a POST (`attachments: auto`)',
-    }),
-  },
+  params: nacking,
   returns: ended,
   errors: ['Unknown_Lease'],
+  elsewhere: 'Unknown_Lease',
   example: { lease: LEASE, delay: 30, reason: 'no room' },
-  handle: ({ delay, reason = '', status = null, ...given }, call) =>
-    endAll(given, call, { kind: 'refused', status, reason, delay: delay === undefined ? undefined : delay * 1000 }),
+  handle: refuse,
+  across: { part: ended, own: refuse, join: endOnAll },
 });
 
 const tap = passing({
@@ -196,13 +283,15 @@ const tap = passing({
   access: 'content',
   extension: true,
   waits: true,
+  hereOnly: true,
   summary: 'Watches a live route: returns a copy of each new message as it is posted, without consuming it.',
   notes:
     'Make the first call without `cursor`; pass the `cursor` of each answer in the next call to get newer messages. ' +
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. ' +
     'A route is watched until two minutes after the last call, and up to 1,000 messages are kept; if there were ' +
     'more, `gap` is true. ' +
-    'An account may watch 10 routes. Each host returns only mail that it accepted.',
+    'An account may watch 10 routes. A host returns only mail that it accepted; the header Postern-Hosts-Missing ' +
+    'names the others.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     cursor: optional(z.int().min(0)).meta({ description: '`cursor` of the previous answer; starts now if omitted' }),

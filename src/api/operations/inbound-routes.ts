@@ -63,7 +63,9 @@ const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).meta({
     'omitted',
 });
 const format = optional(z.enum(FORMAT_NAMES)).meta({
-  description: `payload format: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; for a new route, inbound.default_format if omitted`,
+  description:
+    `payload format: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; for a new ` +
+    'route, inbound.default_format if omitted',
 });
 const raw = optional(z.boolean()).meta({
   description:
@@ -96,14 +98,19 @@ const password = optional(z.string().max(255)).meta({
 });
 
 const order = optional(z.enum(ORDER_NAMES)).meta({
-  description: `delivery order: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new route if omitted`,
+  description:
+    `delivery order: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new ` +
+    'route if omitted',
 });
 
 /** In place of a URL, for a route that posts nothing. */
 const NOWHERE = 'nowhere';
 
-/** The parameters for the conditions and the action of a route. */
-const RULES = { action, when, tags, priority, also };
+/** The parameters of a route besides its pattern and URL. */
+const OPTIONS = {
+  ...{ batch_events: batchEvents, format, raw, attachments, link_over: linkOver, facts, password, order },
+  ...{ action, when, tags, priority, also },
+};
 
 type RouteOption = Exclude<keyof InboundRouteRow, 'id' | 'pattern' | 'url' | 'account' | 'domain' | 'createdAt'>;
 
@@ -177,15 +184,7 @@ const addRoute = operation({
         '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions ' +
         inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl)),
     }),
-    batch_events: batchEvents,
-    format,
-    raw,
-    attachments,
-    link_over: linkOver,
-    facts,
-    password,
-    order,
-    ...RULES,
+    ...OPTIONS,
   },
   defaults: ({ action }) =>
     ACTIONS[toAction(typeof action === 'string' ? action : undefined)].needsUrl ? {} : { url: NOWHERE },
@@ -333,15 +332,7 @@ const updateRoute = operation({
     id: routeId,
     pattern: optional(pattern),
     url: optional(routeUrl),
-    batch_events: batchEvents,
-    format,
-    raw,
-    attachments,
-    link_over: linkOver,
-    facts,
-    password,
-    order,
-    ...RULES,
+    ...OPTIONS,
   },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],

@@ -171,7 +171,8 @@ const provision = operation({
   notes:
     'Requests are served from the addresses of the operator, oldest first, within 24 hours if any are ' +
     'available. Only one request may be pending. ' +
-    `Without a pool, or if the pool was deleted in the meantime, the IP is placed in \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
+    `Without a pool, or if the pool was deleted in the meantime, the IP is placed in \`${DEFAULT_POOL}\`. The ` +
+    'account must have sent mail, and have a reputation that the operator sets (40 by default).',
   params: {
     warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false if omitted' })),
     pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),

@@ -88,7 +88,9 @@ const listPools = operation({
   path: '/ips/list-pools',
   access: 'settings',
   summary: 'Lists the IP pools of the account with their dedicated IPs.',
-  notes: `Sorted by name, at most ${MAX_LIST} at a time; for more, set \`after\` to the last name of the previous page. Every account has the pool \`${DEFAULT_POOL}\`.`,
+  notes:
+    `Sorted by name, at most ${MAX_LIST} at a time; for more, set \`after\` to the last name of the previous ` +
+    `page. Every account has the pool \`${DEFAULT_POOL}\`.`,
   params: {
     after: optional(
       knownPool.meta({ description: 'the last name of the previous page (not part of the Mandrill API)' }),

@@ -1,8 +1,10 @@
 import { z } from 'zod';
-import { optional } from '../../base/schema.ts';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
-import { changeInbound, selecting } from './selection.ts';
+import { ALL_HOSTS } from './fields.ts';
+import { type Changed, changeInbound, onAllHosts, selecting } from './selection.ts';
+
+const toRecord = ({ matched, forgotten, changed, job }: Changed) => ({ matched, forgotten, replayed: changed, job });
 
 const replayInbound = operation({
   path: '/inbound/replay',
@@ -16,11 +18,9 @@ const replayInbound = operation({
     'webhook-id of the first delivery, so receivers can detect duplicates. ' +
     `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the answer: /jobs/info ` +
     'shows its progress. An account has one job at a time. ' +
-    'Deleted mail cannot be replayed. Each host replays only mail that it accepted.',
-  params: {
-    ...selecting('replay'),
-    at_most: optional(z.int().min(0)).meta({ description: 'nothing is replayed if more deliveries match' }),
-  },
+    'Deleted mail cannot be replayed. ' +
+    ALL_HOSTS,
+  params: selecting('replay'),
   returns: z.object({
     matched: z.int().meta({ description: 'number of deliveries that can be replayed' }),
     forgotten: z.int().meta({
@@ -32,10 +32,8 @@ const replayInbound = operation({
   }),
   errors: [],
   example: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
-  async handle(given, call) {
-    const { matched, forgotten, changed, job } = await changeInbound('replay', given, call);
-    return { matched, forgotten, replayed: changed, job };
-  },
+  handle: async (given, call) => toRecord(await changeInbound('replay', given, call)),
+  across: onAllHosts('replay', toRecord),
 });
 
 export const replayOperations = [replayInbound];

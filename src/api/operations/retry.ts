@@ -1,8 +1,10 @@
 import { z } from 'zod';
-import { optional } from '../../base/schema.ts';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
-import { changeInbound, selecting } from './selection.ts';
+import { ALL_HOSTS } from './fields.ts';
+import { type Changed, changeInbound, onAllHosts, selecting } from './selection.ts';
+
+const toRecord = ({ matched, changed, job }: Changed) => ({ matched, retried: changed, job });
 
 const retryInbound = operation({
   path: '/inbound/retry',
@@ -15,12 +17,8 @@ const retryInbound = operation({
     'not change. ' +
     'Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses still ' +
     'apply. Pulled mail is left out. ' +
-    `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. Each host retries only mail ` +
-    'that it accepted.',
-  params: {
-    ...selecting('retry'),
-    at_most: optional(z.int().min(0)).meta({ description: 'nothing is retried if more deliveries match' }),
-  },
+    `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ${ALL_HOSTS}`,
+  params: selecting('retry'),
   returns: z.object({
     matched: z.int().meta({ description: 'number of waiting deliveries that match' }),
     retried: z.int().meta({ description: 'number of deliveries made due by this call; 0 if a job retries them' }),
@@ -28,10 +26,8 @@ const retryInbound = operation({
   }),
   errors: [],
   example: { url: 'https://app.example.com/hooks/mail', at_most: 1 },
-  async handle(given, call) {
-    const { matched, changed, job } = await changeInbound('retry', given, call);
-    return { matched, retried: changed, job };
-  },
+  handle: async (given, call) => toRecord(await changeInbound('retry', given, call)),
+  across: onAllHosts('retry', toRecord),
 });
 
 export const retry = [retryInbound];

@@ -66,7 +66,9 @@ export const when = optional(
 type GivenWhen = NonNullable<z.output<typeof when>>;
 
 export const action = optional(z.enum(ACTION_NAMES)).meta({
-  description: `action for matching mail: ${ACTION_NAMES.map((name) => `${name} (${ACTIONS[name].about})`).join(', ')}; post for a new route if omitted`,
+  description:
+    `action for matching mail: ${ACTION_NAMES.map((name) => `${name} (${ACTIONS[name].about})`).join(', ')}; ` +
+    'post for a new route if omitted',
 });
 
 export const tags = optional(

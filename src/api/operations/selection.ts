@@ -4,7 +4,8 @@ import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } fro
 import type { MailFilter } from '../../journal/types.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../../queue/states.ts';
 import type { MailSelection } from '../account-bulk.ts';
-import type { Call } from '../operation.ts';
+import { askAll } from '../joining.ts';
+import type { AskedHost, Call, Hosts } from '../operation.ts';
 import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { earlier, later } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
@@ -33,6 +34,11 @@ export const selecting = <const A extends BulkAction>(action: A) => ({
     description: 'only deliveries with this last answer: a status such as 500, a class such as 5xx, or none',
   }),
   dry_run: optional(z.boolean()).meta({ description: 'only count the deliveries' }),
+  at_most: optional(z.int().min(0)).meta({
+    description: `nothing is ${BULK_ACTIONS[action].ended} if more deliveries match${
+      BULK_ACTIONS[action].isLimited ? '; required unless ids are given or `dry_run` is true' : ''
+    }`,
+  }),
 });
 
 type Given = z.output<z.ZodObject<ReturnType<typeof selecting<BulkAction>>>>;
@@ -41,15 +47,10 @@ type Given = z.output<z.ZodObject<ReturnType<typeof selecting<BulkAction>>>>;
 const areNamed = ({ id, ids }: Given): boolean => id !== undefined || ids !== undefined;
 
 /** Counts the deliveries that a call means, and changes them unless it is a dry run or more match than `at_most`. */
-export async function changeInbound(
-  action: BulkAction,
-  given: Given & { readonly at_most?: number | undefined },
-  call: Call<never>,
-) {
-  const { states, ended, isLimited } = BULK_ACTIONS[action];
+export async function changeInbound(action: BulkAction, given: Given, call: Call<never>): Promise<Changed> {
+  const { states, ended } = BULK_ACTIONS[action];
   const which = toSelection(given, states, call);
-  if (isLimited && given.at_most === undefined && !given.dry_run && !areNamed(given))
-    throw call.invalid('at_most', `Please enter how many may be ${ended}: the number that a call with dry_run counts`);
+  mustBeLimited(action, given, call);
   if (which.selection.ids?.length === 0) return { matched: 0, forgotten: 0, changed: 0, job: null };
   return call.bulk.change(action, which, {
     dryRun: given.dry_run,
@@ -59,7 +60,74 @@ export async function changeInbound(
   });
 }
 
-/** What is meant of the deliveries in these states: named ones in any of them, else dead ones unless it says otherwise. */
+function mustBeLimited(action: BulkAction, given: Given, call: Call<never>): void {
+  const { ended, isLimited } = BULK_ACTIONS[action];
+  if (isLimited && given.at_most === undefined && !given.dry_run && !areNamed(given))
+    throw call.invalid('at_most', `Please enter how many may be ${ended}: the number that a call with dry_run counts`);
+}
+
+/** What one host would change, or has changed. */
+const changedPart = z.object({
+  matched: z.int(),
+  forgotten: z.int(),
+  changed: z.int(),
+  job: z.string().nullable(),
+});
+export type Changed = z.output<typeof changedPart>;
+
+/** What stands between the ids of the jobs of several hosts. */
+export const JOBS_BETWEEN = ',';
+
+const total = (parts: readonly Changed[]): Changed => ({
+  matched: parts.reduce((sum, { matched }) => sum + matched, 0),
+  forgotten: parts.reduce((sum, { forgotten }) => sum + forgotten, 0),
+  changed: parts.reduce((sum, { changed }) => sum + changed, 0),
+  job: parts.flatMap(({ job }) => job ?? []).join(JOBS_BETWEEN) || null,
+});
+
+/** Makes a change on all hosts: they count first, and each changes at most what it has counted. */
+async function changeOnAll(
+  action: BulkAction,
+  hosts: Hosts<Changed>,
+  given: Given,
+  call: Call<never>,
+): Promise<Changed> {
+  if (hosts.others.length === 0 || given.dry_run) return total(await askAll(hosts));
+  mustBeLimited(action, given, call);
+  const counts = new Map<string, Changed>();
+  const count = async (host: AskedHost<Changed>) => {
+    const counted = await host.ask({ dry_run: true });
+    if (counted) counts.set(host.id, counted);
+  };
+  await count(hosts.here);
+  await Promise.all(hosts.others.map(count));
+  const counted = total([...counts.values()]);
+  const { at_most: most } = given;
+  if (most !== undefined && counted.matched > most)
+    throw call.invalid(
+      'at_most',
+      `${counted.matched} deliveries match now (limit ${most}); nothing was ${BULK_ACTIONS[action].ended}`,
+    );
+  const some = (host: { readonly id: string }) => (counts.get(host.id)?.matched ?? 0) > 0;
+  const none = { ...hosts.here, ask: async () => undefined };
+  const parts = await askAll({ here: some(hosts.here) ? hosts.here : none, others: hosts.others.filter(some) }, (id) =>
+    most === undefined ? {} : { at_most: counts.get(id)?.matched ?? 0 },
+  );
+  return { ...total(parts), matched: counted.matched, forgotten: counted.forgotten };
+}
+
+/** How an action is carried out on all hosts; a change of a thousand deliveries takes a while. */
+export const onAllHosts = <R>(action: BulkAction, toRecord: (changed: Changed) => R) => ({
+  patienceMs: 40_000,
+  part: changedPart,
+  own: (given: Given, call: Call<never>) => changeInbound(action, given, call),
+  join: async (hosts: Hosts<Changed>, given: Given, call: Call<never>) =>
+    toRecord(await changeOnAll(action, hosts, given, call)),
+});
+
+/**
+ * What is meant of the deliveries in these states: named ones in any of them, else dead ones unless it says otherwise.
+ */
 function toSelection(given: Given, states: readonly DeliveryState[], call: Call<never>): MailSelection {
   const { id, ids, from, to, route, state, url, query, status } = given;
   const named = id === undefined ? ids : [...(ids ?? []), id];
@@ -115,7 +183,7 @@ function toFilter(
 }
 
 /** The parameters as the list of actions shows them. */
-function toWords({ id, ids, dry_run: _, at_most: __, ...rest }: Given & { readonly at_most?: unknown }): string {
+function toWords({ id, ids, dry_run: _, at_most: __, ...rest }: Given): string {
   const named = [...(ids ?? []), ...(id === undefined ? [] : [id])];
   return [
     ...Object.entries(rest).flatMap(([name, value]) =>

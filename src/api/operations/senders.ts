@@ -30,7 +30,8 @@ import {
 
 /** Notes of both lists of senders. */
 const SENDERS_NOTES =
-  'Returns all of them, sorted by address; `after` continues after one. An address appears with the first event of its mail.';
+  'Returns all of them, sorted by address; `after` continues after one. An address appears with the first ' +
+  'event of its mail.';
 /** The parameter `after` of both lists of senders. */
 const afterAddress = optional(text(1000)).meta({
   description: 'continue after this address (not part of the Mandrill API)',

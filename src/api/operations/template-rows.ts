@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { slugOf } from '../../mail/merge/language.ts';
 import type { Patch } from '../../store/driver/port.ts';
+import { pagesByBytes } from '../../store/pages.ts';
 import { type TemplateRow, templateLabelId } from '../../store/rows/templates.ts';
 import type { AccountStore } from '../../store/store.ts';
 import type { Call } from '../operation.ts';
@@ -66,53 +67,25 @@ export async function settleLabels(template: string, store: AccountStore): Promi
   }
 }
 
-/** Target length of a page in characters of content: a page is held in memory and written as JSON in one piece. */
-const PAGE_LENGTH = 4_000_000;
-/** Maximum rows of a page: the size of the next ones is unknown, and each may hold megabytes. */
-const MOST_ROWS = 64;
-
-/**
- * The templates by name, after the name `after`, with the label if one is given. The size of a page depends on the
- * length of the previous ones.
- */
-export async function* pagesOfTemplates(
+/** The templates by name, after the name `after`, with the label if one is given. */
+export function pagesOfTemplates(
   label: string | undefined,
   after: string | undefined,
-  store: AccountStore,
+  { templates, templateLabels }: AccountStore,
 ): AsyncGenerator<readonly TemplateRow[]> {
-  let limit = 1;
-  for (let from = after; ; ) {
-    const { rows, last } = await nextRows(label, from, limit, store);
-    yield rows;
-    if (last === undefined) return;
-    from = last;
-    const length = rows.reduce((sum, row) => sum + lengthOf(row), 0);
-    limit = length > PAGE_LENGTH ? Math.max(1, limit >> 1) : Math.min(MOST_ROWS, limit * 2);
-  }
-}
-
-/** `last` is the name to continue after; undefined if there are no more. */
-async function nextRows(
-  label: string | undefined,
-  after: string | undefined,
-  limit: number,
-  store: AccountStore,
-): Promise<{ rows: TemplateRow[]; last: string | undefined }> {
-  const page = after === undefined ? {} : { name: { range: { gt: after } } };
-  if (label === undefined) {
-    const rows = await store.templates.many(page, { sort: 'name', limit });
-    return { rows, last: rows.length < limit ? undefined : rows.at(-1)?.name };
-  }
-  const labelled = await store.templateLabels.many({ label, ...page }, { sort: 'name', limit });
-  // By name, not by id: account and name have their own index, so the database has no choice.
-  const rows = await store.templates.many({ name: { in: labelled.map(({ name }) => name) } });
-  const labelling = new Map(rows.filter(({ labels }) => labels.includes(label)).map((row) => [row.id, row]));
-  return {
-    rows: labelled.flatMap(({ template }) => labelling.get(template) ?? []),
-    last: labelled.length < limit ? undefined : labelled.at(-1)?.name,
-  };
-}
-
-function lengthOf({ draft, published }: TemplateRow): number {
-  return [draft.code, draft.text, published?.code, published?.text].reduce((sum, part) => sum + (part?.length ?? 0), 0);
+  // Every name is behind the empty one.
+  return pagesByBytes(after ?? '', async (behind, page) => {
+    const name = { range: { gt: behind } };
+    if (label === undefined) {
+      const rows = await templates.many({ name }, { sort: 'name', ...page });
+      return { rows, next: rows.at(-1)?.name };
+    }
+    const labelled = await templateLabels.many({ label, name }, { sort: 'name', limit: page.limit });
+    // By name, not by id: account and name have their own index, so the database has no choice.
+    const found = await templates.many({ name: { in: labelled.map((row) => row.name) } }, { sort: 'name', ...page });
+    const ids = new Set(labelled.map(({ template }) => template));
+    const rows = found.filter(({ id, labels }) => ids.has(id) && labels.includes(label));
+    // What the page had no room for is read again; labels of templates that are gone are passed by.
+    return { rows, next: found.at(-1)?.name ?? labelled.at(-1)?.name };
+  });
 }

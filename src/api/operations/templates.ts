@@ -201,14 +201,19 @@ async function takenName(slug: string, { store }: Call<never>): Promise<string |
   return (await store.templates.one({ slug }))?.name;
 }
 
-const info = operation({
-  path: '/templates/info',
-  access: 'settings',
-  summary: 'Shows a template.',
+/** Operations on one template have these in common. */
+const ofTemplate = {
   params: { name: templateName },
   anyText: ['name'],
   returns: templateRecord,
   errors: ['Unknown_Template'],
+} as const;
+
+const info = operation({
+  path: '/templates/info',
+  access: 'settings',
+  summary: 'Shows a template.',
+  ...ofTemplate,
   example: { name: 'Example Template' },
   async handle({ name }, call) {
     return toTemplateRecord(await findTemplate(name, call));
@@ -242,10 +247,7 @@ const publish = operation({
   path: '/templates/publish',
   access: 'settings',
   summary: 'Publishes the draft of a template; messages sent from now on use it.',
-  params: { name: templateName },
-  anyText: ['name'],
-  returns: templateRecord,
-  errors: ['Unknown_Template'],
+  ...ofTemplate,
   example: { name: 'example-template' },
   async handle({ name }, call) {
     return toTemplateRecord(
@@ -261,10 +263,7 @@ const remove = operation({
   path: '/templates/delete',
   access: 'settings',
   summary: 'Deletes a template and returns it.',
-  params: { name: templateName },
-  anyText: ['name'],
-  returns: templateRecord,
-  errors: ['Unknown_Template'],
+  ...ofTemplate,
   example: { name: 'Example Template' },
   async handle({ name }, call) {
     const { id } = await findTemplate(name, call);

@@ -35,7 +35,8 @@ const hourRecord = z
 const toCounts = ({ sent, clicks, uniqueClicks }: UrlCounts) => ({ sent, clicks, unique_clicks: uniqueClicks });
 const NOTES =
   'Counts only links in mail with click tracking, without their query if the message requested that ' +
-  '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked for 91 days is deleted.';
+  '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked ' +
+  'for 91 days is deleted.';
 
 const list = operation({
   path: '/urls/list',

@@ -57,7 +57,7 @@ const info = operation({
     public_id: z.string().meta({ description: 'unique identifier of the account' }),
     reputation: z.int().meta({ description: '0 to 100' }),
     hourly_quota: z.int().meta({ description: 'messages that may be sent in an hour' }),
-    backlog: z.int().meta({ description: 'queued deliveries' }),
+    backlog: z.int().meta({ description: 'queued deliveries on the host that is called' }),
     stats: z.object({ ...windowFields, all_time: statsBlock }).meta({ description: 'a stats block for each window' }),
   }),
   errors: [],

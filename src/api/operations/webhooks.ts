@@ -1,16 +1,18 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
+import { atOnce } from '../../base/turns.ts';
 import { toExampleEvents } from '../../events/payload.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { DELIVERY_STATES } from '../../queue/states.ts';
 import { pagesByKey } from '../../store/pages.ts';
 import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
+import { askAll } from '../joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
-import { endpointUrl, limitOf, time, timeOrNull, verifyUrl } from './fields.ts';
+import { AT_A_TIME, deliveryRecord, newest, toDeliveryRecord } from './deliveries.ts';
+import { ALL_HOSTS, endpointUrl, limitOf, time, timeOrNull, verifyUrl } from './fields.ts';
 
 // Records of the Webhooks group, and their conversion from rows.
 
@@ -85,8 +87,6 @@ function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecor
 
 /** No limit is documented. */
 const MAX_DESCRIPTION = 10_000;
-/** Concurrent queries for keys or attempts. */
-const AT_A_TIME = 20;
 
 /** The id of a webhook. */
 const webhookId = z.int().meta({ description: 'id of the webhook' });
@@ -143,15 +143,7 @@ const list = listing({
 async function toRecords(rows: readonly WebhookRow[], call: Call<'ServiceUnavailable'>) {
   const found = await call.store.webhookTallies.many({ webhook: { in: rows.map(({ id }) => id) } });
   const tallies = Map.groupBy(found, ({ webhook }) => webhook);
-  const records = [];
-  for (let at = 0; at < rows.length; at += AT_A_TIME) {
-    records.push(
-      ...(await Promise.all(
-        rows.slice(at, at + AT_A_TIME).map((row) => withKey(row, tallies.get(row.id) ?? [], call)),
-      )),
-    );
-  }
-  return records;
+  return atOnce(rows, (row) => withKey(row, tallies.get(row.id) ?? [], call), AT_A_TIME);
 }
 
 const add = operation({
@@ -300,6 +292,33 @@ const key = operation({
   },
 });
 
+const listingBatches = {
+  id: webhookId,
+  delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
+  state: optional(z.enum(DELIVERY_STATES)),
+  from: optionalTime.meta({ description: 'created at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
+  to: optionalTime.meta({ description: 'created before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
+  limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+};
+
+async function findBatches(
+  { id, delivery, state, from, to, limit = DEFAULT_LISTED }: z.output<z.ZodObject<typeof listingBatches>>,
+  call: Call<'Unknown_Webhook'>,
+) {
+  const { id: webhook } = await findWebhook(id, call);
+  const found = await call.webhooks.batches(
+    {
+      ids: delivery === undefined ? undefined : [delivery],
+      webhook,
+      states: state && [state],
+      from: from?.getTime(),
+      to: to?.getTime(),
+    },
+    limit,
+  );
+  return atOnce(found, async (one) => toBatchRecord(one, await call.queue.attempts(one)), AT_A_TIME);
+}
+
 const deliveries = operation({
   path: '/webhooks/deliveries',
   access: 'settings',
@@ -307,39 +326,16 @@ const deliveries = operation({
   summary: 'Lists the batches of a webhook with every attempt, newest first.',
   notes:
     'Delivered batches are listed for delivery.keep_delivered_hours, dead ones for delivery.keep_dead_days. ' +
-    'Events that are not in a batch yet are not listed. Each host lists only batches that it created.',
-  params: {
-    id: webhookId,
-    delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
-    state: optional(z.enum(DELIVERY_STATES)),
-    from: optionalTime.meta({ description: 'created at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-    to: optionalTime.meta({ description: 'created before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
-    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
-  },
+    `Events that are not in a batch yet are not listed. ${ALL_HOSTS}`,
+  params: listingBatches,
   returns: z.array(batchRecord),
   errors: ['Unknown_Webhook'],
   example: { id: 4 },
-  async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
-    const { id: webhook } = await findWebhook(id, call);
-    const found = await call.webhooks.batches(
-      {
-        ids: delivery === undefined ? undefined : [delivery],
-        webhook,
-        states: state && [state],
-        from: from?.getTime(),
-        to: to?.getTime(),
-      },
-      limit,
-    );
-    const records = [];
-    for (let at = 0; at < found.length; at += AT_A_TIME) {
-      records.push(
-        ...(await Promise.all(
-          found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.queue.attempts(one))),
-        )),
-      );
-    }
-    return records;
+  handle: findBatches,
+  across: {
+    part: z.array(batchRecord),
+    own: findBatches,
+    join: async (hosts, { limit = DEFAULT_LISTED }) => newest(await askAll(hosts), limit),
   },
 });
 

@@ -34,7 +34,8 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       summary: 'Adds an address to the whitelist and removes it from the rejection list.',
       notes: extension
         ? known.notes
-        : 'While it is whitelisted, neither events nor calls add it to the rejection list. Adding it again succeeds and may change the comment. ' +
+        : 'While it is whitelisted, neither events nor calls add it to the rejection list. Adding it again ' +
+          'succeeds and may change the comment. ' +
           'Adding an address costs no reputation; deleting it again costs the reputation of the event-made ' +
           'entries that it removed.',
       params: {

@@ -13,12 +13,15 @@ export interface ExportFileSettings {
   readonly exportsDir: string;
 }
 
-/** Answers GET and HEAD of a result URL; the token is the only credential. */
+/**
+ * Answers GET and HEAD of a result URL; the token is the only credential. `fetch` gets an archive from the host that has
+ * it; false if it does not answer.
+ */
 export function createExportFiles(
   settings: ExportFileSettings,
   deps: { store: Pick<Store, 'exportJobs'>; log: Log },
-): (ctx: Context, token: string) => Promise<void> {
-  return async (ctx, token) => {
+): (ctx: Context, token: string, fetch?: (host: string) => Promise<boolean>) => Promise<void> {
+  return async (ctx, token, fetch) => {
     ctx.set({
       'Cache-Control': 'no-store',
       'Content-Security-Policy': "default-src 'none'; sandbox",
@@ -31,6 +34,7 @@ export function createExportFiles(
     if (job.state !== 'complete')
       return say(ctx, 410, 'This export has expired, and its archive is gone. Start the export again.');
     if (job.host !== settings.hostname) {
+      if (job.host && (await fetch?.(job.host))) return;
       // 404, so that a proxy in front of several hosts can be configured to try the next one.
       return say(
         ctx,

@@ -4,7 +4,8 @@ import type { LinkedFiles } from '../../webhooks/linked-files.ts';
 
 /**
  * Answers GET and HEAD of a link to an attachment (RFC 9110: one range, ETag, If-None-Match, If-Range); the token is the
- * only credential. Always a download: what a stranger mailed must not open in a browser under our name.
+ * only credential. Always a download: what a stranger mailed must not open in a browser under our name. `fetch` gets a
+ * file from another host that has it; false if none has.
  */
 export function createInboundFiles({
   linkedFiles,
@@ -12,8 +13,8 @@ export function createInboundFiles({
 }: {
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
   readonly log: Log;
-}): (ctx: Context, token: string) => Promise<void> {
-  return async (ctx, token) => {
+}): (ctx: Context, token: string, fetch?: () => Promise<boolean>) => Promise<void> {
+  return async (ctx, token, fetch) => {
     ctx.set({
       'Cache-Control': 'private, no-cache',
       'Content-Security-Policy': "default-src 'none'; sandbox",
@@ -23,6 +24,7 @@ export function createInboundFiles({
       'X-Robots-Tag': 'noindex',
     });
     const opened = await linkedFiles.open(token);
+    if (opened.kind === 'missing' && (await fetch?.())) return;
     if (opened.kind !== 'file') return say(ctx, opened.kind);
     const { file, size, hash } = opened;
     const etag = `"${hash}"`;

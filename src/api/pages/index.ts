@@ -6,7 +6,7 @@ import { createAddressList } from '../../base/networks.ts';
 import type { Exposition } from '../../base/prometheus.ts';
 import type { SenderDomains } from '../../sending/domains/sender-domains.ts';
 import type { Store } from '../../store/store.ts';
-import type { LinkedFiles } from '../../webhooks/linked-files.ts';
+import { LINKS_PATH, type LinkedFiles } from '../../webhooks/linked-files.ts';
 import { toOpenApi } from '../docs/openapi.ts';
 import { home, PAGE_HASHES, reference } from '../docs/page.ts';
 import { createClientAddress } from '../door.ts';
@@ -42,6 +42,8 @@ export interface PageDeps {
   readonly senderDomains: Pick<SenderDomains, 'look' | 'follow'>;
   readonly tracking: Tracking;
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
+  /** Answers with the file that another host has at this path: the host with this name, or any. False if none has it. */
+  readonly fetchFile: (ctx: Context, path: string, host?: string) => Promise<boolean>;
   /** Whether the start page links to the console. */
   readonly hasConsole: boolean;
   readonly metrics: Exposition;
@@ -69,9 +71,15 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
     ctx.type = 'application/json; charset=utf-8';
     ctx.body = openapi();
   });
-  router.get('/exports/:token', (ctx) => exportFiles(ctx, ctx.params.token ?? ''));
+  router.get('/exports/:token', (ctx) => {
+    const token = ctx.params.token ?? '';
+    return exportFiles(ctx, token, (host) => deps.fetchFile(ctx, `${EXPORTS_PATH}${token}`, host));
+  });
   // The name at the end is for people who save the file.
-  router.get('/inbound-files/:token{/:name}', (ctx) => inboundFiles(ctx, ctx.params.token ?? ''));
+  router.get('/inbound-files/:token{/:name}', (ctx) => {
+    const token = ctx.params.token ?? '';
+    return inboundFiles(ctx, token, () => deps.fetchFile(ctx, `${LINKS_PATH}${token}`));
+  });
   router.get('/verify/:token', (ctx) => verifyPage(ctx, ctx.params.token ?? ''));
   router.post('/verify/:token', (ctx) => verifyPage(ctx, ctx.params.token ?? ''));
   router.get('/track/open/:token', (ctx) => trackPages.open(ctx, ctx.params.token ?? ''));
@@ -91,6 +99,21 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
   });
   // biome-ignore lint/plugin: the router sets `params` and `router` itself, but its types require them from the caller
   return router.routes() as Middleware;
+}
+
+const EXPORTS_PATH = '/exports/';
+
+/** Answers for other hosts, by path: only with the files of this one. */
+export function createFiles(
+  settings: ExportFileSettings,
+  deps: Pick<PageDeps, 'store' | 'linkedFiles' | 'log'>,
+): (ctx: Context, path: string) => Promise<void> {
+  const [exportFiles, inboundFiles] = [createExportFiles(settings, deps), createInboundFiles(deps)];
+  return async (ctx, path) => {
+    if (path.startsWith(EXPORTS_PATH)) await exportFiles(ctx, path.slice(EXPORTS_PATH.length));
+    else if (path.startsWith(LINKS_PATH)) await inboundFiles(ctx, path.slice(LINKS_PATH.length));
+    else ctx.status = 404;
+  };
 }
 
 /** Calls `make` on first use and keeps its result. */

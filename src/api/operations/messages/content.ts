@@ -38,13 +38,13 @@ const content = operation({
   access: 'content',
   summary: 'Shows the content of a message.',
   notes:
-    'Content is kept while the message is queued and for some time after delivery (24 hours by default), on the ' +
-    'host that accepted it. After that, and for messages sent with view_content_link false, the answer is ' +
-    'Unknown_Message. ' +
+    'Content is kept while the message is queued and for some time after delivery (24 hours by default). After ' +
+    'that, and for messages sent with view_content_link false, the answer is Unknown_Message. ' +
     `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
+  elsewhere: 'Unknown_Message',
   example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);

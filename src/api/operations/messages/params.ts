@@ -74,7 +74,7 @@ const LONGEST_BASE64 = 64 * 1024 * 1024;
 const file = z.object({
   type: optional(z.string().max(255)),
   name: optional(z.string().max(1000)),
-  // That it is base64 is checked in slices (send.ts).
+  // Whether it is base64 is checked in slices (send.ts).
   content: z.string().max(LONGEST_BASE64),
 });
 

@@ -39,7 +39,8 @@ const NOTES =
   'too expensive when it is composed, its recipient is rejected as `invalid`. ' +
   'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ' +
   'ignored: the message is sent with ours. ' +
-  'A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
+  'A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected ' +
+  'for all as `invalid-sender`.';
 
 /** Submits a message and returns a record for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
 export async function submit(

@@ -20,16 +20,17 @@ function changing<N extends `/messages/${string}`>({ path, summary, notes, noted
     access: 'settings',
     extension: true,
     summary,
-    notes: `${notes} If the message is not waiting on this host, the answer is Unknown_Message.`,
+    notes: `${notes} If the message is not waiting, the answer is Unknown_Message.`,
     params: { id: messageId },
     returns: z.object({ _id: z.string() }),
     errors: ['Unknown_Message'],
+    elsewhere: 'Unknown_Message',
     example: { id: '5c1e0d0000000000000000000000000c' },
     async handle({ id }, call) {
       const { delivery } = await findUnscheduled(id, call);
       const note = await call.actions.begin();
       if (typeof delivery !== 'string' || !(await change(call.messages, delivery)))
-        throw call.refuse('Unknown_Message', `${id} that waits on this host`);
+        throw call.refuse('Unknown_Message', `${id} that waits`);
       note(noted, 1, `message ${id}`);
       return { _id: id };
     },
