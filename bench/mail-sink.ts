@@ -4,8 +4,9 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 /**
  * A server of mail that does as little as it can: takes everything, counts it and throws it away, but the last. HTTP
  * GET answers both. It speaks no more of SMTP than that: commands may be pipelined, and the end of a message is
- * CRLF.CRLF.
+ * CRLF.CRLF. node mail-sink.ts [DELAY]: milliseconds before the reply to a message.
  */
+const delay = Number(process.argv[2] ?? 0);
 const END = Buffer.from('\r\n.\r\n');
 let count = 0;
 let last = Buffer.alloc(0);
@@ -25,6 +26,10 @@ function serve(socket: Socket): void {
       if (verb === '.') [count, last] = [count + 1, held.subarray(0, at)];
       held = held.subarray(at + (inData ? END.length : 2));
       inData = verb === 'DATA';
+      if (verb === '.' && delay > 0) {
+        setTimeout(() => socket.write('250 ok\r\n'), delay);
+        continue;
+      }
       if (verb === 'QUIT') return void socket.end(`${replies}221 bye\r\n`);
       replies += inData
         ? '354 go\r\n'

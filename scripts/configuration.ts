@@ -8,7 +8,8 @@ export function configurationDoc(yaml: string): string {
     '',
     '<!-- Written by `npm run docs` from config/default.yaml; change that file. -->',
     '',
-    "An operator's file (`--config FILE` or `POSTERN_CONFIG`) overrides these defaults, and an environment variable overrides both.",
+    "An operator's file (`--config FILE` or `POSTERN_CONFIG`) overrides these defaults, and an environment " +
+      'variable overrides both.',
     '',
   ];
   for (const { path, value, comment } of readSettings(yaml)) {

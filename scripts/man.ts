@@ -68,7 +68,8 @@ export function commandPage(): string {
     '.SH SYNOPSIS',
     '\\fBpostern\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]',
     '.SH DESCRIPTION',
-    'Started by root, the installed command switches to the user \\fIpostern\\fR. Commands for the queue work beside a running daemon, which notices their changes.',
+    'Started by root, the installed command switches to the user \\fIpostern\\fR. Commands for the queue work ' +
+      'beside a running daemon, which notices their changes.',
     '.SH COMMANDS',
     ...commands.flatMap(commandLines),
     '.SH OPTIONS',
@@ -98,8 +99,10 @@ export function settingsPage(): string {
   ]);
   return page('postern.yaml', 5, 'settings of Postern', [
     '.SH DESCRIPTION',
-    'YAML; missing settings have their defaults. Environment variables override the file: two underscores separate levels, commas separate items of a list. ' +
-      '\\fBpostern config check\\fR reports every mistake with its path, \\fBpostern config show\\fR prints every effective setting and its origin.',
+    'YAML; missing settings have their defaults. Environment variables override the file: two underscores ' +
+      'separate levels, commas separate items of a list. ' +
+      '\\fBpostern config check\\fR reports every mistake with its path, \\fBpostern config show\\fR prints ' +
+      'every effective setting and its origin.',
     '.SH SETTINGS',
     ...settings,
     ...SEE_ALSO(['postern(1)', 'postern(8)']),
@@ -110,12 +113,15 @@ export function settingsPage(): string {
 export function daemonPage(): string {
   return page('postern', 8, 'the mail-edge daemon on a host', [
     '.SH DESCRIPTION',
-    'Receives mail on port 25, checks it and posts it to webhooks; accepts mail from programs on ports 587 and 465 and delivers it; serves the management API over HTTP. ' +
-      'Mail accepted with 250 is on disk and leaves the queue only when it is delivered, has expired, or is dropped by an operator.',
+    'Receives mail on port 25, checks it and posts it to webhooks; accepts mail from programs on ports 587 and ' +
+      '465 and delivers it; serves the management API over HTTP. ' +
+      'Mail accepted with 250 is on disk and leaves the queue only when it is delivered, has expired, or is ' +
+      'dropped by an operator.',
     '.SH UNITS',
     '.TP',
     '\\fBpostern.service\\fR',
-    'the daemon. \\fBsystemctl reload\\fR reloads settings and certificates; \\fBsystemctl stop\\fR completes messages in DATA first.',
+    'the daemon. \\fBsystemctl reload\\fR reloads settings and certificates; \\fBsystemctl stop\\fR completes ' +
+      'messages in DATA first.',
     '.TP',
     '\\fBpostern\\-smtp.socket\\fR',
     'port 25. It stays open while the service restarts, so that no client is refused.',
@@ -128,9 +134,11 @@ export function daemonPage(): string {
     'stops accepting mail, completes messages in DATA and running deliveries, and exits; a second one exits at once.',
     '.TP',
     'SIGHUP',
-    'under a service manager, reloads settings and certificates; invalid ones are refused and the previous ones stay. Otherwise stops the daemon as SIGTERM does, because the terminal was closed.',
+    'under a service manager, reloads settings and certificates; invalid ones are refused and the previous ' +
+      'ones stay. Otherwise stops the daemon as SIGTERM does, because the terminal was closed.',
     '.SH LOG',
-    'Formatted lines on a terminal, otherwise JSON lines, as in the journal: \\fBjournalctl \\-u postern \\-o cat\\fR. The first field is the name of the event. Bodies, subjects and keys are never logged.',
+    'Formatted lines on a terminal, otherwise JSON lines, as in the journal: \\fBjournalctl \\-u postern \\-o ' +
+      'cat\\fR. The first field is the name of the event. Bodies, subjects and keys are never logged.',
     '.SH FIRST STEPS',
     '.nf',
     'editor /etc/postern/postern.yaml',

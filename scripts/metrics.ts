@@ -14,11 +14,14 @@ export function metricsDoc(): string {
     '',
     '<!-- Written by `npm run docs` from src/base/metric-list.ts; change that file. -->',
     '',
-    '`GET /metrics` on `http.listen` returns them in the text format of Prometheus to the addresses in `metrics.allow`. Names and labels are',
-    'stable; label values come from fixed lists, never from clients. The usual process metrics are there too (`process_…`, `nodejs_…`),',
+    '`GET /metrics` on `http.listen` returns them in the text format of Prometheus to the addresses in ' +
+      '`metrics.allow`. Names and labels are',
+    'stable; label values come from fixed lists, never from clients. The usual process metrics are there too ' +
+      '(`process_…`, `nodejs_…`),',
     'among them the lag of the event loop (`nodejs_eventloop_lag_p99_seconds`).',
     '',
-    '`config/prometheus.example.yml` scrapes them, `config/prometheus-alerts.yml` has alerts, `config/grafana-dashboard.json` shows them;',
+    '`config/prometheus.example.yml` scrapes them, `config/prometheus-alerts.yml` has alerts, ' +
+      '`config/grafana-dashboard.json` shows them;',
     '[operations.md](operations.md#monitoring) explains the setup and what to do when an alert fires.',
     '',
   ];

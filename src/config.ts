@@ -77,6 +77,13 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   if (read.data && read.data.submission.tls_listen.length > 0 && read.data.smtp.tls.cert === '') {
     faults.push({ path: 'submission.tls_listen', text: 'needs smtp.tls.cert and smtp.tls.key' });
   }
+  // A file on the disk of the queue would be lost with it.
+  if (read.data?.queue.copies === 'store' && hasOwnStore(read.data)) {
+    faults.push({
+      path: 'queue.copies',
+      text: 'store needs a database that hosts share: set store.url or store.url_file',
+    });
+  }
   const settings = read.data && complete(read.data);
   const originFault = settings && mailOriginFault(settings);
   if (originFault !== undefined) faults.push({ path: 'console.mail_origin', text: originFault });
@@ -110,6 +117,9 @@ function complete(settings: Settings): Settings {
   };
   return { ...settings, hostname: name, public_url: publicUrl, senders, mail, outbound };
 }
+
+/** Whether the store is a file of this host, and not a database that other hosts share. */
+export const hasOwnStore = ({ store }: Pick<Settings, 'store'>): boolean => store.url === '' && store.url_file === '';
 
 /** The origin of the console as browsers see it; undefined: only loopback reaches it. */
 export function consoleOrigin({ console: own, public_url: publicUrl }: Settings): string | undefined {

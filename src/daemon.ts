@@ -4,36 +4,39 @@ import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
 import { createLogMemory } from './base/log-memory.ts';
 import { createHealth, showBuild, showListeners, withCountedLog } from './composition/health.ts';
+import { listenerSettings, sessionThreads, submissionSettings } from './composition/listeners.ts';
 import { createDelivery, createEvents, createInbound, createOutbound, createThreads } from './composition/parts.ts';
 import {
   apiSettings,
   consoleSettings,
+  copyingSettings,
   type DaemonDeps,
   dnsSettings,
   enterUrl,
   journalSettings,
-  listenerSettings,
+  lostHostsSettings,
   membershipSettings,
   nameServerSettings,
   onLoopbackOnly,
   ownDomainsSettings,
   sendingSettings,
-  sessionThreads,
   spoolDir,
-  submissionSettings,
   taskSchedules,
   taskSettings,
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
-import type { LoadedSettings } from './config.ts';
+import { hasOwnStore, type LoadedSettings } from './config.ts';
 import { createConsole } from './console/console.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
+import { createCopying } from './inbound/copies/copying.ts';
 import { createNotesBeside } from './journal/beside.ts';
 import { createJournal } from './journal/journal.ts';
 import { createSeries } from './journal/series.ts';
 import { watch } from './journal/watch.ts';
 import { folderOf, hostIdIn } from './queue/disk/folder.ts';
+import { createAdoption } from './sending/adoption.ts';
+import { createCopies } from './sending/copies.ts';
 import { createOwnDomains } from './sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from './sending/leave.ts';
 import { createScheduling } from './sending/scheduling.ts';
@@ -45,6 +48,7 @@ import { judgeCertificate } from './smtp/certificate.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/submission.ts';
 import { StoreAway } from './store/driver/port.ts';
+import { createLostHosts } from './store/lost-hosts.ts';
 import { createMembership } from './store/membership.ts';
 import { bootstrap } from './store/rows/accounts.ts';
 import type { HostRefused } from './store/rows/hosts.ts';
@@ -98,8 +102,24 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const journal = createJournal(journalSettings(settings), { ...deps, deadlines: systemClock });
   const series = createSeries({ figures: metrics, notes: journal, ask: journal.ask, clock, log });
   const watched = watch(opened.spool, { journal, clock, log });
-  const storage = { ...opened, spool: watched.spool };
-  const { spool, store, time } = storage;
+  const { store, time } = opened;
+  // The row of this host. Visitors have none.
+  const membership = createMembership(membershipSettings(settings, deps), {
+    store,
+    identify: () => hostIdIn(folderOf(spoolDir(settings)), ids.key),
+    incarnation: ids.key(),
+    clock,
+    log,
+  });
+  const lostHosts = createLostHosts(lostHostsSettings(settings), { ...deps, store, member: membership });
+  const copying = createCopying(copyingSettings(settings), {
+    ...deps,
+    store,
+    spool: watched.spool,
+    member: membership,
+  });
+  const storage = { ...opened, spool: copying.spool };
+  const { spool } = storage;
   // Without a cache, because a domain is usually checked right after a change.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
   const loopbackOnly = onLoopbackOnly(settings, deps);
@@ -112,18 +132,26 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
 
   // Inbound mail, outbound mail, events, and delivery from the queue.
   const threads = createThreads(settings, deps);
-  const inbound = createInbound(settings, deps, { ...storage, fresh, threads, notes: journal });
+  const { accepting } = copying;
+  const inbound = createInbound(settings, deps, { ...storage, accepting, fresh, threads, notes: journal });
   const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
-  const events = createEvents(settings, deps, storage);
+  const events = createEvents(settings, deps, { ...storage, member: membership });
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
-  const scheduling = createScheduling({ ...storage, clock });
+  const copies = createCopies({ mode: settings.queue.copies }, { store, member: membership, clock, log });
+  const others = { events: events.eventCopies };
+  const adoption = createAdoption(
+    { alone: hasOwnStore(settings) },
+    { store, spool: watched.spool, copies, others, member: membership, clock, ids, log },
+  );
+  const scheduling = createScheduling({ ...storage, copies, clock });
   const ownDomains = createOwnDomains(ownDomainsSettings(settings), { store });
   const submitting = createSubmitting(
     { hostname: settings.hostname, returnDomain: settings.outbound.return_domain },
     {
       ...storage,
       ...events,
+      copies,
       leaving,
       ownDomains,
       signing: outbound.signing,
@@ -140,6 +168,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ownDomains,
     leaving,
     scheduling,
+    copies,
     clock,
     ids,
     log,
@@ -156,15 +185,6 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     signOwn: outbound.signOwn,
   });
 
-  // The row of this host. Visitors have none.
-  const membership = createMembership(membershipSettings(settings, deps), {
-    store,
-    identify: () => hostIdIn(folderOf(spoolDir(settings)), ids.key),
-    incarnation: ids.key(),
-    clock,
-    log,
-  });
-
   // Scheduled tasks. `holder` identifies this run of the process in task leases and job claims.
   const holder = `${settings.hostname} ${ids.key()}`;
   const tasks = createTasks(taskSettings(settings, holder), {
@@ -173,6 +193,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     ...outbound,
     ownership: inbound.ownership,
     scheduling,
+    adoption,
+    copies,
+    others,
+    member: membership,
     ids,
     log,
     clock,
@@ -242,6 +266,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     resolver: fresh,
     nameServers,
     instance: ids.key(),
+    member: membership,
     attached:
       openConsole &&
       createConsole(openConsole, {
@@ -288,11 +313,16 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       // Without the store, `postern account create` makes the first account later.
       const firstKey = await unlessAway(() => bootstrap(store, settings.bootstrap.api_key, { clock, ids }));
       await inbound.returnAddresses.start();
-      await delivery.dispatcher.start();
+      await copying.start();
+      await delivery.dispatcher.start(await delivery.pauses.known());
+      await delivery.pauses.start();
       delivery.pulling.start();
       await sending.reporter.start();
+      await adoption.start();
+      await lostHosts.start();
       await events.batching.start();
       await events.tallies.start();
+      await events.eventCopies.start();
       await api.start();
       await listener.start();
       await submission.start();
@@ -324,10 +354,16 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     async stop() {
       // Each step stops parts that use those of later steps: first intake, then delivery, and the files last.
       inbound.pacing.stop();
+      copies.stop();
+      copying.stopHolding();
       await Promise.all([listener.stop(), submission.stop()]);
       await Promise.all([
         api.stop(),
+        adoption.stop(),
+        lostHosts.stop(),
+        copying.stop(),
         scheduler.stop(),
+        delivery.pauses.stop(),
         delivery.dispatcher.stop(),
         events.batching.stop(),
         outbound.notices.stop(),
@@ -345,6 +381,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await Promise.all([
         sending.reporter.stop(),
         events.tallies.stop(),
+        events.eventCopies.stop(),
         events.visitQueue.stop(),
         inbound.returnAddresses.stop(),
         storage.keyUses.stop(),

@@ -3,8 +3,8 @@ import { setFlagsFromString } from 'node:v8';
 import { type Io, runCommandLine } from './cli/command.ts';
 import { commands } from './cli/commands.ts';
 
-// The heap of this thread has the size that --max-semi-space-size says (docs/decisions/0033-memory-and-writing.md). Threads
-// say what theirs need, and the flag would overrule them.
+// The heap of this thread has the size that --max-semi-space-size says (docs/decisions/0033-memory-and-writing.md).
+// Threads say what theirs need, and the flag would overrule them.
 setFlagsFromString('--max-semi-space-size=0');
 
 const io: Io = {

@@ -160,6 +160,7 @@ export const schema = z.strictObject({
     max_connections: count(1, 1_000_000),
     max_connections_per_address: count(1, 1_000_000),
     max_bad_keys_per_minute: count(1),
+    peer_url: url,
   }),
   console: z.strictObject({
     enabled: flag.nullable(),
@@ -190,6 +191,15 @@ export const schema = z.strictObject({
     idle_seconds: count(1),
   }),
   spool: z.strictObject({ min_free_percent: count(0, 90), min_free_bytes: count(0) }),
+  queue: z.strictObject({
+    copies: oneOf('none', 'store'),
+    without_copies: oneOf('accept', 'defer'),
+    hold_ms: count(0, 10_000),
+  }),
+  hosts: z.strictObject({
+    // Four leases (LEASE_MS in store/membership.ts).
+    adopt_after_s: count(0, 86_400).refine((s) => s === 0 || s >= 60, 'must be 0 (never) or at least 60'),
+  }),
   journal: z.strictObject({
     keep_days: count(1, 3650),
     keep_refusals_days: count(1, 3650),
@@ -317,6 +327,7 @@ export const schema = z.strictObject({
     sweep_outbox: schedule,
     tend_batches: schedule,
     tend_scheduled: schedule,
+    tend_copies: schedule,
     run_exports: schedule,
     expire_exports: schedule,
     expire_links: schedule,

@@ -4,7 +4,6 @@ import { startZone, type ZoneRecords } from '../../test/support/zone.ts';
 import type { Certificate } from '../certificates.ts';
 import type { Sender } from '../messages.ts';
 import { cpuSeconds, memoryMb, startListener } from '../processes.ts';
-import { openConsoles } from './consoles.ts';
 import type { Peer, Started } from './peer.ts';
 
 /** This tree. */
@@ -61,7 +60,10 @@ export async function startPostern(
     cpu: () => cpuSeconds(pid),
     memory: () => memoryMb(pid),
     held: async () => sumOf('postern_spool_waiting', await (await fetch(`${base}/metrics`)).text()),
-    openConsoles: (count) => openConsoles(count, { http, command, env }),
+    openConsoles: async (count) => {
+      const { openConsoles } = await import('./consoles.ts'); // it loads the whole API
+      return openConsoles(count, { http, command, env });
+    },
     call: createCall(`${base}/api/1.0`),
     stop,
   };

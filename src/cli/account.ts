@@ -93,7 +93,8 @@ export const keyCreate: Command = {
 export const keyList: Command = {
   name: 'key list',
   summary:
-    'Lists the API keys by their first four characters, with their last use (which a running daemon writes every minute). Only hashes of keys are stored.',
+    'Lists the API keys by their first four characters, with their last use (which a running daemon writes ' +
+    'every minute). Only hashes of keys are stored.',
   options: { account: accountOption },
   async run(call) {
     return withStore(call.settings().settings, async (store) => {

@@ -29,7 +29,8 @@ export const bounceExplain: Command = {
     sender: { type: 'string', value: 'ADDRESS', help: 'MAIL FROM of the mail (default: empty, as in bounces)' },
   },
   notes:
-    'Nothing is recorded. Only a hard bounce means that an address does not exist: it suppresses the address for a week, a soft bounce for a day.',
+    'Nothing is recorded. Only a hard bounce means that an address does not exist: it suppresses the address ' +
+    'for a week, a soft bounce for a day.',
   async run(call) {
     const reply = call.text('reply');
     const explained = reply === undefined ? ofMail(call) : ofReply(reply);

@@ -137,7 +137,8 @@ function overview(commands: readonly Command[], argv: readonly string[], io: Io)
   const lines = shown.map(({ name, summary }) => `  postern ${name.padEnd(width)}  ${summary}`);
   const text =
     `Postern receives mail by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n` +
-    'Run "postern COMMAND --help" for details and "postern --version" for the version. All settings: config/default.yaml.\n';
+    'Run "postern COMMAND --help" for details and "postern --version" for the version. All settings: ' +
+    'config/default.yaml.\n';
   if (asked) io.out(text);
   else io.err(group.length > 0 ? text : `postern: unknown command "${argv.slice(0, 2).join(' ')}"\n\n${text}`);
   return asked ? EXIT.ok : EXIT.usage;
@@ -217,7 +218,10 @@ function helpText(command: Command): string {
   const width = Math.max(...rows.map(([left]) => left.length));
   const usage = `postern ${command.name}${command.args === undefined ? '' : ` ${command.args}`} [options]`;
   const notes = command.notes === undefined ? '' : `\n${command.notes}\n`;
-  return `${command.summary}\n\nUsage: ${usage}\n\n${rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}`).join('\n')}\n${notes}`;
+  return (
+    `${command.summary}\n\nUsage: ` +
+    `${usage}\n\n${rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}`).join('\n')}\n${notes}`
+  );
 }
 
 /** A table with aligned columns for a terminal. Control characters in cells are escaped. */

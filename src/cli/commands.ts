@@ -1,4 +1,5 @@
 import { accountCreate, accountList, keyCreate, keyList, keyRevoke } from './account.ts';
+import { hostAdopt, hostDrain } from './adoption.ts';
 import { bounceExplain } from './bounce.ts';
 import type { Command } from './command.ts';
 import { createCompletion } from './completion.ts';
@@ -16,6 +17,7 @@ import {
 } from './console.ts';
 import { demo } from './demo.ts';
 import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
+import { dns } from './dns.ts';
 import { doctor } from './doctor.ts';
 import {
   domainAdd,
@@ -44,7 +46,10 @@ const all: readonly Command[] = [
   configCheck,
   configShow,
   doctor,
+  dns,
   hostList,
+  hostAdopt,
+  hostDrain,
   hostForget,
   accountCreate,
   accountList,

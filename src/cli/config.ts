@@ -4,7 +4,8 @@ import { type Command, EXIT, toTable } from './command.ts';
 export const configCheck: Command = {
   name: 'config check',
   summary:
-    'Checks all settings and the files they name, and prints every fault with its path; exits 78 if there is any. Placeholder names of the example file count as faults.',
+    'Checks all settings and the files they name, and prints every fault with its path; exits 78 if there is ' +
+    'any. Placeholder names of the example file count as faults.',
   async run(call) {
     const { settings } = call.settings();
     checkNames(settings);

@@ -72,7 +72,8 @@ function noteHere(settings: Settings): readonly string[] {
 }
 
 const restart = (origin: string) =>
-  `Postern does not know ${origin} as the console's URL yet. Restart it, so that it reads console.url and public_url.\n`;
+  `Postern does not know ${origin} as the console's URL yet. Restart it, so that it reads console.url and ` +
+  'public_url.\n';
 
 const noWay = ({ http }: Settings) =>
   `No browser reaches the console: http.listen (${http.listen.host}) is not on loopback, and console.url is not set. ` +
@@ -86,7 +87,8 @@ async function noteProxy(origin: string, settings: Settings): Promise<readonly s
   await answer?.body?.cancel();
   if (!answer || answer.status === 200) return [];
   const way = isHere(settings)
-    ? `Until then, over SSH: ssh -L ${settings.http.listen.port}:127.0.0.1:${settings.http.listen.port} ${settings.hostname}, and the same path at http://127.0.0.1:${settings.http.listen.port}\n`
+    ? `Until then, over SSH: ssh -L ${settings.http.listen.port}:127.0.0.1:${settings.http.listen.port} ` +
+      `${settings.hostname}, and the same path at http://127.0.0.1:${settings.http.listen.port}\n`
     : '';
   const why =
     answer.status === WRONG_HOST

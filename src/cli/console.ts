@@ -29,7 +29,8 @@ export const consoleLink: Command = {
   name: 'console link',
   summary: 'Prints a link that opens the console once, within an hour, as an operator who sees all accounts.',
   notes:
-    'If the console cannot be reached, the command says which setting to change. For regular users, add a person: postern person add NAME.',
+    'If the console cannot be reached, the command says which setting to change. For regular users, add a ' +
+    'person: postern person add NAME.',
   async run(call, io) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => printLink(settings, store, null, call, io));
@@ -71,13 +72,16 @@ export const personAdd: Command = {
   name: 'person add',
   args: 'NAME',
   summary:
-    'Adds a person who may use the console, and prints a link for them: it opens the console once, within an hour, and lets them choose a password.',
+    'Adds a person who may use the console, and prints a link for them: it opens the console once, within an ' +
+    'hour, and lets them choose a password.',
   options: {
     role: {
       type: 'string',
       value: 'ROLE',
       values: ROLES,
-      help: 'operator: all accounts · owner (default): one account · helper: finds and replays its mail, no content or settings · reader: statistics only',
+      help:
+        'operator: all accounts · owner (default): one account · helper: finds and replays its mail, no content ' +
+        'or settings · reader: statistics only',
     },
     account: accountOption,
   },
@@ -187,7 +191,8 @@ export const personUnlock: Command = {
   args: 'NAME',
   summary: 'Lets a person sign in again after too many wrong codes of the second factor.',
   notes:
-    'The wrong codes were entered after a correct password or link. If that was somebody else, have the person choose a new password: postern person invite NAME.',
+    'The wrong codes were entered after a correct password or link. If that was somebody else, have the person ' +
+    'choose a new password: postern person invite NAME.',
   async run(call, io) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {

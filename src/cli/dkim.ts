@@ -140,7 +140,8 @@ export const dkimRotate: Command = {
     cancel: { type: 'boolean', help: 'discard the new key, if it does not sign yet' },
   },
   notes:
-    'Publish the record shown and keep the old one. A running daemon looks for the new record every five minutes and\n' +
+    'Publish the record shown and keep the old one. A running daemon looks for the new record every five ' +
+    'minutes and\n' +
     'uses the key once the TTL of the record has passed. Keep the old record for a week after that.\n' +
     'Keys alternate between two selectors.\n\n  postern dkim rotate example.com',
   async run(call, io) {

@@ -1,15 +1,11 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
-import { createLog, printable } from '../base/log.ts';
-import { NO_METRICS } from '../base/metrics.ts';
-import { dnsSettings } from '../composition/slices.ts';
-import { createResolver } from '../dns/resolver.ts';
+import { printable } from '../base/log.ts';
 import { type CheckVerdict, type Finding, placesOf, type World } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
-import { withSpool, withStore } from './open.ts';
+import { hasStore, withResolver, withSpool, withStore } from './open.ts';
 
 export const doctor: Command = {
   name: 'doctor',
@@ -40,11 +36,26 @@ export const doctor: Command = {
     call.print(
       found,
       () =>
-        `\n${faults === 0 && warnings === 0 ? 'No problems found.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`,
+        `\n${faults === 0 && warnings === 0 ? 'No problems found.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n` +
+        nextStep(found),
     );
     return faults === 0 ? EXIT.ok : EXIT.failed;
   },
 };
+
+/** What a new host lacks, in the order in which it is set up: the finding that shows it, and the command. */
+const STEPS: readonly (readonly [check: string, command: string])[] = [
+  ['inbound domains', 'postern domain add in.example.com'],
+  ['sender domains', 'postern sender add example.com, if you send mail'],
+];
+
+/** One line: the worst finding first, then what a new host lacks. Empty if nothing is left to do. */
+function nextStep(found: readonly Finding[]): string {
+  const worst = found.find(({ verdict }) => verdict === 'fault') ?? found.find(({ verdict }) => verdict === 'warning');
+  if (worst) return `next: ${worst.check}: ${worst.advice ?? worst.seen}\n`;
+  const step = STEPS.find(([check]) => found.some((one) => one.check === check && one.seen.startsWith('none yet')));
+  return step ? `next: ${step[1]}\n` : '';
+}
 
 /** Examines the host, with the store if it can be opened. */
 async function lookAt(
@@ -52,32 +63,23 @@ async function lookAt(
   given: Pick<World, 'settingsFile' | 'reach'>,
   report: (finding: Finding) => void,
 ): Promise<void> {
-  const resolver = createResolver(dnsSettings(settings), {
-    clock: systemClock,
-    log: createLog('silent'),
-    ids: createIds(systemClock),
-    metrics: NO_METRICS,
-    cacheEntries: 0,
-  });
-  const world: World = {
-    settings,
-    resolver,
-    store: undefined,
-    noStore: NOT_RUN,
-    queue: undefined,
-    noQueue: NOT_RUN,
-    places: placesOf(settings),
-    clock: systemClock,
-    root: '/',
-    ...given,
-  };
   const { examine } = await import('../examination/examine.ts');
   const look = async (from: Parameters<typeof examine>[0]) => {
     for await (const finding of examine(from)) report(finding);
   };
-  // DNS queries do not keep the process alive, which is right in the daemon but not here.
-  const alive = setInterval(() => {}, 1000);
-  try {
+  await withResolver(settings, async (resolver) => {
+    const world: World = {
+      settings,
+      resolver,
+      store: undefined,
+      noStore: NOT_RUN,
+      queue: undefined,
+      noQueue: NOT_RUN,
+      places: placesOf(settings),
+      clock: systemClock,
+      root: '/',
+      ...given,
+    };
     await withQueue(settings, async (queue) => {
       let looked = false;
       try {
@@ -90,10 +92,7 @@ async function lookAt(
         await look({ world: { ...world, ...queue }, storeFault: error, ...(looked ? { checks: [] } : {}) });
       }
     });
-  } finally {
-    await resolver.stop();
-    clearInterval(alive);
-  }
+  });
 }
 
 const NOT_RUN = 'the daemon has not run here yet';
@@ -114,11 +113,6 @@ async function withQueue(
     if (used) throw error;
     await use({ queue: undefined, noQueue: error instanceof Error ? error.message : String(error) });
   }
-}
-
-/** Whether there is a store: opening the embedded one would create it. */
-function hasStore({ store, data_dir: dir }: Settings): boolean {
-  return store.url !== '' || store.url_file !== '' || existsSync(join(dir, 'store.db'));
 }
 
 const MARKS: Readonly<Record<CheckVerdict, string>> = {

@@ -98,7 +98,8 @@ export const domainCheck: Command = {
   args: 'DOMAIN',
   options: { account: claimantOption },
   summary:
-    'Checks the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this service.',
+    'Checks the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this ' +
+    'service.',
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
@@ -215,7 +216,9 @@ export const routeAdd: Command = {
       type: 'string',
       value: 'MODE',
       values: ATTACHMENT_MODES,
-      help: 'inline: in the POST · link: as links · none: name and size only · auto (default): inline, or links if the receiver answers 413',
+      help:
+        'inline: in the POST · link: as links · none: name and size only · auto (default): inline, or links if ' +
+        'the receiver answers 413',
     },
     facts: {
       type: 'boolean',
@@ -225,13 +228,18 @@ export const routeAdd: Command = {
       type: 'string',
       value: 'ORDER',
       values: ORDER_NAMES,
-      help: `delivery order: ${ORDER_NAMES.map((name) => `${name}: ${ORDERS[name].about}`).join(' · ')} (default: none)`,
+      help:
+        `delivery order: ${ORDER_NAMES.map((name) => `${name}: ${ORDERS[name].about}`).join(' · ')} (default: ` +
+        'none)',
     },
     action: {
       type: 'string',
       value: 'ACTION',
       values: ACTION_NAMES,
-      help: `action for matching mail: ${ACTION_NAMES.map((name) => `${name}: ${ACTIONS[name].about.replaceAll('`', '')}`).join(' · ')} (default: post)`,
+      help:
+        'action for matching mail: ' +
+        `${ACTION_NAMES.map((name) => `${name}: ${ACTIONS[name].about.replaceAll('`', '')}`).join(' · ')} ` +
+        '(default: post)',
     },
     when: {
       type: 'string',
@@ -242,10 +250,13 @@ export const routeAdd: Command = {
     priority: { type: 'string', value: 'NUMBER', help: 'routes with a higher priority are tried first (default: 0)' },
   },
   summary:
-    'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
+    'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern ' +
+    'is posted to the URL.',
   notes:
-    'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the URL has to\n' +
-    'answer HEAD with 200, or a POST with 2xx. With the URL pull:, mail waits until postern listen or /inbound/pull fetches it.\n\n' +
+    'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the ' +
+    'URL has to\n' +
+    'answer HEAD with 200, or a POST with 2xx. With the URL pull:, mail waits until postern listen or ' +
+    '/inbound/pull fetches it.\n\n' +
     "  postern route add in.example.com 'support-*' https://app.example.com/mail\n" +
     `  postern route add in.example.com '*' --action reject --when '{"dmarc":"fail"}'`,
   async run(call) {

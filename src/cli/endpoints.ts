@@ -58,7 +58,8 @@ export const queueEndpoints: Command = {
     },
   },
   notes:
-    'Accounts pause endpoints with /endpoints/pause and resume them with /endpoints/resume. The query of a URL is shown only with --json.',
+    'Accounts pause endpoints with /endpoints/pause and resume them with /endpoints/resume. The query of a URL ' +
+    'is shown only with --json.',
   async run(call) {
     const [account, kind] = [call.text('account'), call.text('kind')];
     if (kind !== undefined && !DELIVERY_KINDS.some((known) => known === kind))

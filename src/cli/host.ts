@@ -1,9 +1,10 @@
-import { createPauses, systemClock, toTimestamp } from '../base/clock.ts';
-import { hasOwnStore } from '../composition/slices.ts';
+import { systemClock, toTimestamp } from '../base/clock.ts';
+import { hasOwnStore } from '../config.ts';
 import type { Settings } from '../settings.ts';
 import { watchBeats } from '../store/membership.ts';
-import type { HostRow } from '../store/rows/hosts.ts';
+import { type HostRow, isSilent } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
+import { commandPauses, countCopies } from './adoption.ts';
 import { type Command, EXIT, toTable, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 
@@ -14,39 +15,53 @@ async function findRunning(
   settings: Settings,
 ): Promise<ReadonlySet<string> | undefined> {
   if (hasOwnStore(settings)) return undefined;
-  const { wait: pause } = createPauses({ ...systemClock, after: keepAlive });
+  const { wait: pause } = commandPauses();
   const watched = rows.filter(({ incarnation }) => incarnation !== null);
   const isEnough = (running: ReadonlySet<string>) => running.size === watched.length;
   return watchBeats(store, watched, { clock: systemClock, pause, isEnough });
 }
 
-/** Unlike timers of the daemon, these keep the command running. */
-function keepAlive(ms: number, work: () => void): () => void {
-  const timer = setTimeout(work, ms);
-  return () => clearTimeout(timer);
+async function toShown(store: Store, row: HostRow, others: readonly HostRow[], running?: ReadonlySet<string>) {
+  const { id, name, version, features, startedAt, seenAt, adopter = null, adoptedAt } = row;
+  const state = stateOf(row, running?.has(id));
+  const times = { started_at: toTimestamp(startedAt), seen_at: toTimestamp(seenAt) };
+  const adopted_at = adoptedAt ? toTimestamp(adoptedAt) : null;
+  const known = new Set(features);
+  const lacks = [...new Set(others.flatMap((other) => other.features))].filter((feature) => !known.has(feature)).sort();
+  return { id, name, state, version, ...times, copies: await countCopies(store, { id }), adopter, adopted_at, lacks };
 }
 
-function toShown({ id, name, incarnation, version, startedAt, seenAt }: HostRow, running?: ReadonlySet<string>) {
-  const state = incarnation === null ? 'stopped' : !running ? null : running.has(id) ? 'running' : 'silent';
-  return { id, name, state, version, started_at: toTimestamp(startedAt), seen_at: toTimestamp(seenAt) };
+/** Null: unknown. */
+function stateOf(row: HostRow, isRunning: boolean | undefined) {
+  if (row.incarnation === null) return isSilent(row) ? 'silent' : 'stopped';
+  if (isRunning === undefined) return null;
+  return isRunning ? 'running' : 'silent';
 }
 
 export const hostList: Command = {
   name: 'host list',
   summary: 'Lists the hosts that share the store, with their versions.',
   notes:
-    'Hosts that do not answer at once are watched for some seconds. silent: it was not stopped, but does not run or has lost the store. ' +
-    'Times are by the clock of each host. A row is deleted 90 days after its host was last seen.',
+    'Hosts that do not answer at once are watched for some seconds. silent: it was not stopped, but does not ' +
+    'run or has lost the store. copies: its mail and webhook events in the store, which another host takes over ' +
+    'if it is silent for hosts.adopt_after_s, or by hand (postern host adopt). adopted by, adopted: the host that ' +
+    'was named to take them over, and when; empty again once the lost host runs. lacks: features that another host ' +
+    'of the store has. Until it is upgraded, it leaves rows alone that need them. Times are by the clock of each ' +
+    'host. A row is deleted 90 days after its host was last seen.',
   async run(call) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const rows = await store.hosts.many({}, { sort: 'id' });
       const running = await findRunning(store, rows, settings);
-      const shown = rows.map((row) => toShown(row, running)).toSorted((a, b) => a.name.localeCompare(b.name));
+      const listed = await Promise.all(rows.map((row) => toShown(store, row, rows, running)));
+      const shown = listed.toSorted((a, b) => a.name.localeCompare(b.name));
       call.print(shown, () =>
         toTable(
-          ['id', 'hostname', 'state', 'version', 'started', 'last seen'],
-          shown.map((row) => Object.values(row)),
+          ['id', 'hostname', 'state', 'version', 'started', 'last seen', 'copies', 'adopted by', 'adopted', 'lacks'],
+          shown.map(({ lacks, ...row }) => {
+            const adopter = rows.find(({ id }) => id === row.adopter)?.name ?? row.adopter;
+            return [...Object.values({ ...row, adopter }), lacks.join(' ') || null];
+          }),
         ),
       );
       return EXIT.ok;
@@ -68,6 +83,10 @@ export const hostForget: Command = {
       if (!row) throw new UsageError(`there is no host ${id} (see: postern host list)`);
       if ((await findRunning(store, [row], settings))?.has(id))
         throw new UsageError(`${row.name} runs: stop it first (systemctl stop postern)`);
+      if (await store.copies.one({ host: id }))
+        throw new UsageError(
+          `the store has mail or events of ${row.name}: another host sends them (postern host adopt ${row.name})`,
+        );
       await store.hosts.remove({ id, incarnation: row.incarnation });
       call.print([{ id, forgotten: true }], () => `Forgot ${row.name} (${id})\n`);
       return EXIT.ok;

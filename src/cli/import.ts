@@ -41,7 +41,8 @@ export const importMandrill: Command = {
     'dry-run': { type: 'boolean', help: 'only show what would be imported' },
   },
   notes:
-    'The source account is not changed. You can run the import again: it continues where it stopped. Keys are read from\nfiles, because other users of the machine can see command lines.',
+    'The source account is not changed. You can run the import again: it continues where it stopped. Keys are ' +
+    'read from\nfiles, because other users of the machine can see command lines.',
   async run(call, io) {
     const kinds = chooseKinds(call);
     const { from, to } = clients(call, io);
@@ -54,7 +55,8 @@ export const importMandrill: Command = {
     } catch (error) {
       if (!(error instanceof Unreachable || error instanceof CallRefused)) throw error;
       io.err(
-        `postern import mandrill: ${error.message}\n${connected ? 'Everything imported so far is kept; run it again to continue.\n' : ''}`,
+        'postern import mandrill: ' +
+          `${error.message}\n${connected ? 'Everything imported so far is kept; run it again to continue.\n' : ''}`,
       );
       return EXIT.unavailable;
     }

@@ -36,7 +36,8 @@ type Mail = z.output<typeof mail>;
 export const listen: Command = {
   name: 'listen',
   summary:
-    'Forwards mail of a route to a port on this machine, for development, with the headers, body and signatures of a POST.',
+    'Forwards mail of a route to a port on this machine, for development, with the headers, body and ' +
+    'signatures of a POST.',
   options: {
     'forward-to': { type: 'string', value: 'URL', help: 'where to post it, for example http://localhost:3000/mail' },
     server: { type: 'string', value: 'URL', help: 'the API of Postern (default: http.listen in the settings)' },
@@ -53,8 +54,10 @@ export const listen: Command = {
     },
   },
   notes:
-    'A 2xx answer acknowledges the mail; after any other answer it is delivered again, as after a failed POST. Ctrl-C finishes the current message and returns the rest.\n' +
-    'Signatures are computed over the URL of the route (pull:), not over --forward-to. A user and password in --forward-to are sent as Basic authentication.\n\n' +
+    'A 2xx answer acknowledges the mail; after any other answer it is delivered again, as after a failed POST. ' +
+    'Ctrl-C finishes the current message and returns the rest.\n' +
+    'Signatures are computed over the URL of the route (pull:), not over --forward-to. A user and password in ' +
+    '--forward-to are sent as Basic authentication.\n\n' +
     "  postern route add in.example.com 'dev-*' pull:\n" +
     '  postern listen --server https://postern.example.com --key-file key --forward-to http://localhost:3000/mail',
   async run(call, io) {

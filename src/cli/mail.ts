@@ -24,14 +24,18 @@ const DEFAULT_LISTED = 50;
 
 const limit = { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` } as const;
 const SYNTAX =
-  'Words match anywhere, in either case; quote phrases. Times are 2026-01-05, "2026-01-05 12:00:00" (UTC), or an age such as 30m, 2h or 3d.';
+  'Words match anywhere, in either case; quote phrases. Times are 2026-01-05, "2026-01-05 12:00:00" (UTC), or ' +
+  'an age such as 30m, 2h or 3d.';
 
 export const mailFind: Command = {
   name: 'mail find',
   args: '[QUERY…]',
   summary: 'Finds mail in the history of this host, newest first, including mail whose content was deleted.',
   options: { limit },
-  notes: `Words are searched in sender, From, recipient, Subject and Message-ID. Fields: ${MAIL_FIELDS}.\n${SYNTAX}\n\nUndelivered mail from Bob since yesterday:\n  postern mail find from:bob after:1d state:waiting state:dead`,
+  notes:
+    'Words are searched in sender, From, recipient, Subject and Message-ID. Fields: ' +
+    `${MAIL_FIELDS}.\n${SYNTAX}\n\nUndelivered mail from Bob since yesterday:\n  postern mail find from:bob ` +
+    'after:1d state:waiting state:dead',
   async run(call) {
     const query = call.words.join(' ');
     const filter = read(parseMailQuery(query, systemClock.now()));
@@ -80,7 +84,10 @@ export const mailRefused: Command = {
   args: '[QUERY…]',
   summary: 'Lists refused mail, newest first, with the meaning of each refusal and what to do.',
   options: { limit },
-  notes: `Words are searched in sender, recipient, client and HELO name. Fields: ${REFUSAL_FIELDS}.\n${SYNTAX}\n\nRefused mail of Bob since yesterday:\n  postern mail refused bob@example.org after:1d`,
+  notes:
+    'Words are searched in sender, recipient, client and HELO name. Fields: ' +
+    `${REFUSAL_FIELDS}.\n${SYNTAX}\n\nRefused mail of Bob since yesterday:\n  postern mail refused ` +
+    'bob@example.org after:1d',
   async run(call) {
     const filter = read(parseRefusalQuery(call.words.join(' '), systemClock.now()));
     const most = limitOf(call);

@@ -4,10 +4,12 @@ import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
-import { FEATURES } from '../composition/features.ts';
-import { journalSettings } from '../composition/slices.ts';
+import { FEATURES } from '../composition/known-features.ts';
+import { dnsSettings, journalSettings } from '../composition/slices.ts';
 import { openDatabase } from '../composition/storage.ts';
 import type { Daemon } from '../daemon.ts';
+import { createResolver } from '../dns/resolver.ts';
+import type { Resolver } from '../dns/types.ts';
 import { openReading } from '../journal/beside.ts';
 import { isUnusable } from '../journal/file.ts';
 import type { History } from '../journal/types.ts';
@@ -35,6 +37,30 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
     return await use(spool);
   } finally {
     await spool.close();
+  }
+}
+
+/** Whether there is a store: opening the embedded one would create it. */
+export function hasStore({ store, data_dir: dir }: Settings): boolean {
+  return store.url !== '' || store.url_file !== '' || existsSync(join(dir, 'store.db'));
+}
+
+/** A resolver without a cache, because the operator has often just changed a record. */
+export async function withResolver<T>(settings: Settings, use: (resolver: Resolver) => Promise<T>): Promise<T> {
+  const resolver = createResolver(dnsSettings(settings), {
+    clock: systemClock,
+    log: quiet,
+    ids: createIds(systemClock),
+    metrics: NO_METRICS,
+    cacheEntries: 0,
+  });
+  // DNS queries do not keep the process alive, which is right in the daemon but not here.
+  const alive = setInterval(() => {}, 1000);
+  try {
+    return await use(resolver);
+  } finally {
+    await resolver.stop();
+    clearInterval(alive);
   }
 }
 
@@ -114,7 +140,8 @@ function mustBeOurs(dir: string): boolean {
     if (code === 'ENOENT') return false;
     if (code === 'EACCES')
       throw new Denied(
-        `permission denied: ${dir} (data_dir) belongs to another user; run this as root or as the daemon's user (sudo -u postern postern …)`,
+        `permission denied: ${dir} (data_dir) belongs to another user; run this as root or as the daemon's ` +
+          'user (sudo -u postern postern …)',
       );
     throw error;
   }

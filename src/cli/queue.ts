@@ -42,7 +42,9 @@ const selecting = {
     value: 'KIND',
     multiple: true,
     values: DELIVERY_KINDS,
-    help: `only this kind: ${DELIVERY_KINDS.map((kind) => `${kind} (${KINDS[kind].about})`).join(', ')}; may be repeated`,
+    help:
+      `only this kind: ${DELIVERY_KINDS.map((kind) => `${kind} (${KINDS[kind].about})`).join(', ')}; may be ` +
+      'repeated',
   },
   webhook: { type: 'string', value: 'ID', help: 'only event batches of this webhook' },
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
@@ -398,7 +400,9 @@ export const queueFlush: Command = {
 
 const requeue = changing({
   name: 'replay',
-  summary: `Delivers dead letters again, under the same ids; ${inWords(ASKED_STATES)} messages too with ${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id.`,
+  summary:
+    `Delivers dead letters again, under the same ids; ${inWords(ASKED_STATES)} messages too with ` +
+    `${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id.`,
   options: {
     ...Object.fromEntries(
       ASKED_STATES.map((state) => [state, { type: 'boolean', help: STATES[state].replayOption }] as const),
@@ -410,7 +414,11 @@ const requeue = changing({
     },
   },
   notes:
-    'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06\n\nTo try a message with a receiver on your machine (webhooks.allow_private must allow its address):\n  postern replay ID --to http://127.0.0.1:3000/mail',
+    'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by ' +
+    'id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered ' +
+    '--url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06\n\nTo try a message with a receiver ' +
+    'on your machine (webhooks.allow_private must allow its address):\n  postern replay ID --to ' +
+    'http://127.0.0.1:3000/mail',
   action: 'replay',
   done: 'Requeued',
   wouldDo: 'Would requeue',

@@ -42,7 +42,8 @@ export const senderAdd: Command = {
   options: { account: accountOption },
   notes:
     'For your own domains: ownership is not checked. Prints the DKIM and SPF records to publish.\n' +
-    'A running daemon signs mail From the domain within seconds after both are in the DNS. Run the command again to check.\n\n' +
+    'A running daemon signs mail From the domain within seconds after both are in the DNS. Run the command ' +
+    'again to check.\n\n' +
     '  postern sender add example.com',
   async run(call) {
     const domain = ownable(call.words[0]);
@@ -68,10 +69,22 @@ export const senderAdd: Command = {
 function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): string {
   if (signs) return 'Both records are in the DNS: mail From it is signed from now on.\n';
   if (dkim.valid && spf.valid)
-    return `Both records are in the DNS: mail From it is signed from ${[dkim.valid_after ?? '', spf.valid_after ?? ''].sort().at(-1)} UTC, when the old records have left DNS caches.\n`;
-  const key = `DKIM: ${dkim.error}\n\n  ${records.name}  TXT  "${records.txt}"\n  or a CNAME to ${records.cname}, if you publish the TXT record there\n\n`;
-  const include = `SPF: ${spf.error}\n\n  ${domain}  TXT  "${records.spf}"\n  or add ${records.spf_include} to its existing SPF record\n\n`;
-  return `Mail From it is signed once these records are in the DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then run this again: postern sender add ${domain}\n`;
+    return (
+      'Both records are in the DNS: mail From it is signed from ' +
+      `${[dkim.valid_after ?? '', spf.valid_after ?? ''].sort().at(-1)} UTC, when the old records have left DNS ` +
+      'caches.\n'
+    );
+  const key =
+    `DKIM: ${dkim.error}\n\n  ${records.name}  TXT  "${records.txt}"\n  or a CNAME to ${records.cname}, if you ` +
+    'publish the TXT record there\n\n';
+  const include =
+    `SPF: ${spf.error}\n\n  ${domain}  TXT  "${records.spf}"\n  or add ${records.spf_include} to its existing ` +
+    'SPF record\n\n';
+  return (
+    'Mail From it is signed once these records are in the ' +
+    `DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then run this again: postern sender add ` +
+    `${domain}\n`
+  );
 }
 
 export const senderList: Command = {

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, createTerminalLog, type Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 
 import { VERSION } from '../base/version.ts';
 import { checkFiles, checkNames } from '../composition/files.ts';
@@ -30,7 +30,8 @@ const EXTEND_EVERY_S = 30;
 export const serve: Command = {
   name: 'serve',
   summary:
-    'Runs the daemon: accepts mail by SMTP and API calls by HTTP until SIGTERM. Under a service manager, SIGHUP reloads settings and certificates.',
+    'Runs the daemon: accepts mail by SMTP and API calls by HTTP until SIGTERM. Under a service manager, ' +
+    'SIGHUP reloads settings and certificates.',
   async run(call, io) {
     const { settings, shown } = call.settings();
     const supervision = readSupervision(io.env, io.pid);
@@ -162,7 +163,8 @@ function greeting(
   const opens = link === undefined ? '' : `  console    ${link}\n             (opens once, within an hour)\n`;
   const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
   return (
-    `\nPostern ${VERSION} accepts mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${opens}${key}\n${hint}` +
+    `\nPostern ${VERSION} accepts mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ` +
+    `${url}/api/1.0/\n  reference  ${url}/docs\n${opens}${key}\n${hint}` +
     `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n` +
     (shown === undefined ? '\n' : 'To see it work:  npm run demo\n\n')
   );
@@ -195,11 +197,9 @@ function untilStopped(io: Io, reload: (() => void) | undefined): Promise<undefin
   });
 }
 
-interface Running {
+interface Running extends Pick<Tools, 'log' | 'metrics'> {
   readonly daemon: Daemon;
   readonly notifier: Notifier;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** Reloads settings and certificates, one reload at a time. Invalid ones change nothing. */

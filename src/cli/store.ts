@@ -19,7 +19,8 @@ export const storeCopy: Command = {
   name: 'store copy',
   args: 'FROM TO',
   summary:
-    'Copies the store, for instance from the embedded store to MongoDB, and compares both sides. Stop every daemon that uses either of them first.',
+    'Copies the store, for instance from the embedded store to MongoDB, and compares both sides. Stop every ' +
+    'daemon that uses either of them first.',
   options: {
     continue: {
       type: 'boolean',
@@ -29,10 +30,11 @@ export const storeCopy: Command = {
   notes: `FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE with the URL of a MongoDB
 database in it (other users of the machine can see a URL on a command line; if that is no concern, the URL).
 
-  postern store copy /var/lib/postern @/etc/postern/credentials/mongodb-url
+  postern store copy /var/lib/postern @/run/postern-store
 
-FROM is not changed. A copy that was interrupted can be continued with --continue; do not start a daemon on TO before
-the copy is complete. Queues, exports and histories are in data_dir and stay there.`,
+The user postern must be able to read FILE (see "While the service is stopped" in docs/operations.md).
+FROM is not changed. A copy that was interrupted can be continued with --continue; no daemon starts on TO before the
+copy is complete. Queues, exports and histories are in data_dir and stay there.`,
   async run(call, io) {
     const [from, to] = places(call);
     const { settings } = call.settings();
@@ -87,7 +89,8 @@ function report(copied: readonly Copied[]): string {
       ['collection', 'rows', 'there before'],
       filled.map(({ collection, rows, there }) => [collection, rows, there]),
     ) +
-    `\nBoth sides have the same ${sum(({ rows }) => rows)} rows. To use the copy, change store.url or data_dir in the settings.\n`
+    `\nBoth sides have the same ${sum(({ rows }) => rows)} rows. To use the copy, change store.url or data_dir ` +
+    'in the settings.\n'
   );
 }
 
@@ -161,7 +164,7 @@ async function open(place: Place, settings: Settings): Promise<Database> {
   }
 }
 
-/** A file that root makes belongs to whoever has the folder: the daemon. */
+/** A file made by root gets the owner of the folder: the daemon. */
 function giveToOwner(file: string): void {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = statSync(dirname(file));

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 
 /** Reports our state to the service manager (sd_notify(3)). No call throws; without a manager nothing happens. */
 export type Notifier = ReturnType<typeof createNotifier>;
@@ -150,13 +150,11 @@ export function readSupervision(env: Readonly<Record<string, string | undefined>
   return { socket, pingEveryMs: ours && usec >= SHORTEST_USEC ? Math.floor(usec / 2000) : undefined };
 }
 
-interface WatchdogDeps {
+interface WatchdogDeps extends Pick<Tools, 'clock' | 'log'> {
   /** Checks that mail can be accepted: event loop, queue and listener. Rejects or hangs if not. */
   readonly check: () => Promise<void>;
   /** Sends the keep-alive. */
   readonly alive: () => Promise<void>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /**

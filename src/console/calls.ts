@@ -2,7 +2,6 @@ import type { Context } from 'koa';
 import type { SessionCalls } from '../api/app.ts';
 import { refusal } from '../api/errors.ts';
 import type { Operation } from '../api/operation.ts';
-import { OPERATIONS } from '../api/operations/index.ts';
 import type { Clock } from '../base/clock.ts';
 import { createShares } from '../base/shares.ts';
 import type { Notes } from '../journal/types.ts';
@@ -16,6 +15,8 @@ import type { Visitor } from './sessions.ts';
 import type { Veils } from './veil.ts';
 
 interface CallDeps extends Pick<SessionCalls, 'run' | 'runHost'> {
+  /** Those of accounts. */
+  readonly operations: readonly Operation[];
   readonly hostParts: HostParts;
   readonly permissions: Permissions;
   /** Throws `Denial` if the visitor has to prove who they are again. */
@@ -34,7 +35,7 @@ const CALLS = { all: 40, each: 8 };
  * `Postern-Account`; those of the group `host` have none.
  */
 export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
-  const { hostParts, permissions, mustBeFresh, run, runHost, store, notes, veils, clock } = deps;
+  const { operations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, veils, clock } = deps;
   const shares = createShares(CALLS);
 
   async function callForAccount(ctx: Context, visitor: Visitor, operation: Operation): Promise<void> {
@@ -49,7 +50,7 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
   }
 
   return async (ctx, visitor, path) => {
-    const operation = OPERATIONS.find((one) => one.path === path);
+    const operation = operations.find((one) => one.path === path);
     const ofHost = HOST_OPERATIONS.find((one) => one.path === path);
     const access = operation?.access ?? ofHost?.access;
     if (access === undefined) throw refusal('Unknown_Operation', `There is no operation ${path}`);

@@ -16,6 +16,7 @@ import { createHostParts, type HostDeps, type HostParts } from './host/parts.ts'
 import { createLive } from './live.ts';
 import { createMailFrames, type MailFrames } from './mail.ts';
 import { createMe } from './me.ts';
+import type { PasswordCost } from './passwords.ts';
 import { createPermissions, OPEN_PATHS, type OpenPath, SESSION_PATHS, type SessionPath } from './roles.ts';
 import { createSessions, type SessionSettings, type Visitor } from './sessions.ts';
 import { sendTestMessage } from './test-message.ts';
@@ -31,6 +32,7 @@ export interface ConsoleSettings extends SessionSettings {
   readonly keeps: { readonly history: number; readonly refusals: number; readonly givenUp: number };
   readonly hostname: string;
   readonly version: string;
+  readonly passwordCost: PasswordCost;
 }
 
 export interface ConsoleDeps extends Omit<HostDeps, 'jobs'> {
@@ -98,7 +100,8 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
   const { store, clientAddress, params } = deps;
   const assets = createAssets(settings.mailOrigin);
   const sessions = createSessions(settings, deps);
-  const doors = createDoors({ ...deps, sessions, hostname: settings.hostname });
+  const { hostname, passwordCost } = settings;
+  const doors = createDoors({ ...deps, sessions, hostname, passwordCost });
   const permissions = createPermissions(settings);
   const veils = createVeils({ ...deps, permissions });
   const call = createCalls({ ...deps, permissions, veils, mustBeFresh: doors.mustBeFresh });
@@ -220,7 +223,7 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
   for (const [name, kind] of SESSION_PATHS) {
     const [method = '', path = ''] = name.split(' ');
     router.register(path, [method], async (ctx, next) => {
-      // The router takes HEAD for GET: the page answers it, as it does all that nothing else is asked for.
+      // The router takes HEAD for GET: the page answers it, as it does all other paths.
       if (ctx.method !== method) return next();
       const request = asked(ctx);
       mustBeOurPage(ctx.req, request.origin);

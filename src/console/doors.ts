@@ -1,11 +1,9 @@
 import type { Context } from 'koa';
 import { answerPage } from '../api/pages/small-page.ts';
 import type { Params } from '../api/parameters.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { networkOf } from '../base/networks.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Notes } from '../journal/types.ts';
 import {
   addPerson,
@@ -21,7 +19,7 @@ import type { Store } from '../store/store.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
 import { HOST, noteAction } from './host/parts.ts';
-import { createPasswords, passwordFault } from './passwords.ts';
+import { createPasswords, type PasswordCost, passwordFault } from './passwords.ts';
 import { createSecondFactor, secretUrl } from './second-factor.ts';
 import { isFresh, type Sessions, type Visitor } from './sessions.ts';
 import { createThrottle } from './throttle.ts';
@@ -32,7 +30,7 @@ import { createThrottle } from './throttle.ts';
 export interface Doors {
   /** The page that a link leads to. It says nothing about the link: mail scanners and chat previews fetch links. */
   showLink(ctx: Context): void;
-  /** Uses the link up, and lets in. A person with a second factor is asked for a code first. */
+  /** Uses up the link, and signs in. A person with a second factor enters a code first. */
   enterByLink(ctx: Context, origin: Origin, token: string, params: Params, address: string): Promise<void>;
   enterByPassword(ctx: Context, origin: Origin, params: Params, address: string): Promise<Visitor>;
   /** Throws `Denial` unless the visitor has proved who they are within the last minutes. */
@@ -52,22 +50,20 @@ export interface Doors {
   wrongCookie(address: string): Promise<void>;
 }
 
-interface DoorDeps {
+interface DoorDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Pick<Store, 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly sessions: Sessions;
   readonly notes: Notes;
   /** Named in authenticator apps. */
   readonly hostname: string;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
+  readonly passwordCost: PasswordCost;
 }
 
 const WRONG_LOGIN = 'Wrong name or password.';
 const WRONG_CODE = 'Wrong or used code. Enter the next code that the app shows.';
 
-export function createDoors({ store, sessions, notes, hostname, clock, ids, log }: DoorDeps): Doors {
-  const passwords = createPasswords();
+export function createDoors({ store, sessions, notes, hostname, passwordCost, clock, ids, log }: DoorDeps): Doors {
+  const passwords = createPasswords(passwordCost);
   const throttle = createThrottle(clock);
   const factor = createSecondFactor({ store, clock });
 
@@ -141,7 +137,7 @@ export function createDoors({ store, sessions, notes, hostname, clock, ids, log 
   const noteFactor = ({ name, account }: PersonRow, what: string) =>
     noteAction({ notes, now: () => clock.now(), by: name }, what, 1, name, account ?? HOST);
 
-  /** A password that is changed because it leaked must end what was entered with it, and links that wait. */
+  /** A password that is changed because it leaked must end the sessions that it opened, and unused links. */
   async function endOthers({ session, person }: Visitor): Promise<void> {
     if (!person) return;
     for (const { id } of await store.consoleSessions.many({ person: person.id }))

@@ -43,7 +43,7 @@ const MAX_PER_SECOND = 20;
 const SECOND_MS = 1000;
 /** A comment keeps proxies from closing a silent stream; at the same time it is looked whether the session lasts. */
 const ALIVE_MS = 15_000;
-/** A browser that does not read what it was sent is disconnected. */
+/** A browser with more unread data is disconnected. */
 const MAX_UNREAD_BYTES = 1_048_576;
 
 const INBOUND = kindsOf('route');

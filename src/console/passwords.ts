@@ -1,4 +1,4 @@
-import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
+import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { frozen } from '../base/frozen.ts';
 import { createSemaphore } from '../base/turns.ts';
 import { busy } from './denial.ts';
@@ -10,16 +10,24 @@ export interface Passwords {
   matches(password: string, hash: string | null): Promise<boolean>;
 }
 
+/** What a hash costs whoever makes it. */
+export interface PasswordCost {
+  readonly N: number;
+  readonly r: number;
+  readonly p: number;
+}
+
 /** OWASP's recommendation: 128 MiB and about 0.4 s of a processor for one hash. */
-const COST: ScryptOptions = { N: 2 ** 17, r: 8, p: 1 };
+export const PASSWORD_COST: PasswordCost = { N: 2 ** 17, r: 8, p: 1 };
 const LENGTH = 32;
 /** Each takes 128 MiB, and one of Node's four threads for files and names. */
 const AT_ONCE = 2;
 /** More are refused at once: those who wait would give up. */
 const MAX_WAITING = 16;
 
-export function createPasswords(): Passwords {
-  const nobody = encode(COST, randomBytes(16), randomBytes(LENGTH));
+/** New hashes have this cost; a hash that is there has its own. */
+export function createPasswords(cost: PasswordCost): Passwords {
+  const nobody = encode(cost, randomBytes(16), randomBytes(LENGTH));
   const places = createSemaphore(AT_ONCE);
 
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -30,18 +38,18 @@ export function createPasswords(): Passwords {
   return frozen({
     async hash(password) {
       const salt = randomBytes(16);
-      return encode(COST, salt, await inTurn(() => derive(password, salt, COST)));
+      return encode(cost, salt, await inTurn(() => derive(password, salt, cost)));
     },
     async matches(password, hash) {
-      const { cost, salt, key } = decode(hash ?? nobody);
-      const derived = await inTurn(() => derive(password, salt, cost));
-      return timingSafeEqual(derived, key) && hash !== null;
+      const known = decode(hash ?? nobody);
+      const derived = await inTurn(() => derive(password, known.salt, known.cost));
+      return timingSafeEqual(derived, known.key) && hash !== null;
     },
   });
 }
 
-function derive(password: string, salt: Buffer, cost: ScryptOptions): Promise<Buffer> {
-  const { N = 0, r = 0 } = cost;
+function derive(password: string, salt: Buffer, cost: PasswordCost): Promise<Buffer> {
+  const { N, r } = cost;
   return new Promise((resolve, reject) => {
     scrypt(password.normalize('NFC'), salt, LENGTH, { ...cost, maxmem: 256 * N * r }, (error, key) =>
       error ? reject(error) : resolve(key),
@@ -50,11 +58,11 @@ function derive(password: string, salt: Buffer, cost: ScryptOptions): Promise<Bu
 }
 
 /** `scrypt N r p salt key`, so that the cost can be raised later. */
-function encode({ N, r, p }: ScryptOptions, salt: Buffer, key: Buffer): string {
+function encode({ N, r, p }: PasswordCost, salt: Buffer, key: Buffer): string {
   return ['scrypt', N, r, p, salt.toString('base64url'), key.toString('base64url')].join(' ');
 }
 
-function decode(hash: string): { cost: ScryptOptions; salt: Buffer; key: Buffer } {
+function decode(hash: string): { cost: PasswordCost; salt: Buffer; key: Buffer } {
   const [, N, r, p, salt = '', key = ''] = hash.split(' ');
   return {
     cost: { N: Number(N), r: Number(r), p: Number(p) },
@@ -68,7 +76,7 @@ const LONGEST_PASSWORD = 256;
 /** A password with fewer different characters is a pattern: `aaaaaaaaaaaa`, `121212121212`. */
 const FEWEST_CHARACTERS = 5;
 
-/** What is wrong with a new password, for the person who chose it; undefined if nothing is. */
+/** The fault of a new password, for the person who chose it; undefined if there is none. */
 export function passwordFault(password: string, name: string): string | undefined {
   const plain = password.normalize('NFC').toLowerCase();
   const letters = [...plain];

@@ -8,7 +8,7 @@ import type { HostAccess } from './host/operation.ts';
 // nothing of the console is answered that is in neither place.
 
 /**
- * What is opened: by operations of an account, by those of the host; `own`: what all visitors may ask about themselves.
+ * The scope: operations of an account, or of the host; `own`: questions that all visitors may ask about themselves.
  */
 type Kind = Access | HostAccess | 'own';
 

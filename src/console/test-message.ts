@@ -14,7 +14,7 @@ interface TestMessageDeps {
   readonly smtpAddresses: () => readonly { readonly address: string; readonly port: number }[];
 }
 
-/** What was sent, and where. */
+/** The message, and its recipient. */
 interface TestMessage {
   readonly address: string;
   /** The last reply of our SMTP listener, which names the message. */

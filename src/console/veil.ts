@@ -16,7 +16,7 @@ import type { Permissions } from './roles.ts';
 export interface Veil {
   /** The value with `?hidden=…` in place of user, query and fragment of each URL. */
   hide(value: unknown): unknown;
-  /** The operation, with what it is asked uncovered and what it answers covered. */
+  /** The operation, with its parameters uncovered and its record covered. */
   over(operation: Operation): Operation;
 }
 
@@ -52,8 +52,8 @@ function createVeil(seal: Seal, seesMail: boolean): Veil {
     // Only what shows content is answered as text.
     if ('text' in answer) throw new Denial('Not_Allowed', 'Your role does not allow this.');
     const covered = (record: unknown) => hide(ofNumbers(record, operation));
-    if ('record' in answer) return { record: covered(answer.record) };
-    return { pages: mapPages(answer.pages, (page) => page.map(covered)) };
+    if ('record' in answer) return { ...answer, record: covered(answer.record) };
+    return { ...answer, pages: mapPages(answer.pages, (page) => page.map(covered)) };
   }
 
   return frozen({

@@ -13,6 +13,7 @@ import {
   sending,
 } from './names.ts';
 import { ownMail } from './own-mail.ts';
+import { otherHosts } from './peers.ts';
 import { scanners } from './scanners.ts';
 import { waiting } from './waiting.ts';
 import { mailOrigin, publicUrl } from './web.ts';
@@ -25,6 +26,7 @@ export const CHECKS: readonly Check[] = [
   nameServers,
   storeCheck,
   readiness,
+  otherHosts,
   listening,
   certificate,
   hostName,
@@ -114,7 +116,8 @@ function failed(check: Check, error: unknown): Finding {
     check.name,
     error instanceof Error ? error.message : String(error),
     check === storeCheck
-      ? 'Without it, mail is accepted for known routes only and the API answers 503. Check that it runs and that store.url is correct.'
+      ? 'Without it, mail is accepted for known routes only and the API answers 503. Check that it runs and that ' +
+          'store.url is correct.'
       : 'Find out why this could not be checked.',
   );
 }

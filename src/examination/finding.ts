@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { isLoopback } from '../base/networks.ts';
 import type { Resolver } from '../dns/types.ts';
+import type { CopyMarks } from '../queue/copy-marks.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
@@ -10,10 +11,10 @@ export type CheckVerdict = 'ok' | 'warning' | 'fault' | 'skipped';
 
 /** The result of one check. */
 export interface Finding {
-  /** What was checked: `reverse DNS 192.0.2.1`. */
+  /** The thing checked: `reverse DNS 192.0.2.1`. */
   readonly check: string;
   readonly verdict: CheckVerdict;
-  /** What was found. */
+  /** The result, in words. */
   readonly seen: string;
   /** How to fix it. */
   readonly advice?: string;
@@ -27,7 +28,9 @@ export interface World {
   readonly store: Store | undefined;
   /** Why there is no store. */
   readonly noStore: string;
-  readonly queue: Pick<Spool, 'endpoints' | 'ages' | 'count'> | undefined;
+  readonly queue:
+    | (Pick<Spool, 'endpoints' | 'ages' | 'count'> & { readonly copies: Pick<CopyMarks, 'missing'> })
+    | undefined;
   /** Why there is no queue. */
   readonly noQueue: string;
   readonly places: DaemonAddresses;

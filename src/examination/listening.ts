@@ -109,7 +109,7 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
     : warning(check, `STARTTLS shows ${wrong}`, 'See the certificate above, then: systemctl reload postern.');
 }
 
-/** What is wrong with the certificate that a listener shows. */
+/** The faults of the certificate that a listener shows. */
 function wrongCertificate(shown: X509Certificate, { smtp, hostname }: Settings, now: number): string | undefined {
   if (Date.parse(shown.validTo) < now) return `a certificate that expired on ${shown.validTo}`;
   if (shown.checkHost(hostname) === undefined)

@@ -1,5 +1,6 @@
 import { stat, statfs } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { hasOwnStore } from '../config.ts';
 import { parseServer, systemServers } from '../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
 
@@ -165,7 +166,8 @@ export const nameServers: Check = {
       resolver.resolve('postern-doctor.invalid', 'A'),
     ]);
     const advice =
-      'Without a working resolver, SPF, DKIM and DMARC end in temperror and no mail can be sent. Install one on this host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
+      'Without a working resolver, SPF, DKIM and DMARC end in temperror and no mail can be sent. Install one ' +
+      'on this host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
     if (existing.kind === 'failure') return yield fault(check, `no answer (${existing.reason})`, advice);
     if (absent.kind === 'records')
       return yield fault(
@@ -188,13 +190,12 @@ export const nameServers: Check = {
 export const storeCheck: Check = {
   name: 'store',
   async *run({ settings, store, noStore }) {
-    const mongo = settings.store.url !== '' || settings.store.url_file !== '';
-    const check = mongo ? 'store (MongoDB)' : 'store (embedded)';
+    const check = hasOwnStore(settings) ? 'store (embedded)' : 'store (MongoDB)';
     if (!store) return yield skipped(check, noStore);
     const from = performance.now();
     await store.ping();
     const ms = Math.round(performance.now() - from);
-    const seen = `durable write in ${ms} ms${mongo ? ' on a majority of the replica set' : ''}`;
+    const seen = `durable write in ${ms} ms${hasOwnStore(settings) ? '' : ' on a majority of the replica set'}`;
     yield ms > settings.store.timeout_ms / 2
       ? warning(check, seen, 'This is close to store.timeout_ms: find out what keeps the store busy.')
       : ok(check, seen);

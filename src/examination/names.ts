@@ -157,7 +157,9 @@ export const reservedDomains: Check = {
         const reserved = names.whyReserved(id);
         if (reserved === undefined) continue;
         const seen = `owned by account ${account}: ${RESERVED_WORDS[reserved]}`;
-        const advice = `Its mail goes to that account. To stop this, run postern domain remove ${id}; then no account can add it again.`;
+        const advice =
+          `Its mail goes to that account. To stop this, run postern domain remove ${id}; then no account can add ` +
+          'it again.';
         yield (isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice);
         if (++found === MOST) return;
       }
@@ -274,7 +276,9 @@ function cut(domains: number, check: string): readonly Finding[] {
 }
 
 /** The inbound domains without the claims, in pages: in the daemon, reading 100,000 at once would hold up mail. */
-async function* domainPages({ inboundDomains }: Pick<Store, 'inboundDomains'>): AsyncGenerator<InboundDomainRow[]> {
+export async function* domainPages({
+  inboundDomains,
+}: Pick<Store, 'inboundDomains'>): AsyncGenerator<InboundDomainRow[]> {
   let last = '';
   while (true) {
     const page = await inboundDomains.many({ id: { range: { gt: last } } }, { sort: 'id', limit: MOST });

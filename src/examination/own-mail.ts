@@ -4,7 +4,9 @@ import { keyPlace, selectorOf } from '../sending/domains/keys.ts';
 import { ownSigner } from '../sending/own-signature.ts';
 import { type Check, type Finding, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
-/** The records that authenticate mail of our own: notices, delivery reports, and the reverse-path of all accounts' mail. */
+/**
+ * The records that authenticate mail of our own: notices, delivery reports, and the reverse-path of all accounts' mail.
+ */
 export const ownMail: Check = {
   name: 'own mail',
   async *run(world) {
@@ -35,7 +37,10 @@ async function addressesOf({ settings, resolver }: World): Promise<readonly stri
   return found.flatMap((answer) => (answer.kind === 'records' ? answer.records : []));
 }
 
-/** Whether SPF passes for mail of a domain from our addresses; without any, because a relay sends it, whether there is a record. */
+/**
+ * Whether SPF passes for mail of a domain from our addresses; without any, because a relay sends it, whether there is a
+ * record.
+ */
 async function spf(world: World, domain: string, addresses: readonly string[], what: string): Promise<Finding> {
   const check = `SPF ${domain}`;
   const advice = `Receivers check it for ${what}: publish one TXT record at ${domain}, such as "v=spf1 ip4:YOUR-ADDRESS -all".`;
@@ -57,7 +62,11 @@ async function spf(world: World, domain: string, addresses: readonly string[], w
 }
 
 /** The result of our own check for a sender. */
-async function spfResult({ settings, resolver, clock }: World, domain: string, address: string): Promise<string> {
+export async function spfResult(
+  { settings, resolver, clock }: Pick<World, 'settings' | 'resolver' | 'clock'>,
+  domain: string,
+  address: string,
+): Promise<string> {
   const { hostname, dns } = settings;
   const limits = { questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms, trustedSealers: [] };
   const { authenticate } = createAuthenticator({ resolver, settings: { hostname, ...limits }, clock });
@@ -71,7 +80,9 @@ async function spfResult({ settings, resolver, clock }: World, domain: string, a
 
 async function dkim({ settings, resolver, store, noStore }: World, domain: string): Promise<Finding> {
   const check = `DKIM ${domain}`;
-  const advice = `Publish the TXT record that postern dkim show ${domain} prints; until then, mail signed with it counts as unsigned.`;
+  const advice =
+    `Publish the TXT record that postern dkim show ${domain} prints; until then, mail signed with it counts as ` +
+    'unsigned.';
   if (!store) return skipped(check, noStore);
   const key = await store.domainKeys.one({ id: domain });
   if (!key) return warning(check, 'no key yet', advice);

@@ -9,7 +9,10 @@ import { type Check, type Finding, ok, skipped, warning } from './finding.ts';
 /** Maximum endpoints that are named; the counts include all. */
 const MOST = 20;
 const HOUR_MS = 3_600_000;
-/** After this long, waiting mail for an endpoint that is up is a warning: the alert PosternQueueOld fires after four hours. */
+/**
+ * After this long, waiting mail for an endpoint that is up is a warning: the alert PosternQueueOld fires after four
+ * hours.
+ */
 const LONG_MS = HOUR_MS;
 
 /** Waiting mail, its age and the reasons: endpoints that are down or paused, held mail. */
@@ -19,6 +22,14 @@ export const waiting: Check = {
     if (!queue) return yield skipped('queue', noQueue);
     const now = clock.now();
     const [summaries, ages, counts] = await Promise.all([queue.endpoints(), queue.ages(now), queue.count({})]);
+    const uncopied = await queue.copies.missing();
+    if (uncopied > 0)
+      yield warning(
+        'copies',
+        `${count(uncopied, 'message has', 'messages have')} no copy in the store yet (queue.copies)`,
+        'They are lost if this host is lost with its disk. If the store is unavailable, bring it back: the copies ' +
+          'are made within seconds. Otherwise see copy.fault in the log.',
+      );
     const oldest = new Map(ages.map((one) => [keyOf(one), one]));
     const endpoints = summaries
       .map((summary) => view(summary, oldest.get(keyOf(summary)), now))
@@ -64,13 +75,18 @@ function view(summary: EndpointSummary, ages: WaitingAges | undefined, now: numb
   };
 }
 
-/** A warning about an endpoint, if there is one. Foreign mail servers that are down are not ours to fix: mail for them is retried. */
+/**
+ * A warning about an endpoint, if there is one. Foreign mail servers that are down are not ours to fix: mail for them
+ * is retried.
+ */
 function trouble(one: Seen, now: number): Finding | undefined {
   const { account, kind, waiting, state, at, oldest } = one;
   if (kind === 'outbound' || kind === 'return') return undefined;
   const check = `endpoint ${shownUrl(one.url)}`;
   const backlog = `${count(waiting, 'delivery waits', 'deliveries wait')}${waiting > 0 ? `, the oldest for ${duration(now - oldest)}` : ''}`;
-  const advice = `Tell its owner (account ${account}). Waiting mail is posted automatically once the endpoint answers; "postern queue list --url ${shownUrl(one.url)}" shows the failures.`;
+  const advice =
+    `Tell its owner (account ${account}). Waiting mail is posted automatically once the endpoint answers; ` +
+    `"postern queue list --url ${shownUrl(one.url)}" shows the failures.`;
   if (state === 'down') return warning(check, `down for ${duration(now - at)}: ${backlog}`, advice);
   if (state === 'gone') return warning(check, `answered 410 (gone) ${duration(now - at)} ago: ${backlog}`, advice);
   if (state === 'paused' || waiting === 0 || now - oldest < LONG_MS) return undefined;
@@ -84,7 +100,8 @@ function summary(endpoints: readonly Seen[], counts: Readonly<Record<DeliverySta
   const parts = [
     counts.waiting === 0
       ? 'no waiting deliveries'
-      : `${count(counts.waiting, 'delivery waits', 'deliveries wait')}, the oldest for ${duration(now - Math.min(now, ...busy.map(({ oldest }) => oldest)))}`,
+      : `${count(counts.waiting, 'delivery waits', 'deliveries wait')}, the oldest for ` +
+        `${duration(now - Math.min(now, ...busy.map(({ oldest }) => oldest)))}`,
     ...(of('down') + of('gone') > 0 ? [`${of('down') + of('gone')} for endpoints that are down`] : []),
     ...(of('paused') > 0 ? [`${of('paused')} for paused endpoints`] : []),
     ...HOLDING_STATES.flatMap((state) =>

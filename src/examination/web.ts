@@ -4,6 +4,7 @@ import { request } from 'node:https';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { isLoopback } from '../base/networks.ts';
+import { hasOwnStore } from '../config.ts';
 import { sameName } from '../dns/types.ts';
 import {
   type Check,
@@ -190,8 +191,9 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
 }
 
 /** Whether other hosts share the work: a load balancer may choose any of them. */
-function hasOthers({ settings: { hostname, inbound, store } }: World): boolean {
-  return inbound.mx_hosts.some((name) => !sameName(name, hostname)) || store.url !== '' || store.url_file !== '';
+function hasOthers({ settings }: World): boolean {
+  const { hostname, inbound } = settings;
+  return inbound.mx_hosts.some((name) => !sameName(name, hostname)) || !hasOwnStore(settings);
 }
 
 function unreachable(url: URL, address: string, error: Error): Finding {
@@ -213,7 +215,8 @@ function unreachable(url: URL, address: string, error: Error): Finding {
       check,
       `${place}: ${seen}`,
       isOwnAddress(address)
-        ? `Start the web server (systemctl status nginx) and make it listen on ${address} (for IPv6, nginx needs "listen [::]:443 ssl").`
+        ? `Start the web server (systemctl status nginx) and make it listen on ${address} (for IPv6, nginx needs ` +
+            '"listen [::]:443 ssl").'
         : 'This is not an address of this host: correct it in the DNS, or start the server there.',
     );
   // Many routers do not forward connections from inside.

@@ -340,7 +340,8 @@ async function ofOne(
   await search('');
   if (!complete)
     say(
-      `${subaccount === undefined ? 'the list' : `the list of ${subaccount}`} is too long to read completely (${byAddress.size} found)`,
+      `${subaccount === undefined ? 'the list' : `the list of ${subaccount}`} is too long to read completely ` +
+        `(${byAddress.size} found)`,
     );
   return [...byAddress.values()];
 }

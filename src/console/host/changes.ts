@@ -104,7 +104,7 @@ const pause = hostOperation({
     const found = await endpointsOf(query, call);
     if (found.length > MAX_PAUSED)
       throw call.invalid('query', `${found.length} endpoints match; at most ${MAX_PAUSED} can be paused at a time`);
-    const change = (endpoint: Endpoint) => call.dispatcher.hold(endpoint, end, 'operator');
+    const change = (endpoint: Endpoint) => call.pauses.pause(endpoint, end, 'operator');
     return hold(found, { noted: 'paused', query, dry, most, change }, call);
   },
 });
@@ -117,7 +117,8 @@ const resume = hostOperation({
   returns: held,
   async handle({ query, dry_run: dry, at_most: most }, call) {
     const found = (await endpointsOf(query, call)).filter((one) => one.isHeld);
-    return hold(found, { noted: 'resumed', query, dry, most, change: call.dispatcher.release }, call);
+    const change = (endpoint: Endpoint) => call.pauses.resume(endpoint, 'operator');
+    return hold(found, { noted: 'resumed', query, dry, most, change }, call);
   },
 });
 
@@ -146,13 +147,13 @@ async function endpointsOf(query: string, call: HostCall): Promise<readonly Foun
   return [...found.values()];
 }
 
-/** What is done to endpoints, and how the list of actions says it. */
+/** A change of endpoints, and its word in the list of actions. */
 interface Holding {
   readonly noted: string;
   readonly query: string;
   readonly dry: boolean | undefined;
   readonly most: number | undefined;
-  change(endpoint: Endpoint): Promise<void>;
+  change(endpoint: Endpoint): Promise<unknown>;
 }
 
 async function hold(

@@ -17,7 +17,7 @@ export interface HostCall extends HostParts {
   invalid(field: string, text: string): Refusal;
 }
 
-/** What it shows or does: what concerns all accounts, or who may come in. */
+/** Its subject: all accounts and the machine, or people and their sessions. */
 export type HostAccess = 'host' | 'people';
 
 /** An operation of the group `host`: only an operator's session can call it. */

@@ -65,7 +65,9 @@ const overview = hostOperation({
       version: settings.version,
       started_at: toTime(startedAt),
       state: needs[0]?.level ?? ('ok' as const),
-      text: `${ok && needs.length === 0 ? 'All systems normal' : ok ? 'Accepting mail' : 'Not accepting mail'}. ${sentenceOf(down, waiting, oldest)}`,
+      text:
+        `${ok && needs.length === 0 ? 'All systems normal' : ok ? 'Accepting mail' : 'Not accepting mail'}. ` +
+        `${sentenceOf(down, waiting, oldest)}`,
       takes_mail: ok,
       waiting,
       oldest_at: toTimeOrNull(oldestAt),

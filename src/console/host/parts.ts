@@ -1,15 +1,14 @@
 import type { Jobs } from '../../api/jobs.ts';
-import type { Clock } from '../../base/clock.ts';
-import type { Ids } from '../../base/ids.ts';
-import type { Log } from '../../base/log.ts';
 import type { LogMemory } from '../../base/log-memory.ts';
 import type { Figures } from '../../base/prometheus.ts';
 import type { TaskState } from '../../base/service.ts';
+import type { Tools } from '../../base/tools.ts';
 import { createKeyedMutex } from '../../base/turns.ts';
 import type { Series } from '../../journal/series.ts';
 import type { History, Notes } from '../../journal/types.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import type { Dispatcher } from '../../queue/dispatcher.ts';
+import type { EndpointPauses } from '../../queue/endpoint-pauses.ts';
 import type { BulkAction } from '../../queue/states.ts';
 import type { Store } from '../../store/store.ts';
 import { createExaminations, type Examinations, type Finding } from './examinations.ts';
@@ -64,21 +63,19 @@ export interface HostSettings {
   readonly idleMs: number;
 }
 
-export interface HostDeps {
+export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly history: Pick<History, 'actions' | 'byAccount'>;
   readonly notes: Notes;
   readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf' | 'endpoints' | 'names' | 'count' | BulkAction>;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'hold' | 'release' | 'probe'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'probe'>;
+  readonly pauses: Pick<EndpointPauses, 'pause' | 'resume'>;
   readonly jobs: Jobs;
   /** Runs a task now. */
   readonly poke: (task: string) => void;
   readonly host: HostInsight;
   readonly health: Health;
   readonly metrics: Pick<Figures, 'level'>;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 /** An account as records name it. */

@@ -93,5 +93,5 @@ const actions = hostOperation({
   },
 });
 
-/** Accounts, and what was done. */
+/** Accounts, and the list of actions. */
 export const whoOperations = [accounts, actions];

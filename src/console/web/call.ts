@@ -18,6 +18,8 @@ export class Failed extends Error {
 
 /** Since when the store is away; lists may be old then. */
 export const awaySince = signal<number | undefined>(undefined);
+/** The hosts of the store that have no part in an answer, by the path of the call. */
+export const hostsMissing = signal<ReadonlyMap<string, string>>(new Map());
 /** Told when the session has ended. */
 export const signedOut = signal(0);
 /** The account that calls are about; only operators have a choice. */
@@ -75,14 +77,23 @@ async function askOnce<T>(
   const answer = await request(method, path, body, stop);
   if (answer.ok) {
     awaySince.value = undefined;
+    noteMissing(path, answer.headers.get('Postern-Hosts-Missing'));
     return answer.status === 204 ? (undefined as T) : ((await answer.json()) as T);
   }
   throw await toFailed(answer, path);
 }
 
+function noteMissing(path: string, hosts: string | null): void {
+  if ((hostsMissing.value.get(path) ?? null) === hosts) return;
+  const next = new Map(hostsMissing.value);
+  next.delete(path);
+  if (hosts !== null) next.set(path, hosts);
+  hostsMissing.value = next;
+}
+
 const FAULTS = /^Validation error: (\{.*\})$/s;
 
-/** What is wrong with each parameter, as the API says it. */
+/** The fault of each parameter, as the API reports it. */
 export function faultsOf(error: unknown): Readonly<Record<string, string>> {
   const found = error instanceof Failed && error.kind === 'ValidationError' ? FAULTS.exec(error.message) : null;
   try {

@@ -2,7 +2,7 @@ import { effect, signal } from '@preact/signals';
 import type { Mail, Refusal } from './records.ts';
 import { account, may, person, readSession } from './session.ts';
 
-// What happens right now, as the server tells it. There is one connection for the whole page, and none while nobody
+// The live feed of the server. There is one connection for the whole page, and none while nobody
 // looks at it.
 
 export type Live =

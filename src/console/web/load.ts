@@ -3,7 +3,7 @@ import { call, Failed } from './call.ts';
 import type { Answer, Operation, Params } from './operations.ts';
 import { account, may, messageOf } from './session.ts';
 
-// What a screen shows, from the server. What was shown before stays while it is read again, and when that fails.
+// The data of a screen, from the server. Earlier data stays while it is read again, and when that fails.
 
 export interface Loaded<T> {
   readonly data: T | undefined;
@@ -16,7 +16,7 @@ export interface Loaded<T> {
   change(how: (data: T) => T): void;
 }
 
-/** What was shown last under a key, so that going back shows it at once. */
+/** The last data under each key, so that going back shows it at once. */
 const kept = new Map<string, unknown>();
 const MOST_KEPT = 30;
 
@@ -95,7 +95,7 @@ export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) =>
 }
 
 /**
- * The answer of an operation, for the account that is shown; nothing is asked without params, or if the role may not.
+ * The record of an operation, for the selected account; no call without params, or if the role does not allow it.
  * It is read again when the params change, or `version`.
  */
 export function useCall<N extends Operation>(
@@ -112,9 +112,9 @@ export function useCall<N extends Operation>(
  * A list that is read in pages: the first by its key, each of the others when `more` is called, as long as there
  * are any.
  */
-export function usePages<P extends { readonly next: number | null }>(
+export function usePages<P extends { readonly next: number | string | null }>(
   key: string,
-  read: (cursor: number | undefined, stop?: AbortSignal) => Promise<P>,
+  read: (cursor: number | string | undefined, stop?: AbortSignal) => Promise<P>,
   join: (shown: P, page: P) => P,
 ): Loaded<P> & { readonly more: (() => Promise<void>) | undefined } {
   const loaded = useLoad(key, (stop) => read(undefined, stop));
@@ -125,6 +125,10 @@ export function usePages<P extends { readonly next: number | null }>(
   };
   return { ...loaded, more: next === undefined ? undefined : more };
 }
+
+/** The cursor of a list of this host alone. */
+export const ofOneHost = (cursor: number | string | undefined): number | undefined =>
+  typeof cursor === 'number' ? cursor : undefined;
 
 const EVERY_MS = 5_000;
 

@@ -2,8 +2,8 @@ import type { AnswerOf, ParamsOf } from '../../api/operation.ts';
 import type { DeclaredOperation } from '../../api/operations/index.ts';
 import type { DeclaredHostOperation } from '../host/index.ts';
 
-// What the page may ask and what it is answered, as the operations declare it. Types only: nothing of the server gets
-// here.
+// The operations of the page: their parameters and records, as they declare them. Types only: nothing of the server
+// gets here.
 
 type Declared = DeclaredOperation | DeclaredHostOperation;
 type NameOf<O> = O extends { readonly path: `/${infer N}` } ? N : never;
@@ -19,7 +19,7 @@ type Named<N extends string> = Declared extends infer O
 export type Operation = NameOf<Declared>;
 /** What a call of it is given. Which texts and lists are right the server says; undefined and null are absent. */
 export type Params<N extends Operation> = N extends Operation ? Fields<ParamsOf<Named<N>>> : never;
-/** What it answers. */
+/** Its record. */
 export type Answer<N extends Operation> = N extends Operation ? AnswerOf<Named<N>> : never;
 
 type Fields<T> = { readonly [K in keyof T]: Loose<T[K]> | null | undefined };

@@ -20,7 +20,7 @@ export const place = signal<Place>(here());
 const shown = new Map<string, URLSearchParams>();
 effect(() => void shown.set(place.value.path, place.value.query));
 
-/** What was searched for: lists are opened without it from now on. */
+/** Forgets the last searches: lists open without one. */
 export function forgetSearches(): void {
   shown.clear();
 }

@@ -59,7 +59,7 @@ export async function signOut(): Promise<void> {
   session.value = { state: 'out', ended: false };
 }
 
-/** What to tell people about an error. */
+/** The text of an error, for people. */
 export function messageOf(error: unknown): string {
   const faults = Object.values(faultsOf(error));
   if (faults.length > 0) return faults.join('. ');

@@ -69,7 +69,7 @@ export interface FieldProps {
   readonly type?: 'text' | 'password' | 'url' | 'search' | 'email' | 'number';
   readonly autocomplete?: 'off' | 'username' | 'current-password' | 'new-password' | 'one-time-code';
   readonly help?: string;
-  /** What is wrong with the value. */
+  /** The fault of the value. */
   readonly error?: string | undefined;
   readonly required?: boolean;
   /** A choice among these, instead of a text. */
@@ -132,7 +132,7 @@ export function Time({ at }: { readonly at: string }): ComponentChildren {
   return h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, relative(ms, now.value));
 }
 
-/** Why something is empty or does not work, and what to do about it. */
+/** Why something is empty or does not work, with a remedy. */
 export function Notice({
   icon = 'dot',
   title,

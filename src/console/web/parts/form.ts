@@ -12,7 +12,7 @@ export interface FormField
   /** The parameter of the operation, whose errors stand beside the field. */
   readonly name: string;
   readonly value?: string;
-  /** Whether it is asked for, after what the others hold. */
+  /** Whether it is shown, given the values of the others. */
   readonly when?: (values: Values) => boolean;
 }
 
@@ -69,7 +69,7 @@ export function Form({ fields, label, inline = false, onSubmit }: FormProps): Co
 
 interface Question {
   readonly question: string;
-  /** What is lost, in paragraphs. */
+  /** The consequences, in paragraphs. */
   readonly text: readonly ComponentChildren[];
   /** The label of the button that does it. */
   readonly confirm: string;
@@ -93,7 +93,7 @@ export function Confirm({
   ]);
 }
 
-/** A button that asks first. It must not stand in a dialog, which hides what it asks. */
+/** A button that asks for confirmation. It must not stand in a dialog, which would hide the question. */
 export function ConfirmButton({
   question,
   text,

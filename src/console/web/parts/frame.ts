@@ -1,7 +1,7 @@
 import type { Signal } from '@preact/signals';
 import type { ComponentChildren, TargetedMouseEvent } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { awaySince } from '../call.ts';
+import { awaySince, hostsMissing } from '../call.ts';
 import { h } from '../h.ts';
 import { live } from '../live.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
@@ -32,7 +32,7 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
       h(PersonMenu),
     ]),
     h(Rail),
-    h('main', { id: 'main', tabIndex: -1 }, [h(Away), h(JobBar), h(PasswordNotice), children]),
+    h('main', { id: 'main', tabIndex: -1 }, [h(Away), h(Missing), h(JobBar), h(PasswordNotice), children]),
     passwordOpen.value && h(PasswordDialog),
     factorOpen.value && h(FactorDialog),
     helpOpen.value && h(Help),
@@ -205,7 +205,25 @@ function Away(): ComponentChildren {
   if (since === undefined) return null;
   return h('p.banner', { role: 'status' }, [
     h(Icon, { name: 'alert' }),
-    `The store is not responding (noticed ${relative(since, now.value)}). Lists may be out of date. Mail is still accepted.`,
+    `The store is not responding (noticed ${relative(since, now.value)}). Lists may be out of date. Mail is ` +
+      'still accepted.',
+  ]);
+}
+
+/** Hosts without a part in what is shown; another screen asks again. */
+function Missing(): ComponentChildren {
+  const { path } = place.value;
+  useEffect(
+    () => () => {
+      hostsMissing.value = new Map();
+    },
+    [path],
+  );
+  const names = [...new Set([...hostsMissing.value.values()].flatMap((hosts) => hosts.split(', ')))];
+  if (names.length === 0) return null;
+  return h('p.banner', { role: 'status' }, [
+    h(Icon, { name: 'alert' }),
+    `Not included: ${names.join(', ')}. What ${names.length === 1 ? 'this host has' : 'these hosts have'} is not shown here.`,
   ]);
 }
 

@@ -13,7 +13,7 @@ import { count, number } from './text.ts';
 export interface Job {
   readonly operation: 'jobs/info' | 'host/job';
   readonly id: string;
-  /** What is done to how many. */
+  /** The action, and the number of deliveries. */
   readonly what: string;
   readonly one: string;
   readonly several: string;

@@ -16,7 +16,7 @@ import { count, plain } from './text.ts';
 
 interface Pages<T> {
   readonly rows: readonly T[];
-  readonly next: number | null;
+  readonly next: number | string | null;
 }
 
 export interface List<T> {
@@ -92,7 +92,7 @@ interface Source<T> {
   readonly key: string;
   /** Whether the list has everything, so that a new row belongs to it. */
   readonly whole: boolean;
-  read(before: number | undefined, stop?: AbortSignal): Promise<Pages<T>>;
+  read(before: number | string | undefined, stop?: AbortSignal): Promise<Pages<T>>;
   /** Tells about new and changed rows. */
   follow(took: (row: T) => void, reset: () => void): () => void;
 }

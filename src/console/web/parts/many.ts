@@ -8,7 +8,7 @@ import type { IconName } from './icons.ts';
 import { followJob, type Job, JobProgress } from './job.ts';
 import { number } from './text.ts';
 
-// Changes of many: first the number, then the button with the number in it, then what was done or a job.
+// Changes of many: first the number, then a button with the number, then the result or a job.
 
 /** How many there are; the job that does it, if there are many. */
 interface Counted {
@@ -38,7 +38,7 @@ interface ManyProps<A extends Counted> {
   onClose(): void;
 }
 
-/** Asks before many are changed, and says what was done. */
+/** Asks before it changes many, and shows the result. */
 export function Many<A extends Counted>(props: ManyProps<A>): ComponentChildren {
   const { about, onClose, onDone } = props;
   const [opened] = useState(() => Date.now()); // an old number is not shown

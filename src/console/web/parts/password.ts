@@ -17,7 +17,8 @@ export function PasswordNotice(): ComponentChildren {
   if (has !== false || !can) return null;
   return h('p.banner', [
     isNobody()
-      ? 'You signed in with a one-time link. Set a name and a password so that you can sign in again and manage keys and people.'
+      ? 'You signed in with a one-time link. Set a name and a password so that you can sign in again and manage ' +
+        'keys and people.'
       : 'Set a password so that you can sign in again and manage keys.',
     h(Button, { label: 'Set a password\u2026', onPress: () => (passwordOpen.value = true) }),
   ]);

@@ -2,7 +2,9 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { h } from '../h.ts';
+import type { HostSeries } from '../records.ts';
 import { Table } from './elements.ts';
+import { type Values, valuesOf } from './series.ts';
 import { clockTime, localTime, number, size, span } from './text.ts';
 
 // Figures over time: a drawing for the eye, a sentence and a table for everybody. The library that draws is loaded with
@@ -15,7 +17,7 @@ interface Curve {
   readonly unit: Unit;
   readonly tone: 'accent' | 'good' | 'wait' | 'bad';
   /** Null where nothing is known: a gap. */
-  readonly values: readonly (number | null)[];
+  readonly values: Values;
   /** Has a scale of its own, at the right. */
   readonly right?: boolean;
 }
@@ -30,10 +32,33 @@ interface PlotProps {
   readonly curves: readonly Curve[];
 }
 
+interface SeriesCurve extends Pick<Curve, 'label' | 'tone' | 'right'> {
+  /** The series that it adds up. */
+  readonly of: readonly string[];
+}
+
+export interface SeriesPlotProps {
+  readonly title: string;
+  readonly curves: readonly SeriesCurve[];
+  /** The sentence, from the values of each curve. */
+  say(values: readonly Values[], unit: Unit): string;
+}
+
+/** A plot of series of the host. */
+export function SeriesPlot({ title, curves, say, data }: SeriesPlotProps & { readonly data: HostSeries }) {
+  const unitOf = ([name]: readonly string[]) => data.series.find((one) => one.name === name)?.unit ?? '';
+  const drawn = curves.map(({ of, ...curve }) => ({ ...curve, unit: unitOf(of), values: valuesOf(data, ...of) }));
+  const sentence = say(
+    drawn.map(({ values }) => values),
+    drawn[0]?.unit ?? '',
+  );
+  return h(Plot, { title, sentence, times: data.times, curves: drawn });
+}
+
 const HIGH = 140;
 const TWO_DAYS_S = 172_800;
 
-export function Plot({ title, sentence, times, curves }: PlotProps): ComponentChildren {
+function Plot({ title, sentence, times, curves }: PlotProps): ComponentChildren {
   const [pointed, setPointed] = useState<number>();
   const at = pointed !== undefined && pointed < times.length ? pointed : times.length - 1;
   return h('figure.plot', [
@@ -53,7 +78,7 @@ export function Plot({ title, sentence, times, curves }: PlotProps): ComponentCh
   ]);
 }
 
-/** The drawing alone. What it says stands beside it in words. */
+/** The drawing alone; a text beside it gives the figures. */
 function Drawing({
   times,
   curves,

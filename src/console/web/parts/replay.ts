@@ -49,7 +49,8 @@ export function ReplayDialog({
         matched > 0 &&
           h(
             'p',
-            `${count(matched, 'message')} will be posted${isHeld ? '.' : ' again, with the same webhook-id as before.'}`,
+            `${count(matched, 'message')} will be ` +
+              `posted${isHeld ? '.' : ' again, with the same webhook-id as before.'}`,
           ),
         matched > 0 && where && h(Facts, { where: where.filter(({ url }) => !leftOut.includes(url)) }),
         forgotten > 0 &&
@@ -158,7 +159,9 @@ function Troubled({
     leftOut.map((url) => h('p.faint', { key: url }, `${shortUrl(url)} is excluded.`)),
     troubled.slice(0, MOST_TROUBLED).map(({ url, count: many, endpoint }) =>
       h('p.row', { key: url }, [
-        `${shortUrl(url)} is ${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} (${count(many, 'message')}). `,
+        `${shortUrl(url)} is ` +
+          `${endpoint?.paused ? 'paused' : endpoint?.breaker === 'up' ? 'failing' : 'still down'} ` +
+          `(${count(many, 'message')}). `,
         // With one endpoint there is nothing else to replay.
         where.length > 1 + leftOut.length && h(Button, { label: 'Exclude', onPress: () => onLeave(url) }),
       ]),

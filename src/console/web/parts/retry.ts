@@ -56,7 +56,8 @@ function WaitsFor({ query }: { readonly query: string }): ComponentChildren {
       .slice(0, MOST_CAUSES)
       .map((cause) =>
         h('li', { key: `${cause.url} ${answerOf(cause)}` }, [
-          `${number(cause.count)} to ${shortUrl(cause.url)}, ${answerOf(cause) ? `last response ${answerOf(cause)}` : 'not attempted yet'}`,
+          `${number(cause.count)} to ${shortUrl(cause.url)}, ` +
+            `${answerOf(cause) ? `last response ${answerOf(cause)}` : 'not attempted yet'}`,
         ]),
       ),
   ]);

@@ -10,7 +10,7 @@ export interface Section {
   readonly path: string;
   readonly label: string;
   readonly icon: IconName;
-  /** How the paths begin that show one of what it lists. */
+  /** The start of the paths of its details. */
   readonly one?: string;
   /** How the paths of its further screens begin. */
   readonly further?: string;

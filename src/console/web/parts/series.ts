@@ -3,7 +3,7 @@ import { type Loaded, useLoad, useRepeat } from '../load.ts';
 import type { HostSeries } from '../records.ts';
 import { number, toApiTime } from './text.ts';
 
-// Figures of the host over time, and what to say about them.
+// Figures of the host over time, in numbers and words.
 
 const HOUR_S = 3600;
 const DAY_S = 86_400;

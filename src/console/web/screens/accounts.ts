@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { usePages } from '../load.ts';
+import { ofOneHost, usePages } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
@@ -32,7 +32,7 @@ const PAGE = 50;
 function AccountList(): ComponentChildren {
   const loaded = usePages(
     'host accounts',
-    (after, stop) => call('host/accounts', { limit: PAGE, after }, stop),
+    (after, stop) => call('host/accounts', { limit: PAGE, after: ofOneHost(after) }, stop),
     (shown, page) => ({ ...page, accounts: [...shown.accounts, ...page.accounts] }),
   );
   const { data, more } = loaded;

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { usePages } from '../load.ts';
+import { ofOneHost, usePages } from '../load.ts';
 import { Button, Choice, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
 import type { Action, HostAction } from '../records.ts';
@@ -18,7 +18,7 @@ export function Actions(): ComponentChildren {
     h(Title, { text: 'Activity' }),
     h('p.faint', [
       'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and ' +
-        'message content viewed by operators, on this host. Kept for a year.',
+        'message content viewed by operators. Kept for a year.',
     ]),
     h(ActionList, { of: `${account.value?.id}`, read: (page, stop) => call('actions/list', page, stop) }),
   ]);
@@ -47,7 +47,8 @@ export function HostActions(): ComponentChildren {
     h(ActionList, {
       key: chosen,
       of: `host ${chosen}`,
-      read: (page, stop) => call('host/actions', { ...page, account: chosen || undefined }, stop),
+      read: ({ limit, before }, stop) =>
+        call('host/actions', { limit, before: ofOneHost(before), account: chosen || undefined }, stop),
     }),
   ]);
 }
@@ -58,9 +59,9 @@ type Done = Action & Partial<Pick<HostAction, 'account'>>;
 interface ActionListProps {
   readonly of: string;
   read(
-    page: { readonly limit: number; readonly before: number | undefined },
+    page: { readonly limit: number; readonly before: number | string | undefined },
     stop?: AbortSignal,
-  ): Promise<{ readonly actions: readonly Done[]; readonly next: number | null }>;
+  ): Promise<{ readonly actions: readonly Done[]; readonly next: number | string | null }>;
 }
 
 function ActionList({ of, read }: ActionListProps): ComponentChildren {

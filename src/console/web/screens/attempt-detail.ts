@@ -9,7 +9,7 @@ import { count, span } from '../parts/text.ts';
 import type { AttemptDetail, Mail, MailStory } from '../records.ts';
 import { may } from '../session.ts';
 
-// How an attempt got there, and what was said.
+// The connection of an attempt, its request and its response.
 
 /** The attempts that the queue remembers, by their time; the journal remembers more, without details. */
 export function detailsOf({ deliveries }: MailStory): ReadonlyMap<string, AttemptDetail> {
@@ -35,7 +35,7 @@ export function Detail({ detail, mail }: { readonly detail: AttemptDetail; reado
   ]);
 }
 
-/** The POST as a command. What was posted is rendered again for it, by those who may read it. */
+/** The POST as a command. Its body is rendered again, for people who may read it. */
 function AsCurl({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }): ComponentChildren {
   const [line, setLine] = useState<string>();
   const show = async () => {

@@ -6,7 +6,7 @@ import { Copy } from '../parts/form.ts';
 import { age, count, now, plain, toMs } from '../parts/text.ts';
 import type { DomainRecord, DomainServer, DomainServers, InboundDomain } from '../records.ts';
 
-/** What should stand in the DNS, what was seen there, and what each name server says now. */
+/** The required DNS records, those last seen, and the current answer of each name server. */
 export function DnsRecords({
   domain,
   servers,

@@ -17,7 +17,7 @@ import { account, may } from '../session.ts';
 
 const ofUrl = (url: string) => withField('', 'url', url);
 
-/** One endpoint: how it is, what it answered, and how to catch up. */
+/** One endpoint: its state, its answers, and how to catch up. */
 export function Endpoint(): ComponentChildren {
   const url = place.value.query.get('url') ?? '';
   const loaded = useCall('endpoints/info', { url });

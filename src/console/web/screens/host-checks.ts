@@ -8,7 +8,7 @@ import { Copy } from '../parts/form.ts';
 import { count, number, plain } from '../parts/text.ts';
 import type { HostCheck, HostExamination, HostListener } from '../records.ts';
 
-// Whether the host has what it needs: what `postern doctor` finds, and where it listens.
+// The results of `postern doctor`, and the listeners.
 
 const LEVELS: Readonly<Record<HostCheck['level'], Mark>> = {
   fault: { icon: 'cross', word: 'Fault', tone: 'bad' },

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { usePages } from '../load.ts';
+import { ofOneHost, usePages } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
@@ -21,7 +21,7 @@ export function HostLog(): ComponentChildren {
   const event = place.value.query.get('event') ?? undefined;
   const loaded = usePages(
     `host log ${level} ${event}`,
-    (before, stop) => call('host/log', { limit: PAGE, level, event, before }, stop),
+    (before, stop) => call('host/log', { limit: PAGE, level, event, before: ofOneHost(before) }, stop),
     (shown, page) => ({ ...page, lines: [...shown.lines, ...page.lines] }),
   );
   const { data, again, more } = loaded;

@@ -6,10 +6,10 @@ import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Facts, Loading, type Mark, State, Time, Title } from '../parts/elements.ts';
 import { Icon } from '../parts/icons.ts';
-import { Plot, valueText } from '../parts/plot.ts';
-import { SPANS, type SpanName, useSeries, valuesOf } from '../parts/series.ts';
+import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
+import { SPANS, type SpanName, useSeries } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
-import type { HostNeed, HostOverview, HostSeries, HostTask } from '../records.ts';
+import type { HostNeed, HostOverview, HostTask } from '../records.ts';
 import { linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 import { Checks, Listeners } from './host-checks.ts';
@@ -115,13 +115,24 @@ const WHAT: Readonly<Record<HostNeed['what'], string>> = {
   log: 'Log',
 };
 
-/** A series, its title, and what to say of its last and its worst value. */
-const FIGURES: readonly (readonly [string, string, (last: string, worst: string) => string])[] = [
-  ['commit_p95', 'Queue commits', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
-  ['dns_p95', 'DNS lookups', (last, worst) => `p95 ${last} now, ${worst} at worst.`],
-  ['disk_free', 'Free disk', (last, worst) => `${last} free on the disk of the queue, lowest ${worst}.`],
-  ['memory', 'Memory', (last, worst) => `${last} in use, highest ${worst}.`],
-  ['loop_lag', 'Event loop delay', (last, worst) => `${last} now, ${worst} at worst.`],
+/** A plot of one series, and the sentence for its last and its worst value. */
+const figure = (name: string, title: string, text: (last: string, worst: string) => string): SeriesPlotProps => ({
+  title,
+  curves: [{ label: title, of: [name], tone: 'accent' }],
+  say([values = []], unit) {
+    const known = values.filter((one) => one !== null);
+    const last = known.at(-1);
+    const worst = name === 'disk_free' ? Math.min(...known) : Math.max(...known);
+    return last === undefined ? 'No data for this period.' : text(valueText(last, unit), valueText(worst, unit));
+  },
+});
+
+const FIGURES = [
+  figure('commit_p95', 'Queue commits', (last, worst) => `p95 ${last} now, ${worst} at worst.`),
+  figure('dns_p95', 'DNS lookups', (last, worst) => `p95 ${last} now, ${worst} at worst.`),
+  figure('disk_free', 'Free disk', (last, worst) => `${last} free on the disk of the queue, lowest ${worst}.`),
+  figure('memory', 'Memory', (last, worst) => `${last} in use, highest ${worst}.`),
+  figure('loop_lag', 'Event loop delay', (last, worst) => `${last} now, ${worst} at worst.`),
 ];
 
 const isSpan = (name: string | null): name is SpanName => name !== null && Object.hasOwn(SPANS, name);
@@ -131,7 +142,7 @@ function Figures(): ComponentChildren {
   const wanted = place.value.query.get('span');
   const chosen = isSpan(wanted) ? wanted : 'hour';
   const loaded = useSeries(
-    FIGURES.map(([name]) => name),
+    FIGURES.flatMap(({ curves }) => curves.flatMap(({ of }) => of)),
     chosen,
   );
   const { data } = loaded;
@@ -146,35 +157,8 @@ function Figures(): ComponentChildren {
       }),
     ]),
     h(Loading, { of: loaded, rows: 4 }),
-    data &&
-      h('div.plots', [
-        FIGURES.map(([name, title, say]) => h(Figure, { key: `${chosen} ${name}`, name, title, say, data })),
-      ]),
+    data && h('div.plots', [FIGURES.map((plot) => h(SeriesPlot, { key: `${chosen} ${plot.title}`, ...plot, data }))]),
   ]);
-}
-
-function Figure({
-  name,
-  title,
-  say,
-  data,
-}: {
-  readonly name: string;
-  readonly title: string;
-  readonly data: HostSeries;
-  say(last: string, worst: string): string;
-}): ComponentChildren {
-  const values = valuesOf(data, name);
-  const unit = data.series.find((one) => one.name === name)?.unit ?? '';
-  const known = values.filter((one) => one !== null);
-  const last = known.at(-1);
-  const worst = name === 'disk_free' ? Math.min(...known) : Math.max(...known);
-  return h(Plot, {
-    title,
-    sentence: last === undefined ? 'No data for this period.' : say(valueText(last, unit), valueText(worst, unit)),
-    times: data.times,
-    curves: [{ label: title, unit, tone: 'accent', values }],
-  });
 }
 
 const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {

@@ -66,7 +66,8 @@ export function Lists(): ComponentChildren {
     }),
     h('p.faint', [
       which === 'rejects'
-        ? 'Mail to these addresses is rejected. Bounces, complaints and unsubscribes add them for a limited time; entries added manually do not expire.'
+        ? 'Mail to these addresses is rejected. Bounces, complaints and unsubscribes add them for a limited ' +
+          'time; entries added manually do not expire.'
         : 'These addresses are never suppressed.',
     ]),
     which === 'rejects' ? h(Rejects, { q, version }) : h(Whitelist, { q, version }),
@@ -173,8 +174,10 @@ export function TakeOff({
     text: [
       'Mail to this address will be sent again.',
       reason === 'custom'
-        ? 'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does not change.'
-        : `This lowers your reputation, on which the hourly quota depends.${expiry} If the address bounces or complains ` +
+        ? 'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does ' +
+          'not change.'
+        : `This lowers your reputation, on which the hourly quota depends.${expiry} If the address bounces or ` +
+          'complains ' +
           'again, it is suppressed again.',
     ],
     confirm: 'Remove address',

@@ -62,7 +62,7 @@ export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChild
   ]);
 }
 
-/** What is shown of the bytes; the rest is in the download. */
+/** How many bytes are shown; the rest is in the download. */
 const MOST_SHOWN = 200_000;
 
 /** The message as it arrived. */

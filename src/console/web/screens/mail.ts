@@ -76,7 +76,7 @@ interface MailRowsProps {
   onFocus?(id: string): void;
 }
 
-/** A list with what it shows while it is read, when that failed, and when there is nothing. */
+/** A list, with its texts while loading, after an error, and without entries. */
 export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): ComponentChildren {
   const { rows } = list;
   useEffect(() => () => void (marked.value = new Set()), []);
@@ -99,7 +99,7 @@ function StateFilter({ query }: { readonly query: string }): ComponentChildren {
   });
 }
 
-/** When and where it came in, where it went, and what was answered. */
+/** When and where it was received, where it was posted, and the answer. */
 function Choices({ query }: { readonly query: string }): ComponentChildren {
   const { data: domains = [] } = useDomains();
   const { data: endpoints = [] } = useEndpointsOnce();
@@ -176,7 +176,7 @@ function ReplayMarked(): ComponentChildren {
   ]);
 }
 
-/** What can be done with all that match, if the filter has one state: the next step first, dropping behind a menu. */
+/** Actions for all matches, if the filter has one state: the next step first, dropping behind a menu. */
 function AllThatMatch({ query }: { readonly query: string }): ComponentChildren {
   const [open, setOpen] = useState<'next' | 'drop'>();
   const state = fieldOf(query, 'state');
@@ -211,7 +211,8 @@ function Empty({ query }: { readonly query: string }): ComponentChildren {
     ]);
   return h(Notice, { title: 'No messages match this search' }, [
     h('p', [
-      `Messages are kept for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
+      `Messages are kept for ${count(person.value?.keeps_days.history ?? 0, 'day')}, refusals for ` +
+        `${count(person.value?.keeps_days.refusals ?? 0, 'day')}. `,
       h('a', { href: linkTo('/mail') }, 'Show all messages'),
     ]),
   ]);

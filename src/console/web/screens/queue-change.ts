@@ -13,7 +13,7 @@ import { count, number } from '../parts/text.ts';
 interface Kind {
   readonly operation: 'host/retry' | 'host/pause' | 'host/resume' | 'host/drop';
   readonly label: string;
-  /** What is counted. */
+  /** The noun for the count. */
   readonly one: string;
   readonly several: string;
   readonly help: string;
@@ -61,7 +61,7 @@ const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:,
 /** Of deliveries by state, with a job if there are many; of endpoints with what waits for them. */
 type Changed = Partial<Answer<'host/drop'> & Answer<'host/pause'>> & Pick<Answer<'host/drop'>, 'matched' | 'changed'>;
 
-/** Asks what to do with what a query matches, shows how many that are, and does it. */
+/** Offers actions for the matches of a query, shows their number, and carries them out. */
 export function QueueChange({ query: given, onClose }: { readonly query: string; onClose(): void }): ComponentChildren {
   const [operation, setOperation] = useState<string>('host/retry');
   const [text, setText] = useState(given);

@@ -30,7 +30,7 @@ export function Refused(): ComponentChildren {
                   key: refusal.id,
                   refusal,
                   query,
-                  // Of refusals for one reason in a row, the first says what to do.
+                  // Of several refusals in a row for one reason, the first gives the remedy.
                   explained: refusal.reason !== rows[i - 1]?.reason,
                 }),
               ),

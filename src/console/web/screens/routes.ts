@@ -140,7 +140,7 @@ function RouteRow({
   ]);
 }
 
-/** Which mail a route takes, and what it says of it. */
+/** The mail that a route takes, and its tags. */
 function rulesOf({ when, tags, priority }: InboundRoute): string {
   const conditions = Object.entries(when).map(
     ([name, value]) => `${name}${isNested(value) ? ' ' : ' = '}${valueText(value)}`,
@@ -272,7 +272,9 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     when: isPosting,
     label: 'Password',
     type: 'password',
-    help: `Sent by Basic authentication as the user actionmailbox.${route.has_password ? ' Leave blank to keep the current one.' : ''}`,
+    help:
+      'Sent by Basic authentication as the user ' +
+      `actionmailbox.${route.has_password ? ' Leave blank to keep the current one.' : ''}`,
   },
   {
     name: 'batch_events',

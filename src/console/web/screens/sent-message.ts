@@ -20,7 +20,7 @@ import { SentContentTabs } from './sent-content.ts';
 import { toEntries } from './sent-timeline.ts';
 import { Dialogs } from './smtp-dialog.ts';
 
-/** One message out: where it is, and what was said on its way. */
+/** One sent message: its state, and its SMTP dialog. */
 export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
   const loaded = useCall('messages/info', { id });
   const { data: message, error, again } = loaded;
@@ -110,7 +110,7 @@ function isHeld({ delivery }: SentStory): boolean {
   );
 }
 
-/** What can be done while it waits for another attempt. */
+/** The actions while it waits for another attempt. */
 function Waiting({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
   const { _id: id, email, delivery } = message;
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
@@ -158,7 +158,8 @@ function ResendDialog({
         ])
       : [
           h('p', [
-            `Sends the same content to ${plain(email)} as a new message. Suppressions, quotas and all other checks apply.`,
+            `Sends the same content to ${plain(email)} as a new message. Suppressions, quotas and all other ` +
+              'checks apply.',
           ]),
           h('p.buttons', [
             h(Button, { label: 'Cancel', onPress: onClose }),
@@ -219,7 +220,9 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
           {
             icon: 'refused',
             tone: 'bad',
-            title: `${plain(email)} is suppressed${entry.expires_at === null ? '' : ` until ${exactTime(toMs(entry.expires_at))}`}`,
+            title:
+              `${plain(email)} is ` +
+              `suppressed${entry.expires_at === null ? '' : ` until ${exactTime(toMs(entry.expires_at))}`}`,
           },
           [
             h('p.buttons', [

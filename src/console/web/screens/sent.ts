@@ -121,7 +121,8 @@ function Empty({ q, days }: { readonly q: string; readonly days: number }): Comp
   return h(Notice, { title: `No messages sent in the last ${count(days, 'day')}` }, [
     h('p', 'Send a message with an API key:'),
     h('pre.code', { tabIndex: 0 }, [
-      `curl ${window.location.origin}/api/1.0/messages/send.json \\\n  -d '${JSON.stringify({ key: 'YOUR-KEY', message })}'`,
+      `curl ${window.location.origin}/api/1.0/messages/send.json \\\n  -d ` +
+        `'${JSON.stringify({ key: 'YOUR-KEY', message })}'`,
     ]),
     days < 90 && h('p', [h('a', { href: withQuery({ days: '90' }) }, 'Show 90 days')]),
   ]);

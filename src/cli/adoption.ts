@@ -1,0 +1,219 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { createPauses, systemClock } from '../base/clock.ts';
+import { spoolDir } from '../composition/slices.ts';
+import { hasOwnStore } from '../config.ts';
+import { folderOf } from '../queue/disk/folder.ts';
+import type { Settings } from '../settings.ts';
+import { nameAdopter, SILENCE_MS, watchBeats } from '../store/membership.ts';
+import type { HostRow } from '../store/rows/hosts.ts';
+import type { Store } from '../store/store.ts';
+import { eventCopyId } from '../webhooks/event-copies.ts';
+import { type Command, EXIT, type Invocation, Unavailable, UsageError } from './command.ts';
+import { withSpool, withStore } from './open.ts';
+
+/** How many copies are counted: the store has no other way than to read them. */
+const MOST_COUNTED = 1000;
+/** How long a takeover may make no progress before the command ends. Milliseconds. */
+const PATIENCE_MS = 60_000;
+
+/** Unlike timers of the daemon, these keep the command running. */
+export const commandPauses = () =>
+  createPauses({
+    ...systemClock,
+    after(ms, work) {
+      const timer = setTimeout(work, ms);
+      return () => clearTimeout(timer);
+    },
+  });
+
+/** How many copies a host has in the store: as text, since many are not counted. */
+export async function countCopies(store: Store, { id }: Pick<HostRow, 'id'>, below?: number): Promise<string> {
+  const epoch = below === undefined ? {} : { epoch: { range: { lt: below } } };
+  const rows = await store.copies.many({ host: id, ...epoch }, { limit: MOST_COUNTED + 1 });
+  return rows.length > MOST_COUNTED ? `${MOST_COUNTED}+` : String(rows.length);
+}
+
+/** The host with a name or id. One that is not listed any more may still have copies. */
+async function findHost(store: Store, word: string): Promise<HostRow> {
+  const rows = (await store.hosts.many({}, { sort: 'id' })).filter(({ id, name }) => id === word || name === word);
+  const [found, ...others] = rows;
+  if (found && others.length === 0) return found;
+  if (found)
+    throw new UsageError(`several hosts are named ${word}; give an id: ${rows.map(({ id }) => id).join(', ')}`);
+  const copy = await store.copies.one({ host: word });
+  if (!copy) throw new UsageError(`there is no host ${word} (see: postern host list)`);
+  const [now, last] = [new Date(), await store.copies.many({ host: word }, { sort: '-epoch', limit: 1 })];
+  const row = { name: word, incarnation: null, beat: 0, version: '', features: [], startedAt: now, seenAt: now };
+  const epoch = last[0]?.epoch ?? copy.epoch;
+  await store.hosts.insert({ id: word, ...row, epoch });
+  return { id: word, ...row, epoch };
+}
+
+/** The id of the host whose queue is here; undefined if there is none. */
+function ownId(settings: Settings): string | undefined {
+  const { hostId } = folderOf(spoolDir(settings));
+  return (existsSync(hostId) && readFileSync(hostId, 'utf8').trim()) || undefined;
+}
+
+/** The host that takes over: the one that was named, or the one here. It must run. */
+async function findAdopter(store: Store, word: string | undefined, settings: Settings): Promise<HostRow> {
+  const here = word ?? ownId(settings);
+  if (here === undefined)
+    throw new UsageError('no host has its queue here: name the one that takes over (--by HOSTNAME)');
+  const adopter = await findHost(store, here);
+  if (adopter.incarnation === null || !(await isRunning(store, adopter)))
+    throw new Unavailable(`${adopter.name} does not run: start it first, or name another (--by HOSTNAME)`);
+  return adopter;
+}
+
+async function isRunning(store: Store, row: HostRow): Promise<boolean> {
+  if (row.incarnation === null) return false;
+  const isEnough = (running: ReadonlySet<string>) => running.size > 0;
+  const parts = { clock: systemClock, pause: commandPauses().wait, isEnough, ms: SILENCE_MS };
+  return (await watchBeats(store, [row], parts)).size > 0;
+}
+
+/** Names the adopter of a host, which must be as it was seen. */
+async function handOver(store: Store, lost: HostRow, adopter: HostRow): Promise<HostRow> {
+  const { id, name, epoch = 0 } = lost;
+  if (id === adopter.id) throw new UsageError(`${name} has its own mail; name another host (--by HOSTNAME)`);
+  const row = await nameAdopter(store, lost, adopter.id, new Date());
+  if (row) return row;
+  const now = await store.hosts.one({ id });
+  const by = now?.adopter && (await store.hosts.one({ id: now.adopter }));
+  throw new Unavailable(
+    by && now?.epoch !== epoch
+      ? `${by.name} takes over the mail of ${name}: another adopt came first`
+      : `${name} has just come back, and keeps its mail`,
+  );
+}
+
+/** Waits until nothing of its earlier epochs is left. */
+async function untilTaken(call: Invocation, store: Store, lost: HostRow, adopter: HostRow): Promise<number> {
+  const { wait } = commandPauses();
+  let [left, since] = [await countCopies(store, lost, lost.epoch), systemClock.monotonic()];
+  while (left !== '0') {
+    if (systemClock.monotonic() - since > PATIENCE_MS) {
+      call.print([{ id: lost.id, adopter: adopter.id, left }], () => stuck(left, lost, adopter));
+      return EXIT.failed;
+    }
+    await wait(500);
+    const now = await countCopies(store, lost, lost.epoch);
+    if (now !== left || now.endsWith('+')) since = systemClock.monotonic();
+    left = now;
+  }
+  const waits = await countCopies(store, lost);
+  call.print(
+    [{ id: lost.id, adopter: adopter.id, left: waits }],
+    () => `${adopter.name} has the mail of ${lost.name}\n`,
+  );
+  return EXIT.ok;
+}
+
+const stuck = (left: string, lost: HostRow, adopter: HostRow): string =>
+  `${adopter.name} makes no progress: ${left} deliveries of ${lost.name} are left. See its log ` +
+  `(journalctl -u postern). ` +
+  `Another host can continue: postern host adopt ${lost.name} --by HOSTNAME\n`;
+
+const by = {
+  type: 'string',
+  value: 'HOSTNAME',
+  help: 'the host that takes over; default: the one whose queue is here',
+} as const;
+
+function mustBeShared(settings: Settings): void {
+  if (hasOwnStore(settings))
+    throw new UsageError('the store is a file of this host, so no other host can take over its mail (see store.url)');
+}
+
+export const hostAdopt: Command = {
+  name: 'host adopt',
+  args: 'HOSTNAME',
+  summary: 'Lets another host deliver the mail and webhook events of a host that is lost.',
+  notes:
+    'Takes over the mail and the events that queue.copies: store has kept. The lost host must be stopped, or silent ' +
+    'for 16 seconds, which the command waits for. Mail that it was sending when it died may be sent twice. Inbound ' +
+    'mail and events may be posted twice, with the same webhook-id and _id. If the host comes back, it keeps only ' +
+    'mail that was not taken over. If the command or the adopting host dies, run the command again, there or on ' +
+    'another host.',
+  options: { by },
+  async run(call) {
+    const [word] = call.words;
+    if (word === undefined) throw new UsageError('missing argument: HOSTNAME (see: postern host list)');
+    const { settings } = call.settings();
+    mustBeShared(settings);
+    return withStore(settings, async (store) => {
+      const lost = await findHost(store, word);
+      const adopter = await findAdopter(store, call.text('by'), settings);
+      if (lost.adopter === adopter.id) return untilTaken(call, store, lost, adopter);
+      if (await isRunning(store, lost))
+        throw new UsageError(
+          `${lost.name} runs. To take it away, stop it first (systemctl stop postern) and run: postern host drain`,
+        );
+      return untilTaken(call, store, await handOver(store, lost, adopter), adopter);
+    });
+  },
+};
+
+/** The only other host that runs, if none is named. */
+async function findTarget(store: Store, own: string, word: string | undefined, settings: Settings): Promise<HostRow> {
+  if (word !== undefined) return findAdopter(store, word, settings);
+  const others = (await store.hosts.many({}, { sort: 'id' })).filter(
+    (row) => row.id !== own && row.incarnation !== null,
+  );
+  const [only, ...more] = others;
+  if (!only || more.length > 0)
+    throw new UsageError(
+      `name the host that takes over: --by ${others.map(({ name }) => name).join(' or ') || 'HOSTNAME'}`,
+    );
+  return findAdopter(store, only.id, settings);
+}
+
+/** How many deliveries wait on the queue here that have no copy. */
+function countUncopied(settings: Settings, { copies }: Store): Promise<number> {
+  return withSpool(settings, async (spool) => {
+    async function isCopied(id: string): Promise<boolean> {
+      // The id of a copy of inbound mail is that of its message, with which the id of a delivery begins.
+      for (const copy of [id, id.slice(0, -13)]) if (await copies.one({ id: copy })) return true;
+      const batch = (await spool.delivery(id))?.batch;
+      if (!batch) return false;
+      const events = await spool.events.inBatch(id);
+      for (const event of events) if (!(await copies.one({ id: eventCopyId(batch.webhook, event) }))) return false;
+      return events.length > 0;
+    }
+    let count = 0;
+    for await (const page of spool.names({ states: ['waiting'] }))
+      for (const { id } of page) if (!(await isCopied(id))) count++;
+    return count;
+  });
+}
+
+export const hostDrain: Command = {
+  name: 'host drain',
+  summary: 'Hands the mail and webhook events of this host to another, so that it can be taken away.',
+  notes:
+    'Run it on the host that you take away, after systemctl stop postern; nothing is sent twice then. It hands over ' +
+    'what queue.copies: store has kept, and says how many other deliveries wait in the queue here. Only ' +
+    'this host can send those: start it again, without new mail, until postern queue list --state waiting is empty.',
+  options: { by },
+  async run(call) {
+    const { settings } = call.settings();
+    mustBeShared(settings);
+    const own = ownId(settings);
+    if (own === undefined) throw new UsageError(`no host has its queue here (${spoolDir(settings)})`);
+    return withStore(settings, async (store) => {
+      const here = await findHost(store, own);
+      if (await isRunning(store, here)) throw new UsageError('this host runs: stop it first (systemctl stop postern)');
+      const target = await findTarget(store, own, call.text('by'), settings);
+      // Before: the other host removes the copies of what it sends.
+      const stays = await countUncopied(settings, store);
+      const code = await untilTaken(call, store, await handOver(store, here, target), target);
+      if (stays === 0 || code !== EXIT.ok) return code;
+      call.print(
+        [{ id: own, stays }],
+        () => `${stays} deliveries stay in the queue here: keep this host until they are gone\n`,
+      );
+      return EXIT.failed;
+    });
+  },
+};

@@ -1,0 +1,151 @@
+import { generateKeyPair } from 'node:crypto';
+import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node:http';
+import { promisify } from 'node:util';
+import { frozen } from '../../base/frozen.ts';
+
+// What stands around the hosts of a demo: a webhook receiver, a mail server, a name server, and clients.
+
+/** The sender domain of the mail that comes in. */
+export const SENDER_DOMAIN = 'example.org';
+const SELECTOR = 'demo';
+
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+export type Call = (path: string, params: object) => Promise<unknown>;
+
+/** Calls operations of the API at a base URL. */
+export function caller(base: string, key: string): Call {
+  return async (path, params) => {
+    const response = await fetch(`${base}${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
+    const answer: unknown = await response.json();
+    if (!response.ok) throw new Error(`${path} failed: ${JSON.stringify(answer)}`);
+    return answer;
+  };
+}
+
+export interface Letter {
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+  readonly html?: string;
+  readonly attachments?: { readonly filename: string; readonly content: string }[];
+}
+
+/** Sends a message by SMTP that is signed for the sender domain. */
+export async function sendMail({ host, port }: Place, privateKey: string, letter: Letter): Promise<string> {
+  const { createTransport } = await import('nodemailer');
+  const dkim = { domainName: SENDER_DOMAIN, keySelector: SELECTOR, privateKey };
+  const transport = createTransport({ host, port, ignoreTLS: true, name: `mail.${SENDER_DOMAIN}`, dkim });
+  const { response } = await transport.sendMail({ from: `Ada Lovelace <ada@${SENDER_DOMAIN}>`, ...letter });
+  return response;
+}
+
+/** A POST as the receiver got it. */
+export interface Caught {
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+}
+
+/** The webhook receiver: answers what `onPost` says to a POST, else 200. */
+export function startCatcher(onPost: (caught: Caught) => number) {
+  const server = createHttpServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(Buffer.from(chunk));
+    // Adding a route probes its URL with HEAD.
+    if (request.method === 'POST')
+      response.statusCode = onPost({ path: request.url ?? '', headers: request.headers, body: Buffer.concat(chunks) });
+    response.end(response.statusCode === 200 ? 'ok' : 'down');
+  });
+  return new Promise<{ readonly url: string; stop(): Promise<void> }>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      const port = typeof address === 'object' && address !== null ? address.port : 0;
+      resolve({
+        url: `http://127.0.0.1:${port}`,
+        stop: () =>
+          new Promise((done) => {
+            server.close(() => done());
+            server.closeAllConnections();
+          }),
+      });
+    });
+  });
+}
+
+/** The mail server of the recipients: takes all mail. */
+export async function startMailServer(onMail: (raw: string) => void) {
+  const { SMTPServer } = await import('smtp-server');
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS', 'AUTH'],
+    disableReverseLookup: true,
+    logger: false,
+    closeTimeout: 0,
+    onData(stream, _session, done) {
+      const chunks: Buffer[] = [];
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+      stream.on('end', () => {
+        onMail(Buffer.concat(chunks).toString());
+        done();
+      });
+    },
+  });
+  server.on('error', () => {}); // a host that is killed leaves its sessions
+  const listening = server.listen(0, '127.0.0.1');
+  await new Promise<void>((resolve) => listening.once('listening', () => resolve()));
+  const address = listening.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  return { port, stop: () => new Promise<void>((resolve) => server.close(() => resolve())) };
+}
+
+/** Text of a TXT record goes in strings of at most 255 octets (RFC 1035 section 3.3.14). */
+const MAX_STRING = 255;
+const TTL = 300;
+const NXDOMAIN = 3;
+
+/**
+ * Starts a name server on loopback for the sender domain, with a new DKIM key, so that SPF, DKIM and DMARC pass on a
+ * machine without a network. Every other name is NXDOMAIN.
+ */
+export async function startDemoZone() {
+  const { publicKey, privateKey } = await promisify(generateKeyPair)('rsa', {
+    modulusLength: 2048,
+    publicKeyEncoding: { type: 'spki', format: 'der' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
+  const texts: ReadonlyMap<string, string> = new Map([
+    [SENDER_DOMAIN, 'v=spf1 ip4:127.0.0.1 -all'],
+    [`${SELECTOR}._domainkey.${SENDER_DOMAIN}`, `v=DKIM1; k=rsa; p=${publicKey.toString('base64')}`],
+    [`_dmarc.${SENDER_DOMAIN}`, 'v=DMARC1; p=reject'],
+  ]);
+  const { createServer, Packet } = await import('dns2');
+  const toRecord = (name: string, data: string) => {
+    const strings = data.match(new RegExp(`.{1,${MAX_STRING}}`, 'g')) ?? [];
+    return Object.assign(new Packet.Resource(name, Packet.TYPE.TXT, Packet.CLASS.IN, TTL), { data: strings });
+  };
+  const server = createServer({
+    udp: true,
+    handle(request, send) {
+      const answer = Packet.createResponseFromRequest(request);
+      const [question] = request.questions;
+      const text = texts.get(question?.name.toLowerCase() ?? '');
+      if (text === undefined) answer.header.rcode = NXDOMAIN;
+      else if (question?.type === Packet.TYPE.TXT) answer.answers.push(toRecord(question.name, text));
+      // The client may be gone at the end of the demo.
+      void send(answer).catch(() => {});
+    },
+  });
+  const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
+  return frozen({
+    /** `127.0.0.1:port`, for `dns.servers`. */
+    server: `127.0.0.1:${udp?.port ?? 0}`,
+    /** Of DKIM, as PEM. */
+    privateKey,
+    stop: () => server.close(),
+  });
+}

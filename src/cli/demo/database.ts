@@ -1,0 +1,166 @@
+import { execFile, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { accessSync, constants, existsSync } from 'node:fs';
+import { mkdir, rename, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { type Io, Unavailable } from '../command.ts';
+import type { Belongings } from './belongings.ts';
+import { freePort } from './free-port.ts';
+
+const CACHE = join(import.meta.dirname, '../../../node_modules/.cache');
+/**
+ * Where SecantusDB is once it was fetched: a server in Python over WiredTiger. It is GPL: it runs as a process of its
+ * own on the machine of a developer, and is no part of what is installed or shipped.
+ */
+export const SECANTUS = join(CACHE, 'postern-secantus');
+/** Later ones of 0.7 too; beta versions count, because the version that is named is one. */
+const SECANTUS_VERSION = 'secantusdb~=0.7.0b3';
+
+/** Arguments of python3 that install SecantusDB into a folder of its own. */
+export const pipInstall = (folder: string): readonly string[] => [
+  ...['-m', 'pip', 'install', '--quiet', '--no-input', '--disable-pip-version-check', '--root-user-action=ignore'],
+  ...['--target', folder, SECANTUS_VERSION],
+];
+
+/** Commands that start a server whose data is in `dir`. */
+export const SERVERS = {
+  mongod: (dir: string, port: number): readonly string[] => [
+    'mongod',
+    ...['--bind_ip', '127.0.0.1', '--port', String(port)],
+    ...['--dbpath', dir, '--nounixsocket'],
+  ],
+  secantus: (dir: string, port: number): readonly string[] => [
+    'python3',
+    join(SECANTUS, 'bin/secantusd-py'),
+    '--host=127.0.0.1',
+    `--port=${port}`,
+    `--storage-path=${dir}`,
+    '--cache-size=128M',
+    '--log-level=ERROR',
+    '--enable-test-commands',
+  ],
+} as const;
+
+/** Whether a program can be run, and where it is. */
+export function onPath(program: string, path: string | undefined): string | undefined {
+  const places = (path ?? '').split(delimiter).map((dir) => join(dir, program));
+  return places.find((place) => {
+    try {
+      accessSync(place, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+export const URL_FORM = /^(mongodb(?:\+srv)?:\/\/)((?:[^@/]*@)?)([^/?]+)(?:\/([^?]*))?(?:\?(.*))?$/;
+
+/** A MongoDB URL with another database in it; `at` is another address to reach the server at. */
+export function named(url: string, database: string, at?: string): string {
+  const [, scheme = '', login = '', hosts = '', own = '', query = ''] = URL_FORM.exec(url) ?? [];
+  const params = new URLSearchParams(query);
+  if (login !== '' && !params.has('authSource')) params.set('authSource', own || 'admin');
+  if (at !== undefined) params.set('directConnection', 'true');
+  return `${at === undefined ? scheme : 'mongodb://'}${login}${at ?? hosts}/${database}?${params}`;
+}
+
+/** How long a server may take to start, and to answer. Milliseconds. */
+const START_MS = 60_000;
+const ANSWER_MS = 5000;
+const FETCH_MS = 600_000;
+
+const HOW =
+  'several hosts need a database with the protocol of MongoDB: set MONGODB_URL, install mongod, or install python3 ' +
+  'with pip in a clone of the sources, where the demo fetches SecantusDB by itself';
+
+/** A database for the demo: its name for people, and its URL. It ends with the demo. */
+export async function openDemoDatabase(
+  folder: string,
+  belongings: Belongings,
+  io: Io,
+  ending: AbortSignal,
+): Promise<{ readonly name: string; readonly url: string }> {
+  const given = io.env['MONGODB_URL'];
+  if (given) return openGiven(given, belongings);
+  if (onPath('mongod', io.env['PATH'])) return { name: 'mongod', url: await start('mongod', folder, belongings, io) };
+  if (!existsSync(SECANTUS)) await fetchSecantus(io, ending);
+  return { name: 'SecantusDB', url: await start('secantus', folder, belongings, io) };
+}
+
+/** A database of its own on the server that the environment names, which is dropped at the end. */
+async function openGiven(given: string, belongings: Belongings): Promise<{ name: string; url: string }> {
+  if (!URL_FORM.test(given)) throw new Unavailable('MONGODB_URL is not a URL of MongoDB (mongodb://HOST:PORT/)');
+  const { MongoClient } = await import('mongodb');
+  const url = named(given, `postern_demo_${randomBytes(6).toString('hex')}`);
+  const client = new MongoClient(url, { serverSelectionTimeoutMS: ANSWER_MS });
+  try {
+    await client.db().command({ ping: 1 });
+  } catch (error) {
+    await client.close();
+    throw new Unavailable(
+      `the server of MONGODB_URL does not answer: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+  belongings.add(async () => {
+    await client.db().dropDatabase();
+    await client.close();
+  });
+  return { name: 'the server of MONGODB_URL', url };
+}
+
+/** Into a folder beside its place, so that a fetch that was interrupted is none. */
+async function fetchSecantus(io: Io, signal: AbortSignal): Promise<void> {
+  if (!onPath('python3', io.env['PATH'])) throw new Unavailable(HOW);
+  const made = `${SECANTUS}.${io.pid}`;
+  try {
+    await mkdir(CACHE, { recursive: true });
+    accessSync(CACHE, constants.W_OK);
+    io.out(`Fetching SecantusDB, a database for tests, by pip into ${CACHE} (once)\n`);
+    await promisify(execFile)('python3', pipInstall(made), { timeout: FETCH_MS, env: toEnv(io), signal });
+    await rename(made, SECANTUS);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.trim().split('\n').at(-1) : String(error);
+    throw new Unavailable(`${HOW} (${reason})`);
+  } finally {
+    await rm(made, { recursive: true, force: true });
+  }
+}
+
+async function start(kind: keyof typeof SERVERS, folder: string, belongings: Belongings, io: Io): Promise<string> {
+  const dir = join(folder, 'database');
+  await mkdir(dir);
+  const port = await freePort();
+  const [program = '', ...args] = SERVERS[kind](dir, port);
+  // Not of our group: Ctrl-C is for the demo, which ends the hosts first.
+  const child = spawn(program, args, { stdio: 'ignore', detached: true, env: { ...toEnv(io), PYTHONPATH: SECANTUS } });
+  belongings.addProcess(child, 'SIGKILL');
+  let isRunning = true;
+  for (const end of ['error', 'exit'])
+    child.once(end, () => {
+      isRunning = false;
+    });
+  const until = performance.now() + START_MS;
+  while (!(await answers(port))) {
+    if (!isRunning || performance.now() > until) throw new Unavailable(`${program} does not start. ${HOW}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return `mongodb://127.0.0.1:${port}/postern`;
+}
+
+const toEnv = ({ env }: Io): Record<string, string> =>
+  Object.fromEntries(Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
+
+/** Whether a server listens on a port of 127.0.0.1. */
+export function answers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}
