@@ -18,7 +18,7 @@ const MEGABYTE = 1024 * 1024;
 /** A little less than 256 KB: larger bodies are parsed on a thread. */
 const ON_LOOP = 250_000;
 /** A call of a message, with the default settings. */
-const LARGEST = size(36_000_000, 8_000_000);
+const LARGEST = size(36_000_000, 4_000_000);
 const HEAP_MB = 512;
 
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
@@ -87,8 +87,8 @@ describe('request bodies made to block the daemon', () => {
     const tally = createTally();
     await victim.lateness();
     for (const [turn, { path }] of OPERATIONS.entries())
-      for (const [name, make] of inTurn(shapes, turn, 2))
-        for (const key of [KEY, 'nobody']) {
+      for (const [name, make] of inTurn(shapes, turn, 1))
+        for (const key of inTurn([KEY, 'nobody'], turn, 1)) {
           const body = Buffer.from(make(MEGABYTE - 200, key));
           await tally.send(
             `${name}, at ${path} as ${key === KEY ? 'a customer' : 'nobody'}`,
@@ -118,9 +118,10 @@ describe('request bodies made to block the daemon', () => {
         const body = Buffer.from(make(LARGEST, key));
         const headers = headersOf(name);
         const what = `${name}, at ${path} as ${key === KEY ? 'a customer' : 'nobody'}`;
-        await tally.send(what, path, body, headers);
-        const gzip = gzipSync(body, { level: 1 });
-        await tally.send(`${what}, gzip`, path, gzip, { ...headers, 'content-encoding': 'gzip' });
+        const [plain, packed] = SMALL ? [turn % 2 === 0, turn % 2 === 1] : [true, true];
+        if (plain) await tally.send(what, path, body, headers);
+        const gzip = { ...headers, 'content-encoding': 'gzip' };
+        if (packed) await tally.send(`${what}, gzip`, path, gzipSync(body, { level: 1 }), gzip);
         // A body that is not unpacked costs nothing, from any client.
         if (SMALL || path !== '/inbound/send-raw') continue;
         for (const [encoding, packed] of [

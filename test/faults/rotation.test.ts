@@ -13,7 +13,7 @@ import { freePort } from '../support/free-port.ts';
 import { serialAt } from '../support/starttls.ts';
 import { until } from '../support/until.ts';
 
-const RESTARTS = size('RESTARTS', 50, 3);
+const RESTARTS = size('RESTARTS', 50, 2);
 const RATE = size('RESTART_RATE', 200, 60);
 /**
  * How soon a new certificate is to be seen, half of the times; a session waits longer for its handshake where the

@@ -27,11 +27,18 @@ describe('the name servers of a domain', () => {
       POSTERN_DNS__TIMEOUT_MS: '2000',
       POSTERN_DNS__AUTHORITY_PORT: String(first.port),
       POSTERN_INBOUND__OWNERSHIP: 'first',
+      // As hosts that share a store and their settings: each is in the list.
+      POSTERN_INBOUND__MX_HOSTS: 'IN.postern.test',
     });
   });
   after(async () => {
     await daemon.stop();
     await Promise.all([first.stop(), second.stop(), resolver.stop()]);
+  });
+
+  it('names this host once, also if it is in inbound.mx_hosts', async () => {
+    const { mx_hosts } = await daemon.api('/inbound/add-domain', { domain: 'twice.test' });
+    expect(mx_hosts).to.deep.equal(['in.postern.test']);
   });
 
   const ask = async () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
 import { EXIT } from '../../src/cli/command.ts';
+import { spawnDaemon } from '../support/child.ts';
 import { postern } from '../support/command.ts';
 import { startDaemon } from '../support/daemon.ts';
 import { mongoDriver, mongoServer, newDatabaseName } from '../support/database.ts';
@@ -91,11 +92,23 @@ describe('postern store copy', function () {
     await once(child, 'exit');
     expect(text, 'it was killed in the middle').to.not.match(/copying messages: 20000/);
     expect((await postern(['store', 'copy', from, to], env(from))).code).to.equal(EXIT.failed);
+    const half =
+      'a copy into this store has begun and not ended, so rows are missing: run postern store copy again with --continue';
+    expect(await spawnDaemon(to).then(() => 'runs', String)).to.equal(
+      `Error: the daemon ended with ${EXIT.config} before it was ready\npostern: cannot start: ${half}\n`,
+    );
+    expect((await postern(['account', 'list'], env(to))).code).to.equal(EXIT.config);
+    const onward = await postern(['store', 'copy', to, await tempDir()], env(to));
+    expect([onward.code, onward.err]).to.deep.equal([
+      EXIT.failed,
+      'postern store copy: FROM is not complete: a copy into it has begun and not ended\n',
+    ]);
     const { code, err, json } = await postern(['store', 'copy', from, to, '--continue', '--json'], env(from));
     expect(code, err).to.equal(EXIT.ok);
     const messages = json().find(({ collection }: any) => collection === 'messages');
     expect(messages.rows).to.equal(20_000);
     expect(messages.there).to.be.within(10_000, 19_999);
+    expect((await postern(['account', 'list'], env(to))).code, 'and may be used').to.equal(EXIT.ok);
   });
 
   for (const [what, words, code, message] of [

@@ -252,7 +252,13 @@ describe('the id of a conversation', function () {
         .flatMap(eventsOf)
         .filter(({ msg }) => msg.id === inbound);
     await until('both posts', () => posted().length === 2);
-    await running.api('/inbound/replay', { ids: posted().map(({ _id }) => _id), states: ['delivered'] });
+    const ids = posted().map(({ _id }) => _id);
+    // The receiver answers before the queue has noted it.
+    await until('both to be noted as delivered', async () => {
+      const delivered = await running.api('/inbound/deliveries', { state: 'delivered', limit: 100 });
+      return ids.every((one) => delivered.some(({ id }: any) => id === one));
+    });
+    expect(await running.api('/inbound/replay', { ids, states: ['delivered'] })).to.include({ replayed: 2 });
     await until('both posts again', () => posted().length === 4);
     await receive(`In-Reply-To: ${messageId}`, { from: '' });
     await receive(`In-Reply-To: ${messageId}\r\nContent-Type: multipart/report; boundary=b`);

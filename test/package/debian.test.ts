@@ -27,12 +27,17 @@ const STEPS = stepsOf('operations.md');
 const NOT_RUN: Readonly<Record<string, string>> = {
   'postern route add in.example.com':
     'it is for a laptop, which test/flow/pull.test.ts and test/unit/cli/listen.test.ts have',
+  'sudo -u postern postern dns': 'needs a zone of its own; test/unit/cli/dns.test.ts has one with two name servers',
   'npm ci --omit=dev': 'the cases around these build and install the package',
   'curl -sS https://postern.example.com':
     'a web server with a certificate stands in front there; the cases call the API behind it',
   'sudo apt-get install prometheus': 'test/interop/prometheus.test.ts has a Prometheus read these files',
   "sudo systemctl stop 'postern-*.socket'":
     'needs a MongoDB; test/flow/store-copy.test.ts moves a host to a server of its protocol and back',
+  '# on each of the hosts': 'needs three hosts and a MongoDB; test/flow/hosts/demo.test.ts starts three',
+  '# on the host that stays':
+    'needs a MongoDB; test/flow/store-copy.test.ts moves a host to a server of its protocol and back',
+  '# on the host that goes': 'needs two hosts and a MongoDB; test/flow/hosts/adoption.test.ts drains one',
   '# on the old host': 'needs two hosts; the cases of its life do it with one',
 };
 /** What the blocks need beside the package. */
@@ -354,10 +359,10 @@ describe('the Debian package', function () {
         copyFileSync(join(import.meta.dirname, `../fixtures/tls/first.${part}.pem`), at(`etc/postern/tls/${part}.pem`));
       await here().must('sh', '-c', 'cd /etc/postern/tls && chown root:postern *.pem && chmod 640 *.pem');
       const { out, err } = await follow('Install', 'sudo postern config check');
-      // The last step is the doctor, who finds no name servers here, and no DNS records of ours.
+      // The last step is the doctor, who finds no name servers here, and no DNS records of ours, and says what to do first.
       expect(out, err)
         .to.match(/^The settings are valid\.\n[\w-]{22}\n/)
-        .and.to.match(/\n\d+ faults?, \d+ warnings?\.\n$/);
+        .and.to.match(/\n\d+ faults?, \d+ warnings?\.\nnext: .+\n$/);
       key = /^[\w-]{22}$/m.exec(out)?.[0] ?? '';
       expect((await here().must('systemctl', 'is-active', 'postern')).trim()).to.equal('active');
       await here().must('systemctl', 'reload', 'postern');

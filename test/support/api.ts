@@ -21,6 +21,7 @@ import type { Verdicts } from '../../src/mail/envelope.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
 import type { Scan } from '../../src/mail/scan.ts';
 import { type HttpDetail, httpDetailText } from '../../src/queue/detail.ts';
+import { createEndpointPauses } from '../../src/queue/endpoint-pauses.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import { adviceOf, REFUSAL_REASONS } from '../../src/smtp/advice.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
@@ -112,6 +113,8 @@ export async function startApi(
     zone?: ZoneRecords;
     store?: (real: Store) => Store;
     database?: (log: Log) => Promise<Database>;
+    /** Whether the database gets the rows of the examples; true unless it has them already. */
+    seeding?: boolean;
     /** Whether there is a history; a thread takes a moment to start. */
     journal?: boolean;
   } = {},
@@ -183,7 +186,7 @@ export async function startApi(
     { ownership: options.ownership ?? 'first' },
     { store, routing, resolver, names, clock, log },
   );
-  if (options.database) await seed(real, clock, ids);
+  if (options.database && options.seeding !== false) await seed(real, clock, ids);
   await routing.start();
   const dispatcher = createIdleDispatcher({ spool, clock, ids, log });
   const signing = createSigningKeys({ store, clock, ids });
@@ -196,6 +199,7 @@ export async function startApi(
     notes: journal,
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
     dispatcher,
+    pauses: createEndpointPauses({ alone: true }, { store, dispatcher, clock, log }),
     poke: (task: string) => {
       poked.push(task);
     },
@@ -226,6 +230,7 @@ export async function startApi(
   const api = createApi(
     {
       listen: { host: '127.0.0.1', port: 0 },
+      alone: false,
       publicUrl: '',
       trustedProxies: [],
       metricsAllow: [],
@@ -297,6 +302,7 @@ export async function startApi(
       tracking: feedback.tracking,
       linkedFiles: { open: async () => ({ kind: 'unknown' }) },
       instance: 'test',
+      member: { id: () => 'host-1', incarnation: 'process-1' },
       ...options.deps,
     },
   );

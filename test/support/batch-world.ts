@@ -9,6 +9,7 @@ import { createDestinations } from '../../src/webhooks/destinations.ts';
 import { createOutbox } from '../../src/webhooks/outbox.ts';
 import { createSigningKeys } from '../../src/webhooks/signing.ts';
 import type { Poster } from '../../src/webhooks/types.ts';
+import { NO_EVENT_COPIES } from './copies.ts';
 import { createTestLog } from './log.ts';
 import { openRenderer } from './renderer.ts';
 import { createWebhookDispatcher } from './roads.ts';
@@ -62,7 +63,7 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
     const parts = { spool, store, clock, ids, log };
     return {
       spool,
-      outbox: createOutbox(parts),
+      outbox: createOutbox({ ...parts, copies: NO_EVENT_COPIES }),
       batching: createBatching({ limits: { events: 1000, bytes: 1_048_576 }, waitMs: 1000, ...change }, parts),
       tallies: createTallies(parts),
       dispatcher: createWebhookDispatcher(

@@ -33,8 +33,9 @@ export async function spawnDaemon(
   dir: string,
   env: Readonly<Record<string, string>> = {},
   prefix: readonly string[] = [],
+  command: readonly string[] = [process.execPath, ...AS_STARTED, 'src/main.ts'],
 ): Promise<ChildDaemon> {
-  const [program = process.execPath, ...args] = [...prefix, process.execPath, ...AS_STARTED, 'src/main.ts', 'serve'];
+  const [program = process.execPath, ...args] = [...prefix, ...command, 'serve'];
   const child = spawn(program, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {

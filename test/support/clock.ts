@@ -5,13 +5,18 @@ import type { RunningTime } from '../../src/base/running-time.ts';
 export interface TestClock extends Clock {
   /** Moves both times forward, running what falls due in order, with room for promises in between. */
   advance(ms: number): Promise<void>;
+  /**
+   * Moves both times forward in one step: what fell due meanwhile runs once, at the end. For days that nothing counts
+   * the seconds of.
+   */
+  leap(ms: number): Promise<void>;
   /** Moves the wall time alone, as an operator or NTP would. */
   jump(ms: number): void;
 }
 
 /** Knows which calls of some parts are under way, so that a clock of the test can wait for them. */
 export interface Watch {
-  /** The part with every function watched. */
+  /** The part with every function watched, also those of what it consists of. */
   over<Part extends object>(part: Part): Part;
   /** Resolves when no call is under way and nothing has followed from the last one. */
   quiet(): Promise<void>;
@@ -34,9 +39,12 @@ export function createWatch(): Watch {
       }
       return answer;
     };
+  const over = <Part extends object>(part: Part): Part =>
+    Object.fromEntries(
+      Object.entries(part).map(([name, value]) => [name, typeof value === 'function' ? watched(value) : over(value)]),
+    ) as Part;
   return {
-    over: <Part extends object>(part: Part): Part =>
-      Object.fromEntries(Object.entries(part).map(([name, call]) => [name, watched(call)])) as Part,
+    over,
     used: () => used,
     async quiet() {
       do {
@@ -78,6 +86,18 @@ export function createTestClock(
       }
       elapsed = end;
       await breathe();
+    },
+    async leap(ms) {
+      elapsed += ms;
+      const due = new Set(waiting.filter((timer) => timer.at <= elapsed));
+      await breathe();
+      for (;;) {
+        const next = waiting.filter((timer) => due.has(timer)).sort((a, b) => a.at - b.at)[0];
+        if (!next) break;
+        waiting = waiting.filter((timer) => timer !== next);
+        next.fn();
+        await breathe();
+      }
     },
     jump(ms) {
       offset += ms;

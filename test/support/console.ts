@@ -2,6 +2,7 @@ import { randomBytes, scryptSync } from 'node:crypto';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
+import type { PasswordCost } from '../../src/console/passwords.ts';
 import { addPerson, createEnterLink, type PersonRow, type Role } from '../../src/store/rows/people.ts';
 import type { Store } from '../../src/store/store.ts';
 import { ACCOUNT, startApi } from './api.ts';
@@ -85,11 +86,15 @@ export function createBrowser(port: number, { origin = `http://127.0.0.1:${port}
   };
 }
 
+/** Of a hash that takes a millisecond. */
+const QUICK: PasswordCost = { N: 1024, r: 8, p: 1 };
+
 /** A hash of `PASSWORD` that takes a millisecond to check; what it costs is part of it. */
 export function quickHash(): string {
+  const { N, r, p } = QUICK;
   const salt = randomBytes(16);
-  const key = scryptSync(PASSWORD, salt, 32, { N: 1024, r: 8, p: 1 });
-  return ['scrypt', 1024, 8, 1, salt.toString('base64url'), key.toString('base64url')].join(' ');
+  const key = scryptSync(PASSWORD, salt, 32, QUICK);
+  return ['scrypt', N, r, p, salt.toString('base64url'), key.toString('base64url')].join(' ');
 }
 
 /** Adds a person who enters with `PASSWORD`. */
@@ -109,7 +114,7 @@ export async function addTestPerson(
 
 /** The API with a console. Its clock stands still until it is moved. */
 export async function startConsole(
-  settings: { url?: string; mailOrigin?: string; operatorReadsMail?: boolean } = {},
+  settings: { url?: string; mailOrigin?: string; operatorReadsMail?: boolean; passwordCost?: PasswordCost } = {},
   options: Parameters<typeof startApi>[0] = {},
 ) {
   const world = await startApi({
@@ -122,6 +127,7 @@ export async function startConsole(
       keeps: { history: 30, refusals: 7, givenUp: 30 },
       hostname: 'mx.postern.test',
       version: '0.0.0',
+      passwordCost: QUICK,
       ...settings,
     },
     ...options,

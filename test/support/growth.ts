@@ -1,26 +1,32 @@
 /**
  * How much more processor time sixteen times the input takes: near 16 for linear work, near 256 for quadratic work.
- * Least of a few runs, and time of this thread only, so that a busy machine does not count; tiny times are taken for a
- * millisecond. What looks as if it grew faster is looked at again: work that is really quadratic is so every time.
+ * Time of this thread only, so that a busy machine does not count; tiny times are taken for a millisecond. What looks as
+ * if it grew faster is run again, up to nine times, and the least counts: work that is really quadratic is so every time.
  */
 export function growth(run: (size: number) => void, size: number): number {
-  let found = Infinity;
-  for (let tries = 0; tries < 3 && found > PLAINLY_LINEAR; tries++)
-    found = Math.min(found, processorMs(() => run(16 * size)) / processorMs(() => run(size)));
-  return found;
+  let [large, small] = [Infinity, Infinity];
+  for (let runs = 0; runs < 9 && !(large / small < PLAINLY_LINEAR); runs++) {
+    const took = usedMs(() => run(16 * size));
+    large = Math.max(1, Math.min(large, took));
+    if (runs % 3 > 0) continue;
+    const tookSmall = processorMs(() => run(size));
+    small = Math.min(small, tookSmall);
+  }
+  return large / small;
 }
 
 const PLAINLY_LINEAR = 32;
 
 /** Milliseconds of this thread's processor that it takes: the least of three, and at least one. */
 export function processorMs(run: () => void): number {
-  const times = Array.from({ length: 3 }, () => {
-    const before = process.threadCpuUsage();
-    run();
-    const { user, system } = process.threadCpuUsage(before);
-    return (user + system) / 1000;
-  });
-  return Math.max(1, ...[Math.min(...times)]);
+  return Math.max(1, Math.min(usedMs(run), usedMs(run), usedMs(run)));
+}
+
+function usedMs(run: () => void): number {
+  const before = process.threadCpuUsage();
+  run();
+  const { user, system } = process.threadCpuUsage(before);
+  return (user + system) / 1000;
 }
 
 /** A text of about that length. */

@@ -1,17 +1,22 @@
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { openMongo } from '../../src/store/driver/mongo.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
 import { type ChildDaemon, spawnDaemon } from './child.ts';
 import { postern, type Ran } from './command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from './daemon.ts';
 import { mongoServer, newDatabaseName } from './database.ts';
+import { createTestLog } from './log.ts';
 import { type MailServer, startMailServer } from './mail-server.ts';
 import { type MongoProxy, startMongoProxy } from './mongo-proxy.ts';
 import { type Receiver, startReceiver } from './receiver.ts';
 import { tempDir } from './temp.ts';
+import { PATIENCE } from './until.ts';
 import { startZone, type Zone, type ZoneRecords } from './zone.ts';
 
 /** One of the hosts that share a store: its spool stays when it stops. */
-export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'smtp' | 'submission'> {
-  /** Cuts it off the store, until `mend`. */
-  readonly store: Pick<MongoProxy, 'cut' | 'mend'>;
+export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'log' | 'smtp' | 'submission'> {
+  /** Its wire to the store. */
+  readonly store: Pick<MongoProxy, 'cut' | 'mend' | 'commands' | 'failNext'>;
   /** What waits in its queue or was given up there, as `postern queue list …options` shows it. */
   queue(...options: string[]): Promise<any[]>;
   down(): Promise<void>;
@@ -24,10 +29,14 @@ export interface Hosts {
   readonly server: MailServer;
   readonly hook: Receiver;
   readonly zone: Zone;
+  /** Their store, opened by the test. */
+  readonly rows: Store;
   /** Runs `postern …argv` on the store of both. */
   cli(...argv: string[]): Promise<Ran>;
+  /** The same on the host whose data is in `dir`. */
+  cliIn(dir: string, ...argv: string[]): Promise<Ran>;
   /** A third host, as a process of its own that can be killed; with the same `dir` it is the same one. */
-  spawn(dir: string): Promise<ChildDaemon & Pick<Host, 'api'>>;
+  spawn(dir: string): Promise<ChildDaemon & Pick<Host, 'api' | 'ask'>>;
   /** Subjects that the server of to.test has got so far. */
   arrived(): string[];
   stop(): Promise<void>;
@@ -47,6 +56,9 @@ export async function startHosts(
   env: Readonly<Record<string, string>> = {},
   /** What B understands of rows, if it is an older version. */
   features?: readonly string[],
+  /** Settings of each. */
+  own: (name: 'a' | 'b') => Readonly<Record<string, string>> = () => ({}),
+  clockOf: (name: 'a' | 'b') => Clock = () => systemClock,
 ): Promise<Hosts> {
   const server = await startMailServer();
   const hook = await startReceiver();
@@ -65,8 +77,10 @@ export async function startHosts(
     ...env,
   };
   const [a, b] = [await startHost('a'), await startHost('b')];
+  const opened = { url: mongo.url(database), timeoutMs: 5000 * PATIENCE };
+  const rows = await openStore(await openMongo(opened, { log: createTestLog(), clock: systemClock }));
 
-  async function startHost(name: string): Promise<Host & { stop(): Promise<void> }> {
+  async function startHost(name: 'a' | 'b'): Promise<Host & { stop(): Promise<void> }> {
     const dir = await tempDir();
     const store = await startMongoProxy(mongo.address);
     const begin = () =>
@@ -75,8 +89,9 @@ export async function startHosts(
           ...settings,
           POSTERN_HOSTNAME: `${name}.postern.test`,
           POSTERN_STORE__URL: mongo.url(database, store.address),
+          ...own(name),
         },
-        { dir, ...(name === 'b' && features && { features }) },
+        { dir, clock: clockOf(name), ...(name === 'b' && features && { features }) },
       );
     let running: TestDaemon | undefined = await begin();
     const daemon = () => {
@@ -101,6 +116,9 @@ export async function startHosts(
       get submission() {
         return daemon().submission;
       },
+      get log() {
+        return daemon().log;
+      },
       api: (path, params) => daemon().api(path, params),
       ask: (path, params) => daemon().ask(path, params),
       async up() {
@@ -120,18 +138,21 @@ export async function startHosts(
     server,
     hook,
     zone,
+    rows,
     cli: (...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: cliDir }),
+    cliIn: (dir, ...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: dir }),
     async spawn(dir) {
       const child = await spawnDaemon(dir, {
         ...settings,
         POSTERN_HOSTNAME: 'c.postern.test',
         POSTERN_STORE__URL: mongo.url(database),
       });
-      return { ...child, api: createCaller(child.base, KEY).api };
+      return { ...child, ...createCaller(child.base, KEY) };
     },
     arrived: () => server.mails.map(({ raw }) => /^Subject: (.*?)\r?$/m.exec(raw)?.[1] ?? ''),
     async stop() {
       await Promise.all([a.stop(), b.stop()]);
+      await rows.close();
       await Promise.all([server.stop(), hook.stop(), zone.stop()]);
     },
   };

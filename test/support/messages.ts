@@ -13,6 +13,7 @@ import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ApiWorld } from './api.ts';
 import { clockAt, createSureTime, type TestClock } from './clock.ts';
+import { NO_COPIES } from './copies.ts';
 import type { createTestLog } from './log.ts';
 import type { TestSpool } from './shared-spool.ts';
 import { put, settled } from './spool.ts';
@@ -38,11 +39,20 @@ export function createTestMessages(deps: {
   );
   const submitting = createSubmitting(
     { hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' },
-    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, signing: ALL_SIGNED, ids, metrics: NO_METRICS },
+    {
+      ...deps,
+      copies: NO_COPIES,
+      recorder: createRecorder(deps),
+      leaving,
+      ownDomains,
+      signing: ALL_SIGNED,
+      ids,
+      metrics: NO_METRICS,
+    },
   );
   return {
     submitting,
-    scheduling: createScheduling({ ...deps, time: createRunningTime(deps.clock) }),
+    scheduling: createScheduling({ ...deps, copies: NO_COPIES, time: createRunningTime(deps.clock) }),
     releasing: createReleasing({ ...deps, holding: { changed: () => {} } }),
   };
 }

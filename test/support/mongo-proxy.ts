@@ -5,6 +5,8 @@ import { BSON, type Document } from 'mongodb';
 export interface Command {
   readonly name: string;
   readonly collection: string;
+  /** Of the whole message. */
+  readonly bytes: number;
 }
 
 /**
@@ -19,8 +21,13 @@ export interface MongoProxy {
   readonly address: string;
   /** The commands so far, without those by which the driver watches the server. */
   readonly commands: readonly Command[];
+  /** Connections that are open, and bytes that the server has sent so far. */
+  connections(): number;
+  received(): number;
   /** The next command of these fails in this way, once. */
   failNext(chosen: (command: Command) => boolean, fault: WireFault): void;
+  /** Every command from now on is answered as by a server that has stepped down, until it is mended. */
+  stepDown(): void;
   /** Milliseconds that each message to the server takes from now on. */
   delay(ms: number): void;
   /** Ends every connection, and every new one at once, until it is mended. */
@@ -40,12 +47,16 @@ const NOT_PRIMARY = {
 /** Commands of the driver's own. */
 const OF_DRIVER = /^(?:hello|ismaster|ping|endSessions|killCursors|sasl\w+|createIndexes)$/i;
 
-/** The command of a message (OP_MSG: 16 bytes of header, 4 of flags, then sections; the first of kind 0 is the command). */
-function commandOf(message: Buffer): Command | undefined {
-  if (message.readInt32LE(12) !== OP_MSG || message[20] !== 0) return undefined;
+/** What a message says (OP_MSG: 16 bytes of header, 4 of flags, then sections; the first of kind 0 is the command). */
+function documentOf(message: Buffer): Document {
+  if (message.readInt32LE(12) !== OP_MSG || message[20] !== 0) return {};
   const end = 21 + message.readInt32LE(21);
-  const [first] = Object.entries<unknown>(BSON.deserialize(message.subarray(21, end)));
-  return first && !OF_DRIVER.test(first[0]) ? { name: first[0], collection: String(first[1]) } : undefined;
+  return BSON.deserialize(message.subarray(21, end));
+}
+
+function commandOf(document: Document, bytes: number): Command | undefined {
+  const [first] = Object.entries<unknown>(document);
+  return first && !OF_DRIVER.test(first[0]) ? { name: first[0], collection: String(first[1]), bytes } : undefined;
 }
 
 /** A message with this document in answer to a request. */
@@ -60,15 +71,20 @@ function answerTo(request: Buffer, document: Document): Buffer {
 
 export async function startMongoProxy(target: { readonly host: string; readonly port: number }): Promise<MongoProxy> {
   const sockets = new Set<Socket>();
+  /** Connections by which the driver waits for news of the server. */
+  const watching = new Set<Socket>();
   const commands: Command[] = [];
   let planned: { readonly chosen: (command: Command) => boolean; readonly fault: WireFault } | undefined;
   let isCut = false;
+  let isDown = false;
   let delayMs = 0;
+  let received = 0;
 
   /** The fault of this command, if it is the one that was chosen. */
   function faultOf(command: Command | undefined): WireFault | undefined {
     if (!command) return undefined;
     commands.push(command);
+    if (isDown) return 'not primary';
     if (!planned?.chosen(command)) return undefined;
     const { fault } = planned;
     planned = undefined;
@@ -85,6 +101,7 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
       socket.on('error', () => undefined);
       socket.on('close', () => {
         sockets.delete(socket);
+        watching.delete(socket);
         client.destroy();
         upstream.destroy();
       });
@@ -98,14 +115,20 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
       while (waiting.length >= 16 && waiting.length >= waiting.readInt32LE(0)) {
         const message = waiting.subarray(0, waiting.readInt32LE(0));
         waiting = waiting.subarray(message.length);
-        const fault = faultOf(commandOf(message));
+        const document = documentOf(message);
+        if ('maxAwaitTimeMS' in document) watching.add(client);
+        const fault = faultOf(commandOf(document, message.length));
         if (fault === 'command lost') return void client.destroy();
         if (fault === 'answer lost') lost = true;
-        if (fault === 'not primary') client.write(answerTo(message, NOT_PRIMARY));
-        else pass(message);
+        if (fault === 'not primary') {
+          client.write(answerTo(message, NOT_PRIMARY));
+          // A server that steps down tells those who watch it at once. Else the driver would wait ten seconds for news.
+          for (const socket of watching) socket.destroy();
+        } else pass(message);
       }
     });
     upstream.on('data', (chunk) => {
+      received += chunk.length;
       if (lost) client.destroy();
       else client.write(chunk);
     });
@@ -116,8 +139,13 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
   return {
     address: `127.0.0.1:${address.port}`,
     commands,
+    connections: () => sockets.size / 2,
+    received: () => received,
     failNext(chosen, fault) {
       planned = { chosen, fault };
+    },
+    stepDown() {
+      isDown = true;
     },
     delay(ms) {
       delayMs = ms;
@@ -128,6 +156,7 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
     },
     mend() {
       isCut = false;
+      isDown = false;
     },
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));

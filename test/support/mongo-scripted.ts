@@ -10,6 +10,8 @@ export interface ScriptedMongo {
   peak(): number;
   /** How commands are answered from now on; undefined: not at all. */
   answer(reply: (command: string, document: Document) => Document | undefined): void;
+  /** Closes every connection; new ones are accepted. */
+  hangUp(): void;
   stop(): Promise<void>;
 }
 
@@ -66,6 +68,9 @@ export async function startScriptedMongo(): Promise<ScriptedMongo> {
     peak: () => peak,
     answer(reply) {
       answer = reply;
+    },
+    hangUp() {
+      for (const socket of sockets) socket.destroy();
     },
     async stop() {
       const closed = new Promise((resolve) => server.close(resolve));

@@ -1,9 +1,17 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { accessSync, constants, existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
+import {
+  answers,
+  onPath as findOnPath,
+  named,
+  pipInstall,
+  SECANTUS,
+  SERVERS,
+  URL_FORM,
+} from '../../src/cli/demo/database.ts';
 import { freePort } from './free-port.ts';
 import { place } from './place.ts';
 import { PATIENCE, until } from './until.ts';
@@ -66,21 +74,8 @@ const JARS = join(
   CACHE,
   `postern-mongo-java-${createHash('sha256').update(Buffer.concat(MADE_OF)).digest('hex').slice(0, 8)}`,
 );
-const SECANTUS = join(CACHE, 'postern-secantus');
-/** Later ones of 0.7 too; beta versions count, because the version that is named is one. */
-const SECANTUS_VERSION = 'secantusdb~=0.7.0b3';
 
-function onPath(program: string): string | undefined {
-  const places = (process.env['PATH'] ?? '').split(delimiter).map((dir) => join(dir, program));
-  return places.find((place) => {
-    try {
-      accessSync(place, constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}
+const onPath = (program: string) => findOnPath(program, process.env['PATH']);
 
 /** The servers that are built or fetched: where each is then. The first that can be had is taken. */
 const FETCHED = { secantus: SECANTUS, ferretdb: BINARY, java: JARS } as const;
@@ -137,8 +132,7 @@ function fetchSecantus(): void {
   if (!onPath('python3')) throw new Error('SecantusDB needs python3 with pip on the PATH');
   console.log('installing SecantusDB for the suite of the store (once)');
   const made = `${SECANTUS}.${process.pid}`;
-  const quietly = ['--quiet', '--no-input', '--disable-pip-version-check', '--root-user-action=ignore'];
-  execFileSync('python3', ['-m', 'pip', 'install', ...quietly, '--target', made, SECANTUS_VERSION], {
+  execFileSync('python3', pipInstall(made), {
     stdio: ['ignore', 'inherit', 'pipe'], // and pip speaks of other programs of this machine too
     timeout: 600_000,
   });
@@ -180,41 +174,11 @@ export interface MongoProcess {
   resume(): void;
 }
 
-function answers(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1');
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => resolve(false));
-  });
-}
-
 /** It runs for seconds: what the compiler and the collector of a long life would do costs more than it brings. */
 const SHORT_LIVED = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-Xshare:auto'];
 
 const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: number) => readonly string[]>> = {
-  mongod: (dir, port) => [
-    'mongod',
-    '--bind_ip',
-    '127.0.0.1',
-    '--port',
-    String(port),
-    '--dbpath',
-    dir,
-    '--nounixsocket',
-  ],
-  secantus: (dir, port) => [
-    'python3',
-    join(SECANTUS, 'bin/secantusd-py'),
-    '--host=127.0.0.1',
-    `--port=${port}`,
-    `--storage-path=${dir}`,
-    '--cache-size=128M',
-    '--log-level=ERROR',
-    '--enable-test-commands',
-  ],
+  ...SERVERS,
   ferretdb: (dir, port) => [BINARY, '-listen', `127.0.0.1:${port}`, '-dir', dir],
   java: (_dir, port) => [
     'java',
@@ -230,9 +194,10 @@ const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: n
 function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: number): MongoProcess {
   let child: ChildProcess | undefined;
   const command = COMMANDS[kind](dir, port);
-  process.once('exit', () => child?.kill('SIGKILL')); // a run that is broken off leaves no server behind
+  const kill = () => child?.kill('SIGKILL');
   return {
     async start() {
+      process.once('exit', kill); // a run that is broken off leaves no server behind
       child = spawn(command[0] ?? '', command.slice(1), {
         stdio: 'ignore',
         env: { ...process.env, PYTHONPATH: SECANTUS },
@@ -242,8 +207,9 @@ function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: numbe
     async kill() {
       if (!child || child.exitCode !== null || child.signalCode !== null) return;
       const gone = new Promise((resolve) => child?.once('exit', resolve));
-      child.kill('SIGKILL');
+      kill();
       await gone;
+      process.off('exit', kill);
     },
     async halt() {
       child?.kill('SIGSTOP');
@@ -261,16 +227,6 @@ function standsStill(pid: number | undefined): boolean {
   return readdirSync(`/proc/${pid}/task`).every((thread) =>
     /\) T /.test(readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8')),
   );
-}
-
-const URL_FORM = /^(mongodb(?:\+srv)?:\/\/)((?:[^@/]*@)?)([^/?]+)(?:\/([^?]*))?(?:\?(.*))?$/;
-
-function named(url: string, database: string, at?: string): string {
-  const [, scheme = '', login = '', hosts = '', own = '', query = ''] = URL_FORM.exec(url) ?? [];
-  const params = new URLSearchParams(query);
-  if (login !== '' && !params.has('authSource')) params.set('authSource', own || 'admin');
-  if (at !== undefined) params.set('directConnection', 'true');
-  return `${at === undefined ? scheme : 'mongodb://'}${login}${at ?? hosts}/${database}?${params}`;
 }
 
 /** Starts the server that there is. */

@@ -1,6 +1,7 @@
 import { enableCompileCache } from 'node:module';
 import { join } from 'node:path';
 import type { Context } from 'mocha';
+import './warm-threads.ts';
 import { cleanUpFile, cleanUpTest } from './cleanup.ts';
 import { mongoKind } from './mongo-server.ts';
 import { PATIENCE, until } from './until.ts';

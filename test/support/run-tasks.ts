@@ -8,6 +8,7 @@ import { createScheduling } from '../../src/sending/scheduling.ts';
 import { createTasks } from '../../src/tasks/index.ts';
 import { createSweep } from '../../src/webhooks/outbox.ts';
 import type { ApiWorld } from './api.ts';
+import { NO_COPIES } from './copies.ts';
 import { zoneResolver } from './zone.ts';
 
 const outbox = { publish: () => Promise.resolve() };
@@ -60,7 +61,11 @@ export async function runTasks({
       numbers: createNumbers({ store, clock }),
       recorder: createRecorder({ store, lists, outbox, clock, log }),
       notices: senders.notices,
-      scheduling: createScheduling({ store, spool, clock, time: createRunningTime(clock) }),
+      copies: NO_COPIES,
+      others: {},
+      adoption: { take: async () => false, revive: async () => false },
+      member: { id: () => 'h', epoch: () => 0, isLive: () => true },
+      scheduling: createScheduling({ store, spool, copies: NO_COPIES, clock, time: createRunningTime(clock) }),
       domainTests: senders.domainTests,
       keySwitch: senders.keySwitch,
       trackingDomainTests: senders.trackingDomains,

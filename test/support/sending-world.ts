@@ -7,6 +7,7 @@ import type { MailAttempt } from '../../src/queue/settle.ts';
 import { readReport } from '../../src/sending/reporter.ts';
 import { createOutboundRoad, type OutboundParts } from '../../src/sending/road.ts';
 import type { ComposeJob, ComposeReply, Leave } from '../../src/sending/types.ts';
+import { NO_COPIES } from './copies.ts';
 import { aDelivery } from './delivery.ts';
 import { type Bench, createBench, ids } from './dispatcher-bench.ts';
 import { NO_SENDER_REPORTS } from './roads.ts';
@@ -80,6 +81,7 @@ export async function createWorld(parts: Partial<OutboundParts> = {}, maxAgeHour
       heldBecause: async () => undefined,
     },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
+    copies: NO_COPIES,
     sources: { choose: async () => [] },
     mailCarrier: {
       async carry({ recipient, composed: { bytes } }) {

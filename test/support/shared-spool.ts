@@ -135,6 +135,8 @@ export async function empty(spool: Spool): Promise<void> {
   ]);
   await spool.purge({ deliveredBefore: EVER, deadBefore: EVER, deliveredBytes: 0 });
   await Promise.all((await spool.endpoints()).map((endpoint) => spool.keepEndpoint(endpoint, null)));
+  const marks = await spool.copies.due(0, 100_000);
+  if (marks.length > 0) await spool.copies.end(marks.map((mark) => ({ ...mark, has: false })));
   const left = [...(await spool.list({}, 1)), ...(await spool.endpoints())];
   if (left.length > 0) throw new Error(`still queued: ${JSON.stringify(left)}`);
 }

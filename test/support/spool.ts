@@ -29,8 +29,9 @@ export interface OpenedSpool {
   reopen(): Promise<Spool>;
 }
 
-/** Takes from a queue file what formats 6 to 10 added, for a test that makes an older one of it. */
-export const WITHOUT_KINDS = `DROP INDEX deliveries_sequence; ALTER TABLE deliveries DROP COLUMN sequence; ALTER TABLE deliveries DROP COLUMN held_since;
+/** Takes from a queue file what formats 6 to 11 added, for a test that makes an older one of it. */
+export const WITHOUT_KINDS = `DROP TRIGGER copied_changed; DROP TRIGGER copied_deleted; DROP TABLE copied;
+  DROP INDEX deliveries_sequence; ALTER TABLE deliveries DROP COLUMN sequence; ALTER TABLE deliveries DROP COLUMN held_since;
   DROP TABLE scans; DROP TABLE details; ALTER TABLE attempts DROP COLUMN batch; ALTER TABLE deliveries DROP COLUMN kind; ALTER TABLE deliveries DROP COLUMN task;
   ALTER TABLE endpoints DROP COLUMN kind;`;
 

@@ -225,6 +225,15 @@ describe('the settings', () => {
     ]);
   });
 
+  it('keep copies of mail only in a database that hosts share', () => {
+    const copies = { POSTERN_QUEUE__COPIES: 'store' };
+    expect(faults(() => loadSettings(undefined, copies))).to.deep.equal([
+      'queue.copies: store needs a database that hosts share: set store.url or store.url_file',
+    ]);
+    for (const url of [{ POSTERN_STORE__URL: 'mongodb://db.test/postern' }, { POSTERN_STORE__URL_FILE: '/etc/url' }])
+      expect(faults(() => loadSettings(undefined, { ...copies, ...url }))).to.deep.equal([]);
+  });
+
   it('hide secrets', () => {
     const { shown } = loadSettings(undefined, {
       POSTERN_BOOTSTRAP__API_KEY: 'abcdefghijklmnop',

@@ -1,6 +1,8 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { VERSION } from '../../../src/base/version.ts';
-import { FEATURES } from '../../../src/composition/features.ts';
+import { FEATURES } from '../../../src/composition/known-features.ts';
 import { postern } from '../../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../../support/daemon.ts';
 import { mongoDriver, mongoServer, newDatabaseName } from '../../support/database.ts';
@@ -8,6 +10,7 @@ import { postsOf } from '../../support/events.ts';
 import { inSeconds, send, startHosts } from '../../support/hosts.ts';
 import { openSession } from '../../support/mail.ts';
 import { type Receiver, startReceiver } from '../../support/receiver.ts';
+import { tempDir } from '../../support/temp.ts';
 import { PATIENCE, until } from '../../support/until.ts';
 
 /** An older version, as far as its tables go. */
@@ -38,7 +41,7 @@ async function repliesOf({ smtp }: Pick<TestDaemon, 'smtp'>, ...mailboxes: strin
 const OLD = ['action=', 'format=postmark', 'scheduled=cancelled', 'reply-addresses'];
 
 describe('an older version on the store of a newer one', function () {
-  this.timeout(120_000 * PATIENCE);
+  this.timeout(240_000 * PATIENCE);
   let hook: Receiver;
   before(async () => {
     hook = await startReceiver();
@@ -104,6 +107,35 @@ describe('an older version on the store of a newer one', function () {
       const waiting = (await b.queue()).filter(({ state }) => state === 'waiting').map(({ subject }) => subject);
       expect(waiting.toSorted()).to.deep.equal(['cancelled', 'waits']);
       expect(postsOf(hosts.hook.requests).length).to.equal(posted);
+
+      const listed = (await hosts.cli('host', 'list', '--json')).json();
+      expect(listed.map(({ name, lacks }: any) => [name, lacks])).to.deep.equal([
+        ['a.postern.test', []],
+        ['b.postern.test', FEATURES.filter((feature) => !features.includes(feature)).toSorted()],
+      ]);
+      await hosts.stop();
+    });
+
+  if (mongoDriver)
+    it('adopts the mail of a lost host that is newer, and leaves its events to a host that knows their copies', async () => {
+      const hosts = await startHosts({ POSTERN_QUEUE__COPIES: 'store' }, without('copies=events').features);
+      const adopt = (by: string) =>
+        hosts.cli('host', 'adopt', 'c.postern.test', '--by', `${by}.postern.test`, '--json');
+      await hosts.a.api('/webhooks/add', { url: hosts.hook.url, events: ['blacklist'] });
+      hosts.hook.answer({ status: 500 });
+      const dir = await tempDir();
+      const lost = await hosts.spawn(dir);
+      await lost.api('/rejects/add', { email: 'no@in.test' });
+      await send(lost, 'scheduled', { send_at: inSeconds(20) });
+      await lost.end('SIGKILL');
+      await rm(join(dir, 'spool'), { recursive: true });
+      const byOlder = await adopt('b');
+      expect([byOlder.code, byOlder.json()[0]?.left]).to.deep.equal([1, '1']);
+      await until('the mail to leave', () => hosts.arrived().includes('scheduled'), 60_000 * PATIENCE);
+      hosts.hook.answer({ status: 200 });
+      const before = postsOf(hosts.hook.requests).length;
+      expect((await adopt('a')).code).to.equal(0);
+      await until('the event', () => postsOf(hosts.hook.requests).length > before, 60_000 * PATIENCE);
       await hosts.stop();
     });
 

@@ -19,6 +19,7 @@ export async function servePlanted({ store, clock, log }: ApiWorld, operations: 
       parser,
       clientAddress: () => '127.0.0.1',
       partsOf: () => Object(undefined),
+      peers: (_, next) => next(),
       attached: undefined,
       pages: async (ctx, next) => {
         await next();

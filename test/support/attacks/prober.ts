@@ -29,8 +29,8 @@ export interface Probed {
 export interface Payloads {
   readonly others: readonly unknown[];
   readonly texts: readonly string[];
-  /** Each place takes every second of them, and its neighbour the others; a place that stands alone takes all. */
-  readonly shared?: boolean;
+  /** How many neighbouring places share them, 1 unless given; a place that stands alone takes all. */
+  readonly shared?: number;
 }
 
 export interface Target {
@@ -47,14 +47,14 @@ const AT_ONCE = 16;
 export async function probe(
   operation: Operation,
   { base, key, hangMs = HANG_MS }: Target,
-  { others, texts, shared = false }: Payloads,
+  { others, texts, shared = 1 }: Payloads,
 ): Promise<Probed> {
   const probed: Probed = { asked: 0, handled: 0, findings: [] };
   const before = prototypes();
   const places = placesOf(operation);
   const calls = places.flatMap((place, at) =>
     [...(place.isName ? [] : others), ...texts]
-      .filter((_, n) => !shared || places.length === 1 || (n + at) % 2 === 0)
+      .filter((_, n) => places.length === 1 || (n + at) % shared === 0)
       // The clock of these worlds stands still: a call that may wait for seconds would wait for ever.
       .filter((value) => place.name !== 'wait' || !Number.isInteger(Number(value)))
       .map((value) => ({ place, value })),

@@ -131,11 +131,14 @@ for (const [kind, operations] of KINDS)
 
     for (const operation of operations)
       it(`handles unusual texts in ${operation.path} without a 500`, async () => {
-        for (const name of Object.keys(operation.params.shape)) {
+        const names = Object.keys(operation.params.shape);
+        for (const [at, name] of names.entries()) {
           for (const [n, text] of TEXTS.entries()) {
+            // Every text for every operation; where it has several parameters, each gets every other one.
+            if (SMALL && names.length > 1 && (n + at) % 2 === 1) continue;
             // As a text, and as the one item of a list. JSON.stringify writes a lone surrogate as an escape.
             const forms = [text, [text]];
-            for (const value of SMALL ? [forms[n % 2]] : forms) {
+            for (const value of SMALL ? [forms[(n >> 1) % 2]] : forms) {
               const { status, body, headers } = await world.call(operation.path, {
                 ...operation.example,
                 [name]: value,

@@ -42,7 +42,7 @@ describe('a message waiting for its next attempt', () => {
       expect([status, body.name, body.message]).to.deep.equal([
         404,
         'Unknown_Message',
-        `No message exists with the id ${id} that waits on this host`,
+        `No message exists with the id ${id} that waits`,
       ]);
     }
   });

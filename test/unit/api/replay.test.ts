@@ -78,6 +78,17 @@ describe('replays of search results', function () {
     expect(message).to.contain('Please enter a query or a status with it');
   });
 
+  it('change nothing if more match than confirmed', async () => {
+    await putDead(world, 3);
+    for (const params of [{ url: URL_A }, { query: 'state:dead' }]) {
+      const { status, body } = await world.call('/inbound/replay', { ...params, at_most: 2 });
+      expect(status).to.equal(422);
+      expect(body.message).to.contain('3 deliveries match now (limit 2); nothing was replayed');
+    }
+    expect(await states()).to.include({ waiting: 0, dead: 3 });
+    expect(await replay({ url: URL_A, at_most: 3 })).to.include({ matched: 3, replayed: 3 });
+  });
+
   it('can be grouped by cause first', async () => {
     await putDead(world, 3);
     await putDead(world, 2, { status: 404 });

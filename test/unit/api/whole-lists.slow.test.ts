@@ -84,7 +84,8 @@ describe('a list that is streamed whole', () => {
     made.write(
       `POST ${PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
     );
-    await until('the list is begun', () => reads >= 3);
+    // Two pages are read before the first byte.
+    await until('the list is begun', () => reads >= 2);
     return made;
   }
 

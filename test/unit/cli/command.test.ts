@@ -107,6 +107,11 @@ describe('the command line', () => {
     expect(
       (await postern(['config', 'check'], { POSTERN_STORE__URL_FILE: '/run/credentials/postern.service/none' })).code,
     ).to.equal(0);
+    const listed = await postern(['host', 'list'], {
+      POSTERN_STORE__URL_FILE: '/run/credentials/postern.service/none',
+    });
+    expect(listed).to.include({ code: 78, out: '' });
+    expect(listed.err).to.contain('exists only while the service runs: start it, or name a copy of the file');
   });
 
   it('says how to fix a failed start', async () => {
@@ -269,8 +274,12 @@ describe('the command line', () => {
 
   describe('run by a user who may not read its files', function () {
     this.timeout(60_000);
-    before(function () {
+    /** What Node compiled for that user, who may not read what it compiled for the tests. */
+    let compiled = '';
+    before(async function () {
       if (process.getuid?.() !== 0 || spawnSync('setpriv', ['--version']).status !== 0) this.skip();
+      compiled = await tempDir();
+      chmodSync(compiled, 0o777);
     });
 
     /** The command as the user nobody. */
@@ -279,7 +288,7 @@ describe('the command line', () => {
       return spawnSync(
         'setpriv',
         ['--reuid=65534', '--regid=65534', '--clear-groups', '--', process.execPath, main, ...argv],
-        { encoding: 'utf8', env, cwd: '/' },
+        { encoding: 'utf8', env: { NODE_COMPILE_CACHE: compiled, ...env }, cwd: '/' },
       );
     }
 

@@ -104,6 +104,18 @@ describe('postern doctor', () => {
     });
   });
 
+  it('ends with the next step: the worst finding first, then what a new host lacks', async () => {
+    const env = await local();
+    const faulty = await postern(['doctor'], { ...env, POSTERN_SMTP__LISTEN: '127.0.0.1:1' });
+    expect(faulty.out).to.match(/fault.*\.\nnext: SMTP 127\.0\.0\.1:1: .+\n$/);
+    const { out } = await postern(['doctor'], env);
+    // A machine may have a finding of its own, such as a clock that nothing sets.
+    const own = (await postern(['doctor', '--json'], env)).json().find(({ verdict }: Shown) => verdict === 'warning');
+    expect(out.trim().split('\n').at(-1)).to.equal(
+      own ? `next: ${own.check}: ${own.advice}` : 'next: postern domain add in.example.com',
+    );
+  });
+
   it('sends each scanner test messages that it must detect', async () => {
     const [rspamd, spamd, clamd, milter] = [
       await startRspamd(),
@@ -588,7 +600,9 @@ describe('postern doctor', () => {
       readonly endpoints?: readonly object[];
       readonly ages?: readonly object[];
       readonly count?: object;
+      readonly missing?: number;
     }) => ({
+      copies: { missing: async () => parts.missing ?? 0 },
       endpoints: async () => (parts.endpoints ?? []) as any,
       ages: async () => (parts.ages ?? []) as any,
       count: async () => ({ waiting: 0, delivered: 0, dead: 0, dropped: 0, held: 0, ...parts.count }) as any,
@@ -598,6 +612,12 @@ describe('postern doctor', () => {
       expect(await look(waiting, { queue: queueOf({}) })).to.deep.equal([
         { check: 'queue', verdict: 'ok', seen: 'no waiting deliveries' },
       ]);
+    });
+
+    it('warns of mail that is in no second place', async () => {
+      const [found] = await look(waiting, { queue: queueOf({ missing: 3 }) });
+      expect(found).to.include({ check: 'copies', verdict: 'warning' });
+      expect(found?.seen).to.equal('3 messages have no copy in the store yet (queue.copies)');
     });
 
     it('names failing, deleted and slow endpoints, with waiting mail by age, without secrets of the URL', async () => {

@@ -34,6 +34,8 @@ function cutStore(store: Store, nth: number, cut: Cut): Store & { readonly write
     change: (filter, patch) => write(() => rows.change(filter, patch)),
     add: (id, amounts, fresh) => write(() => rows.add(id, amounts, fresh)),
     remove: (filter) => write(() => rows.remove(filter)),
+    insertAll: (all) => write(() => rows.insertAll(all)),
+    removeAll: (filter) => write(() => rows.removeAll(filter)),
   });
   const { messages, messageEvents, messageTags, counters, subaccounts, rejects, whitelists } = store;
   return {

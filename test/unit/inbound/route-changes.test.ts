@@ -24,6 +24,8 @@ function watched(store: Store, before: () => Promise<void>, after: (rows: number
     change: (filter, patch) => before().then(() => rows.change(filter, patch)),
     add: (id, amounts, fresh) => before().then(() => rows.add(id, amounts, fresh)),
     remove: (filter) => before().then(() => rows.remove(filter)),
+    insertAll: (all) => before().then(() => rows.insertAll(all)),
+    removeAll: (filter) => before().then(() => rows.removeAll(filter)),
   });
   return {
     understands: store.understands,

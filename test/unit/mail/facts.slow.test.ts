@@ -3,6 +3,7 @@ import { factsOfMessage } from '../../../src/mail/facts/facts.ts';
 import { DISPLAYED } from '../../support/displayed.ts';
 import { growth, repeated } from '../../support/growth.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
+import { size } from '../../support/sizes.ts';
 
 const find = (html: string) => factsOfMessage({ subject: '', text: undefined, html }, null);
 
@@ -81,9 +82,12 @@ describe('the facts of a hostile message', () => {
     this.timeout(240_000);
     for (const [lead, unit] of UNITS)
       expect(
-        growth((size) => {
-          find(lead + repeated(unit, size));
-        }, 20_000),
+        growth(
+          (length) => {
+            find(lead + repeated(unit, length));
+          },
+          size(20_000, 12_000),
+        ),
         lead + unit,
       ).to.be.below(128);
   });
@@ -108,7 +112,7 @@ describe('the facts of a hostile message', () => {
     this.timeout(120_000);
     const pieces = Object.values(DISPLAYED).flatMap((html) => html.split(/(?=<)|(?<=>)/));
     const random = randomFrom(59);
-    for (let i = 0; i < 3000; i++) {
+    for (let i = 0; i < size(3000, 1000); i++) {
       const html = randomText(random, pieces, 60);
       for (const text of [html, html.slice(0, Math.floor(random() * html.length))]) {
         const facts = find(text);

@@ -177,7 +177,7 @@ describe('the saved state of an endpoint', () => {
     const memory = toMemory(held, SHIFT, null);
     expect(readMemory(memory)).to.deep.include({
       phase: 'closed',
-      hold: { by: 'operator', since: SHIFT - MINUTE, until: SHIFT + HOUR },
+      hold: { by: 'operator', since: SHIFT - MINUTE, until: SHIFT + HOUR, shared: true },
     });
     const laterShift = SHIFT + 10_000;
     expect(fromMemory(memory, laterShift, 0, BOUNDS)).to.deep.equal({
@@ -192,14 +192,19 @@ describe('the saved state of an endpoint', () => {
     expect(down, 'the breaker closes, and the hold stays').to.deep.include({ phase: 'closed', hold: held.hold });
   });
 
-  it('reads a hold of an earlier version as one of its account', () => {
+  it('reads a hold of an earlier version as one of its account, which the store does not have', () => {
     const memory = JSON.stringify({
       phase: 'closed',
       since: SHIFT,
       probeAt: SHIFT,
       hold: { since: SHIFT, until: SHIFT + HOUR },
     });
-    expect(fromMemory(memory, SHIFT, 0, BOUNDS).hold).to.deep.equal({ by: 'account', since: 0, until: HOUR });
+    expect(fromMemory(memory, SHIFT, 0, BOUNDS).hold).to.deep.equal({
+      by: 'account',
+      since: 0,
+      until: HOUR,
+      local: true,
+    });
   });
 
   it('allows a probe at once if its time passed meanwhile', () => {

@@ -3,7 +3,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
 import { namesOf } from '../../../src/base/tables.ts';
 import { DELIVERY_KINDS, KINDS } from '../../../src/queue/delivery.ts';
-import { sumOfDelivery } from '../../../src/queue/disk/schema.ts';
+import { sumOfDelivery } from '../../../src/queue/disk/sums.ts';
 import { freshSpool, put } from '../../support/spool.ts';
 
 /** The numbers that queues on disks hold. */

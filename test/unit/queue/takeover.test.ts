@@ -14,6 +14,7 @@ import { createOutboundRoad, type OutboundParts, type OutboundRoadDeps } from '.
 import { PLAIN_TARGET } from '../../../src/webhooks/destinations.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { postern } from '../../support/command.ts';
+import { NO_COPIES } from '../../support/copies.ts';
 import { answered } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
 import { createWebhookDispatcher, NO_SENDER_REPORTS } from '../../support/roads.ts';
@@ -383,6 +384,7 @@ function outboundParts(carried: (recipient: string) => void): OutboundParts & Pi
     },
     leaving: { mayLeave: async () => ({ kind: 'now' }), heldBecause: async () => undefined },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
+    copies: NO_COPIES,
     sources: { choose: async () => [] },
     mailCarrier: {
       async carry({ recipient }) {

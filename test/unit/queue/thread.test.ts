@@ -1,19 +1,19 @@
-import type { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
 import { attempt, freshSpool, mail, put, settled } from '../../support/spool.ts';
 import { until } from '../../support/until.ts';
+import { startedThreads, type WarmWorker } from '../../support/warm-threads.ts';
 
 describe('a spool thread that dies', () => {
-  let workers: Worker[] = [];
-  const note = (worker: Worker) => {
+  let workers: WarmWorker[] = [];
+  const note = (worker: WarmWorker) => {
     workers.push(worker);
   };
   beforeEach(() => {
     workers = [];
-    process.on('worker', note);
+    startedThreads.on('thread', note);
   });
   afterEach(() => {
-    process.off('worker', note);
+    startedThreads.off('thread', note);
   });
 
   it('fails unanswered writes, stores nothing of them, and is replaced', async () => {

@@ -1,7 +1,7 @@
-import { execFileSync } from 'node:child_process';
 import { expect } from 'chai';
 import { contentIds, withContentIds } from '../../../src/mail/compose/content-ids.ts';
 import { ID, sendDraft } from '../../support/compose.ts';
+import { createPython } from '../../support/python.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 
 const image = (name: string, text = name) => ({
@@ -11,20 +11,18 @@ const image = (name: string, text = name) => ({
 });
 
 /** The content of the part that each reference of the HTML names, as Python's email and urllib find it; null: none. */
-function referred(raw: Buffer): (string | null)[] {
-  const script = `
-import sys, email, re, json, html, urllib.parse
-m = email.message_from_bytes(sys.stdin.buffer.read())
-parts = {}
-for p in m.walk():
-    if p['Content-ID']:
-        assert p['Content-ID'] not in parts, 'two parts with one id'
-        parts[p['Content-ID'].strip()] = p.get_payload(decode=True).decode()
-text = [p for p in m.walk() if p.get_content_type() == 'text/html'][0].get_payload(decode=True).decode()
-print(json.dumps([parts.get('<' + urllib.parse.unquote(html.unescape(c)) + '>') for c in re.findall(r'(?i)cid:([^"\\')\\s>,&]*)', text)]))
-`;
-  return JSON.parse(execFileSync('python3', ['-c', script], { input: raw, encoding: 'utf8' }));
-}
+const referred = createPython(`
+import email, re, html, urllib.parse
+def answer(raw):
+    m = email.message_from_bytes(raw)
+    parts = {}
+    for p in m.walk():
+        if p['Content-ID']:
+            assert p['Content-ID'] not in parts, 'two parts with one id'
+            parts[p['Content-ID'].strip()] = p.get_payload(decode=True).decode()
+    text = [p for p in m.walk() if p.get_content_type() == 'text/html'][0].get_payload(decode=True).decode()
+    return [parts.get('<' + urllib.parse.unquote(html.unescape(c)) + '>') for c in re.findall(r'(?i)cid:([^"\\')\\s>,&]*)', text)]
+`);
 
 const shown = async (names: readonly string[], html: string) =>
   referred((await sendDraft({ html, images: names.map((name) => image(name)) })).raw);
@@ -109,7 +107,7 @@ describe('inline images of a draft', () => {
     ];
     for (const form of forms) {
       const { raw } = await sendDraft({ html: form, images: [image(name)] });
-      expect(referred(raw), form).to.deep.equal([name]);
+      expect(await referred(raw), form).to.deep.equal([name]);
     }
     expect(await shown(['a b.png', 'c, d.png'], '<img srcset="cid:a b.png 1x, cid:c, d.png 2x">')).to.deep.equal([
       'a b.png',
@@ -129,7 +127,7 @@ describe('inline images of a draft', () => {
       images: [image('a.png', 'first'), image('a.png', 'second')],
     });
     expect(seen.mail.attachments.map(({ cid }) => cid)).to.deep.equal(['a.png', `image2.${ID}@mx.postern.test`]);
-    expect(referred(seen.raw)).to.deep.equal(['first']);
+    expect(await referred(seen.raw)).to.deep.equal(['first']);
   });
 
   it('leave everything else in the HTML unchanged', () => {

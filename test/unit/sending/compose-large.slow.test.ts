@@ -3,6 +3,7 @@ import type { Outgoing } from '../../../src/mail/outgoing.ts';
 import { TooLarge } from '../../../src/sending/compose/compose.ts';
 
 import { composeMail, DRAFT, toJob } from '../../support/compose.ts';
+import { size } from '../../support/sizes.ts';
 
 const TRACKED: Partial<Outgoing> = { trackOpens: true, trackClicks: 'all' };
 const MB = 1024 * 1024;
@@ -67,7 +68,7 @@ describe('a message above the size limit after composing', () => {
 });
 
 describe('a hostile draft', () => {
-  const most = 2 * MB;
+  const most = size(2, 1) * MB;
   const filled = (piece: string) => piece.repeat(Math.floor(most / piece.length));
   const pieces = [
     '<a ',

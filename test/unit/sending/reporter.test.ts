@@ -7,6 +7,7 @@ import type { Report } from '../../../src/queue/delivery.ts';
 import { createReporter, type Reporter, toReport } from '../../../src/sending/reporter.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { NO_COPIES } from '../../support/copies.ts';
 import { aDelivery } from '../../support/delivery.ts';
 import { settleDown } from '../../support/dispatcher-bench.ts';
 import { createWorld, OUTGOING, type SendingWorld } from '../../support/sending-world.ts';
@@ -36,7 +37,7 @@ describe('reports to the store', () => {
         return await recorder.record(event);
       },
     });
-    reporter = createReporter({ spool, recorder: failing, clock, log });
+    reporter = createReporter({ spool, copies: NO_COPIES, recorder: failing, clock, log });
   });
   afterEach(async () => {
     const stopped = world.dispatcher.stop();

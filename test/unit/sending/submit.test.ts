@@ -11,6 +11,7 @@ import type { Submission, SubmitOutcome } from '../../../src/sending/types.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createSureTime } from '../../support/clock.ts';
+import { NO_COPIES } from '../../support/copies.ts';
 import { subaccountRow } from '../../support/lists.ts';
 import { ALL_SIGNED, PLAIN_OUTGOING } from '../../support/messages.ts';
 import { freshSpool } from '../../support/spool.ts';
@@ -49,6 +50,7 @@ describe('the submission of a message', () => {
       store,
       spool,
       lists,
+      copies: NO_COPIES,
       recorder,
       leaving: createLeaving({ quota: true }, { store, ids, time: createSureTime(clock) }),
       ownDomains: createOwnDomains(

@@ -1,6 +1,5 @@
 import { expect } from 'chai';
-import type { Clock } from '../../../src/base/clock.ts';
-import { createTestClock } from '../../support/clock.ts';
+import { createTestClock, type TestClock } from '../../support/clock.ts';
 import {
   type Client,
   openData,
@@ -240,7 +239,7 @@ describe('the listener', () => {
   it('answers 421 4.3.2 while the event loop lags, and accepts sessions again afterwards', async () => {
     const steady = createTestClock();
     let lag = 0;
-    const clock: Clock & { advance(ms: number): Promise<void>; jump(ms: number): void } = {
+    const clock: TestClock = {
       ...steady,
       monotonic: () => steady.monotonic() + lag,
     };

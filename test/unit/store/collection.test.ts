@@ -315,6 +315,27 @@ for (const driver of drivers) {
           Array.from({ length: 250 }, (_, i) => `m${String(i).padStart(3, '0')}`),
         );
       });
+
+      it('ends a page after the row with which it has enough bytes, however small those before it were', async () => {
+        const note = (n: number) => (n < 40 ? 'small' : 'x'.repeat(1_000_000));
+        for (let n = 0; n < 80; n++)
+          await rows.insert(thing(`p${String(n).padStart(3, '0')}`, { account: 'pages', note: note(n) }));
+        const pages: number[] = [];
+        const ids: string[] = [];
+        for (let last = ''; ; last = ids.at(-1) ?? '') {
+          const filter = { account: 'pages', id: { range: { gt: last } } };
+          const page = await rows.many(filter, { sort: 'id', limit: 60, bytes: 2_000_000 });
+          if (page.length === 0) break;
+          pages.push(page.filter((row) => row.note !== 'small').length);
+          ids.push(...page.map(({ id }) => id));
+        }
+        expect(ids).to.deep.equal(Array.from({ length: 80 }, (_, n) => `p${String(n).padStart(3, '0')}`));
+        // MongoDB sends up to 16 rows at a time.
+        if (!lacks(driver.kind, 'getMore'))
+          expect(Math.max(...pages)).to.be.within(1, driver.kind === 'embedded' ? 2 : 17);
+        expect(await rows.many({ account: 'pages' }, { sort: 'id', bytes: 0 }), 'at least one').to.not.deep.equal([]);
+        expect(await rows.many({ account: 'none' }, { bytes: 1 })).to.deep.equal([]);
+      });
     });
 
     describe('keeps', () => {
@@ -478,6 +499,19 @@ for (const driver of drivers) {
         expect(await rows.many({})).to.have.length(50);
       });
 
+      it('many together, each judged by itself', async () => {
+        await put(thing('m1', { label: 'first' }));
+        expect(await rows.insertAll([])).to.deep.equal([]);
+        expect(await rows.insertAll([thing('m0'), thing('m1'), thing('m2'), thing('m2')])).to.deep.equal([
+          'inserted',
+          'duplicate',
+          'inserted',
+          'duplicate',
+        ]);
+        expect(await ids({})).to.deep.equal(['m0', 'm1', 'm2']);
+        expect(await rows.one({ id: 'm1' })).to.include({ label: 'first' });
+      });
+
       it('without undefined fields', async () => {
         const row: Thing = Object.fromEntries([...Object.entries(thing('1')), ['note', undefined]]) as unknown as Thing;
         await put(row);
@@ -567,6 +601,14 @@ for (const driver of drivers) {
         expect(await rows.remove({ id: '1' })).to.equal(undefined);
         expect(await ids({})).to.deep.equal(['2']);
         expect(await rows.remove({ account: 'a' })).to.deep.equal(thing('2'));
+      });
+
+      it('all that match, and returns how many', async () => {
+        await put(thing('1', { label: 'x' }), thing('2'), thing('3', { label: 'x' }), thing('4', { label: 'x' }));
+        expect(await rows.removeAll({ id: { in: ['1', '2', '3', 'none'] }, label: 'x' })).to.equal(2);
+        expect(await ids({})).to.deep.equal(['2', '4']);
+        expect(await rows.removeAll({ id: { in: [] } })).to.equal(0);
+        expect(await ids({})).to.deep.equal(['2', '4']);
       });
 
       it('every row once when 50 remove at once', async () => {

@@ -91,7 +91,7 @@ for (const [source, target] of DIRECTIONS) {
         .to.be.instanceOf(StoreAway)
         .with.property('message')
         .match(/^TO is unavailable: cut/);
-      const before = Object.values(await allRows(to)).flat().length;
+      const before = Object.values(await allRows(to)).flat().length - 1; // without the mark of the copy
       expect(before).to.be.within(150, 220);
       const copied = await copyStore({ from, to }, again);
       expect(copied.reduce((sum, one) => sum + one.there, 0)).to.equal(before);

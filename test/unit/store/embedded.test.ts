@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import type { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
@@ -16,6 +15,7 @@ import { NO_FLOOR } from '../../support/room.ts';
 import { failure, note, notes } from '../../support/store-notes.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
+import { startedThreads, type WarmWorker } from '../../support/warm-threads.ts';
 
 describe('the embedded store', () => {
   let file: string;
@@ -124,11 +124,11 @@ describe('the embedded store', () => {
   });
 
   it('fails pending operations when its thread dies, and starts another', async () => {
-    const threads: Worker[] = [];
-    const seen = (thread: Worker) => {
+    const threads: WarmWorker[] = [];
+    const seen = (thread: WarmWorker) => {
       threads.push(thread);
     };
-    process.on('worker', seen);
+    startedThreads.on('thread', seen);
     const rows = await (await open()).collection(notes);
     await rows.insert(note('before'));
     const asked = Array.from({ length: 20 }, (_, i) => failure(rows.insert(note(`n${i}`))));
@@ -138,7 +138,7 @@ describe('the embedded store', () => {
     expect(await rows.insert(note('after'))).to.equal('inserted');
     expect(await rows.one({ id: 'before' })).to.deep.equal(note('before'));
     expect(threads).to.have.length(2);
-    process.off('worker', seen);
+    startedThreads.off('thread', seen);
   });
 
   it('finishes pending operations before it closes, and is unavailable afterwards', async () => {

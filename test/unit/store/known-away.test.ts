@@ -27,9 +27,11 @@ describe('a store that is known to be away', () => {
     one: () => act('read'),
     many: () => act('read').then(() => []),
     insert: () => act('write').then(() => 'inserted'),
+    insertAll: () => act('write').then(() => []),
     change: () => act('write'),
     add: (id, _, fresh) => act('write').then(() => Object.assign({ id }, fresh) as unknown as R),
     remove: () => act('write'),
+    removeAll: () => act('write').then(() => 0),
   });
 
   beforeEach(async () => {
@@ -55,6 +57,8 @@ describe('a store that is known to be away', () => {
       () => rows.change({ id: '1' }, { rank: 1 }),
       () => rows.add('1', { rank: 1 }, { account: 'a', rank: 0, body: '' }),
       () => rows.remove({ id: '1' }),
+      () => rows.insertAll([note('1')]),
+      () => rows.removeAll({ id: '1' }),
       () => database.ping(),
     ],
   };

@@ -1,112 +1,40 @@
 import { expect } from 'chai';
-import { type Collection, StoreAway } from '../../../src/store/driver/port.ts';
-import { createMembership, type Membership } from '../../../src/store/membership.ts';
-import { type HostRow, STORE_FORMAT } from '../../../src/store/rows/hosts.ts';
+import { STORE_FORMAT } from '../../../src/store/rows/hosts.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
-import { createTestClock, createWatch, type TestClock } from '../../support/clock.ts';
+import type { TestClock } from '../../support/clock.ts';
 import { drivers } from '../../support/database.ts';
-import { createTestLog } from '../../support/log.ts';
+import {
+  createMemberships,
+  type Given,
+  type Memberships,
+  type Process,
+  WATCHED_MS,
+} from '../../support/memberships.ts';
 
-/** More than a watch takes. */
-const WATCHED_MS = 10_000;
 const DAY_MS = 86_400_000;
 
 for (const driver of drivers)
   describe(`the hosts of a store, ${driver.name}`, () => {
     let store: Store;
-    let rows: Collection<HostRow>;
-    let revisions: Store['revisions'];
+    let all: Memberships;
     let clock: TestClock;
-    let processes = 0;
-    const opened: Process[] = [];
+    const { open, started, start, running, row } = {
+      open: (given: Given) => all.open(given),
+      started: (one: Process) => all.started(one),
+      start: (given: Given) => all.start(given),
+      running: (given: Given) => all.running(given),
+      row: (id: string) => all.row(id),
+    };
 
     beforeEach(async () => {
       store = await openStore(await driver.open({ crowded: true }));
-      const watch = createWatch();
-      rows = watch.over(store.hosts);
-      revisions = watch.over(store.revisions);
-      clock = createTestClock(undefined, watch.quiet);
+      all = createMemberships(store);
+      clock = all.clock;
     });
     afterEach(async () => {
-      await Promise.all(opened.splice(0).map((one) => one.stop()));
+      await all.stop();
       await store.close();
     });
-
-    interface Given {
-      readonly id: string;
-      readonly name?: string;
-      readonly alone?: boolean;
-      /** By how much its wall clock is wrong. */
-      readonly wrongMs?: number;
-    }
-
-    interface Process extends Membership {
-      /** As if it had been killed, or cut off the store; until `mend`. */
-      cut(): void;
-      mend(): void;
-    }
-
-    function open({ id, name = `${id}.test`, alone = false, wrongMs = 0 }: Given): Process {
-      let isCut = false;
-      const reach = <A extends unknown[], T>(call: (...args: A) => Promise<T>) => {
-        return async (...args: A): Promise<T> => {
-          if (isCut) throw new StoreAway('away');
-          return call(...args);
-        };
-      };
-      const { one, many, insert, change, add, remove } = rows;
-      const hosts = {
-        one: reach(one),
-        many: reach(many),
-        insert: reach(insert),
-        change: reach(change),
-        add: reach(add),
-        remove: reach(remove),
-      };
-      const membership = createMembership(
-        { name, queueDir: `/var/lib/${id}`, version: '1.2.3', features: ['a'], alone },
-        {
-          store: { hosts, revisions },
-          identify: () => id,
-          incarnation: `process ${++processes}`,
-          clock: { ...clock, now: () => clock.now() + wrongMs },
-          log: createTestLog(),
-        },
-      );
-      const process: Process = {
-        ...membership,
-        cut() {
-          isCut = true;
-        },
-        mend() {
-          isCut = false;
-        },
-      };
-      opened.push(process);
-      return process;
-    }
-
-    /** The result of a start, however long it takes: `runs`, or why not. */
-    async function started(membership: Membership): Promise<string> {
-      let result: string | undefined;
-      membership.start().then(
-        () => {
-          result = 'runs';
-        },
-        (error: Error) => {
-          result = error.message;
-        },
-      );
-      for (let ms = 0; result === undefined && ms < 3 * WATCHED_MS; ms += 250) await clock.advance(250);
-      return result ?? 'still starting';
-    }
-    const start = async (given: Given) => started(open(given));
-    const row = (id: string) => store.hosts.one({ id });
-    async function running(given: Given): Promise<Process> {
-      const one = open(given);
-      expect(await started(one)).to.equal('runs');
-      return one;
-    }
 
     it('have a row each, whose beat rises while they run', async () => {
       const a = open({ id: 'a' });
@@ -220,7 +148,7 @@ for (const driver of drivers)
       await first.start();
       first.cut();
       await open({ id: 'a', alone: true }).start();
-      expect((await row('a'))?.incarnation).to.equal(`process ${processes}`);
+      expect((await row('a'))?.incarnation).to.equal(`process ${all.count()}`);
     });
 
     it('refuse a store that a newer Postern has upgraded, at the start and while they run', async () => {

@@ -27,10 +27,11 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   find: ['filter', 'sort', 'limit', 'singleBatch', 'batchSize'],
   getMore: ['collection', 'batchSize'],
   insert: ['documents', 'ordered', 'writeConcern'],
+  delete: ['deletes', 'ordered', 'writeConcern'],
   findAndModify: ['query', 'update', 'new', 'remove', 'upsert', 'writeConcern'],
   endSessions: ['writeConcern'], // a courtesy at the end that waits for no answer; it writes nothing of ours
 };
-const WRITES = ['createIndexes', 'insert', 'findAndModify'];
+const WRITES = ['createIndexes', 'insert', 'delete', 'findAndModify'];
 const OPERATORS = ['$eq', '$ne', '$in', '$gt', '$gte', '$lt', '$lte', '$set', '$inc'];
 
 /** Names in a command that MongoDB could take for an operator. */

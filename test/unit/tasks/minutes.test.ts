@@ -132,6 +132,7 @@ describe('the run times of tasks', () => {
     expect(taskSchedules(loadSettings(undefined, {}).settings)).to.deep.equal({
       ...often,
       'expire-exports': '*/10 * * * *',
+      'tend-copies': '43 * * * *',
       'expire-links': '*/10 * * * *',
       'purge-rows': '23 * * * *',
       'count-usage': '41 3 * * *',

@@ -4,6 +4,7 @@ import type { HookEvent } from '../../../src/store/rows/webhooks.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createOutbox, type WebhookOutbox } from '../../../src/webhooks/outbox.ts';
 import { events } from '../../support/batch-world.ts';
+import { NO_EVENT_COPIES } from '../../support/copies.ts';
 import { freshSpool, type OpenedSpool } from '../../support/spool.ts';
 import { openTestStore } from '../../support/store.ts';
 
@@ -21,7 +22,7 @@ describe('the outbox', () => {
       many: (...args: Parameters<Store['webhooks']['many']>) =>
         away ? Promise.reject(new StoreAway('away')) : store.webhooks.many(...args),
     };
-    outbox = createOutbox({ store: { webhooks }, spool: opened.spool, clock: opened.clock });
+    outbox = createOutbox({ store: { webhooks }, spool: opened.spool, copies: NO_EVENT_COPIES, clock: opened.clock });
   });
   afterEach(() => store.close());
 
@@ -112,7 +113,12 @@ describe('the outbox', () => {
         return store.webhooks.many(...args);
       },
     };
-    const counting = createOutbox({ store: { webhooks }, spool: opened.spool, clock: opened.clock });
+    const counting = createOutbox({
+      store: { webhooks },
+      spool: opened.spool,
+      copies: NO_EVENT_COPIES,
+      clock: opened.clock,
+    });
     await Promise.all(events(50).map((event) => counting.publish('acme', [event])));
     expect(reads).to.equal(1);
     expect(await pending()).to.deep.equal({ 1: 50 });

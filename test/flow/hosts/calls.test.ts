@@ -1,0 +1,122 @@
+import { expect } from 'chai';
+import { mongoDriver } from '../../support/database.ts';
+import { freePort } from '../../support/free-port.ts';
+import { type Host, type Hosts, startHosts } from '../../support/hosts.ts';
+import { PATIENCE, until } from '../../support/until.ts';
+
+if (mongoDriver)
+  describe('a call about a thing on another host', function () {
+    this.timeout(60_000 * PATIENCE);
+    let hosts: Hosts;
+    before(async () => {
+      const ports = { a: await freePort(), b: await freePort() };
+      hosts = await startHosts({}, undefined, (name) => ({
+        POSTERN_HTTP__LISTEN: `127.0.0.1:${ports[name]}`,
+        POSTERN_HTTP__PEER_URL: `http://127.0.0.1:${ports[name]}`,
+      }));
+      await hosts.a.api('/inbound/add-domain', { domain: 'in.test' });
+      await hosts.a.api('/inbound/add-route', { domain: 'in.test', pattern: 'box', url: `${hosts.hook.url}` });
+      await hosts.a.api('/inbound/add-route', { domain: 'in.test', pattern: 'pull', url: 'pull:' });
+    });
+    after(() => hosts?.stop());
+
+    const accepted = new Set<string>();
+    /** Mail that a host accepted; answers the id of its delivery. */
+    async function accept(host: Host, box: string): Promise<string> {
+      await host.api('/inbound/send-raw', {
+        raw_message: `From: a@sender.test\r\nSubject: for ${box}\r\n\r\nHello.`,
+        to: [`${box}@in.test`],
+      });
+      const listed = await host.api('/inbound/deliveries', { domain: 'in.test' });
+      const { id } = listed.find((one: any) => !accepted.has(one.id));
+      accepted.add(id);
+      return id;
+    }
+
+    /** The history knows a delivery a moment after the queue. */
+    const isDelivered = async (id: string) => (await hosts.a.ask('/inbound/info', { id })).body.state === 'delivered';
+
+    it('is answered by any host: content, payload, history, a trial', async () => {
+      const id = await accept(hosts.a, 'box');
+      await until('it is delivered', () => isDelivered(id));
+      for (const path of ['/inbound/content', '/inbound/payload', '/inbound/info'])
+        expect(await hosts.b.api(path, { id }), path).to.deep.equal(await hosts.a.api(path, { id }));
+      expect(await hosts.b.api('/inbound/try', { id, url: hosts.hook.url })).to.include({ status: 200 });
+    });
+
+    it('acknowledges a lease of pulled mail on any host', async () => {
+      const id = await accept(hosts.b, 'pull');
+      const [mail] = await hosts.b.api('/inbound/pull');
+      expect(await hosts.a.api('/inbound/ack', { lease: mail.lease })).to.deep.equal({ ended: 1, unknown: [] });
+      await until('it is delivered', () => isDelivered(id));
+    });
+
+    it('hands out the pulled mail of all hosts on one, and ends leases of all in one call', async () => {
+      const ids = [await accept(hosts.a, 'pull'), await accept(hosts.b, 'pull')];
+      const pulled: any[] = [];
+      await until('both are pulled', async () => {
+        pulled.push(...(await hosts.a.api('/inbound/pull', { wait: 2 })));
+        return pulled.length === 2;
+      });
+      expect(pulled.map((mail) => mail.id)).to.have.members(ids);
+      const leases = pulled.map((mail) => mail.lease);
+      const answer = await hosts.b.api('/inbound/ack', { leases: [...leases, 'unknown'] });
+      expect(answer).to.deep.equal({ ended: 2, unknown: ['unknown'] });
+      expect(await hosts.a.api('/inbound/pull')).to.deep.equal([]);
+      expect((await hosts.a.ask('/inbound/nack', { leases })).body.name).to.equal('Unknown_Lease');
+    });
+
+    it('answers a pull that waits on one host with mail of another', async () => {
+      const pulling = hosts.a.api('/inbound/pull', { wait: 20 });
+      const id = await accept(hosts.b, 'pull');
+      const [mail] = await pulling;
+      expect(mail.id).to.equal(id);
+      expect(Buffer.from(mail.body, 'base64').toString()).to.contain('for+pull');
+      await hosts.b.api('/inbound/ack', { lease: mail.lease });
+    });
+
+    it('searches and lists the mail of all of them', async () => {
+      const ids = [await accept(hosts.a, 'box'), await accept(hosts.b, 'box')];
+      const found = async (host: Host) => (await host.api('/inbound/search', { query: 'to:box' })).mails;
+      for (const host of [hosts.a, hosts.b]) {
+        await until('both are found', async () => {
+          const mails = (await found(host)).map((mail: any) => mail.id);
+          return ids.every((id) => mails.includes(id));
+        });
+        const listed = (await host.api('/inbound/deliveries', { domain: 'in.test' })).map((one: any) => one.id);
+        expect(listed).to.include.members(ids);
+      }
+      for (const id of ids) await until('it is delivered', () => isDelivered(id));
+    });
+
+    it('pauses and resumes an endpoint on all of them within two seconds, also one that restarts meanwhile', async () => {
+      const url = hosts.hook.url;
+      hosts.hook.answer({ status: 500 });
+      const id = await accept(hosts.b, 'box');
+      const waits = async () => (await hosts.b.ask('/inbound/info', { id })).body.waits?.kind;
+      await until('it has failed once', async () => (await waits()) === 'backoff');
+      await hosts.a.api('/endpoints/pause', { url });
+      await until('it is paused on the other host', async () => (await waits()) === 'paused', 2000 * PATIENCE);
+      hosts.hook.answer({ status: 200 });
+      const posts = hosts.hook.requests.length;
+      await hosts.b.down();
+      await hosts.b.up();
+      expect(await waits()).to.equal('paused');
+      expect((await hosts.b.api('/endpoints/info', { url })).paused).to.equal(true);
+      expect(hosts.hook.requests.length).to.equal(posts);
+      await hosts.b.api('/endpoints/resume', { url });
+      await hosts.b.api('/endpoints/retry', { url });
+      await accept(hosts.a, 'box');
+      await until('both hosts post again', () => hosts.hook.requests.length === posts + 2, 2000 * PATIENCE);
+    });
+
+    it('names the host that may have it, while that host is down', async () => {
+      const id = await accept(hosts.b, 'box');
+      await hosts.b.down();
+      const { status, body } = await hosts.a.ask('/inbound/content', { id });
+      expect({ status, name: body.name }).to.deep.equal({ status: 404, name: 'Unknown_Message' });
+      expect(body.message).to.match(/it may be on b\.postern\.test, which cannot be asked$/);
+      await hosts.b.up();
+      expect((await hosts.a.api('/inbound/content', { id })).text).to.contain('Hello.');
+    });
+  });
