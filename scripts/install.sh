@@ -150,8 +150,8 @@ if [ -z "\${POSTERN_CONFIG:-}" ] && { [ -e /etc/postern/postern.yaml ] || { [ -d
   POSTERN_CONFIG=/etc/postern/postern.yaml
   export POSTERN_CONFIG
 fi
-# What root writes into the queue the service could not read: root becomes the service's user first.
-if [ "\$here" = "$prefix/bin" ] && [ "\$(id -u)" = 0 ] && id -u postern >/dev/null 2>&1; then
+# What root writes into the queue the service could not read: root becomes the service's user first. setup does that itself.
+if [ "\$here" = "$prefix/bin" ] && [ "\${1:-}" != setup ] && [ "\$(id -u)" = 0 ] && id -u postern >/dev/null 2>&1; then
   exec setpriv --reuid=postern --regid=postern --init-groups -- "\$postern" "\$@"
 fi
 exec "\$postern" "\$@"
@@ -185,10 +185,6 @@ fi
 if [ -z "$root$dry" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 cat <<TEXT
 
-Next:
-  1. Set hostname, public_url and TLS in $etc/postern.yaml
-  2. postern config check
-  3. systemctl enable --now postern-smtp.socket postern.service   (after an upgrade: systemctl restart postern)
-  4. postern key create      (the first start made an account)
+Next: postern setup           (after an upgrade: systemctl restart postern)
 How to run it from here on: $lib/docs/operations.md
 TEXT

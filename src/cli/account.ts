@@ -1,6 +1,14 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
-import { type AccountRow, createAccount, createKey, keyHash, keyName, revokeKey } from '../store/rows/accounts.ts';
+import {
+  type AccountRow,
+  createAccount,
+  createKey,
+  FIRST_KEY,
+  keyHash,
+  keyName,
+  revokeKey,
+} from '../store/rows/accounts.ts';
 import { openSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
@@ -42,7 +50,7 @@ export const accountCreate: Command = {
     if (name === undefined) throw new UsageError('missing argument: NAME');
     return withStore(call.settings().settings, async (store) => {
       const account = await createAccount(store, name, parts);
-      const key = await createKey(store, account.id, 'first key', parts);
+      const key = await createKey(store, account.id, FIRST_KEY, parts);
       if (call.format === 'text') io.err(`Created account ${name} (${account.id}). Its API key, shown only once:\n`);
       call.print([{ id: account.id, name, key }], () => `${key}\n`);
       return EXIT.ok;

@@ -38,9 +38,11 @@ import { mailFind, mailRefused, mailShow } from './mail.ts';
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
 import { senderAdd, senderList } from './sender.ts';
 import { serve } from './serve.ts';
+import { setup } from './setup.ts';
 import { storeCopy } from './store.ts';
 
 const all: readonly Command[] = [
+  setup,
   serve,
   demo,
   configCheck,

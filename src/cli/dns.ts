@@ -1,15 +1,14 @@
-import { networkInterfaces } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, printable } from '../base/log.ts';
-import { isReachable, normalizeAddress } from '../base/networks.ts';
+import { normalizeAddress } from '../base/networks.ts';
 import { atOnce } from '../base/turns.ts';
 import { nameServerSettings } from '../composition/slices.ts';
 import { createNameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
 import { isLocal, placesOf } from '../examination/finding.ts';
-import { publishedAddresses } from '../examination/published.ts';
+import { publicAddresses } from '../examination/published.ts';
 import { type RecordGroup, type RecordNeed, type WantedRecord, wantedRecords } from '../examination/records.ts';
 import { type SurveyedRecord, surveyRecord } from '../examination/survey.ts';
 import { toAsciiDomain } from '../mail/address.ts';
@@ -30,6 +29,14 @@ const MINUTES = 60;
 /** TTL in zone lines. Seconds. */
 const TTL = 3600;
 
+/** The option that names the addresses of this host. */
+export const addressOption = {
+  type: 'string',
+  multiple: true,
+  value: 'IP',
+  help: 'a public address of this host (default: those of its name in the DNS, else those of this machine)',
+} as const;
+
 export const dns: Command = {
   name: 'dns',
   args: '[DOMAIN…]',
@@ -45,12 +52,7 @@ export const dns: Command = {
       values: Object.keys(USES),
       help: 'receiving: only the records without which mail does not arrive; sending: all (default)',
     },
-    address: {
-      type: 'string',
-      multiple: true,
-      value: 'IP',
-      help: 'a public address of this host (default: those of its name in the DNS, else those of this machine)',
-    },
+    address: addressOption,
     wait: { type: 'boolean', help: 'wait until they are published, and say so for each' },
     timeout: { type: 'string', value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
   },
@@ -88,7 +90,7 @@ interface Job extends Tools {
 }
 
 /** Calls `use` with the resolver and with a way to ask the name servers of a record. */
-function withDns(settings: Settings, use: (tools: Tools) => Promise<number>): Promise<number> {
+function withDns<T>(settings: Settings, use: (tools: Tools) => Promise<T>): Promise<T> {
   return withResolver(settings, (resolver) => {
     const isAlone = isLocal({ places: placesOf(settings) });
     const nameServers = createNameServers(nameServerSettings(settings, isAlone), {
@@ -98,6 +100,33 @@ function withDns(settings: Settings, use: (tools: Tools) => Promise<number>): Pr
       resolver,
     });
     return use({ resolver, survey: (record) => surveyRecord(record, { resolver, nameServers }) });
+  });
+}
+
+interface MissingRecords {
+  /** As lines of a zone file; empty if all are published. */
+  readonly zone: string;
+  readonly records: readonly object[];
+  /** Whether all are published but advised ones. */
+  readonly isDone: boolean;
+}
+
+/** The records of this host and all its domains that are not published. */
+export function missingRecords({
+  settings,
+  store,
+  addresses,
+}: Pick<Job, 'settings' | 'store'> & { readonly addresses: readonly string[] }): Promise<MissingRecords> {
+  return withDns(settings, async (tools) => {
+    const world = { settings, store, addresses, clock: systemClock, resolver: tools.resolver, isAsked: () => true };
+    const groups: RecordGroup[] = [];
+    for await (const group of wantedRecords(world)) groups.push(group);
+    const missing = onlyMissing(await surveyAll(groups, tools));
+    return {
+      zone: missing.map(toZone).join('\n'),
+      records: missing.flatMap(toRecords),
+      isDone: !missing.some(isPending),
+    };
   });
 }
 
@@ -135,6 +164,10 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   const isBelow = (name: string) => below.length === 0 || below.some((end) => `.${name}`.endsWith(end));
   const isAsked = (domain: string) => isBelow(domain) || below.some((name) => name.endsWith(`.${domain}`));
   const addresses = await addressesOf(call, settings, resolver);
+  if (addresses.length === 0)
+    throw new UsageError(
+      `${settings.hostname} has no address in the DNS, and this machine no public one: give it with --address`,
+    );
   const groups: RecordGroup[] = [];
   for await (const { title, records } of wantedRecords({
     settings,
@@ -153,21 +186,17 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
 }
 
 /** The public addresses of this host: as given, as its name has them, or as its network interfaces do. */
-async function addressesOf(call: Invocation, { hostname }: Settings, resolver: Resolver): Promise<readonly string[]> {
+export async function addressesOf(
+  call: Invocation,
+  { hostname }: Pick<Settings, 'hostname'>,
+  resolver: Resolver,
+): Promise<readonly string[]> {
   const given = call.texts('address').map((text) => {
     const address = normalizeAddress(text);
     if (address === undefined) throw new UsageError(`"${text}" is not an IP address`);
     return address;
   });
-  if (given.length > 0) return given;
-  const published = (await publishedAddresses(resolver, hostname))?.filter((address) => isReachable(address, [])) ?? [];
-  if (published.length > 0) return published;
-  const own = Object.values(networkInterfaces())
-    .flatMap((addresses) => addresses ?? [])
-    .map(({ address }) => address)
-    .filter((address) => isReachable(address, []));
-  if (own.length > 0) return own;
-  throw new UsageError(`${hostname} has no address in the DNS, and this machine no public one: give it with --address`);
+  return given.length > 0 ? given : publicAddresses(resolver, hostname);
 }
 
 async function surveyAll(groups: readonly RecordGroup[], { survey }: Tools): Promise<SurveyedGroup[]> {

@@ -28,7 +28,7 @@ export const doctor: Command = {
       { settingsFile: call.text('config') ?? (io.env.POSTERN_CONFIG || undefined), reach: call.text('reach') },
       (finding) => {
         found.push(finding);
-        if (call.format === 'text') io.out(toLines(finding));
+        if (call.format === 'text') io.out(findingLines(finding));
       },
     );
     const faults = found.filter(({ verdict }) => verdict === 'fault').length;
@@ -122,7 +122,8 @@ const MARKS: Readonly<Record<CheckVerdict, string>> = {
   skipped: '-      ',
 };
 
-function toLines({ check, verdict, seen, advice }: Finding): string {
+/** A finding as lines of text, with its advice. */
+export function findingLines({ check, verdict, seen, advice }: Finding): string {
   const line = `${MARKS[verdict]}  ${check}: ${printable(seen)}\n`;
   return advice === undefined ? line : `${line}         ${advice}\n`;
 }

@@ -26,6 +26,9 @@ export function checkFiles({ smtp, store }: Settings): void {
 /** Reserved names (RFC 2606, RFC 6761), which are not reachable from other hosts. */
 const PLACEHOLDER = /(?:^|\.)(?:example\.(?:com|net|org)|example|invalid)$/;
 
+/** Whether a name is one of those of examples. */
+export const isPlaceholder = (name: string): boolean => PLACEHOLDER.test(name.toLowerCase());
+
 /** Throws `ConfigError` if a public name of this host is still a placeholder. */
 export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, 'hostname' | 'public_url'>): void {
   const names = [
@@ -33,7 +36,7 @@ export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, '
     { path: 'public_url', name: new URL(publicUrl).hostname },
   ];
   const faults = names
-    .filter(({ name }) => PLACEHOLDER.test(name.toLowerCase()))
+    .filter(({ name }) => isPlaceholder(name))
     .map(({ path, name }) => ({ path, text: `${name} is a placeholder; set the real name of this host` }));
   if (faults.length > 0) throw new ConfigError(faults);
 }

@@ -1,8 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import type { Store } from '../store/store.ts';
+import { blockLists } from './addresses.ts';
 import { type Check, type Finding, fault, type World, warning } from './finding.ts';
 import { arriving, certificate, listening, outgoing } from './listening.ts';
-import { clockCheck, disk, fileModes, nameServers, readiness, storeCheck } from './machine.ts';
+import { clockCheck, disk, fileModes, memory, nameServers, readiness, storeCheck } from './machine.ts';
 import {
   hostName,
   hostsFile,
@@ -22,6 +23,7 @@ import { mailOrigin, publicUrl } from './web.ts';
 export const CHECKS: readonly Check[] = [
   clockCheck,
   disk,
+  memory,
   fileModes,
   nameServers,
   storeCheck,
@@ -41,6 +43,7 @@ export const CHECKS: readonly Check[] = [
   reservedDomains,
   senderDomainsCheck,
   outgoing,
+  blockLists,
   scanners,
   waiting,
 ];

@@ -1,4 +1,5 @@
 import { stat, statfs } from 'node:fs/promises';
+import { totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
 import { hasOwnStore } from '../config.ts';
 import { parseServer, systemServers } from '../dns/system.ts';
@@ -107,6 +108,22 @@ function kindOfDisk(type: number, dir: string): readonly Finding[] {
     ];
   return [];
 }
+
+const MIB = 1024 ** 2;
+/** A daemon with its threads takes 200 MiB, a large message as much again for a moment; the system needs some too. */
+const LEAST_MEMORY = 700 * MIB;
+
+/** There is memory for the daemon and a large message. */
+export const memory: Check = {
+  name: 'memory',
+  async *run() {
+    const all = totalmem();
+    const seen = `${Math.round(all / MIB)} MiB`;
+    yield all < LEAST_MEMORY
+      ? warning('memory', seen, 'Large messages may need more: add memory or swap, or lower smtp.max_message_bytes.')
+      : ok('memory', seen);
+  },
+};
 
 /** No other user can read keys or mail. */
 export const fileModes: Check = {

@@ -80,7 +80,8 @@ export const hostsFile: Check = {
   },
 };
 
-async function reverse(ip: string, hostname: string, resolver: World['resolver']): Promise<Finding> {
+/** Whether the PTR record of an address names this host. */
+export async function reverse(ip: string, hostname: string, resolver: World['resolver']): Promise<Finding> {
   const check = `reverse DNS ${ip}`;
   const found = await checkPtr(resolver, ip, hostname);
   if (found === 'unknown') return skipped(check, 'no DNS answer');

@@ -1,8 +1,8 @@
 import { networkInterfaces } from 'node:os';
-import { normalizeAddress } from '../base/networks.ts';
+import { isReachable, normalizeAddress } from '../base/networks.ts';
 import type { Resolver } from '../dns/types.ts';
 
-// The published addresses of a name, and whether they belong to this machine.
+// The addresses of a name and of this machine.
 
 /** The addresses of a name in the DNS, without the hosts file. Undefined if there is no answer. */
 export async function publishedAddresses(resolver: Resolver, name: string): Promise<readonly string[] | undefined> {
@@ -13,9 +13,23 @@ export async function publishedAddresses(resolver: Resolver, name: string): Prom
   return records.length === 0 && answers.some(({ kind }) => kind === 'failure') ? undefined : records;
 }
 
-/** Whether an address is one of this machine. */
-export function isOwnAddress(address: string): boolean {
+/**
+ * The addresses at which others reach this host: the public ones of its name in the DNS, else those of this machine.
+ */
+export async function publicAddresses(resolver: Resolver, hostname: string): Promise<readonly string[]> {
+  const isPublic = (address: string) => isReachable(address, []);
+  const published = (await publishedAddresses(resolver, hostname))?.filter(isPublic) ?? [];
+  return published.length > 0 ? published : ownAddresses().filter(isPublic);
+}
+
+/** The addresses of the network interfaces. */
+function ownAddresses(): string[] {
   return Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
-    .some((one) => normalizeAddress(one.address) === normalizeAddress(address));
+    .flatMap(({ address }) => normalizeAddress(address) ?? []);
+}
+
+/** Whether an address is one of this machine. */
+export function isOwnAddress(address: string): boolean {
+  return ownAddresses().includes(normalizeAddress(address) ?? '');
 }

@@ -222,6 +222,9 @@ async function forgetOldest(store: Pick<Store, 'keys'>, account: string): Promis
 const MOVED = ' revoked';
 const isMoved = ({ id }: KeyRow) => id.endsWith(MOVED);
 
+/** The label of the key that is made with an account. */
+export const FIRST_KEY = 'first key';
+
 /**
  * Creates the first account with its first key if there is none; otherwise undefined. If several hosts start on an
  * empty database at the same time, the account number decides which is first. A start that was interrupted between
@@ -234,7 +237,7 @@ export async function bootstrap(
 ): Promise<{ account: string; key: string } | undefined> {
   const account = (await store.accounts.one({ number: 1 })) ?? (await firstAccount(store, parts));
   if (!account || (await store.keys.one({ account: account.id }))) return undefined;
-  const key = await createKey(store, account.id, 'first key', parts, givenKey === '' ? undefined : givenKey);
+  const key = await createKey(store, account.id, FIRST_KEY, parts, givenKey === '' ? undefined : givenKey);
   return { account: account.id, key };
 }
 

@@ -1,0 +1,122 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { systemClock } from '../../base/clock.ts';
+import { createIds } from '../../base/ids.ts';
+import type { Settings } from '../../settings.ts';
+import { type AccountRow, createAccount, createKey, FIRST_KEY } from '../../store/rows/accounts.ts';
+import { isClaim, nameOf, proveSenderDomain, senderDomainId } from '../../store/rows/domains.ts';
+import type { Store } from '../../store/store.ts';
+import { hasStore, withOperations, withStore } from '../open.ts';
+import type { Machine } from './machine.ts';
+import type { Report } from './report.ts';
+
+// What the store gets: an account, a key that somebody has seen, and a domain.
+
+const parts = { clock: systemClock, ids: createIds(systemClock) };
+
+/** Domains that are looked at: a host with more is no new one. */
+const MOST_DOMAINS = 100;
+
+/** What the store of a host has. */
+export interface Known {
+  readonly accounts: readonly AccountRow[];
+  /** A domain of its accounts, if there is one. */
+  readonly domain: string | undefined;
+}
+
+export const NOTHING: Known = { accounts: [], domain: undefined };
+
+/** Opens the store as the user of the daemon. */
+export const storeOf = <T>(machine: Machine, settings: Settings, use: (store: Store) => Promise<T>): Promise<T> =>
+  machine.asOwner(settings.data_dir, () => withStore(settings, use));
+
+/** What is in the store already; nothing before the daemon has run here. */
+export async function knownIn(machine: Machine, settings: Settings): Promise<Known> {
+  if (!existsSync(join(settings.data_dir, 'spool')) || !hasStore(settings)) return NOTHING;
+  return storeOf(machine, settings, async (store) => {
+    const accounts = await store.accounts.many({}, { sort: 'number', limit: 2 });
+    const inbound = (await store.inboundDomains.many({}, { sort: 'createdAt', limit: MOST_DOMAINS })).find(
+      (row) => !isClaim(row),
+    );
+    const [sender] = await store.senderDomains.many({ verifiedAt: { range: { gt: new Date(0) } } }, { limit: 1 });
+    return { accounts, domain: inbound === undefined ? sender?.domain : nameOf(inbound) };
+  });
+}
+
+interface Place {
+  readonly machine: Machine;
+  readonly settings: Settings;
+  readonly report: Report;
+}
+
+/** Finds or creates the first account, and a key of it that somebody knows. Undefined if there are several accounts. */
+export async function openAccount({ machine, settings, report }: Place): Promise<AccountRow | undefined> {
+  const found = await storeOf(machine, settings, async (store) => {
+    const [first, second] = await store.accounts.many({}, { sort: 'number', limit: 2 });
+    if (second) return undefined;
+    const account = first ?? (await createAccount(store, 'main', parts));
+    // The daemon's first start makes a key, which the journal does not get.
+    const isKnown = (await store.keys.many({ account: account.id })).some(
+      ({ label, lastUsedAt, revokedAt }) => !revokedAt && (label !== FIRST_KEY || lastUsedAt),
+    );
+    const has = isKnown || settings.bootstrap.api_key !== '';
+    return { account, isNew: !first, key: has ? undefined : await createKey(store, account.id, 'setup', parts) };
+  });
+  if (!found) {
+    report.step('skipped', 'account', 'there are several; for another key: postern key create --account NAME');
+    return undefined;
+  }
+  const { account, isNew, key } = found;
+  report.step(isNew ? 'done' : 'already', 'account', account.name);
+  if (key === undefined) report.step('already', 'API key', 'there is one; for another: postern key create');
+  else report.step('done', 'API key', 'keep it, it is shown only once', { key });
+  return account;
+}
+
+/** What /inbound/add-domain answers, as far as it is used. */
+const ADDED = z.object({ routed: z.boolean(), txt_name: z.string().nullish(), txt_value: z.string().nullish() });
+
+export interface FirstDomain {
+  readonly account: AccountRow;
+  readonly domain: string;
+  /** The servers that take its mail now, which must go on; empty: this host takes it. */
+  readonly elsewhere: readonly string[];
+}
+
+/** Adds a domain for mail in and out. The operator's own needs no proof by mail. */
+export async function addDomain(
+  { account, domain, elsewhere }: FirstDomain,
+  { machine, settings, report }: Place,
+): Promise<void> {
+  const inbound = `inbound domain ${domain}`;
+  if (elsewhere.length > 0)
+    report.step('skipped', inbound, `its mail goes to ${elsewhere.join(', ')}. ${toAddLater(domain)}`);
+  else if (await storeOf(machine, settings, (store) => store.inboundDomains.one({ id: domain })))
+    report.step('already', inbound, 'added');
+  else {
+    const run = () => withOperations(settings, (call) => call('/inbound/add-domain', account, { domain }));
+    const { routed, txt_name: name, txt_value: value } = ADDED.parse(await machine.asOwner(settings.data_dir, run));
+    report.step('done', inbound, routed ? 'added' : `added; prove it with the record ${name} TXT "${value}"`);
+  }
+  const wasVerified = await storeOf(machine, settings, async (store) => {
+    const before = await store.senderDomains.one({ id: senderDomainId(account.id, domain) });
+    if (!before?.verifiedAt) await proveSenderDomain(store, account.id, domain, new Date(systemClock.now()));
+    return Boolean(before?.verifiedAt);
+  });
+  report.step(wasVerified ? 'already' : 'done', `sender domain ${domain}`, 'verified; mail From it will be signed');
+}
+
+/** How to receive mail for a domain whose mail goes elsewhere. */
+export const toAddLater = (domain: string): string =>
+  `To receive some here, add a subdomain (postern domain add in.${domain}); to move all, postern domain add ${domain}.`;
+
+/** An inbound domain without a route, whose mail is refused. */
+export async function unroutedDomain({
+  inboundDomains,
+  inboundRoutes,
+}: Pick<Store, 'inboundDomains' | 'inboundRoutes'>): Promise<string | undefined> {
+  for (const row of await inboundDomains.many({}, { sort: 'createdAt', limit: MOST_DOMAINS }))
+    if (!isClaim(row) && !(await inboundRoutes.one({ domain: row.domain }))) return row.domain;
+  return undefined;
+}

@@ -1,0 +1,79 @@
+import { join } from 'node:path';
+import { isPlaceholder } from '../../composition/files.ts';
+import { DEFAULTS_FILE, type LoadedSettings, loadSettings } from '../../config.ts';
+import type { Settings } from '../../settings.ts';
+import { type Change, readText, valueOf } from './files.ts';
+
+// The settings file of a host: what it says already, and what it has to say.
+
+/** What a new settings file begins with. */
+const EXAMPLE = join(DEFAULTS_FILE, '../production.example.yaml');
+
+export interface SettingsFile {
+  readonly path: string;
+  readonly text: string;
+  readonly isNew: boolean;
+}
+
+/** The settings file at a path, or the text that it gets if there is none. */
+export function settingsFileAt(path: string): SettingsFile {
+  const text = readText(path);
+  return { path, text: text ?? readText(EXAMPLE) ?? '', isNew: text === undefined };
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** The settings as they will be. */
+export function settingsWith({ path, isNew }: SettingsFile, env: Env, changes: readonly Change[]): LoadedSettings {
+  const named = changes.map(({ path: name, value }) => [
+    `POSTERN_${name.replaceAll('.', '__').toUpperCase()}`,
+    String(value),
+  ]);
+  return loadSettings(isNew ? EXAMPLE : path, { ...env, ...Object.fromEntries(named) });
+}
+
+/** A value that the operator set; undefined for none, an empty one, and the placeholders of the example. */
+export function setByOperator({ text }: SettingsFile, path: string): string | undefined {
+  const value = valueOf(text, path);
+  if (value === undefined || value === null || value === '') return undefined;
+  const shown = String(value);
+  const name = URL.parse(shown)?.hostname ?? shown;
+  return isPlaceholder(name) ? undefined : shown;
+}
+
+export interface Wanted {
+  readonly hostname: string;
+  readonly email: string;
+  /** Whether this process gets its certificates and serves HTTPS itself. */
+  readonly web: boolean;
+}
+
+/** The changes that the file needs, and those of values that the operator set otherwise. */
+export function neededChanges(file: SettingsFile, { hostname, email, web }: Wanted) {
+  const url = `https://${hostname}`;
+  const before = setByOperator(file, 'hostname');
+  const knownUrl = setByOperator(file, 'public_url');
+  // A URL that the operator chose stays, unless it has the old name of this host.
+  const publicUrl = knownUrl === undefined || knownUrl === `https://${before}` ? url : knownUrl;
+  const wanted: Change[] = [
+    { path: 'hostname', value: hostname },
+    { path: 'public_url', value: publicUrl },
+    { path: 'smtp.postmaster', value: email },
+    ...(web
+      ? [
+          { path: 'acme.enabled', value: true },
+          { path: 'acme.email', value: email },
+        ]
+      : []),
+  ];
+  const changes = wanted.filter(({ path, value }) => valueOf(file.text, path) !== value);
+  const isOverwritten = ({ path }: Change) => path !== 'public_url' && setByOperator(file, path) !== undefined;
+  return { changes, overwritten: changes.filter(isOverwritten) };
+}
+
+/** Whether the operator decided against certificates of this process. */
+export const refusesAcme = (file: SettingsFile): boolean =>
+  setByOperator(file, 'acme.enabled') === 'false' || !valueOf(readText(DEFAULTS_FILE) ?? '', 'acme'); // INTERIM
+
+export const knownEmail = (file: SettingsFile, { smtp }: Settings): string | undefined =>
+  setByOperator(file, 'smtp.postmaster') ?? (smtp.postmaster || undefined);

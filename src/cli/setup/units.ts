@@ -1,0 +1,115 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Finding, fault, ok } from '../../examination/finding.ts';
+import { Unavailable } from '../command.ts';
+import type { Machine } from './machine.ts';
+
+// The systemd units of Postern, and the ports that their sockets open.
+
+const SERVICE = 'postern.service';
+
+interface SocketUnit {
+  readonly unit: string;
+  readonly port: number;
+}
+const SMTP: SocketUnit = { unit: 'postern-smtp.socket', port: 25 };
+const WEB: readonly SocketUnit[] = [
+  { unit: 'postern-http.socket', port: 80 },
+  { unit: 'postern-https.socket', port: 443 },
+];
+
+/** The sockets of a host, with or without those for HTTPS and certificates. */
+export const socketsOf = (withWeb: boolean): readonly SocketUnit[] => (withWeb ? [SMTP, ...WEB] : [SMTP]);
+
+/** sd_booted(3). */
+export const hasSystemd = ({ root }: Machine): boolean => existsSync(join(root, 'run/systemd/system'));
+
+const stateOf = async (machine: Machine, verb: 'is-enabled' | 'is-active', unit: string): Promise<string> =>
+  (await machine.run('systemctl', verb, unit)).out.trim();
+
+/** Services of Debian by the name of their process, where these differ. */
+const SERVICES: Readonly<Record<string, string>> = { master: 'postfix', 'sendmail-mta': 'sendmail' };
+
+/** Whether the ports are free, or already ours. */
+export async function* ports(
+  machine: Machine,
+  sockets: readonly SocketUnit[],
+  isRunning: boolean,
+): AsyncGenerator<Finding> {
+  for (const { unit, port } of sockets) {
+    const check = `port ${port}`;
+    const isOurs = hasSystemd(machine) ? (await stateOf(machine, 'is-active', unit)) === 'active' : isRunning;
+    if (isOurs) yield ok(check, 'Postern listens');
+    else if (!(await machine.isTaken(port))) yield ok(check, 'free');
+    else yield taken(check, port, await listenerOn(port, machine));
+  }
+}
+
+/** The name of the process that listens on a port, if ss(8) is there. */
+async function listenerOn(port: number, machine: Machine): Promise<string | undefined> {
+  const { out } = await machine.run('ss', '-Hltnp', `sport = :${port}`);
+  return /users:\(\("([^"]+)"/.exec(out)?.[1];
+}
+
+function taken(check: string, port: number, program: string | undefined): Finding {
+  const stop =
+    program === undefined
+      ? `Find it (ss -ltnp 'sport = :${port}') and stop it`
+      : `Stop it (systemctl disable --now ${SERVICES[program] ?? program})`;
+  const other = port === SMTP.port ? '' : ', or keep a web server in front: postern setup --no-https';
+  return fault(check, `another program listens: ${program ?? 'unknown'}`, `${stop}${other}.`);
+}
+
+/**
+ * Enables and starts the units; restarts a running service if its settings changed or it lacks a socket, which systemd
+ * opens only before the service. Returns what was done, or undefined if all was so already. Throws `Unavailable`.
+ */
+export async function startUnits(
+  machine: Machine,
+  { sockets, changed, isTrial }: StartOptions,
+): Promise<string | undefined> {
+  const units = [SERVICE, ...sockets.map(({ unit }) => unit)];
+  const states = await Promise.all(
+    units.map(async (unit) => ({
+      unit,
+      isEnabled: (await stateOf(machine, 'is-enabled', unit)) === 'enabled',
+      isActive: (await stateOf(machine, 'is-active', unit)) === 'active',
+    })),
+  );
+  const disabled = states.filter(({ isEnabled }) => !isEnabled).map(({ unit }) => unit);
+  const isRunning = states.some(({ unit, isActive }) => unit === SERVICE && isActive);
+  const stopped = states.filter(({ isActive }) => !isActive).map(({ unit }) => unit);
+  const restarts = isRunning && (changed || stopped.length > 0);
+  if (disabled.length === 0 && stopped.length === 0 && !restarts) return undefined;
+  if (!isTrial) {
+    if (disabled.length > 0) await systemctl(machine, 'enable', disabled);
+    if (restarts) await systemctl(machine, 'restart', [SERVICE]);
+    else if (stopped.length > 0) await systemctl(machine, 'start', units);
+  }
+  const did = [
+    ...(disabled.length > 0 ? [`enable ${disabled.join(', ')}`] : []),
+    ...(restarts ? [`restart ${SERVICE}`] : stopped.length > 0 ? [`start ${stopped.join(', ')}`] : []),
+  ];
+  return did.join('; ');
+}
+
+interface StartOptions {
+  readonly sockets: readonly SocketUnit[];
+  /** Whether the settings changed. */
+  readonly changed: boolean;
+  /** Only say what would be done. */
+  readonly isTrial: boolean;
+}
+
+async function systemctl(machine: Machine, verb: string, units: readonly string[]): Promise<void> {
+  const { code, err } = await machine.run('systemctl', verb, ...units);
+  if (code === 0) return;
+  // Messages of the command itself; the log around them is JSON.
+  const { out } = await machine.run('journalctl', '--unit', SERVICE, '--lines', '20', '--output', 'cat', '--no-pager');
+  const said = out.split('\n').filter((line) => line.startsWith('postern: '));
+  throw new Unavailable(
+    `systemctl ${verb} failed: ${err.trim().split('\n')[0] ?? ''}\n` +
+      `${said.map((line) => `  ${line}\n`).join('')}` +
+      `Find the cause (journalctl -u postern), correct it, and run postern setup again.`,
+  );
+}
