@@ -74,8 +74,13 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   if (read.data && (read.data.smtp.tls.cert !== '') !== (read.data.smtp.tls.key !== '')) {
     faults.push({ path: 'smtp.tls', text: 'needs both cert and key, or neither' });
   }
-  if (read.data && read.data.submission.tls_listen.length > 0 && read.data.smtp.tls.cert === '') {
-    faults.push({ path: 'submission.tls_listen', text: 'needs smtp.tls.cert and smtp.tls.key' });
+  if (read.data && !read.data.acme.enabled && read.data.smtp.tls.cert === '') {
+    const text = 'needs a certificate: set acme.enabled, or smtp.tls.cert and smtp.tls.key';
+    if (read.data.submission.tls_listen.length > 0) faults.push({ path: 'submission.tls_listen', text });
+    if (read.data.https.listen.length > 0) faults.push({ path: 'https.listen', text });
+  }
+  if (read.data && (read.data.acme.eab_key_id !== '') !== (read.data.acme.eab_hmac_key !== '')) {
+    faults.push({ path: 'acme', text: 'needs both eab_key_id and eab_hmac_key, or neither' });
   }
   // A file on the disk of the queue would be lost with it.
   if (read.data?.queue.copies === 'store' && hasOwnStore(read.data)) {
@@ -148,8 +153,16 @@ export function mailNames({ hostname, inbound, outbound }: Settings): readonly s
   return [hostname, ...inbound.mx_hosts, outbound.return_domain].flatMap((name) => toAsciiDomain(name) ?? []);
 }
 
+const SECRETS: ReadonlySet<string> = new Set([
+  'bootstrap.api_key',
+  'store.url',
+  'mail.relay',
+  'outbound.relay',
+  'acme.eab_hmac_key',
+]);
+
 function isSecret(path: string): boolean {
-  return path === 'bootstrap.api_key' || path === 'store.url' || path === 'mail.relay' || path === 'outbound.relay';
+  return SECRETS.has(path);
 }
 
 function originOf(path: string, leaves: ReadonlyMap<string, Leaf>): string {

@@ -5,6 +5,7 @@ import type { Log } from './base/log.ts';
 import { createLogMemory } from './base/log-memory.ts';
 import { createHealth, showBuild, showListeners, withCountedLog } from './composition/health.ts';
 import { listenerSettings, sessionThreads, submissionSettings } from './composition/listeners.ts';
+import { openOwnTls } from './composition/own-tls.ts';
 import { createDelivery, createEvents, createInbound, createOutbound, createThreads } from './composition/parts.ts';
 import {
   apiSettings,
@@ -23,6 +24,7 @@ import {
   spoolDir,
   taskSchedules,
   taskSettings,
+  transportPolicySettings,
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
 import { hasOwnStore, type LoadedSettings } from './config.ts';
@@ -30,6 +32,7 @@ import { createConsole } from './console/console.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createCopying } from './inbound/copies/copying.ts';
+import { createTransportPolicies } from './inbound/transport-policy.ts';
 import { createNotesBeside } from './journal/beside.ts';
 import { createJournal } from './journal/journal.ts';
 import { createSeries } from './journal/series.ts';
@@ -44,7 +47,6 @@ import { createSending } from './sending/sending.ts';
 import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
 import { adviceOf, REFUSAL_REASONS } from './smtp/advice.ts';
-import { judgeCertificate } from './smtp/certificate.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/submission.ts';
 import { StoreAway } from './store/driver/port.ts';
@@ -207,9 +209,9 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const scheduler = createScheduler(tasks, taskSchedules(settings), { leases, clock, log, metrics });
 
   // Public interfaces: SMTP for inbound mail, SMTP for submission, HTTP.
-  const smtp = listenerSettings(settings, deps);
-  let tls = { files: settings.smtp.tls, pem: smtp.tls };
-  const listener = createListener(smtp, {
+  const ownTls = await openOwnTls(settings, deps, { store, resolver: fresh });
+  const tls = ownTls.pem();
+  const listener = createListener(listenerSettings(settings, deps, tls), {
     ...inbound,
     spool,
     threads: sessionThreads(settings),
@@ -219,7 +221,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     log,
     metrics,
   });
-  const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), {
+  const submission = createSubmission(submissionSettings(settings, deps, { loopbackOnly, tls }), {
     ...storage,
     submitting,
     notes: journal,
@@ -229,18 +231,6 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     metrics,
   });
   let shown = deps.shown;
-  const lookAtCertificate = () => {
-    const judged = tls.pem && judgeCertificate(tls.pem.cert, settings.hostname, clock.now());
-    if (judged?.fault === undefined) return;
-    const { cert } = tls.files;
-    log.warn('smtp.certificate', {
-      reason: `the certificate in ${cert} ${judged.fault}`,
-      note: 'senders that verify it do not deliver, and clients do not log in: renew it, or set smtp.tls.cert',
-    });
-  };
-  metrics.gauge('postern_tls_certificate_covers_hostname', () =>
-    tls.pem ? [[{}, Number(judgeCertificate(tls.pem.cert, settings.hostname, clock.now()).covers)]] : [],
-  );
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
 
   // What clients and people call. The console comes first, because it answers at the API's server.
@@ -265,6 +255,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     releasing,
     resolver: fresh,
     nameServers,
+    certificates: ownTls,
+    policyAt: createTransportPolicies(transportPolicySettings(settings), inbound).at,
     instance: ids.key(),
     member: membership,
     attached:
@@ -279,13 +271,13 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
           settings: () => shown,
           log: logMemory,
           enterUrl: (token) => enterUrl(settings, token),
-          listeners: () => showListeners({ listener, submission, api, metrics, certificate: tls.pem?.cert }),
+          listeners: () => showListeners({ listener, submission, api, metrics, certificates: ownTls }),
           // Loaded when it is asked for: it checks signatures, which is a sixth of what the daemon would load.
           async *examine() {
             const { examine } = await import('./examination/examine.ts');
             yield* examine({
               world: {
-                settings: { ...settings, smtp: { ...settings.smtp, tls: tls.files } },
+                settings: { ...settings, smtp: { ...settings.smtp, tls: ownTls.files() } },
                 resolver: fresh,
                 store,
                 noStore: '',
@@ -326,7 +318,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await api.start();
       await listener.start();
       await submission.start();
-      lookAtCertificate();
+      ownTls.start([listener, submission]);
       await scheduler.start();
       watched.start();
       await series.start();
@@ -339,11 +331,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       return token && enterUrl(settings, token);
     },
     async reload(next) {
-      const { tls: pem } = listenerSettings(next.settings, deps);
-      await listener.reload(pem);
-      await submission.reload(pem);
-      tls = { files: next.settings.smtp.tls, pem };
-      lookAtCertificate();
+      await ownTls.reload(next.settings);
       // The others apply after a restart.
       const certificates = next.shown.filter(({ path }) => path.startsWith('smtp.tls.'));
       shown = shown.map((one) => certificates.find(({ path }) => path === one.path) ?? one);
@@ -356,7 +344,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       inbound.pacing.stop();
       copies.stop();
       copying.stopHolding();
-      await Promise.all([listener.stop(), submission.stop()]);
+      await Promise.all([ownTls.stop(), listener.stop(), submission.stop()]);
       await Promise.all([
         api.stop(),
         adoption.stop(),

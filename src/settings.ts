@@ -162,6 +162,17 @@ export const schema = z.strictObject({
     max_bad_keys_per_minute: count(1),
     peer_url: url,
   }),
+  https: z.strictObject({ listen: list(endpoint(443)), redirect_listen: list(endpoint(80)) }),
+  acme: z.strictObject({
+    enabled: flag,
+    directory: z
+      .string()
+      .refine((value) => URL.canParse(value) && value.startsWith('https://'), 'must be an https URL'),
+    email: z.string().refine((value) => value === '' || isMailAddress(value), 'must be an email address'),
+    eab_key_id: text,
+    eab_hmac_key: z.string().regex(/^[\w-]*=*$/, 'must be base64url'),
+    ca_file: text,
+  }),
   console: z.strictObject({
     enabled: flag.nullable(),
     url: z.string().refine((value) => value === '' || isConsoleUrl(value), CONSOLE_URL),
@@ -209,6 +220,7 @@ export const schema = z.strictObject({
   inbound: z.strictObject({
     refresh_ms: count(100),
     mx_hosts: list(host),
+    mta_sts: oneOf('none', 'testing', 'enforce'),
     ownership: oneOf('auto', 'first', 'txt'),
     default_format: oneOf(...FORMAT_NAMES),
     link_hours: count(1, 8760),

@@ -1,5 +1,5 @@
-import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
-import { promisify } from 'node:util';
+import type { IncomingMessage, RequestListener } from 'node:http';
+import { type SecureContext, TLSSocket } from 'node:tls';
 import type { RouterMiddleware } from '@koa/router';
 import { frozen } from '../base/frozen.ts';
 import type { Metrics } from '../base/metrics.ts';
@@ -18,11 +18,14 @@ import { createBodyParser } from './body-parser.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { createJobs, type Jobs } from './jobs.ts';
+import { addressOf, createBoundedServer, type ListenPlace, listen, stop } from './listening.ts';
 import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createFiles, createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
 import { createPeers, type PeerSettings } from './peers.ts';
+import { createRedirect, type RedirectSettings } from './redirect.ts';
+import { createSecureFront } from './secure.ts';
 
 export interface ApiSettings
   extends OperationSettings,
@@ -30,15 +33,17 @@ export interface ApiSettings
     DoorSettings,
     KeyCheckSettings,
     PageSettings,
-    PeerSettings {
-  /** Where to listen, or a socket passed in by systemd. */
-  readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
+    PeerSettings,
+    RedirectSettings {
+  readonly listen: ListenPlace;
+  /** Where to listen with TLS. */
+  readonly secureListen: readonly ListenPlace[];
   readonly limits: AccountLimitSettings;
 }
 
 export interface ApiDeps
   extends Omit<OperationDeps, 'limits' | 'jobs' | 'pulling' | 'tapping'>,
-    Pick<PageDeps, 'health' | 'instance' | 'tracking' | 'linkedFiles'> {
+    Pick<PageDeps, 'health' | 'instance' | 'tracking' | 'linkedFiles' | 'policyAt'> {
   readonly pulling: OperationDeps['pulling'] & Pick<Pulling, 'stop'>;
   readonly tapping: OperationDeps['tapping'] & Pick<Tapping, 'stop'>;
   /** What accounts use in the store. */
@@ -46,6 +51,12 @@ export interface ApiDeps
   /** The console, or undefined. */
   readonly attached: AttachedApp | undefined;
   readonly metrics: Metrics & Exposition;
+  /** Our names and their certificates, and the answers to challenges of the certificate authority. */
+  readonly certificates: {
+    readonly contextFor: (name: string) => SecureContext | undefined;
+    readonly isOurs: (name: string) => boolean;
+    readonly answerTo: (token: string) => Promise<string | undefined>;
+  };
   /** This host, and this process of it. */
   readonly member: { id(): string; readonly incarnation: string };
 }
@@ -70,12 +81,19 @@ export interface ApiServices extends SessionCalls {
   readonly clientAddress: (req: IncomingMessage) => string;
 }
 
+interface HttpPlace {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** The HTTP server: the API, its reference and the health checks. */
 export interface Api extends Service {
-  /** Where it listens. Throws before `start`. */
+  /** Where it listens without TLS. Throws before `start`. */
   address(): { readonly host: string; readonly port: number };
+  /** Where it listens with TLS, and where it answers challenges and redirects. */
+  places(): { readonly https: readonly HttpPlace[]; readonly redirect: readonly HttpPlace[] };
   /** How many connections are open. */
-  connections(): Promise<number>;
+  connections(kind: 'http' | 'https'): number;
   readonly handler: RequestListener;
   /**
    * Runs an operation for an account without a key or HTTP but by the same rules, for operators on the command line.
@@ -83,20 +101,6 @@ export interface Api extends Service {
    */
   run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>): Promise<unknown>;
 }
-
-// Limits against slow clients; working clients never reach them.
-const HEADERS_MS = 10_000;
-/** How often the server checks for slow clients. */
-const CHECK_MS = 2_000;
-/** Longer than the deadlines for bodies (body.ts), which answer with an error; this one catches what they missed. */
-const REQUEST_MS = 180_000;
-const KEEP_ALIVE_MS = 65_000; // longer than the 60 s of usual proxies, so that they close first
-const MAX_HEADER_BYTES = 16_384;
-/** Connections beyond the limit of the door, which answers or closes them. */
-const MORE_CONNECTIONS = 200;
-/** How long calls in progress may take to finish after `stop`. */
-const STOP_MS = 10_000;
-const SWEEP_MS = 20;
 
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const clientAddress = createClientAddress(settings.trustedProxies);
@@ -163,29 +167,46 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     req.url = originForm(req.url ?? '/');
     if (door.admits(req, res)) void koa(req, res);
   };
-  const server = createBoundedServer(settings.maxConnections + MORE_CONNECTIONS, handler);
-  server.on('connection', door.knock);
+  const server = createBoundedServer(settings.maxConnections, handler);
+  const open = { http: 0, https: 0 };
+  server.on('connection', (socket) => {
+    const kind = socket instanceof TLSSocket ? 'https' : 'http';
+    open[kind]++;
+    socket.once('close', () => open[kind]--);
+    // Connections with TLS were counted by the door before their handshake.
+    if (kind === 'http') door.knock(socket);
+  });
   // The body reader answers `Expect: 100-continue`.
   server.on('checkContinue', handler);
+
+  const secure = createSecureFront(settings, { http: server, door, contextFor: deps.certificates.contextFor });
+  const redirect = createRedirect(settings, { ...deps, ...deps.certificates });
 
   return frozen({
     handler,
     run,
     address: () => addressOf(server),
-    connections: () => promisify(server.getConnections.bind(server))(),
+    places: () => ({ https: secure.addresses(), redirect: redirect.addresses() }),
+    connections: (kind) => open[kind],
     async start() {
       await listen(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });
+      await secure.start();
+      for (const place of secure.addresses()) deps.log.info('api.listening', { ...place, serves: 'https' });
+      await redirect.start();
     },
     async stop() {
       stopAttached();
       door.close();
+      secure.stop();
+      const redirected = redirect.stop();
       // First, so that jobs end while calls do; and again for one that such a call has started.
       void jobs.stop();
       deps.tapping.stop();
       // Calls that wait for mail are answered now.
       await deps.pulling.stop();
       await stop(server);
+      await redirected;
       await parser.stop();
       await jobs.stop();
     },
@@ -196,21 +217,6 @@ async function toText(content: JsonText['content']): Promise<string> {
   return Buffer.concat(content instanceof Uint8Array ? [content] : await content.toArray()).toString();
 }
 
-function createBoundedServer(maxConnections: number, handler: RequestListener): Server {
-  const server = createServer(
-    {
-      headersTimeout: HEADERS_MS,
-      requestTimeout: REQUEST_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      maxHeaderSize: MAX_HEADER_BYTES,
-      connectionsCheckingInterval: CHECK_MS,
-    },
-    handler,
-  );
-  server.maxConnections = maxConnections;
-  return server;
-}
-
 /**
  * The path and query of a request target. The absolute form that proxies send may hold a host on which URL parsers
  * throw.
@@ -218,34 +224,4 @@ function createBoundedServer(maxConnections: number, handler: RequestListener): 
 function originForm(target: string): string {
   const path = target.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
   return path.startsWith('/') ? path : `/${path}`;
-}
-
-async function listen(server: Server, where: ApiSettings['listen']): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject);
-  server.listen('fd' in where ? { fd: where.fd } : { host: where.host, port: where.port }, () => {
-    server.off('error', reject);
-    resolve();
-  });
-  await promise;
-}
-
-function addressOf(server: Server): { host: string; port: number } {
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('the API does not listen on an address');
-  return { host: address.address, port: address.port };
-}
-
-async function stop(server: Server): Promise<void> {
-  if (!server.listening) return;
-  const closed = new Promise<void>((resolve) => {
-    server.close(() => resolve());
-  });
-  // Not the injected clock: stopping must not depend on time that a test has stopped.
-  const force = setTimeout(() => server.closeAllConnections(), STOP_MS);
-  // A keep-alive connection becomes idle only when its call ends, and then must be closed here.
-  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
-  await closed;
-  clearTimeout(force);
-  clearInterval(sweep);
 }

@@ -109,6 +109,10 @@ export const EVENTS = [
   'api.refused_key',
   'api.refused_connection',
   'api.fault',
+  // certificates from an ACME authority
+  'certificate.issued',
+  'certificate.renewed',
+  'certificate.failed',
   // the console
   'console.entered',
   'console.refused',

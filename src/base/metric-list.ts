@@ -12,6 +12,7 @@ export interface MetricDeclaration {
 }
 
 const LISTENER = 'smtp, submission, submissions (TLS from the first byte)';
+const CERTIFIED = 'own, policy (`mta-sts.` of an inbound domain), tracking';
 // Placeholders, filled in docs/metrics.md from `KINDS` in src/queue/delivery.ts.
 const CLASS = '{kinds}';
 const ENDPOINT = '{endpoints}';
@@ -330,6 +331,21 @@ export const METRICS = {
     help:
       '1 if the names of the TLS certificate in use cover `hostname`, else 0: senders that verify it then do not ' +
       'deliver.',
+  },
+  postern_acme_certificates: {
+    kind: 'gauge',
+    help: 'Names that this service gets certificates for by ACME, by whether they have a valid one.',
+    labels: { kind: CERTIFIED, state: 'valid, missing' },
+  },
+  postern_acme_certificate_not_after_timestamp_seconds: {
+    kind: 'gauge',
+    help: 'The earliest expiry of the certificates from ACME, in seconds since 1970.',
+    labels: { kind: CERTIFIED },
+  },
+  postern_acme_failures_total: {
+    kind: 'counter',
+    help: 'Orders of certificates that failed, on this host.',
+    labels: { kind: CERTIFIED },
   },
   postern_config_last_reload_success: {
     kind: 'gauge',

@@ -4,10 +4,11 @@ import { ConfigError } from '../config.ts';
 import { isMongoUrl, MONGO_URL, type Settings } from '../settings.ts';
 
 /** Reads all files named in the settings. Throws one `ConfigError` for all that cannot be used. */
-export function checkFiles({ smtp, store }: Settings): void {
+export function checkFiles({ smtp, store, acme }: Settings): void {
   const reads = [
     { files: [smtp.tls.cert, smtp.tls.key], read: () => readTls(smtp.tls) },
     { files: [store.url_file], read: () => readStoreUrl(store) },
+    { files: [acme.ca_file], read: () => readRoots(acme) },
   ];
   const faults = reads
     .filter(({ files }) => !files.some(comesLater))
@@ -54,6 +55,14 @@ export function readTls({ cert: certFile, key: keyFile, min_version: minVersion 
   mustServe('smtp.tls.key', `${keyFile} is not a PEM private key, or has a passphrase`, { key });
   mustServe('smtp.tls', `${keyFile} is not the key of ${certFile}`, { cert, key });
   return { cert, key, minVersion };
+}
+
+/** Returns the roots that the ACME authority is trusted by; undefined: those of Node. Throws `ConfigError`. */
+export function readRoots({ ca_file: file }: Pick<Settings['acme'], 'ca_file'>): string | undefined {
+  if (file === '') return undefined;
+  const ca = readNamed('acme.ca_file', file);
+  if (!ca.includes('-----BEGIN CERTIFICATE-----')) throw fault('acme.ca_file', `${file} has no PEM certificate`);
+  return ca;
 }
 
 /** Returns the URL of the database; empty for the embedded store. Throws `ConfigError`. */

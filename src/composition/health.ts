@@ -1,3 +1,4 @@
+import type { Api } from '../api/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { LogMemory } from '../base/log-memory.ts';
@@ -10,6 +11,7 @@ import type { Routing } from '../inbound/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
+import type { OwnTls } from './own-tls.ts';
 import type { DaemonDeps } from './slices.ts';
 
 /** Returns the dependencies with a log that counts warnings and errors, and keeps the last of them in `memory`. */
@@ -52,14 +54,15 @@ interface ListenerParts {
   readonly submission: {
     places(): readonly { readonly implicitTls: boolean; readonly addresses: readonly Place[] }[];
   };
-  readonly api: { address(): { readonly host: string; readonly port: number }; connections(): Promise<number> };
+  readonly api: Pick<Api, 'address' | 'places' | 'connections'>;
   readonly metrics: Figures;
-  /** The certificate in use, in PEM. */
-  readonly certificate: string | undefined;
+  readonly certificates: Pick<OwnTls, 'pem' | 'web'>;
 }
 
 /** Where the daemon listens, for operators. */
-export function showListeners({ listener, submission, api, metrics, certificate }: ListenerParts): ListenerView[] {
+export function showListeners(parts: ListenerParts): ListenerView[] {
+  const { listener, submission, api, metrics, certificates } = parts;
+  const certificate = certificates.pem()?.cert;
   const smtp = (name: ListenerView['name'], places: readonly Place[]): ListenerView => ({
     name,
     tls: name === 'submissions' ? 'implicit' : certificate === undefined ? 'none' : 'starttls',
@@ -70,19 +73,21 @@ export function showListeners({ listener, submission, api, metrics, certificate 
       return all.filter(([labels]) => labels['listener'] === name).reduce((sum, [, count]) => sum + count, 0);
     },
   });
-  const { host, port } = api.address();
+  const { https } = api.places();
+  const web = (name: 'http' | 'https', places: readonly { host: string; port: number }[]): ListenerView => ({
+    name,
+    tls: name === 'https' ? 'implicit' : 'none',
+    places: places.map(({ host, port }) => ({ address: host, port })),
+    certificate: name === 'https' ? certificates.web() : undefined,
+    sessions: async () => api.connections(name),
+  });
   return [
     smtp('smtp', listener.addresses()),
     ...submission
       .places()
       .map(({ implicitTls, addresses }) => smtp(implicitTls ? 'submissions' : 'submission', addresses)),
-    {
-      name: 'http',
-      tls: 'none',
-      places: [{ address: host, port }],
-      certificate: undefined,
-      sessions: api.connections,
-    },
+    web('http', [api.address()]),
+    ...(https.length > 0 ? [web('https', https)] : []),
   ];
 }
 

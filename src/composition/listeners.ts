@@ -1,7 +1,7 @@
 import { availableParallelism, platform } from 'node:os';
 import { moduleUrl } from '../base/module-url.ts';
 import type { Settings } from '../settings.ts';
-import { readTls } from './files.ts';
+import type { TlsSettings } from '../smtp/listener.ts';
 import { type DaemonDeps, handedOver, spoolDir } from './slices.ts';
 import type { SmtpThreadData } from './smtp-thread.ts';
 
@@ -22,7 +22,7 @@ function defaultThreads(cores: number): number {
   return cores < 3 ? 0 : Math.min(4, Math.floor(cores / 2));
 }
 
-export function listenerSettings(settings: Settings, deps: DaemonDeps) {
+export function listenerSettings(settings: Settings, deps: DaemonDeps, tls: TlsSettings | undefined) {
   const { smtp } = settings;
   const handed = handedOver('smtp', deps);
   return {
@@ -45,16 +45,20 @@ export function listenerSettings(settings: Settings, deps: DaemonDeps) {
     maxBacklogPerAccount: smtp.max_backlog_per_account,
     maxLoopLagMs: smtp.max_loop_lag_ms,
     proxyProtocol: smtp.proxy_protocol,
-    tls: readTls(smtp.tls),
+    tls,
   };
 }
 
 /** The settings of submission; those of sessions are from `smtp` unless submission has its own. */
-export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbackOnly: boolean) {
+export function submissionSettings(
+  settings: Settings,
+  deps: DaemonDeps,
+  { loopbackOnly, tls: certificate }: { readonly loopbackOnly: boolean; readonly tls: TlsSettings | undefined },
+) {
   const { submission, outbound } = settings;
   const [plain, tls] = [handedOver('submission', deps), handedOver('submissions', deps)];
   return {
-    ...listenerSettings(settings, deps),
+    ...listenerSettings(settings, deps, certificate),
     listen: plain.length > 0 ? plain : submission.listen,
     tlsListen: tls.length > 0 ? tls : submission.tls_listen,
     loopbackOnly,

@@ -9,7 +9,7 @@ import { VERSION } from '../base/version.ts';
 import type { PoolSettings } from '../base/worker-pool.ts';
 import { consoleOrigin, hasOwnStore, type LoadedSettings } from '../config.ts';
 import { PASSWORD_COST } from '../console/passwords.ts';
-import { sameName } from '../dns/types.ts';
+import { sameName, toQuestionName } from '../dns/types.ts';
 import type { Settings } from '../settings.ts';
 import { FEATURES } from './known-features.ts';
 import type { RenderThreadData } from './render-thread.ts';
@@ -44,6 +44,8 @@ export function onLoopbackOnly(settings: Settings, deps: Pick<DaemonDeps, 'socke
     ...settings.smtp.listen,
     ...settings.submission.listen,
     ...settings.submission.tls_listen,
+    ...settings.https.listen,
+    ...settings.https.redirect_listen,
     settings.http.listen,
   ].map(({ host }) => host);
   return (deps.sockets ?? []).length === 0 && hosts.every(isLoopback);
@@ -53,6 +55,12 @@ export function onLoopbackOnly(settings: Settings, deps: Pick<DaemonDeps, 'socke
 export function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
   return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
 }
+
+/** Where to listen: the sockets of this name passed by systemd, else what the settings say. */
+const orHandedOver = <T>(name: string, listen: readonly T[], deps: DaemonDeps) => {
+  const handed = handedOver(name, deps);
+  return handed.length > 0 ? handed : listen;
+};
 
 const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
 
@@ -99,6 +107,33 @@ export function linkSettings({ data_dir: dataDir, public_url: publicUrl, inbound
     keepMs: inbound.link_hours * HOUR,
     mostBytes: inbound.link_bytes,
   };
+}
+
+/** The names that this service has certificates for. */
+export function certificateNameSettings(settings: Settings) {
+  const { hostname, public_url: publicUrl, console: own, inbound } = settings;
+  return { own: [hostname, publicUrl, own.url, own.mail_origin], policies: inbound.mta_sts !== 'none' };
+}
+
+/** The certificates of these names. */
+export function certificatesSettings(settings: Settings) {
+  const { data_dir: dir, smtp } = settings;
+  return {
+    copyFile: hasOwnStore(settings) ? undefined : join(resolve(dir), 'certificates.json'),
+    minVersion: smtp.tls.min_version,
+  };
+}
+
+/** The authority that certifies them. */
+export function acmeSettings({ acme }: Settings) {
+  const { directory, email, eab_key_id: keyId, eab_hmac_key: hmacKey } = acme;
+  return { directory, email, eab: { keyId, hmacKey } };
+}
+
+/** The MTA-STS policy of inbound domains. */
+export function transportPolicySettings({ hostname, inbound }: Settings) {
+  const mxHosts = [...new Set([hostname, ...inbound.mx_hosts].flatMap((name) => toQuestionName(name) ?? []))];
+  return { mode: inbound.mta_sts, mxHosts };
 }
 
 /** The settings for who may use the shared domains that authenticate mail of all accounts as From. */
@@ -323,6 +358,8 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
   const { http, smtp, inbound, outbound, ips, exports, hostname, public_url: publicUrl } = settings;
   return {
     listen: handedOver('http', deps)[0] ?? http.listen,
+    secureListen: orHandedOver('https', settings.https.listen, deps),
+    redirectListen: orHandedOver('redirect', settings.https.redirect_listen, deps),
     alone: hasOwnStore(settings),
     publicUrl,
     trustedProxies: http.trusted_proxies,

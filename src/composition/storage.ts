@@ -82,7 +82,7 @@ export async function openStorage(
 }
 
 /** Names in the folder of the data. */
-const OURS = /^(?:spool|exports|links|link-claims|(?:store|journal)\.db.*)$/;
+const OURS = /^(?:spool|exports|links|link-claims|certificates\.json|(?:store|journal)\.db.*)$/;
 const isOurs = (name: string) => OURS.test(name);
 
 const DAY_MS = 86_400_000;

@@ -158,7 +158,7 @@ export function createSessionListener(
   const implicitTls = settings.implicitTls ?? false;
   const open = new Set<Connection>();
   let stopping = false;
-  let tls = settings.tls !== undefined;
+  let { tls } = settings;
   let wake = ignore;
   let cancelSweep = ignore;
 
@@ -178,7 +178,7 @@ export function createSessionListener(
         return turnAway(socket);
       }
       const parts = { side, crowded: admission.crowded, clock, ids, log, notes, meters };
-      const session = createSession(settings, parts, { address, offersTls: tls }, place);
+      const session = createSession(settings, parts, { address, offersTls: tls !== undefined }, place);
       const connection = connect(session, () => {
         place.leave();
         open.delete(connection);
@@ -226,13 +226,13 @@ export function createSessionListener(
   function useTls(next: TlsSettings | undefined) {
     // First, because it may throw.
     if (next) servers.useTls(next);
-    tls = next !== undefined;
+    tls = next;
     meters.certificate(next?.cert);
   }
 
   return frozen({
     async start() {
-      useTls(settings.tls);
+      useTls(tls);
       await servers.open();
       admission.open();
       sweep();

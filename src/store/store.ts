@@ -4,6 +4,7 @@ import { namesOf } from '../base/tables.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { allFeatures, type GatedRow, gated, understands } from './features.ts';
 import { accounts, keys } from './rows/accounts.ts';
+import { acmeChallenges, certificates } from './rows/certificates.ts';
 import { routingChanges } from './rows/changes.ts';
 import type { Declaration, OwnedRow } from './rows/collection.ts';
 import { copies, copyParts } from './rows/copies.ts';
@@ -84,6 +85,8 @@ export const COLLECTIONS = {
   copies,
   copyParts,
   pauses,
+  certificates,
+  acmeChallenges,
 };
 
 type Collections = typeof COLLECTIONS;

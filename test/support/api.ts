@@ -230,6 +230,8 @@ export async function startApi(
   const api = createApi(
     {
       listen: { host: '127.0.0.1', port: 0 },
+      secureListen: [],
+      redirectListen: [],
       alone: false,
       publicUrl: '',
       trustedProxies: [],
@@ -302,6 +304,8 @@ export async function startApi(
       tracking: feedback.tracking,
       linkedFiles: { open: async () => ({ kind: 'unknown' }) },
       instance: 'test',
+      certificates: { contextFor: () => undefined, isOurs: () => false, answerTo: async () => undefined },
+      policyAt: () => undefined,
       member: { id: () => 'host-1', incarnation: 'process-1' },
       ...options.deps,
     },

@@ -44,6 +44,8 @@ export interface PageDeps {
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
   /** Answers with the file that another host has at this path: the host with this name, or any. False if none has it. */
   readonly fetchFile: (ctx: Context, path: string, host?: string) => Promise<boolean>;
+  /** The MTA-STS policy of the domain that a host name is for. */
+  readonly policyAt: (host: string) => string | undefined;
   /** Whether the start page links to the console. */
   readonly hasConsole: boolean;
   readonly metrics: Exposition;
@@ -65,6 +67,12 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
   const openapi = once(() => JSON.stringify(toOpenApi(deps.operations, `${settings.publicUrl}/api/1.0`), null, 2));
   const start = home(settings.version, deps.hasConsole);
   router.get('/', (ctx) => page(ctx, start));
+  router.get('/.well-known/mta-sts.txt', (ctx) => {
+    const policy = deps.policyAt(ctx.host);
+    if (policy === undefined) return;
+    ctx.type = 'text/plain; charset=utf-8';
+    ctx.body = policy;
+  });
   router.get('/docs', (ctx) => page(ctx, shown()));
   router.get('/docs/openapi.json', (ctx) => {
     ctx.set('Access-Control-Allow-Origin', '*');

@@ -53,7 +53,7 @@ const listeners = hostOperation({
   returns: z.object({
     listeners: z.array(
       z.object({
-        name: z.enum(['smtp', 'submission', 'submissions', 'http']),
+        name: z.enum(['smtp', 'submission', 'submissions', 'http', 'https']),
         tls: z.enum(['none', 'starttls', 'implicit']),
         places: z.array(z.object({ address: z.string(), port: z.int() })),
         sessions: z.int(),

@@ -42,12 +42,12 @@ export interface HostInsight {
 
 /** A listener of the daemon. */
 export interface ListenerView {
-  readonly name: 'smtp' | 'submission' | 'submissions' | 'http';
+  readonly name: 'smtp' | 'submission' | 'submissions' | 'http' | 'https';
   readonly tls: 'none' | 'starttls' | 'implicit';
   readonly places: readonly { readonly address: string; readonly port: number }[];
   /** The certificate that it shows now, in PEM. */
   readonly certificate: string | undefined;
-  /** How many sessions are open; of `http`, connections. */
+  /** How many sessions are open; of `http` and `https`, connections. */
   sessions(): Promise<number>;
 }
 

@@ -13,6 +13,7 @@ import {
   type Listener,
   type ListenerDeps,
   type ListenerSettings,
+  type TlsSettings,
 } from '../listener.ts';
 import { openReception } from '../reception.ts';
 import { REFUSALS } from '../replies.ts';
@@ -67,6 +68,16 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
     { implicitTls: true, listen: settings.tlsListen },
   ].filter(({ listen }) => listen.length > 0);
   const listeners = kinds.map((kind) => createListenerFor(side, { ...settings, ...kind }, deps));
+  const started = new Set<Listener>();
+
+  /** The library would generate a certificate, so TLS from the first byte begins with the first one. */
+  async function startWith(tls: TlsSettings | undefined) {
+    for (const [i, listener] of listeners.entries()) {
+      if (started.has(listener) || (kinds[i]?.implicitTls && !tls)) continue;
+      await listener.start();
+      started.add(listener);
+    }
+  }
 
   async function stop(graceMs?: number) {
     await Promise.all(listeners.map((listener) => listener.stop(graceMs)));
@@ -74,11 +85,8 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
 
   return frozen({
     async start() {
-      // The library would generate a certificate, and clients that do not verify would trust it.
-      if (settings.tlsListen.length > 0 && !settings.tls)
-        throw new Error('submission with TLS from the first byte needs smtp.tls.cert and smtp.tls.key');
       try {
-        for (const listener of listeners) await listener.start();
+        await startWith(settings.tls);
       } catch (error) {
         await stop(0);
         throw error;
@@ -89,8 +97,9 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
     places: () => kinds.map(({ implicitTls }, i) => ({ implicitTls, addresses: listeners[i]?.addresses() ?? [] })),
     async reload(tls) {
       for (const listener of listeners) await listener.reload(tls);
+      await startWith(tls);
     },
-    healthy: () => listeners.every((listener) => listener.healthy()),
+    healthy: () => [...started].every((listener) => listener.healthy()),
   });
 }
 

@@ -19,11 +19,15 @@ const TOKENS = 'send-tokens';
  * Reads the secret that signs tokens, creating it on the very first start; if several hosts start at the same time, one
  * row wins and all read it. It never changes: links in sent mail must stay valid for as long as the mail is kept.
  */
-export async function openSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>): Promise<string> {
+export const openSecret = (store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>): Promise<string> =>
+  sharedSecret(store, TOKENS, ids.signingKey);
+
+/** The secret for a purpose, made once for all hosts. Throws `StoreAway`. */
+export async function sharedSecret(store: Pick<Store, 'secrets'>, id: string, make: () => string): Promise<string> {
   for (;;) {
-    const known = await store.secrets.one({ id: TOKENS });
+    const known = await store.secrets.one({ id });
     if (known) return known.secret;
-    await store.secrets.insert({ id: TOKENS, secret: ids.signingKey() });
+    await store.secrets.insert({ id, secret: make() });
   }
 }
 

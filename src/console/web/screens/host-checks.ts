@@ -127,7 +127,7 @@ function ListenerRow({
   return h('li', { 'data-row': name }, [
     h('span.name', NAMES[name]),
     h('code.places', shown.join(', ')),
-    h('span', [`${TLS[tls]}, ${count(sessions, name === 'http' ? 'open connection' : 'open session')}`]),
+    h('span', [`${TLS[tls]}, ${count(sessions, name.startsWith('http') ? 'open connection' : 'open session')}`]),
     certificate && h(CertificateLine, { certificate }),
   ]);
 }

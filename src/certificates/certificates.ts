@@ -1,0 +1,351 @@
+import { createPrivateKey, generateKeyPairSync, hash, X509Certificate } from 'node:crypto';
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls';
+import { z } from 'zod';
+import { frozen } from '../base/frozen.ts';
+import type { Tools } from '../base/tools.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import type { CertificateRow } from '../store/rows/certificates.ts';
+import type { Store } from '../store/store.ts';
+import type { Acme, Issued } from './acme.ts';
+import { adviceOn } from './advice.ts';
+import type { Challenges } from './challenges.ts';
+import { renewalId } from './csr.ts';
+import { type CertificateNames, NAME_KINDS, type WantedName } from './names.ts';
+import { AcmeFault } from './wire.ts';
+
+interface CertificatesSettings {
+  /** Where certificates are kept for a start while the store is away; undefined: the store is on this host. */
+  readonly copyFile: string | undefined;
+  readonly minVersion: SecureVersion;
+}
+
+interface CertificatesDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
+  readonly store: Pick<Store, 'certificates' | 'revisions'>;
+  readonly names: CertificateNames;
+  readonly challenges: Challenges;
+  /** Undefined: no certificates are ordered. */
+  readonly acme: Acme | undefined;
+  /** Called when the certificate of a name has changed. */
+  readonly changed: (name: string) => void;
+}
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+/** How often a host looks for changes and for orders that are due. */
+const LOOK_MS = 15_000;
+/** How often the names are read, and all certificates, whether anything was counted or not. */
+const NAMES_MS = 10 * MINUTE_MS;
+/** An order that has not ended after this time is repeated, perhaps by another host. */
+const CLAIM_MS = 30 * MINUTE_MS;
+/** The pause after a failed order; doubled with each failure. Let's Encrypt allows five failures per name and hour. */
+const PAUSE_MS = 5 * MINUTE_MS;
+const MOST_PAUSE_MS = 6 * HOUR_MS;
+/** How often the authority is asked when it wants a certificate to be renewed. */
+const ASK_MS = 6 * HOUR_MS;
+const ASKED_AT_ONCE = 20;
+/** The certificate of a name that is not used any more is kept until it has expired. */
+const LONGEST_ERROR = 500;
+/** The counter of changes, by which other hosts notice them. */
+const REVISION = 'certificates';
+
+/** A certificate that can be served. */
+interface Served extends Issued {
+  readonly cert: X509Certificate;
+  readonly context: SecureContext;
+}
+
+/**
+ * The certificates of this service: ordered by ACME, renewed, and kept in the store, where every host finds them. A row
+ * that is due is claimed by one host. Served from memory, also while the store is away.
+ */
+export type Certificates = ReturnType<typeof createCertificates>;
+
+export function createCertificates(settings: CertificatesSettings, deps: CertificatesDeps) {
+  const { store, names, challenges, acme, clock, log } = deps;
+  const { certificates, revisions } = store;
+  const served = new Map<string, Served>();
+  /** Issued certificates that the store has not taken yet. */
+  const unsaved = new Map<string, Issued>();
+  /** When the authority is asked next about the renewal of a certificate, by monotonic time. */
+  const askAt = new Map<string, number>();
+  let rows = new Map<string, CertificateRow>();
+  let wanted: readonly WantedName[] = names.own.map((name) => ({ name, kind: 'own' }));
+  let seen: number | undefined;
+  let readAt = Number.NEGATIVE_INFINITY;
+  let namesReadAt = Number.NEGATIVE_INFINITY;
+  /** The authority wants no orders for accounts' names before this time. */
+  let restUntil = 0;
+  let cancel = () => {};
+  let looking: Promise<void> = Promise.resolve();
+  let stopped = false;
+
+  const failures = new Map(
+    NAME_KINDS.map((kind) => [kind, deps.metrics.counter('postern_acme_failures_total', { kind })]),
+  );
+  deps.metrics.gauge('postern_acme_certificates', () =>
+    NAME_KINDS.flatMap((kind) => {
+      const all = wanted.filter((one) => one.kind === kind);
+      const valid = all.filter(({ name }) => isValid(served.get(name)));
+      return [
+        [{ kind, state: 'valid' }, valid.length] as const,
+        [{ kind, state: 'missing' }, all.length - valid.length] as const,
+      ];
+    }),
+  );
+  deps.metrics.gauge('postern_acme_certificate_not_after_timestamp_seconds', () =>
+    NAME_KINDS.flatMap((kind) => {
+      const ends = wanted.flatMap((one) => (one.kind === kind ? (served.get(one.name)?.cert ?? []) : []));
+      const first = Math.min(...ends.map(({ validToDate }) => validToDate.getTime()));
+      return Number.isFinite(first) ? [[{ kind }, first / 1000] as const] : [];
+    }),
+  );
+
+  const isValid = (one: Served | undefined) => one !== undefined && one.cert.validToDate.getTime() > clock.now();
+
+  /** Serves a certificate from now on; false if it is served already, or cannot be. */
+  function serve(name: string, issued: Issued): boolean {
+    if (served.get(name)?.chain === issued.chain) return false;
+    try {
+      const { chain: cert, key } = issued;
+      const context = createSecureContext({ cert, key, minVersion: settings.minVersion });
+      served.set(name, { ...issued, cert: new X509Certificate(cert), context });
+    } catch (error) {
+      log.error('certificate.failed', { name, reason: error instanceof Error ? error.message : String(error) });
+      return false;
+    }
+    askAt.delete(name);
+    deps.changed(name);
+    return true;
+  }
+
+  function serveRows(all: readonly CertificateRow[]): void {
+    rows = new Map(all.map((row) => [row.id, row]));
+    const isNew = all
+      .map(({ id, chain, key }) => chain !== null && key !== null && !unsaved.has(id) && serve(id, { chain, key }))
+      .includes(true);
+    for (const name of served.keys()) if (!rows.has(name) && !unsaved.has(name)) served.delete(name);
+    if (isNew) void keepCopy();
+  }
+
+  async function keepCopy(): Promise<void> {
+    const { copyFile } = settings;
+    if (copyFile === undefined) return;
+    const copies = [...served].map(([name, { chain, key }]) => ({ name, chain, key }));
+    const fresh = `${copyFile}.new`;
+    await writeFile(fresh, JSON.stringify(copies), { mode: 0o600 })
+      .then(() => rename(fresh, copyFile))
+      .catch((error: unknown) => log.warn('daemon.fault', { part: 'certificates', error }));
+  }
+
+  /** Follows what this and other hosts have changed. */
+  async function follow(): Promise<void> {
+    const { count } = (await revisions.one({ id: REVISION })) ?? { count: 0 };
+    const now = clock.monotonic();
+    if (count === seen && now - readAt < NAMES_MS) return;
+    serveRows(await certificates.many({}));
+    [seen, readAt] = [count, now];
+  }
+
+  async function readNames(): Promise<void> {
+    if (clock.monotonic() - namesReadAt < NAMES_MS) return;
+    wanted = await names.all();
+    namesReadAt = clock.monotonic();
+    const known = new Set(wanted.map(({ name }) => name));
+    for (const { id, notAfter } of rows.values())
+      if (!known.has(id) && (notAfter?.getTime() ?? 0) < clock.now()) await certificates.remove({ id });
+  }
+
+  const rowOf = async (name: string): Promise<CertificateRow | undefined> => {
+    const known = rows.get(name);
+    if (known) return known;
+    const dueAt = new Date(clock.now());
+    const none = { chain: null, key: null, issuedAt: null, notAfter: null, error: null, failedAt: null };
+    await certificates.insert({ id: name, ...none, dueAt, failures: 0 });
+    return certificates.one({ id: name });
+  };
+
+  /** Orders every certificate that is due, one after the other, our own first. */
+  async function orderDue(client: Acme): Promise<void> {
+    for (const { name, kind } of wanted) {
+      if (stopped) return;
+      if (kind !== 'own' && clock.now() < restUntil) continue;
+      const row = await rowOf(name);
+      if (!row || row.dueAt.getTime() > clock.now()) continue;
+      const claim = { dueAt: new Date(clock.now() + CLAIM_MS) };
+      // Of all hosts that read the same row, only one succeeds in changing it.
+      if (!(await certificates.change({ id: name, dueAt: row.dueAt }, claim))) continue;
+      if (kind === 'policy' && !(await names.pointsHere(name))) {
+        await certificates.change({ id: name }, { dueAt: new Date(clock.now() + HOUR_MS) });
+        readAt = Number.NEGATIVE_INFINITY;
+        continue;
+      }
+      await order(client, { name, kind }, row);
+    }
+  }
+
+  async function order(client: Acme, { name, kind }: WantedName, row: CertificateRow): Promise<void> {
+    try {
+      const replaces = row.chain === null ? undefined : renewalId(row.chain);
+      const issued = await client.order(name, challenges.show, replaces);
+      mustFit(name, issued, clock.now());
+      unsaved.set(name, issued);
+      serve(name, issued);
+      const fields = { name, not_after: served.get(name)?.cert.validToDate.toISOString() };
+      log.info(row.chain === null ? 'certificate.issued' : 'certificate.renewed', fields);
+      await save();
+    } catch (error) {
+      if (!(error instanceof AcmeFault)) throw error;
+      if (stopped) await certificates.change({ id: name }, { dueAt: row.dueAt });
+      else await failed(client, { name, kind }, row, error);
+    }
+  }
+
+  async function failed(client: Acme, { name, kind }: WantedName, row: CertificateRow, fault: AcmeFault) {
+    failures.get(kind)?.add();
+    const count = row.failures + 1;
+    const pause = Math.min(PAUSE_MS * 2 ** row.failures, MOST_PAUSE_MS);
+    const again = clock.now() + Math.min(Math.max(pause, fault.retryAfterMs ?? 0), 7 * DAY_MS);
+    if (fault.retryAfterMs !== undefined) restUntil = clock.now() + fault.retryAfterMs;
+    const reason = fault.message.slice(0, LONGEST_ERROR);
+    const note = adviceOn(fault.type, name, await client.caaNames().catch(() => []));
+    log.warn('certificate.failed', { name, reason, note, again_at: new Date(again).toISOString() });
+    const patch = { failures: count, error: `${reason} (${note})`, failedAt: new Date(clock.now()) };
+    await certificates.change({ id: name }, { ...patch, dueAt: new Date(again) });
+    await counted();
+  }
+
+  /** Writes issued certificates to the store. */
+  async function save(): Promise<void> {
+    for (const [name, { chain, key }] of unsaved) {
+      const { validFromDate, validToDate } = new X509Certificate(chain);
+      const patch = {
+        chain,
+        key,
+        issuedAt: new Date(clock.now()),
+        notAfter: validToDate,
+        dueAt: new Date(renewalTime(chain, validFromDate.getTime(), validToDate.getTime())),
+        failures: 0,
+        error: null,
+        failedAt: null,
+      };
+      if (!(await certificates.change({ id: name }, patch))) await certificates.insert({ id: name, ...patch });
+      unsaved.delete(name);
+      await counted();
+    }
+  }
+
+  const counted = () => revisions.add(REVISION, { count: 1 }, { count: 0 });
+
+  /** Asks the authority when it wants certificates to be renewed, which may be soon if it has to revoke them. */
+  async function askRenewals(client: Acme): Promise<void> {
+    const now = clock.monotonic();
+    const due = [...served].filter(([name]) => (askAt.get(name) ?? 0) <= now).slice(0, ASKED_AT_ONCE);
+    for (const [name, { chain }] of due) {
+      const id = renewalId(chain);
+      const found = id === undefined ? undefined : await client.renewal(id).catch(() => undefined);
+      askAt.set(name, now + Math.max(found?.askAfterMs ?? ASK_MS, HOUR_MS));
+      const row = rows.get(name);
+      if (!found || !row || row.failures > 0) continue;
+      const at = new Date(found.start + (found.end - found.start) * shareOf(chain));
+      // Earlier only: the authority may be wrong, and a third of the lifetime is for repairs.
+      if (at < row.dueAt && (await certificates.change({ id: name, dueAt: row.dueAt }, { dueAt: at }))) await counted();
+    }
+  }
+
+  async function look(): Promise<void> {
+    try {
+      await save();
+      await follow();
+      if (acme) {
+        await challenges.sweep();
+        await readNames();
+        await askRenewals(acme);
+        await follow();
+        await orderDue(acme);
+        await follow();
+      } else await readNames();
+    } catch (error) {
+      // The store logs its own outage; the certificates that are known stay.
+      if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'certificates', error });
+    }
+    if (!stopped)
+      cancel = clock.after(LOOK_MS, () => {
+        looking = look();
+      });
+  }
+
+  return frozen({
+    /** Reads the certificates, from the copy on this host if the store is away. */
+    async load(): Promise<void> {
+      try {
+        await follow();
+      } catch (error) {
+        if (!(error instanceof StoreAway)) throw error;
+        for (const { name, ...issued } of await readCopy(settings.copyFile)) serve(name, issued);
+      }
+    },
+    /** Begins to order and renew. Challenges must be answered by then. */
+    start(): void {
+      looking = look();
+    },
+    async stop(): Promise<void> {
+      stopped = true;
+      cancel();
+      // An order in progress may take minutes; the next start, or another host, repeats it.
+      await acme?.stop();
+      await looking;
+    },
+    /** The certificate of a name and its key, PEM. */
+    of: (name: string): Issued | undefined => served.get(name),
+    /** The TLS context for a name; that of our first name with a certificate for names without one. */
+    contextFor(name: string): SecureContext | undefined {
+      const own = names.own.find((one) => served.has(one)) ?? '';
+      return (served.get(name.toLowerCase()) ?? served.get(own))?.context;
+    },
+    /** Whether a name is one of ours. */
+    isOurs: (name: string): boolean => wanted.some((one) => one.name === name),
+  });
+}
+
+/** A new key for our account at the authority, PKCS #8 in PEM. */
+export function newAccountKey(): string {
+  return generateKeyPairSync('ec', { namedCurve: 'P-256' })
+    .privateKey.export({ type: 'pkcs8', format: 'pem' })
+    .toString();
+}
+
+/** Throws unless the certificate is for this name and key, and valid. */
+function mustFit(name: string, { chain, key }: Issued, now: number): void {
+  const cert = toCertificate(chain);
+  const fits = cert?.checkHost(name) !== undefined && cert.checkPrivateKey(createPrivateKey(key));
+  if (!cert || !fits || cert.validToDate.getTime() <= now)
+    throw new AcmeFault({ type: 'unknown', detail: 'the authority issued a certificate that cannot be used' });
+}
+
+function toCertificate(pem: string): X509Certificate | undefined {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    return undefined;
+  }
+}
+
+/** With a third of the lifetime left, and up to a twentieth more, so that many certificates are not due at once. */
+const renewalTime = (chain: string, from: number, to: number): number =>
+  to - (to - from) * (1 / 3 + shareOf(chain) / 20);
+
+/** A number in [0, 1) that is different for each certificate, and the same on every host. */
+const shareOf = (chain: string): number => Number.parseInt(hash('sha256', chain, 'hex').slice(0, 8), 16) / 2 ** 32;
+
+const copyShape = z.array(z.object({ name: z.string(), chain: z.string(), key: z.string() }));
+
+async function readCopy(file: string | undefined) {
+  const text = file === undefined ? '[]' : await readFile(file, 'utf8').catch(() => '[]');
+  try {
+    return copyShape.safeParse(JSON.parse(text)).data ?? [];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,100 @@
+import { isIP } from 'node:net';
+import { frozen } from '../base/frozen.ts';
+import { isLocalhost, type Resolver, toQuestionName } from '../dns/types.ts';
+import { isClaim } from '../store/rows/domains.ts';
+import type { Store } from '../store/store.ts';
+
+/** own: of this service · policy: `mta-sts.` of an inbound domain · tracking: of an account's links. */
+export const NAME_KINDS = ['own', 'policy', 'tracking'] as const;
+export type NameKind = (typeof NAME_KINDS)[number];
+
+/** A name that should have a certificate. */
+export interface WantedName {
+  readonly name: string;
+  readonly kind: NameKind;
+}
+
+interface NamesSettings {
+  /** Our host names and URLs; those that cannot have a certificate are left out. */
+  readonly own: readonly string[];
+  /** Whether inbound domains have an MTA-STS policy here. */
+  readonly policies: boolean;
+}
+
+interface NamesDeps {
+  readonly store: Pick<Store, 'inboundDomains' | 'trackingDomains'>;
+  readonly resolver: Pick<Resolver, 'addresses'>;
+}
+
+/** The prefix of the host that has a domain's policy (RFC 8461 section 3.2). */
+export const POLICY_PREFIX = 'mta-sts.';
+
+/** Names of accounts that get certificates, of each kind. */
+const MOST_NAMES = 2000;
+const PAGE = 500;
+
+export type CertificateNames = ReturnType<typeof createCertificateNames>;
+
+/** The names that this service answers to over HTTPS and SMTP. */
+export function createCertificateNames(settings: NamesSettings, { store, resolver }: NamesDeps) {
+  const own = [...new Set(settings.own.flatMap((one) => publicName(one) ?? []))];
+
+  async function addressesOf(name: string): Promise<readonly string[]> {
+    const found = await resolver.addresses(name);
+    return found.kind === 'records' ? found.records : [];
+  }
+
+  return frozen({
+    own,
+    /** All names, our own first. Throws `StoreAway`. */
+    async all(): Promise<readonly WantedName[]> {
+      const policies = settings.policies
+        ? await idsOf(store.inboundDomains, (row) =>
+            isClaim(row) ? undefined : publicName(`${POLICY_PREFIX}${row.id}`),
+          )
+        : [];
+      const tracking = await idsOf(store.trackingDomains, ({ valid, domain }) =>
+        valid === true ? publicName(domain) : undefined,
+      );
+      const kinds = new Map<string, NameKind>();
+      for (const [kind, names] of [
+        ['own', own],
+        ['policy', policies],
+        ['tracking', tracking],
+      ] as const)
+        for (const name of names) if (!kinds.has(name)) kinds.set(name, kind);
+      return [...kinds].map(([name, kind]) => ({ name, kind }));
+    },
+    /** Whether the DNS leads a name to the same address as one of our own. */
+    async pointsHere(name: string): Promise<boolean> {
+      const ours = new Set((await Promise.all(own.map(addressesOf))).flat());
+      return (await addressesOf(name)).some((address) => ours.has(address));
+    },
+  });
+}
+
+/** Reads rows in pages, and returns the names that `nameOf` finds in them. */
+async function idsOf<R extends { readonly id: string }>(
+  rows: { many(filter: object, page: { sort: 'id'; limit: number }): Promise<R[]> },
+  nameOf: (row: R) => string | undefined,
+): Promise<readonly string[]> {
+  const names: string[] = [];
+  let after = '';
+  while (names.length < MOST_NAMES) {
+    const page = await rows.many({ id: { range: { gt: after } } }, { sort: 'id', limit: PAGE });
+    names.push(...page.flatMap((row) => nameOf(row) ?? []));
+    after = page.at(-1)?.id ?? '';
+    if (page.length < PAGE) break;
+  }
+  return names.slice(0, MOST_NAMES);
+}
+
+/** The host name of a name or https URL, in A-labels; undefined if no public authority certifies it. */
+function publicName(nameOrUrl: string): string | undefined {
+  if (/^http:/i.test(nameOrUrl)) return undefined;
+  const host = URL.canParse(nameOrUrl) ? new URL(nameOrUrl).hostname : nameOrUrl;
+  const name = toQuestionName(host);
+  if (name === undefined || isIP(host.replace(/^\[|\]$/g, '')) !== 0 || isLocalhost(name)) return undefined;
+  // A name without a dot, a wildcard, or a character that certificates do not have.
+  return /^(?:[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?\.)+[a-z0-9-]+$/.test(name) ? name : undefined;
+}

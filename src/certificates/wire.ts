@@ -1,0 +1,110 @@
+import { Agent, request } from 'undici';
+import { z } from 'zod';
+import { frozen } from '../base/frozen.ts';
+
+/** An answer of the certificate authority. */
+export interface AcmeAnswer {
+  readonly status: number;
+  header(name: string): string | undefined;
+  /** JSON, or PEM for a certificate. */
+  readonly text: string;
+}
+
+/** A chain of certificates has less than 20 kB. */
+const MOST_BYTES = 256 * 1024;
+const TIMEOUT_MS = 30_000;
+
+/** HTTPS to the certificate authority. `ca`: the roots that it is trusted by, PEM; undefined: those of Node. */
+export function createAcmeWire(settings: { readonly ca: string | undefined; readonly userAgent: string }) {
+  const agent = new Agent({
+    connect: { timeout: TIMEOUT_MS, ...(settings.ca !== undefined && { ca: settings.ca }) },
+    headersTimeout: TIMEOUT_MS,
+    bodyTimeout: TIMEOUT_MS,
+    maxResponseSize: MOST_BYTES,
+  });
+  return frozen({
+    /** Sends a request; a body is a JWS. Throws `AcmeFault` if there is no answer. */
+    async send(method: 'GET' | 'HEAD' | 'POST', url: string, body?: string): Promise<AcmeAnswer> {
+      try {
+        const answer = await request(url, {
+          method,
+          dispatcher: agent,
+          headers: {
+            'user-agent': settings.userAgent,
+            ...(body !== undefined && { 'content-type': 'application/jose+json' }),
+          },
+          ...(body !== undefined && { body }),
+        });
+        const text = await answer.body.text();
+        const { headers } = answer;
+        return {
+          status: answer.statusCode,
+          header: (name) => [headers[name] ?? []].flat()[0],
+          text,
+        };
+      } catch (error) {
+        const reason = error instanceof Error ? error.message || error.name : String(error);
+        throw new AcmeFault({ type: 'unreachable', detail: `${new URL(url).host} cannot be reached: ${reason}` });
+      }
+    },
+    stop: () => agent.destroy(),
+  });
+}
+
+export type AcmeWire = ReturnType<typeof createAcmeWire>;
+
+/** A problem document (RFC 9457); `type` without its prefix, such as `rateLimited`. */
+interface Problem {
+  readonly type: string;
+  readonly detail: string;
+  /** The authority asks to wait for so long. */
+  readonly retryAfterMs?: number | undefined;
+}
+
+/** The authority refused, or could not be reached. */
+export class AcmeFault extends Error {
+  override readonly name = 'AcmeFault';
+  readonly type: string;
+  readonly retryAfterMs: number | undefined;
+  constructor({ type, detail, retryAfterMs }: Problem) {
+    super(detail);
+    this.type = type;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+const PREFIX = 'urn:ietf:params:acme:error:';
+
+export const problemShape = z.object({
+  type: z.string().default('about:blank'),
+  detail: z.string().default('no reason given'),
+});
+
+/** The fault that an answer reports. `now`: for a Retry-After that is a date. */
+export function faultOf(answer: AcmeAnswer, now: number): AcmeFault {
+  const retryAfterMs = retryAfterOf(answer, now);
+  const read = parsed(problemShape, answer.text);
+  if (!read) return new AcmeFault({ type: 'unknown', detail: `it answered ${answer.status}`, retryAfterMs });
+  return new AcmeFault({ ...toProblem(read), retryAfterMs });
+}
+
+export const toProblem = ({ type, detail }: z.output<typeof problemShape>): Problem => ({
+  type: type.startsWith(PREFIX) ? type.slice(PREFIX.length) : type,
+  detail,
+});
+
+/** Retry-After in milliseconds from now: seconds, or a date. */
+export function retryAfterOf(answer: Pick<AcmeAnswer, 'header'>, now: number): number | undefined {
+  const text = answer.header('retry-after')?.trim() ?? '';
+  const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
+  return Number.isFinite(ms) && ms > 0 ? ms : undefined;
+}
+
+/** JSON of a given shape; undefined if it is something else. */
+export function parsed<T extends z.ZodType>(shape: T, text: string): z.output<T> | undefined {
+  try {
+    return shape.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
