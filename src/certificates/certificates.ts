@@ -2,6 +2,7 @@ import { createPrivateKey, generateKeyPairSync, hash, X509Certificate } from 'no
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls';
 import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -348,4 +349,12 @@ async function readCopy(file: string | undefined) {
   } catch {
     return [];
   }
+}
+
+/** Has failed first orders repeated at once: their cause was removed. */
+export async function orderAgain(store: Pick<Store, 'certificates' | 'revisions'>, clock: Clock): Promise<void> {
+  const missing = await store.certificates.many({ chain: null });
+  for (const { id, failures } of missing)
+    if (failures > 0) await store.certificates.change({ id, failures }, { dueAt: new Date(clock.now()), failures: 0 });
+  if (missing.length > 0) await store.revisions.add(REVISION, { count: 1 }, { count: 0 });
 }

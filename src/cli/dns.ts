@@ -4,6 +4,7 @@ import { createIds } from '../base/ids.ts';
 import { createLog, printable } from '../base/log.ts';
 import { normalizeAddress } from '../base/networks.ts';
 import { atOnce } from '../base/turns.ts';
+import { orderAgain } from '../certificates/certificates.ts';
 import { nameServerSettings } from '../composition/slices.ts';
 import { createNameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -12,7 +13,9 @@ import { publicAddresses } from '../examination/published.ts';
 import { type RecordGroup, type RecordNeed, type WantedRecord, wantedRecords } from '../examination/records.ts';
 import { type SurveyedRecord, surveyRecord } from '../examination/survey.ts';
 import { toAsciiDomain } from '../mail/address.ts';
+import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import type { Settings } from '../settings.ts';
+import { proveSenderDomain } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, UsageError } from './command.ts';
 import { hasStore, withResolver, withStore } from './open.ts';
@@ -146,6 +149,7 @@ async function report(job: Job): Promise<number> {
   }
   const shown = call.flag('missing') ? onlyMissing(groups) : groups;
   const done = !groups.some(isPending);
+  if (call.flag('wait') && done) await goOn(job);
   call.print(shown.flatMap(toRecords), () => {
     if (call.flag('zone')) return shown.map(toZone).join('\n');
     return call.flag('wait') && done ? 'All records are published.\n' : `${toText(shown)}\n${nextStep(groups, job)}`;
@@ -156,13 +160,7 @@ async function report(job: Job): Promise<number> {
 /** The records of the names that are asked for. */
 async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   const { call, settings, resolver, store, needs } = job;
-  const below = call.words.map((word) => {
-    const domain = toAsciiDomain(word.trim());
-    if (domain === undefined) throw new UsageError(`"${word}" is not a domain name`);
-    return `.${domain}`;
-  });
-  const isBelow = (name: string) => below.length === 0 || below.some((end) => `.${name}`.endsWith(end));
-  const isAsked = (domain: string) => isBelow(domain) || below.some((name) => name.endsWith(`.${domain}`));
+  const { isBelow, isAsked } = askedNames(call);
   const addresses = await addressesOf(call, settings, resolver);
   if (addresses.length === 0)
     throw new UsageError(
@@ -183,6 +181,18 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   if (groups.length === 0)
     throw new UsageError(`no record is needed at ${call.words.join(', ')} (postern domain add, postern sender add)`);
   return groups;
+}
+
+/** Which names and domains the arguments name; all without arguments. */
+function askedNames(call: Invocation) {
+  const below = call.words.map((word) => {
+    const domain = toAsciiDomain(word.trim());
+    if (domain === undefined) throw new UsageError(`"${word}" is not a domain name`);
+    return `.${domain}`;
+  });
+  const isBelow = (name: string) => below.length === 0 || below.some((end) => `.${name}`.endsWith(end));
+  const isAsked = (domain: string) => isBelow(domain) || below.some((name) => name.endsWith(`.${domain}`));
+  return { isBelow, isAsked };
 }
 
 /** The public addresses of this host: as given, as its name has them, or as its network interfaces do. */
@@ -241,6 +251,18 @@ async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<Surv
     now = await atOnce(now, async ({ title, records }) => ({ title, records: await atOnce(records, look) }));
   }
   return now;
+}
+
+/** What waited for the records goes on at once: the first certificates, and the tests of sender domains. */
+async function goOn({ call, store, needs }: Job): Promise<void> {
+  if (!store) return;
+  await orderAgain(store, systemClock);
+  if (!needs.includes('sending')) return;
+  const { isAsked } = askedNames(call);
+  const now = new Date(systemClock.now());
+  const verified = await store.senderDomains.many({ verifiedAt: { range: { lte: now } } });
+  for (const row of verified.filter(({ domain }) => isAsked(domain)))
+    if (!mayBeSigned(row, now)) await proveSenderDomain(store, row.account, row.domain, now);
 }
 
 const toRecords = ({ title, records }: SurveyedGroup): object[] =>

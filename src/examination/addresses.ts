@@ -39,17 +39,17 @@ export const blockLists: Check = {
 };
 
 /** Looks for addresses on the block lists that answer this resolver. */
-export async function blockedAddresses(addresses: readonly string[], resolver: Resolver): Promise<readonly Finding[]> {
+export async function* blockedAddresses(addresses: readonly string[], resolver: Resolver): AsyncGenerator<Finding> {
   const check = 'block lists';
-  if (addresses.length === 0) return [skipped(check, 'no public address')];
+  if (addresses.length === 0) return yield skipped(check, 'no public address');
   const answers = await Promise.all(BLOCK_LISTS.map((list) => isOn(ALWAYS_LISTED, list, resolver)));
   const lists = BLOCK_LISTS.filter((_, at) => answers[at] === true);
-  if (lists.length === 0) return [skipped(check, `${BLOCK_LISTS.join(' and ')} do not answer this resolver`)];
+  if (lists.length === 0) return yield skipped(check, `${BLOCK_LISTS.join(' and ')} do not answer this resolver`);
   const pairs = addresses.flatMap((address) => lists.map((list) => ({ address, list })));
   const found = await Promise.all(pairs.map(({ address, list }) => isOn(address, list, resolver)));
   const listed = pairs.filter((_, at) => found[at] === true);
-  if (listed.length === 0) return [ok(check, `no address is on ${lists.join(' or ')}`)];
-  return listed.map(({ address, list }) =>
+  if (listed.length === 0) return yield ok(check, `no address is on ${lists.join(' or ')}`);
+  yield* listed.map(({ address, list }) =>
     warning(
       `block list ${list}`,
       `lists ${address}`,

@@ -44,6 +44,12 @@ export async function knownIn(machine: Machine, settings: Settings): Promise<Kno
   });
 }
 
+export interface FirstDomain {
+  readonly name: string;
+  /** Why it is only for mail out; undefined: this host takes its mail too. */
+  readonly whyNotIn: string | undefined;
+}
+
 interface Place {
   readonly machine: Machine;
   readonly settings: Settings;
@@ -64,7 +70,11 @@ export async function openAccount({ machine, settings, report }: Place): Promise
     return { account, isNew: !first, key: has ? undefined : await createKey(store, account.id, 'setup', parts) };
   });
   if (!found) {
-    report.step('skipped', 'account', 'there are several; for another key: postern key create --account NAME');
+    report.step(
+      'skipped',
+      'account',
+      'there are several; for a key or a domain of one: postern key create, postern domain add, with --account NAME',
+    );
     return undefined;
   }
   const { account, isNew, key } = found;
@@ -77,21 +87,19 @@ export async function openAccount({ machine, settings, report }: Place): Promise
 /** What /inbound/add-domain answers, as far as it is used. */
 const ADDED = z.object({ routed: z.boolean(), txt_name: z.string().nullish(), txt_value: z.string().nullish() });
 
-export interface FirstDomain {
-  readonly account: AccountRow;
-  readonly domain: string;
-  /** The servers that take its mail now, which must go on; empty: this host takes it. */
-  readonly elsewhere: readonly string[];
-}
-
 /** Adds a domain for mail in and out. The operator's own needs no proof by mail. */
 export async function addDomain(
-  { account, domain, elsewhere }: FirstDomain,
-  { machine, settings, report }: Place,
+  { name: domain, whyNotIn }: FirstDomain,
+  { account, machine, settings, report }: Place & { readonly account: AccountRow },
 ): Promise<void> {
   const inbound = `inbound domain ${domain}`;
-  if (elsewhere.length > 0)
-    report.step('skipped', inbound, `its mail goes to ${elsewhere.join(', ')}. ${toAddLater(domain)}`);
+  if (whyNotIn !== undefined)
+    report.step(
+      'skipped',
+      inbound,
+      `${whyNotIn}. To receive some here, add a subdomain (postern domain add in.${domain}); to move all, ` +
+        `postern domain add ${domain}`,
+    );
   else if (await storeOf(machine, settings, (store) => store.inboundDomains.one({ id: domain })))
     report.step('already', inbound, 'added');
   else {
@@ -106,10 +114,6 @@ export async function addDomain(
   });
   report.step(wasVerified ? 'already' : 'done', `sender domain ${domain}`, 'verified; mail From it will be signed');
 }
-
-/** How to receive mail for a domain whose mail goes elsewhere. */
-export const toAddLater = (domain: string): string =>
-  `To receive some here, add a subdomain (postern domain add in.${domain}); to move all, postern domain add ${domain}.`;
 
 /** An inbound domain without a route, whose mail is refused. */
 export async function unroutedDomain({

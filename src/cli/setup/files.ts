@@ -118,6 +118,9 @@ export function readText(path: string): string | undefined {
   }
 }
 
+/** When the content of a file was changed. */
+export const changeTime = (path: string): number => statSync(path).mtimeMs;
+
 /**
  * Writes a file in one step, so that no reader and no crash sees half of it. Owner and mode stay; those of a new file
  * are `mode` and the owner of its folder, whose group the daemon has.

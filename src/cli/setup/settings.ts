@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { isPlaceholder } from '../../composition/files.ts';
 import { DEFAULTS_FILE, type LoadedSettings, loadSettings } from '../../config.ts';
-import type { Settings } from '../../settings.ts';
 import { type Change, readText, valueOf } from './files.ts';
 
 // The settings file of a host: what it says already, and what it has to say.
@@ -64,7 +63,7 @@ export function neededChanges(file: SettingsFile, { hostname, email, web }: Want
           { path: 'acme.enabled', value: true },
           { path: 'acme.email', value: email },
         ]
-      : []),
+      : [{ path: 'acme.enabled', value: false }]),
   ];
   const changes = wanted.filter(({ path, value }) => valueOf(file.text, path) !== value);
   const isOverwritten = ({ path }: Change) => path !== 'public_url' && setByOperator(file, path) !== undefined;
@@ -72,8 +71,4 @@ export function neededChanges(file: SettingsFile, { hostname, email, web }: Want
 }
 
 /** Whether the operator decided against certificates of this process. */
-export const refusesAcme = (file: SettingsFile): boolean =>
-  setByOperator(file, 'acme.enabled') === 'false' || !valueOf(readText(DEFAULTS_FILE) ?? '', 'acme'); // INTERIM
-
-export const knownEmail = (file: SettingsFile, { smtp }: Settings): string | undefined =>
-  setByOperator(file, 'smtp.postmaster') ?? (smtp.postmaster || undefined);
+export const refusesAcme = (file: SettingsFile): boolean => setByOperator(file, 'acme.enabled') === 'false';

@@ -8,7 +8,7 @@ import type { Machine } from './machine.ts';
 
 const SERVICE = 'postern.service';
 
-interface SocketUnit {
+export interface SocketUnit {
   readonly unit: string;
   readonly port: number;
 }
@@ -66,20 +66,24 @@ function taken(check: string, port: number, program: string | undefined): Findin
  */
 export async function startUnits(
   machine: Machine,
-  { sockets, changed, isTrial }: StartOptions,
+  { sockets, changedAt, isTrial }: StartOptions,
 ): Promise<string | undefined> {
   const units = [SERVICE, ...sockets.map(({ unit }) => unit)];
   const states = await Promise.all(
-    units.map(async (unit) => ({
-      unit,
-      isEnabled: (await stateOf(machine, 'is-enabled', unit)) === 'enabled',
-      isActive: (await stateOf(machine, 'is-active', unit)) === 'active',
-    })),
+    units.map(async (unit) => {
+      const enabled = await stateOf(machine, 'is-enabled', unit);
+      const isActive = (await stateOf(machine, 'is-active', unit)) === 'active';
+      return { unit, isKnown: !['', 'not-found'].includes(enabled), isEnabled: enabled === 'enabled', isActive };
+    }),
   );
+  if (states.some(({ unit, isKnown }) => unit === SERVICE && !isKnown))
+    throw new Unavailable(`${SERVICE} is not installed: install the Debian package, or run scripts/install.sh`);
   const disabled = states.filter(({ isEnabled }) => !isEnabled).map(({ unit }) => unit);
   const isRunning = states.some(({ unit, isActive }) => unit === SERVICE && isActive);
   const stopped = states.filter(({ isActive }) => !isActive).map(({ unit }) => unit);
-  const restarts = isRunning && (changed || stopped.length > 0);
+  // Also if an earlier run ended between the settings and the restart.
+  const isStale = isRunning && Math.floor(changedAt / 1000) > (await startTime(machine));
+  const restarts = isRunning && (isStale || stopped.length > 0);
   if (disabled.length === 0 && stopped.length === 0 && !restarts) return undefined;
   if (!isTrial) {
     if (disabled.length > 0) await systemctl(machine, 'enable', disabled);
@@ -93,10 +97,18 @@ export async function startUnits(
   return did.join('; ');
 }
 
+/** When the running service was started, in seconds; infinite if unknown. */
+async function startTime(machine: Machine): Promise<number> {
+  const property = ['--property', 'ExecMainStartTimestamp', '--value', '--timestamp=unix'];
+  const { out } = await machine.run('systemctl', 'show', ...property, SERVICE);
+  const seconds = /^@(\d+)$/.exec(out.trim())?.[1];
+  return seconds === undefined ? Infinity : Number(seconds);
+}
+
 interface StartOptions {
   readonly sockets: readonly SocketUnit[];
-  /** Whether the settings changed. */
-  readonly changed: boolean;
+  /** When the settings were changed, by the system's clock. */
+  readonly changedAt: number;
   /** Only say what would be done. */
   readonly isTrial: boolean;
 }

@@ -74,12 +74,15 @@ describe('postern setup', function () {
   /** A machine whose systemd starts the daemon in this process, by the settings file. */
   function machine(): Machine {
     const enabled = new Set<string>();
+    let startedAt = 0;
     async function systemctl(verb: string, units: readonly string[]) {
       if (verb === 'is-enabled') return enabled.has(units[0] ?? '') ? 'enabled\n' : 'disabled\n';
+      if (verb === 'show') return `@${Math.floor(startedAt / 1000)}\n`;
       if (verb === 'is-active') return daemon ? 'active\n' : 'inactive\n';
       if (verb === 'enable') for (const unit of units) enabled.add(unit);
       if (verb === 'restart') await daemon?.stop();
       if (verb === 'start' || verb === 'restart') {
+        startedAt = Date.now();
         const { hostname } = loadSettings(file(), env()).settings;
         daemon = await startDaemon(
           { ...env(), POSTERN_CONFIG: '', POSTERN_HOSTNAME: hostname, POSTERN_BOOTSTRAP__API_KEY: '' },
@@ -102,7 +105,7 @@ describe('postern setup', function () {
         if (program === 'journalctl')
           return { code: 0, out: '{"level":"info"}\npostern: cannot start: no room\n', err: '' };
         const [verb = '', ...units] = args;
-        if (!verb.startsWith('is-')) world.ran.push(args.join(' '));
+        if (!verb.startsWith('is-') && verb !== 'show') world.ran.push(args.join(' '));
         if (verb === world.failing) return { code: 1, out: '', err: 'Job for postern.service failed.\nSee it.\n' };
         return { code: 0, out: await systemctl(verb, units), err: '' };
       },
@@ -267,7 +270,9 @@ describe('postern setup', function () {
     expect(readFileSync(file(), 'utf8')).to.equal(own);
     const ran = await setup([...GIVEN, '--yes']);
     expect(ran.code, ran.err).to.equal(0);
-    expect(readFileSync(file(), 'utf8')).to.equal(own.replace('mx.old', 'mx.postern').replace('me@old', 'me@else'));
+    expect(readFileSync(file(), 'utf8')).to.equal(
+      `${own.replace('mx.old', 'mx.postern').replace('me@old', 'me@else')}\nacme:\n  enabled: false\n`,
+    );
   });
 
   it('replaces the loopback address of the host name in the hosts file by the public ones', async () => {

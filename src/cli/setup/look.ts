@@ -1,0 +1,77 @@
+import { systemClock } from '../../base/clock.ts';
+import type { Resolver } from '../../dns/types.ts';
+import { blockedAddresses, hostAddresses } from '../../examination/addresses.ts';
+import { examine } from '../../examination/examine.ts';
+import { type Check, type Finding, placesOf, skipped, type World, warning } from '../../examination/finding.ts';
+import { outgoing } from '../../examination/listening.ts';
+import { clockCheck, disk, memory, nameServers, readiness } from '../../examination/machine.ts';
+import type { Settings } from '../../settings.ts';
+import { withResolver } from '../open.ts';
+import type { Machine } from './machine.ts';
+import type { Report } from './report.ts';
+import { ports, type SocketUnit } from './units.ts';
+
+// What postern setup finds out about a machine before it changes it, by the checks of `postern doctor`.
+
+interface Looked {
+  readonly machine: Machine;
+  /** As they will be. */
+  readonly settings: Settings;
+}
+
+interface LookOptions extends Looked {
+  readonly report: Report;
+  /** Those that the service will have. */
+  readonly sockets: readonly SocketUnit[];
+  readonly addresses: readonly string[];
+}
+
+/** Examines the machine, and says what it finds. False if a port is taken: then nothing can be set up. */
+export async function look({ machine, settings, report, sockets, addresses }: LookOptions): Promise<boolean> {
+  const isRunning = (await readinessOf({ machine, settings })).verdict === 'ok';
+  return withResolver(settings, async (resolver) => {
+    const world = worldOf({ machine, settings }, resolver);
+    const portCheck: Check = { name: 'ports', run: () => ports(machine, sockets, isRunning) };
+    const addressCheck: Check = { name: 'addresses', run: () => hostAddresses(addresses, world) };
+    const lists: Check = { name: 'block lists', run: () => blockedAddresses(addresses, resolver) };
+    const others = [addressCheck, nameServers, clockCheck, disk, memory, outgoing, lists];
+    const [taken = [], ...found] = await Promise.all([portCheck, ...others].map((check) => findingsOf(check, world)));
+    for (const finding of taken) report.finding(finding);
+    // Most of them end with the records that are published next, and none keeps the service from starting.
+    for (const finding of found.flat()) report.finding(asWarning(finding));
+    return taken.every(({ verdict }) => verdict !== 'fault');
+  });
+}
+
+/** Whether the daemon runs and is ready. */
+export async function readinessOf(looked: Looked): Promise<Finding> {
+  const [found] = await withResolver(looked.settings, (resolver) => findingsOf(readiness, worldOf(looked, resolver)));
+  return found ?? skipped('daemon', NO_DAEMON);
+}
+
+const asWarning = ({ check, verdict, seen, advice }: Finding): Finding =>
+  verdict === 'fault' ? warning(check, seen, advice ?? '') : { check, verdict, seen, ...(advice && { advice }) };
+
+const NO_DAEMON = 'the daemon has not run here yet';
+
+function worldOf({ settings, machine: { root } }: Looked, resolver: Resolver): World {
+  return {
+    settings,
+    resolver,
+    store: undefined,
+    noStore: NO_DAEMON,
+    queue: undefined,
+    noQueue: NO_DAEMON,
+    places: placesOf(settings),
+    clock: systemClock,
+    settingsFile: undefined,
+    reach: undefined,
+    root,
+  };
+}
+
+async function findingsOf(check: Check, world: World): Promise<Finding[]> {
+  const found: Finding[] = [];
+  for await (const finding of examine({ world, checks: [check] })) found.push(finding);
+  return found;
+}
