@@ -171,6 +171,8 @@ unit postern.service
 unit postern-smtp.socket
 unit postern-submission.socket
 unit postern-submissions.socket
+unit postern-http.socket
+unit postern-https.socket
 folder 750 root:postern "$etc"
 # Read by systemd as root and handed to the service; nobody else needs to look in.
 folder 700 root:root "$etc/credentials"

@@ -57,10 +57,10 @@ fi
 
 if [ -z "$root" ] && [ -d /run/systemd/system ] && [ -e "$prefix/lib/systemd/system/postern.service" ]; then
   does 'stops the service'
-  [ -n "$dry" ] || systemctl disable --now postern.service postern-smtp.socket postern-submission.socket postern-submissions.socket
+  [ -n "$dry" ] || systemctl disable --now postern.service postern-smtp.socket postern-submission.socket postern-submissions.socket postern-http.socket postern-https.socket
 fi
 take "$root$prefix/lib/systemd/system/postern.service"
-for socket in smtp submission submissions; do take "$root$prefix/lib/systemd/system/postern-$socket.socket"; done
+for socket in smtp submission submissions http https; do take "$root$prefix/lib/systemd/system/postern-$socket.socket"; done
 take "$root$prefix/bin/postern"
 take "$lib"
 take "$root/var/cache/postern"

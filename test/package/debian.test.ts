@@ -244,6 +244,8 @@ describe('the Debian package', function () {
       'postern-smtp.socket',
       'postern-submission.socket',
       'postern-submissions.socket',
+      'postern-http.socket',
+      'postern-https.socket',
     ].map((unit) => `/usr/lib/systemd/system/${unit}`);
     const verified = await inRoot(root, 'systemd-analyze', 'verify', '--man=no', ...units);
     expect((verified.out + verified.err).split('\n').filter((line) => line.includes('postern'))).to.deep.equal([]);

@@ -6,7 +6,8 @@ import { tempDir } from '../support/temp.ts';
 
 const UNITS = new URL('../../systemd/', import.meta.url).pathname;
 const CHECK = new URL('../../scripts/check-units.sh', import.meta.url).pathname;
-const NAMES = ['postern.service', 'postern-smtp.socket', 'postern-submission.socket', 'postern-submissions.socket'];
+const SOCKETS = ['smtp', 'submission', 'submissions', 'http', 'https'].map((name) => `postern-${name}.socket`);
+const NAMES = ['postern.service', ...SOCKETS];
 
 /** Copies the units into a folder of their own, with one of them changed, and checks them there. */
 async function checkWith(change: (text: string, name: string) => string) {
@@ -82,8 +83,13 @@ describe('the service unit', () => {
     expect(readFileSync(join(UNITS, 'postern-smtp.socket'), 'utf8')).to.match(/^FileDescriptorName=smtp$/m);
     expect(settings.get('Sockets')).to.equal('postern-smtp.socket');
     // Off by default: named in Sockets= they would be opened with the service.
-    for (const name of ['submission', 'submissions']) {
-      expect(readFileSync(join(UNITS, `postern-${name}.socket`), 'utf8'))
+    for (const [unit, name] of [
+      ['submission', 'submission'],
+      ['submissions', 'submissions'],
+      ['http', 'redirect'],
+      ['https', 'https'],
+    ]) {
+      expect(readFileSync(join(UNITS, `postern-${unit}.socket`), 'utf8'))
         .to.match(new RegExp(`^FileDescriptorName=${name}$`, 'm'))
         .and.match(/^Service=postern\.service$/m);
     }
