@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { hostname } from 'node:os';
-import { createInterface } from 'node:readline/promises';
+import { createInterface } from 'node:readline';
 import { frozen } from '../../base/frozen.ts';
 
 /** What `postern setup` does to a machine, beside writing files. */
@@ -39,17 +39,7 @@ export function createMachine(): Machine {
     root: '/',
     name: hostname(),
     isRoot: process.getuid?.() === 0,
-    async ask(question) {
-      const lines = createInterface({ input: process.stdin, output: process.stdout });
-      const ended = new Promise<undefined>((resolve) => {
-        lines.once('close', () => resolve(undefined));
-      });
-      try {
-        return await Promise.race([lines.question(question), ended]);
-      } finally {
-        lines.close();
-      }
-    },
+    ask: createAsking(),
     run: (program, ...args) =>
       new Promise((resolve) => {
         execFile(program, args, { timeout: RUN_MS }, (error, out, err) => {
@@ -78,4 +68,17 @@ export function createMachine(): Machine {
       }
     },
   });
+}
+
+/** Asks on the terminal, which edits the lines itself. Lines that come before they are asked for, as when pasted, wait. */
+function createAsking(): Machine['ask'] {
+  let lines: AsyncIterator<string> | undefined;
+  return async (question) => {
+    lines ??= createInterface({ input: process.stdin, terminal: false })[Symbol.asyncIterator]();
+    process.stdout.write(question);
+    process.stdin.resume();
+    const { value, done } = await lines.next();
+    process.stdin.pause(); // or the process would not end
+    return done ? undefined : value;
+  };
 }

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   chownSync,
@@ -418,6 +419,17 @@ describe('the machine of postern setup', () => {
       err: 'err\n',
     });
     expect((await run('no-such-program')).code).to.equal(127);
+  });
+
+  it('asks one question after the other, also if all answers were there before, and lets the process end', () => {
+    const module = new URL('../../../src/cli/setup/machine.ts', import.meta.url).href;
+    const script = `import { createMachine } from '${module}';
+      const { ask } = createMachine();
+      const answers = [];
+      for (const question of ['a? ', 'b? ', 'c? ']) answers.push((await ask(question)) ?? null);
+      console.log(JSON.stringify(answers));`;
+    const out = execFileSync(process.execPath, ['--input-type=module', '--eval', script], { input: 'one\n\n' });
+    expect(out.toString()).to.equal('a? b? c? ["one","",null]\n');
   });
 
   it('makes files as the user of the daemon, and is root again after that', async function () {
