@@ -3,10 +3,9 @@ import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { until } from '../support/until.ts';
 import { BREAKS } from '../support/world/breaks.ts';
 import { ACME } from '../support/world/certificates.ts';
-import { CUSTOMER, commandsIn, HOST, INBOUND, own, recordsIn, SITE } from '../support/world/documents.ts';
+import { CUSTOMER, commandsIn, HOST, INBOUND, own, SITE } from '../support/world/documents.ts';
 import { bootHost, type Finding, type Host, NoDebian, prepareHost } from '../support/world/host.ts';
 import { SENDER } from '../support/world/mail.ts';
-import { txt } from '../support/world/names.ts';
 import { v4, v6 } from '../support/world/network.ts';
 import { createTally, type Tally } from '../support/world/tally.ts';
 import { startWorld, type World, whyNoWorld } from '../support/world/world.ts';
@@ -19,6 +18,12 @@ const block = (heading: string, start: string) => own(stepAt(STEPS, heading, sta
 const [building = '', installing = ''] = block('Install', 'npm ci --omit=dev').split('\n');
 const HOOK = '/etc/letsencrypt/renewal-hooks/deploy/postern';
 const SETTINGS = '/etc/postern/postern.yaml';
+const OPTIONS = `--hostname ${HOST} --domain ${INBOUND} --email boss@${CUSTOMER}`;
+/** What the operator types once the records are published. */
+const AFTER = block('Install', 'sudo postern dns --wait')
+  .trimEnd()
+  .split('\n')
+  .map((line) => line.replace(/\s+#.*/, ''));
 /** A record as `postern dns --zone` prints it; those that the provider of an address publishes are comments. */
 const ZONE_LINE = /^(?:; )?(\S+)\. +\d+ IN (\w+) +(.+)$/gm;
 /** Each look starts a process, which takes a while on a busy machine. */
@@ -30,6 +35,8 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
   let host: Host;
   let tally: Tally;
   let key = '';
+  /** What setup printed. */
+  let zone = '';
 
   before('makes the others and a clean Debian', async function () {
     // Packages are fetched, unpacked and packed, with other suites beside it.
@@ -72,13 +79,40 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
   };
   /** Types the lines of a block one after the other, as somebody who copies them. */
   const type = (name: string, script: string) => tally.typed(name, script, (line) => host.sh(line));
-  /** Calls the API as a program elsewhere does: by its name, through the web server, with a certificate that counts. */
+  /** Calls the API as a program elsewhere does: by its name, by HTTPS, with a certificate that counts. */
   async function api(path: string, body: Readonly<Record<string, unknown>>): Promise<Record<string, unknown>> {
     const { network, dir } = here();
-    const url = `https://${SITE}/api/1.0${path}.json`;
+    const url = `https://${HOST}/api/1.0${path}.json`;
     const sent = JSON.stringify({ key, ...body });
     const out = await network.must('curl', '-sS', '--cacert', `${dir}/mail/roots.pem`, url, '-d', sent);
     return JSON.parse(out);
+  }
+
+  /** What /readyz of a name answers over HTTPS; false if nothing does. */
+  async function ready(name: string): Promise<string | false> {
+    const { dir, network } = here();
+    const { code, out } = await network.run(
+      'curl',
+      '-sS',
+      '--cacert',
+      `${dir}/mail/roots.pem`,
+      `https://${name}/readyz`,
+    );
+    return code === 0 && out;
+  }
+
+  /** Publishes records beside those that their names have. */
+  function publish(records: readonly (readonly [name: string, record: string])[]): Promise<void> {
+    const { names } = here();
+    const grouped = Object.groupBy(records, ([name]) => name);
+    return names.publish(
+      Object.fromEntries(
+        Object.entries(grouped).map(([name, rows = []]) => [
+          name,
+          [...new Set([...names.of(name), ...rows.map(([, record]) => record)])],
+        ]),
+      ),
+    );
   }
 
   /** The message of a post. */
@@ -96,77 +130,49 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
     );
   });
 
-  it('starts with three settings', async () => {
-    await tally.asked('the settings', 3, () =>
-      host.edit(SETTINGS, (text) => own(text).replace(/# (postmaster: ).*/, `$1boss@${CUSTOMER}`)),
+  it('sees that another program has a port, before it changes anything', async () => {
+    const before = await host.read(SETTINGS);
+    const { code, out } = await host.run(`postern setup ${OPTIONS}`);
+    expect(code, out).to.equal(1);
+    expect(out).to.match(/^FAULT {4}port 80: another program listens/m); // nginx, as Debian installs it
+    expect(await host.read(SETTINGS)).to.equal(before);
+    await host.sh('systemctl disable --now nginx 2>&1');
+  });
+
+  it('is set up by three answers', async () => {
+    // The authority of the world, and the certificate of its API.
+    await host.edit(
+      SETTINGS,
+      (text) =>
+        `${text}\nacme:\n  directory: https://${ACME}:14000/dir\n  ca_file: /usr/local/share/ca-certificates/world-0.crt\n`,
     );
-    await tally.wrote('the hosts file', () =>
-      host.edit('/etc/hosts', (text) => text.replace('127.0.1.1', v4('host')) + `${v6('host')} ${HOST}\n`),
+    const [setup = ''] = block('Install', 'sudo postern setup').trimEnd().split('\n');
+    const answers = [HOST, INBOUND, `boss@${CUSTOMER}`];
+    const said = await tally.asked('of setup', answers.length, () =>
+      type('setup', `printf '${answers.map((each) => `${each}\\n`).join('')}' | script -qec '${setup}' /dev/null`),
     );
-    const lines = block('Install', 'sudo postern config check').trimEnd().split('\n');
-    for (const line of lines) {
-      if (line.endsWith('doctor')) continue; // once everything stands
-      const said = await type(line, line);
-      if (line.includes('key create')) key = said.trim();
-    }
+    zone = said.replaceAll('\r', '');
+    key = /API key: .*: (\S+)$/m.exec(zone)?.[1] ?? '';
     expect(key).to.match(/^\S{22,}$/);
+    expect(zone).to.match(/\nnext: publish these records, then run postern dns --wait\n$/);
   });
 
   it('has its names in DNS', async () => {
-    const [zone = '', wait = ''] = block('MX and DNS', 'sudo -u postern postern dns').trimEnd().split('\n');
-    // It exits 1, because none is there yet.
-    const printed = (await type('the records', `${zone.replace(/\s+#.*/, '')} || true`)).matchAll(ZONE_LINE);
-    // The inbound domain is added later.
-    const added = recordsIn('MX and DNS').filter(([name]) => name === INBOUND);
-    const records = [...[...printed].map(([, name = '', type, data]) => [name, `${type} ${data}`] as const), ...added];
-    await tally.published(records.length, () =>
-      here().names.publish(
-        Object.fromEntries(
-          Object.entries(Object.groupBy(records, ([name]) => name)).map(([name, rows = []]) => [
-            name,
-            rows.map(([, record]) => record),
-          ]),
-        ),
-      ),
+    const records = [...zone.matchAll(ZONE_LINE)].map(
+      ([, name = '', type, data]) => [name, `${type} ${data}`] as const,
     );
+    expect(records.map(([name]) => name)).to.include.members([HOST, INBOUND, `postern._domainkey.${INBOUND}`]);
+    await tally.published(records.length, () => publish(records));
+    const [wait = ''] = AFTER;
     expect(await type('the wait for them', wait)).to.match(/All records are published/);
   });
 
-  it('gets its certificates, and answers at its URL', async () => {
-    await host.write(
-      '/etc/letsencrypt/cli.ini',
-      `server = https://${ACME}:14000/dir\nnon-interactive = true\nagree-tos = true\nregister-unsafely-without-email = true\n`,
-    );
-    const [first = '', ...others] = commandsIn('TLS', 'certbot certonly');
-    await tally.asked('the questions of certbot', 2, () => type(first, first));
-    for (const command of others) await type(command, command);
-    await tally.wrote('the hook of certbot', () => host.write(HOOK, block('TLS', '#!/bin/sh'), 0o755));
-    await host.edit(SETTINGS, (text) => text.replace(/# (cert: .*)/, '$1').replace(/# (key: .*privkey.*)/, '$1'));
-    await type('the hook', `RENEWED_LINEAGE=/etc/letsencrypt/live/${HOST} ${HOOK}`);
-    await tally.wrote('the site of nginx', () =>
-      host.write('/etc/nginx/conf.d/postern.conf', block('TLS', 'server {\n  server_name postern.')),
-    );
-    await type('nginx', 'systemctl reload nginx');
-    await type('the settings', 'systemctl restart postern');
-    const { dir, network } = here();
-    const answer = await until('the API', async () => {
-      const { code, out } = await network.run(
-        'curl',
-        '-sS',
-        '--cacert',
-        `${dir}/mail/roots.pem`,
-        `https://${SITE}/readyz`,
-      );
-      return code === 0 && out;
-    });
-    expect(JSON.parse(answer)).to.include({ status: 'ok' });
+  it('gets its certificate, and answers at its URL', async () => {
+    expect(JSON.parse(await until('the API', () => ready(HOST)))).to.include({ status: 'ok' });
   });
 
   it('accepts a mail over TLS, and posts it with the right verdicts', async () => {
-    const [add = '', , route = ''] = ['domain add', 'domain check', 'route add'].map(
-      (words) => commandsIn('MX and DNS', `postern ${words}`)[0],
-    );
-    await type(add, add);
+    const [, route = ''] = AFTER;
     await type(route, route);
     // The daemon reads the table of routes every few seconds; a mail that comes before would bounce.
     await until('the route', () => here().mail.accepts(`support-1@${INBOUND}`));
@@ -180,6 +186,40 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
     tally.reached('a mail in, over TLS');
   });
 
+  it('sends a mail that others judge dkim=pass and dmarc=pass', async () => {
+    await api('/messages/send', {
+      message: {
+        from_email: `news@${INBOUND}`,
+        to: [{ email: 'bob@there.example' }],
+        subject: 'The way out',
+        text: 'Hello.',
+      },
+    });
+    const { text: judged } = await here().mail.arrived('the mail out', (each) => each.includes('The way out'));
+    expect(judged).to.match(/^Authentication-Results: mx\.there\.example;\s+dkim=pass/m);
+    expect(judged).to.match(/dmarc=pass/);
+    tally.reached('a mail out, signed and judged');
+  });
+
+  it('has nothing left to do, by the doctor', async () => {
+    const [, , doctor = ''] = AFTER;
+    const said = await type(doctor, doctor);
+    const findings = said.split('\n').filter((line) => /^(FAULT|WARNING)/.test(line) && !/^WARNING +clock:/.test(line));
+    expect(findings).to.deep.equal([]); // a container has no clock of its own
+    tally.reached('a doctor who finds nothing');
+    const { commands, questions } = tally.sums();
+    expect(commands).to.be.at.most(8);
+    expect(questions).to.be.at.most(3);
+  });
+
+  it('run again, setup changes nothing', async () => {
+    const before = [await host.read(SETTINGS), await host.read('/etc/hosts')];
+    const said = await host.sh('postern setup');
+    expect(said).to.not.match(/^done/m);
+    expect(said).to.match(/\nnext: postern doctor\n$/);
+    expect([await host.read(SETTINGS), await host.read('/etc/hosts')]).to.deep.equal(before);
+  });
+
   it('posts a forged mail with failing verdicts', async () => {
     await here().mail.forge(`support-2@${INBOUND}`, 'The forged one');
     const msg = await posted('The forged one');
@@ -189,40 +229,36 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
     expect(msg.sender_auth.dmarc).to.include({ result: 'fail' });
   });
 
-  it('sends a mail that others judge dkim=pass and dmarc=pass', async () => {
-    const { names, mail } = here();
-    const [add = ''] = commandsIn('MX and DNS', 'postern sender add');
-    const wanted = [...(await type(add, add)).matchAll(/^ {2}(\S+) {2}TXT {2}"(.*)"$/gm)];
-    expect(wanted.map(([, name]) => name)).to.deep.equal([`postern._domainkey.${CUSTOMER}`, CUSTOMER]);
-    await tally.published(wanted.length + 1, () =>
-      names.publish({
-        ...Object.fromEntries(wanted.map(([, name = '', text = '']) => [name, [...names.of(name), txt(text)]])),
-        [`_dmarc.${CUSTOMER}`]: [txt('v=DMARC1; p=reject')],
-      }),
-    );
-    // Its records count once their TTL has passed, which is a second here.
-    await until('the domain to sign', async () => (await host.sh(add)).includes('is signed from now on'));
-    await type(add, add);
-    await api('/messages/send', {
-      message: {
-        from_email: `news@${CUSTOMER}`,
-        to: [{ email: 'bob@there.example' }],
-        subject: 'The way out',
-        text: 'Hello.',
-      },
+  describe('with certbot and nginx in front, by the chapter TLS', () => {
+    it('gets its certificates, and answers at another URL', async () => {
+      await host.edit(SETTINGS, (text) =>
+        text.replace(/^public_url: .*/m, `public_url: https://${SITE}`).replace(/enabled: true/, 'enabled: false'),
+      );
+      await host.sh('systemctl disable --now postern-http.socket postern-https.socket 2>&1');
+      await host.sh('systemctl restart postern && systemctl enable --now nginx 2>&1');
+      const [print = ''] = block('MX and DNS', 'sudo -u postern postern dns').split('\n');
+      const missing = await host.sh(`${print.replace(/\s+#.*/, '')} || true`);
+      await publish([...missing.matchAll(ZONE_LINE)].map(([, name = '', kind, data]) => [name, `${kind} ${data}`]));
+      await host.write(
+        '/etc/letsencrypt/cli.ini',
+        `server = https://${ACME}:14000/dir\nnon-interactive = true\nagree-tos = true\nregister-unsafely-without-email = true\n`,
+      );
+      for (const command of commandsIn('TLS', 'certbot certonly')) await host.sh(command);
+      await host.write(HOOK, block('TLS', '#!/bin/sh'), 0o755);
+      await host.edit(SETTINGS, (text) => text.replace(/# (cert: .*)/, '$1').replace(/# (key: .*privkey.*)/, '$1'));
+      await host.sh(`RENEWED_LINEAGE=/etc/letsencrypt/live/${HOST} ${HOOK}`);
+      await host.write('/etc/nginx/conf.d/postern.conf', block('TLS', 'server {\n  server_name postern.'));
+      await host.sh('systemctl reload nginx && systemctl restart postern');
+      expect(JSON.parse(await until('the API', () => ready(SITE)))).to.include({ status: 'ok' });
     });
-    const { text: judged } = await mail.arrived('the mail out', (each) => each.includes('The way out'));
-    expect(judged).to.match(/^Authentication-Results: mx\.there\.example;\s+dkim=pass/m);
-    expect(judged).to.match(/dmarc=pass/);
-    tally.reached('a mail out, signed and judged');
-  });
 
-  it('keeps each certificate in its place when certbot renews both', async () => {
-    await host.sh('certbot renew --force-renewal --no-random-sleep-on-renew 2>&1');
-    const names = await host.sh('openssl x509 -in /etc/postern/tls/fullchain.pem -noout -ext subjectAltName');
-    expect(names).to.contain(`DNS:${HOST}`);
-    const line = await here().mail.send(`support-1@${INBOUND}`, 'After the renewal');
-    expect(line, line).to.contain('status=sent');
+    it('keeps each certificate in its place when certbot renews both', async () => {
+      await host.sh('certbot renew --force-renewal --no-random-sleep-on-renew 2>&1');
+      const names = await host.sh('openssl x509 -in /etc/postern/tls/fullchain.pem -noout -ext subjectAltName');
+      expect(names).to.contain(`DNS:${HOST}`);
+      const line = await here().mail.send(`support-1@${INBOUND}`, 'After the renewal');
+      expect(line, line).to.contain('status=sent');
+    });
   });
 
   describe('and postern doctor, while things break one at a time,', () => {

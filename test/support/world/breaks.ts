@@ -1,6 +1,6 @@
 import { must, run } from '../package/run.ts';
 import { makeCertificate } from './certificates.ts';
-import { APP, CUSTOMER, HOST, INBOUND, SITE } from './documents.ts';
+import { APP, HOST, INBOUND, SITE } from './documents.ts';
 import type { Finding, Host } from './host.ts';
 import { reverseName } from './names.ts';
 import { v4, v6 } from './network.ts';
@@ -224,9 +224,9 @@ const ALL: readonly Break[] = [
   ]),
   apart(
     'a DKIM record with another key',
-    `postern._domainkey.${CUSTOMER}`,
+    `postern._domainkey.${INBOUND}`,
     (lines) => lines.map((line) => line.replace(/p=.{12}/, 'p=AAAAAAAAAAAA')),
-    [`DKIM ${CUSTOMER}`, 'warning', /./],
+    [`DKIM ${INBOUND}`, 'warning', /./],
   ),
   smtpCertificate('a certificate that has expired', [HOST], -1, ['certificate', 'fault', /expired/]),
   smtpCertificate('a certificate for another name', ['www.operator.net'], 20, [

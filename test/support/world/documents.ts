@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { txt } from './names.ts';
 import { v4, v6 } from './network.ts';
 
 // What an operator copies from docs/operations.md, with the names of the example replaced by those of the world.
@@ -45,21 +44,4 @@ export function commandsIn(heading: string, program: string): readonly string[] 
   const found = [...text.matchAll(new RegExp(`\`(${program}(?: [^\`]+)?)\``, 'g'))];
   if (found.length === 0) throw new Error(`docs/operations.md has no ${program} under "${heading}"`);
   return found.map(([, command = '']) => own(command));
-}
-
-/** The lines of a chapter's tables whose second cell is a kind of DNS record, as records. */
-export function recordsIn(heading: string): readonly (readonly [name: string, record: string])[] {
-  const rows = chapter(heading).matchAll(/^\| `([^`]+)` \| ((?:A|AAAA|MX|PTR|TXT)(?:, \w+)?) \| (.*) \|$/gm);
-  return [...rows].flatMap(([, name = '', types = '', text = '']) => {
-    const values = [...text.matchAll(/`([^`]+)`/g)].map(([, value = '']) => own(value));
-    return types
-      .split(', ')
-      .map((type) => {
-        if (type === 'TXT') return txt(values[0] ?? '');
-        const value = type === 'AAAA' ? values.find((each) => each.includes(':')) : values[0];
-        if (value === undefined) throw new Error(`the table under "${heading}" has no ${type} for ${name}`);
-        return type === 'PTR' ? `PTR ${value}.` : `${type} ${value}`;
-      })
-      .map((record) => [own(name), record] as const);
-  });
 }

@@ -11,6 +11,7 @@ export interface Tally {
   published<T>(records: number, run: () => Promise<T>): Promise<T>;
   /** Says when something worked for the first time. */
   reached(what: string): void;
+  sums(): Readonly<Record<'commands' | 'questions' | 'files' | 'records', number>>;
   print(): void;
 }
 
@@ -59,6 +60,7 @@ export function createTally(): Tally {
     reached(what) {
       lines.push(`${seconds(began ?? 0)} s  after the start: ${what}`);
     },
+    sums: () => ({ ...sums }),
     print() {
       console.log(lines.map((line) => `      ${line}`).join('\n'));
       const { commands, questions, files, records } = sums;
