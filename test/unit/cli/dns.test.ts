@@ -193,6 +193,23 @@ describe('postern dns', () => {
     expect(ran.out).to.match(/All records are published\.\n$/);
   });
 
+  it('forgets, once all is published, that a sender domain was tested before', async () => {
+    await addDomains();
+    const tested = async () => {
+      const [{ spf, dkim, valid_signing: signs }] = (await postern(['sender', 'list', '--json'], env())).json();
+      return { spf, dkim, signs };
+    };
+    expect(await tested()).to.deep.equal({ spf: false, dkim: false, signs: false });
+    const published: Record<string, any> = { ...HOST };
+    const wanted = (await records()).filter(({ state }: any) => state !== 'ok');
+    for (const { name, type, value } of wanted)
+      published[name] = { ...published[name], [type]: type === 'MX' ? MX : [value] };
+    for (const zone of [first, second]) zone.set(published);
+    expect((await run('--wait')).out).to.equal('All records are published.\n');
+    // The next mail tests it, and is signed at once if it passes.
+    expect(await tested()).to.deep.equal({ spf: null, dkim: null, signs: false });
+  });
+
   it('gives up waiting after the time that is given', async () => {
     first.set(SERVERS);
     const ran = await run('--wait', '--timeout', '0.001');

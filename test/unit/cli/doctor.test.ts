@@ -7,6 +7,7 @@ import { expect } from 'chai';
 import { withStore } from '../../../src/cli/open.ts';
 import { loadSettings } from '../../../src/config.ts';
 import type { Resolver } from '../../../src/dns/types.ts';
+import { blockLists } from '../../../src/examination/addresses.ts';
 import { examine } from '../../../src/examination/examine.ts';
 import { type Check, placesOf, type World } from '../../../src/examination/finding.ts';
 import { certificate, listening, outgoing } from '../../../src/examination/listening.ts';
@@ -286,6 +287,28 @@ describe('postern doctor', () => {
   async function look(check: Check, given: Given = {}): Promise<readonly Shown[]> {
     return collect(check.run(worldOf(given)));
   }
+
+  it('finds addresses on block lists that answer this resolver', async () => {
+    const listed = { A: ['127.0.0.2'] };
+    const zone: ZoneRecords = {
+      'mx.example.com': { A: ['25.66.0.10', '10.0.0.1'] },
+      '2.0.0.127.zen.spamhaus.org': listed,
+      '2.0.0.127.bl.spamcop.net': listed,
+    };
+    const seen = async (more: ZoneRecords, env = {}) =>
+      (await look(blockLists, { zone: { ...zone, ...more }, env })).map(({ verdict, seen: text }) => [verdict, text]);
+    expect(await seen({})).to.deep.equal([['ok', 'no address is on zen.spamhaus.org or bl.spamcop.net']]);
+    expect(await seen({ '10.0.66.25.bl.spamcop.net': listed })).to.deep.equal([['warning', 'lists 25.66.0.10']]);
+    const refused = { A: ['127.255.255.254'] };
+    expect(await seen({ '2.0.0.127.zen.spamhaus.org': refused, '10.0.66.25.zen.spamhaus.org': refused })).to.deep.equal(
+      [['ok', 'no address is on bl.spamcop.net']],
+    );
+    expect(await seen({ '2.0.0.127.zen.spamhaus.org': {}, '2.0.0.127.bl.spamcop.net': {} })).to.deep.equal([
+      ['skipped', 'zen.spamhaus.org and bl.spamcop.net do not answer this resolver'],
+    ]);
+    const relayed = { POSTERN_OUTBOUND__RELAY: 'smtp://relay.test' };
+    expect(await seen({}, relayed)).to.deep.equal([['skipped', 'a relay sends all mail']]);
+  });
 
   describe('checks that fail or hang', () => {
     const quick: Check = {
