@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Store } from '../store/store.ts';
+import { acmeCertificates, webPorts } from './certificates.ts';
 import { type Check, type Finding, fault, type World, warning } from './finding.ts';
 import { arriving, certificate, listening, outgoing } from './listening.ts';
 import { clockCheck, disk, fileModes, nameServers, readiness, storeCheck } from './machine.ts';
@@ -29,6 +30,8 @@ export const CHECKS: readonly Check[] = [
   otherHosts,
   listening,
   certificate,
+  webPorts,
+  acmeCertificates,
   hostName,
   hostsFile,
   arriving,
