@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Store } from '../store/store.ts';
 import { blockLists } from './addresses.ts';
+import { acmeCertificates, webPorts } from './certificates.ts';
 import { type Check, type Finding, fault, type World, warning } from './finding.ts';
 import { arriving, certificate, listening, outgoing } from './listening.ts';
 import { clockCheck, disk, fileModes, memory, nameServers, readiness, storeCheck } from './machine.ts';
@@ -31,6 +32,8 @@ export const CHECKS: readonly Check[] = [
   otherHosts,
   listening,
   certificate,
+  webPorts,
+  acmeCertificates,
   hostName,
   hostsFile,
   arriving,

@@ -223,7 +223,9 @@ export const certificate: Check = {
     const { settings, clock } = world;
     const { tls } = settings.smtp;
     if (tls.cert === '') {
-      const advice = 'Set smtp.tls.cert and smtp.tls.key; docs/operations.md explains how to get a certificate.';
+      // Then its check is that of all names.
+      if (settings.acme.enabled) return yield skipped('certificate', 'smtp.tls is not set: it is from ACME');
+      const advice = 'Set acme.enabled, or smtp.tls.cert and smtp.tls.key; docs/operations.md has both.';
       return yield isLocal(world)
         ? ok('certificate', 'none; every listener is on loopback')
         : warning('certificate', 'none; inbound mail is not encrypted', advice);

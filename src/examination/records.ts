@@ -1,8 +1,11 @@
 import { isIP } from 'node:net';
 import { getDomain } from 'tldts';
 import type { Clock } from '../base/clock.ts';
+import { POLICY_PREFIX } from '../certificates/names.ts';
+import { transportPolicySettings } from '../composition/slices.ts';
 import { checkA, checkDkim, checkMx, checkPtr, checkSpf, takesMail, toReverseName } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
+import { transportPolicyRecord } from '../inbound/transport-policy.ts';
 import { memberOf } from '../mail/wildcard-domain.ts';
 import { parseRelay } from '../sending/carry/hops.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
@@ -144,6 +147,33 @@ function inboundRecords(world: RecordWorld, domain: string): WantedRecord[] {
   return [
     mxRecord(world, memberOf(domain), 'receiving', 'brings its mail to this host', domain),
     ...(postmaster === '' || domain.startsWith('*') ? [] : [tlsReports(domain, postmaster)]),
+    ...(world.settings.inbound.mta_sts === 'none' || domain.startsWith('*') ? [] : policyRecords(world, domain)),
+  ];
+}
+
+/** Where senders find the MTA-STS policy of a domain (RFC 8461 section 3). */
+function policyRecords({ settings, addresses }: RecordWorld, domain: string): WantedRecord[] {
+  const [host, name] = [`${POLICY_PREFIX}${domain}`, `_mta-sts.${domain}`];
+  const value = transportPolicyRecord(transportPolicySettings(settings));
+  return [
+    ...addresses.map(
+      (address): WantedRecord => ({
+        name: host,
+        type: isIP(address) === 6 ? 'AAAA' : 'A',
+        value: address,
+        need: 'advised',
+        purpose: 'the policy for senders (MTA-STS), which this host serves over HTTPS',
+        check: (resolver) => checkA(resolver, host, address),
+      }),
+    ),
+    {
+      name,
+      type: 'TXT',
+      value,
+      need: 'advised',
+      purpose: 'says that there is a policy; its id changes with inbound.mta_sts and inbound.mx_hosts',
+      check: (resolver) => checkPrefix(resolver, [name], new RegExp(`^${value}\\s*;?\\s*$`)),
+    },
   ];
 }
 

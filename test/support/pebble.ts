@@ -68,7 +68,9 @@ export async function startPebble({ httpPort, dns, env = {}, config = {} }: Pebb
       env: { ...process.env, PEBBLE_VA_NOSLEEP: '1', PEBBLE_WFE_NONCEREJECT: '5', ...env, ...more },
     });
     root = await until('pebble', async () => {
-      const answer = await request(`https://127.0.0.1:${management}/roots/0`, { dispatcher: agent }).catch(() => false as const);
+      const answer = await request(`https://127.0.0.1:${management}/roots/0`, { dispatcher: agent }).catch(
+        () => false as const,
+      );
       return answer && answer.statusCode === 200 && answer.body.text();
     });
   }

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { until } from '../support/until.ts';
-import { BREAKS } from '../support/world/breaks.ts';
+import { BREAKS, type Break, OWN_BREAKS } from '../support/world/breaks.ts';
 import { ACME } from '../support/world/certificates.ts';
 import { CUSTOMER, commandsIn, HOST, INBOUND, own, SITE } from '../support/world/documents.ts';
 import { bootHost, type Finding, type Host, NoDebian, prepareHost } from '../support/world/host.ts';
@@ -123,6 +123,52 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
     return JSON.parse(text)[0].msg;
   }
 
+  /** Errors and warnings, except of the clock, which a container does not have itself. */
+  const isBad = ({ check, verdict }: Finding) => (verdict === 'fault' || verdict === 'warning') && check !== 'clock';
+  const bad = async () => (await host.doctor()).found.filter(isBad);
+  const told = (found: readonly Finding[]) => found.map(({ check, verdict, seen }) => `${verdict} ${check}: ${seen}`);
+
+  /** Cases in which the doctor finds something that is broken, and that it is fixed. */
+  function breaking(breaks: readonly Break[]): void {
+    for (const { name, does, undo, finds } of breaks)
+      it(`finds ${name}, and that it is fixed`, async () => {
+        const at = { host, world: here() };
+        let undone: readonly string[] = [];
+        try {
+          undone = await does(at);
+          let last: readonly Finding[] = [];
+          const missing = () =>
+            finds.filter(
+              ([check, verdict, seen]) =>
+                !last.some((each) => each.check.startsWith(check) && each.verdict === verdict && seen.test(each.seen)),
+            );
+          const found = until(
+            'all of it to be found',
+            async () => {
+              last = await bad();
+              return missing().length === 0;
+            },
+            DOCTOR_MS,
+          );
+          await found.catch((error: unknown) => {
+            const names = missing().map(([check, verdict]) => `${verdict} ${check}`);
+            throw new Error([String(error), `not found: ${names.join(', ')}`, ...told(last)].join('\n'));
+          });
+        } finally {
+          await undo(at, undone);
+        }
+        let left: readonly Finding[] = [];
+        await until(
+          'green',
+          async () => {
+            left = await bad();
+            return left.length === 0;
+          },
+          DOCTOR_MS,
+        ).catch(() => expect(told(left)).to.deep.equal([]));
+      });
+  }
+
   it('installs the package', async () => {
     await type(
       'installing',
@@ -201,6 +247,14 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
     tally.reached('a mail out, signed and judged');
   });
 
+  it('signs mail of its own', async () => {
+    await api('/senders/verify-domain', { domain: 'there.example', mailbox: 'bob' });
+    const { text: judged } = await here().mail.arrived('the notice', (each) => each.includes('/verify/'));
+    expect(judged).to.match(
+      /^Authentication-Results: mx\.there\.example;\s+dkim=pass[^;]+header\.d=mx\.operator\.net/m,
+    );
+  });
+
   it('has nothing left to do, by the doctor', async () => {
     const [, , doctor = ''] = AFTER;
     const said = await type(doctor, doctor);
@@ -228,6 +282,8 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
     expect(msg.sender_auth).to.include({ authenticated: false });
     expect(msg.sender_auth.dmarc).to.include({ result: 'fail' });
   });
+
+  describe('and the doctor finds', () => breaking(OWN_BREAKS));
 
   describe('with certbot and nginx in front, by the chapter TLS', () => {
     it('gets its certificates, and answers at another URL', async () => {
@@ -262,11 +318,6 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
   });
 
   describe('and postern doctor, while things break one at a time,', () => {
-    /** Errors and warnings, except of the clock, which a container does not have itself. */
-    const isBad = ({ check, verdict }: Finding) => (verdict === 'fault' || verdict === 'warning') && check !== 'clock';
-    const bad = async () => (await host.doctor()).found.filter(isBad);
-    const told = (found: readonly Finding[]) => found.map(({ check, verdict, seen }) => `${verdict} ${check}: ${seen}`);
-
     it('passes, without claims on what it cannot check', async () => {
       const { code, found } = await host.doctor();
       expect(told(found.filter(isBad))).to.deep.equal([]);
@@ -278,42 +329,6 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
       expect(ok('public URL')).to.contain(`reaches this daemon (${v4('host')}, ${v6('host')})`);
     });
 
-    for (const { name, does, undo, finds } of BREAKS)
-      it(`finds ${name}, and that it is fixed`, async () => {
-        const at = { host, world: here() };
-        let undone: readonly string[] = [];
-        try {
-          undone = await does(at);
-          let last: readonly Finding[] = [];
-          const missing = () =>
-            finds.filter(
-              ([check, verdict, seen]) =>
-                !last.some((each) => each.check.startsWith(check) && each.verdict === verdict && seen.test(each.seen)),
-            );
-          const found = until(
-            'all of it to be found',
-            async () => {
-              last = await bad();
-              return missing().length === 0;
-            },
-            DOCTOR_MS,
-          );
-          await found.catch((error: unknown) => {
-            const names = missing().map(([check, verdict]) => `${verdict} ${check}`);
-            throw new Error([String(error), `not found: ${names.join(', ')}`, ...told(last)].join('\n'));
-          });
-        } finally {
-          await undo(at, undone);
-        }
-        let left: readonly Finding[] = [];
-        await until(
-          'green',
-          async () => {
-            left = await bad();
-            return left.length === 0;
-          },
-          DOCTOR_MS,
-        ).catch(() => expect(told(left)).to.deep.equal([]));
-      });
+    breaking(BREAKS);
   });
 });

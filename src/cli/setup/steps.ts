@@ -210,7 +210,11 @@ async function start({ machine, report, isTrial }: Job, { settings, web }: Plan,
 }
 
 /** Prints the records that are not published, and the next step. */
-async function showRecords({ machine, report }: Job, { settings }: Plan, addresses: readonly string[]): Promise<void> {
+async function showRecords(
+  { call, machine, report }: Job,
+  { settings }: Plan,
+  addresses: readonly string[],
+): Promise<void> {
   if (addresses.length === 0)
     return report.end('find the public address of this host, then run postern setup --address ADDRESS');
   const { missing, unrouted } = await storeOf(machine, settings, async (store) => ({
@@ -219,7 +223,8 @@ async function showRecords({ machine, report }: Job, { settings }: Plan, address
   }));
   const { zone, records, isDone } = missing;
   if (zone !== '') report.say(`\nRecords to publish\n${zone}`);
-  if (!isDone) return report.end('publish these records, then run postern dns --wait', records);
+  const given = call.texts('address').map((address) => ` --address ${address}`);
+  if (!isDone) return report.end(`publish these records, then run postern dns --wait${given.join('')}`, records);
   report.end(
     unrouted === undefined ? 'postern doctor' : `postern route add ${unrouted} '*' https://app.example.com/mail`,
   );

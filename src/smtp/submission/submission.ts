@@ -93,8 +93,12 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
       }
     },
     stop,
-    addresses: () => listeners.flatMap((listener) => listener.addresses()),
-    places: () => kinds.map(({ implicitTls }, i) => ({ implicitTls, addresses: listeners[i]?.addresses() ?? [] })),
+    addresses: () => [...started].flatMap((listener) => listener.addresses()),
+    places: () =>
+      kinds.flatMap(({ implicitTls }, i) => {
+        const listener = listeners[i];
+        return listener && started.has(listener) ? [{ implicitTls, addresses: listener.addresses() }] : [];
+      }),
     async reload(tls) {
       for (const listener of listeners) await listener.reload(tls);
       await startWith(tls);

@@ -302,6 +302,24 @@ const ALL: readonly Break[] = [
   ),
 ];
 
+/** What breaks where the daemon itself serves HTTPS. */
+export const OWN_BREAKS: readonly Break[] = [
+  typed(
+    'a daemon that is stopped with its sockets',
+    "systemctl stop 'postern-*.socket' postern.service",
+    'systemctl start postern-smtp.socket postern-http.socket postern-https.socket postern.service',
+    ['public URL', 'fault', /ECONNREFUSED/],
+    ['daemon', 'fault', /no answer/],
+    ['inbound port 25 at', 'fault', /ECONNREFUSED/],
+  ),
+  published(
+    'a host name with an address of IPv6 of another host',
+    HOST,
+    (lines) => lines.map((line) => line.replace(v6('host'), v6('app'))),
+    ['public URL', 'fault', /2d00:66::80/],
+  ),
+];
+
 /** Several at once: each is found for itself. */
 const together = (breaks: readonly Break[]): Break => ({
   name: breaks.map(({ name }) => name).join('; '),

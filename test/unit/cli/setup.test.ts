@@ -153,7 +153,9 @@ describe('postern setup', function () {
     expect(ran.out).to.match(/^mx\.postern\.test\. +3600 IN AAAA +2001:db8::10$/m);
     expect(ran.out).to.match(/^in\.shop\.test\. +3600 IN MX +10 mx\.postern\.test\.$/m);
     expect(ran.out).to.match(/^postern\._domainkey\.in\.shop\.test\. +3600 IN TXT/m);
-    expect(ran.out.trimEnd().split('\n').at(-1)).to.equal('next: publish these records, then run postern dns --wait');
+    expect(ran.out.trimEnd().split('\n').at(-1)).to.equal(
+      `next: publish these records, then run postern dns --wait ${ADDRESSES.join(' ')}`,
+    );
     const key = /^done {5}API key: keep it, it is shown only once: (\S+)$/m.exec(ran.out)?.[1] ?? '';
     const { api } = createCaller(`http://127.0.0.1:${port}`, key);
     expect(await api('/users/ping')).to.equal('PONG!');

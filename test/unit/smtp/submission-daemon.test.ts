@@ -151,7 +151,7 @@ describe('submitted mail, through the whole daemon', () => {
 
   it('needs a certificate for TLS from the first byte', () => {
     expect(() => loadTestSettings('x', { POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0' })).to.throw(
-      'submission.tls_listen: needs smtp.tls.cert and smtp.tls.key',
+      'submission.tls_listen: needs a certificate: set acme.enabled, or smtp.tls.cert and smtp.tls.key',
     );
   });
 });

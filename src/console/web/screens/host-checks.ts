@@ -95,6 +95,7 @@ const NAMES: Readonly<Record<HostListener['name'], string>> = {
   submission: 'Submission',
   submissions: 'Submission (TLS)',
   http: 'API and console',
+  https: 'API and console (HTTPS)',
 };
 
 const TLS: Readonly<Record<HostListener['tls'], string>> = {
