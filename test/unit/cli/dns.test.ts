@@ -2,6 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { withStore } from '../../../src/cli/open.ts';
+import { loadSettings } from '../../../src/config.ts';
+import type { Store } from '../../../src/store/store.ts';
 import { postern } from '../../support/command.ts';
 import { startDaemon } from '../../support/daemon.ts';
 import { diskDir } from '../../support/temp.ts';
@@ -208,6 +211,27 @@ describe('postern dns', () => {
     expect((await run('--wait')).out).to.equal('All records are published.\n');
     // The next mail tests it, and is signed at once if it passes.
     expect(await tested()).to.deep.equal({ spf: null, dkim: null, signs: false });
+  });
+
+  it('has first certificates ordered at once, once all is published, whose orders failed before', async () => {
+    await addDomains();
+    const name = 'mx.postern.test';
+    const within = <T>(use: (store: Store) => Promise<T>) => withStore(loadSettings(undefined, env()).settings, use);
+    const later = new Date(Date.now() + 6 * 3_600_000);
+    const failed = {
+      chain: null,
+      key: null,
+      issuedAt: null,
+      notAfter: null,
+      error: 'no address',
+      failedAt: new Date(),
+    };
+    await within((store) => store.certificates.insert({ id: name, ...failed, dueAt: later, failures: 5 }));
+    const due = async () => (await within((store) => store.certificates.one({ id: name })))?.dueAt.getTime();
+    expect((await run('--wait', '--timeout', '0.001')).code).to.equal(1);
+    expect(await due()).to.equal(later.getTime());
+    expect((await run('--wait', '--for', 'receiving', name)).code).to.equal(0);
+    expect(await due()).to.be.at.most(Date.now());
   });
 
   it('gives up waiting after the time that is given', async () => {
