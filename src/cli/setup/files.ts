@@ -7,6 +7,7 @@ import {
   readFileSync,
   realpathSync,
   renameSync,
+  rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
@@ -43,7 +44,8 @@ export function withSettings(text: string, changes: readonly Change[]): string {
     wanted.setIn(path.split('.'), value);
   }
   const changed = changes.reduce(withSetting, text);
-  const isRight = isDeepStrictEqual(parseDocument(changed).toJS(), wanted.toJS());
+  const result = parseDocument(changed);
+  const isRight = result.errors.length === 0 && isDeepStrictEqual(result.toJS(), wanted.toJS());
   return isRight ? changed : wanted.toString({ lineWidth: 0 });
 }
 
@@ -130,11 +132,16 @@ export function writeWhole(path: string, text: string, mode: number): void {
   const real = isNew ? path : realpathSync(path);
   const like = statSync(isNew ? dirname(path) : real);
   const next = `${real}.new`;
-  writeFileSync(next, text, { mode: 0o600 });
-  chownSync(next, like.uid, like.gid);
-  chmodSync(next, isNew ? mode : like.mode & 0o7777);
-  sync(next);
-  renameSync(next, real);
+  try {
+    writeFileSync(next, text, { mode: 0o600 });
+    chownSync(next, like.uid, like.gid);
+    chmodSync(next, isNew ? mode : like.mode & 0o7777);
+    sync(next);
+    renameSync(next, real);
+  } catch (error) {
+    rmSync(next, { force: true });
+    throw error;
+  }
   sync(dirname(real));
 }
 

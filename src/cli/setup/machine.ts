@@ -70,7 +70,7 @@ export function createMachine(): Machine {
   });
 }
 
-/** Asks on the terminal, which edits the lines itself. Lines that come before they are asked for, as when pasted, wait. */
+/** Asks on the terminal, which edits the lines itself. Lines wait that come early, as when pasted. */
 function createAsking(): Machine['ask'] {
   let lines: AsyncIterator<string> | undefined;
   return async (question) => {
