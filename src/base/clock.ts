@@ -51,3 +51,43 @@ export function createPauses(clock: Clock) {
     },
   });
 }
+
+/**
+ * Creates rounds: runs `round` again and again, one at a time, each after the pause in milliseconds that the last one
+ * resolved to; undefined ends the rounds. `round` handles its own errors.
+ */
+export function createRounds({ after }: Pick<Clock, 'after'>, round: () => Promise<number | undefined>) {
+  let stopped = false;
+  let cancel = () => {};
+  let current: Promise<void> = Promise.resolve();
+
+  async function run(): Promise<void> {
+    const pause = await round();
+    if (!stopped && pause !== undefined) next(pause);
+  }
+
+  function next(pause: number): void {
+    cancel = after(pause, () => {
+      current = run();
+    });
+  }
+
+  return frozen({
+    /** Whether a round in progress should end early. */
+    isStopped: () => stopped,
+    /** Begins with a round, and resolves when it has ended. */
+    start(): Promise<void> {
+      stopped = false;
+      current = run();
+      return current;
+    },
+    /** Begins with a pause. */
+    startAfter: next,
+    /** Begins no other round, and resolves when the one in progress has ended. */
+    stop(): Promise<void> {
+      stopped = true;
+      cancel();
+      return current;
+    },
+  });
+}

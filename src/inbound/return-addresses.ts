@@ -1,3 +1,4 @@
+import { createRounds } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Service } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
@@ -42,8 +43,6 @@ export function createReturnAddresses(
   const accounts = new Map<number, string>();
   let highest = 0;
   let secret: string | undefined;
-  let stopped = false;
-  let cancel = () => {};
 
   async function load(): Promise<void> {
     secret ??= await deps.secret();
@@ -67,10 +66,10 @@ export function createReturnAddresses(
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'return addresses', error });
     });
 
-  async function watch(): Promise<void> {
+  const rounds = createRounds(clock, async () => {
     await quietly(load());
-    if (!stopped) cancel = clock.after(settings.refreshMs, () => void watch());
-  }
+    return settings.refreshMs;
+  });
 
   function find(mailbox: string, key: string, about: string): Lookup {
     const named = readReturnMailbox(key, mailbox, about);
@@ -93,11 +92,8 @@ export function createReturnAddresses(
       // At other domains, an address that only looks like ours is left to the routes.
       return isOwn || found.kind !== 'no-route' ? found : undefined;
     },
-    start: () => watch(),
-    async stop() {
-      stopped = true;
-      cancel();
-    },
+    start: rounds.start,
+    stop: rounds.stop,
   });
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createRounds } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
@@ -71,8 +71,6 @@ export function createRouting(
   let revision: number | undefined;
   /** Without them one lookup is enough. */
   let hasWildcards = false;
-  let stopped = false;
-  let cancel = () => {};
   let last: Promise<void> = Promise.resolve();
   /** The last read of the store failed. */
   let isAway = false;
@@ -122,10 +120,10 @@ export function createRouting(
     }
   }
 
-  async function watch(): Promise<void> {
+  const rounds = createRounds(clock, async () => {
     await inTurn(look);
-    if (!stopped) cancel = clock.after(settings.refreshMs, () => void watch());
-  }
+    return settings.refreshMs;
+  });
 
   /** The domain itself, then the wildcards that cover it, the longest first. */
   function* entriesOf(domain: string): Generator<Domain> {
@@ -183,7 +181,7 @@ export function createRouting(
       return [...found];
     },
     async refresh() {
-      if (isAway || stopped) return;
+      if (isAway || rounds.isStopped()) return;
       // Calls during a read share the next one.
       next ??= inTurn(look);
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -201,11 +199,8 @@ export function createRouting(
       }
     },
     ready: () => table !== undefined,
-    start: () => watch(),
-    async stop() {
-      stopped = true;
-      cancel();
-    },
+    start: rounds.start,
+    stop: rounds.stop,
   });
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createRounds } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createTurn } from '../base/turns.ts';
@@ -43,9 +43,6 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
   const inTurn = createTurn();
   let seen: number | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
-  let cancel = () => {};
-  let looking: Promise<void> = Promise.resolve();
-  let stopped = false;
 
   const rows = () => pauses.many({ until: { range: { gt: new Date(clock.now()) } } });
   const counted = () => revisions.add(REVISION.id, { count: 1 }, { count: 0 });
@@ -85,33 +82,23 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     [seen, readAt] = [count, now];
   }
 
-  async function look(): Promise<void> {
+  const rounds = createRounds(clock, async () => {
     try {
       await inTurn(follow);
     } catch (error) {
       // The store logs its own outage; the pauses that are known stay.
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'pauses', error });
     }
-    if (!alone && !stopped)
-      cancel = clock.after(LOOK_MS, () => {
-        looking = look();
-      });
-  }
+    return alone ? undefined : LOOK_MS;
+  });
 
   return frozen({
     /** The pauses in the store; none while it is away. */
     async known(): Promise<readonly HeldEndpoint[]> {
       return (await rows().catch(nothingIfAway)).flatMap(toHeld);
     },
-    async start() {
-      looking = look();
-      await looking;
-    },
-    async stop() {
-      stopped = true;
-      cancel();
-      await looking;
-    },
+    start: rounds.start,
+    stop: rounds.stop,
     /** How many endpoints of an account are paused, up to `most`. */
     count: async (account: string, most: number): Promise<number> =>
       (await pauses.many({ of: account, until: { range: { gt: new Date(clock.now()) } } }, { limit: most })).length,

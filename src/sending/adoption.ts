@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createRounds } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
@@ -58,10 +58,6 @@ const CHUNK_BYTES = 65_536;
  */
 export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) {
   const { store, spool, copies, others, member, clock, ids, log } = deps;
-  let isStopped = true;
-  let cancel = () => {};
-  let working: Promise<void> = Promise.resolve();
-
   async function look(): Promise<number> {
     if (!member.isLive()) return LOOK_MS;
     let left = 0;
@@ -75,7 +71,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     if (!(await store.copies.one(ofLost))) return 0;
     const count = { taken: 0, left: 0 };
     for (let past = 0; past < epoch; past++)
-      for (let last = ''; !isStopped; ) {
+      for (let last = ''; !rounds.isStopped(); ) {
         // Asked for each page: it may have come back, or be another's now.
         if (!spool.hasRoom() || !(await store.hosts.one({ id, epoch, adopter: member.id() }))) return 0;
         const page = await store.copies.many({ host: id, epoch: past, id: { range: { gt: last } } }, BY_ID);
@@ -180,27 +176,18 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return { ...delivery, notBefore: scheduled?.sendAt.getTime() ?? delivery.notBefore };
   }
 
-  async function work(): Promise<void> {
-    const wait = await look().catch((error: unknown) => {
+  const rounds = createRounds(clock, () =>
+    look().catch((error: unknown) => {
       if (!(error instanceof StoreAway)) log.error('copy.fault', { error });
       return AGAIN_MS;
-    });
-    if (isStopped) return;
-    cancel = clock.after(wait, () => {
-      working = work();
-    });
-  }
+    }),
+  );
 
   const service: Service = {
     async start() {
-      isStopped = false;
-      if (!alone) working = work();
+      if (!alone) void rounds.start();
     },
-    async stop() {
-      isStopped = true;
-      cancel();
-      await working;
-    },
+    stop: rounds.stop,
   };
   return frozen({ ...service, take, revive });
 }

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createRounds } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
@@ -48,9 +48,6 @@ export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: Los
   let sights: ReadonlyMap<string, Sight> = new Map();
   let lastLook = 0;
   let lost = 0;
-  let isStopped = true;
-  let cancel = () => {};
-  let working: Promise<void> = Promise.resolve();
   metrics.gauge('postern_hosts_lost', () => lost);
 
   /** Notes the signs of life that a row shows. Returns whether there was none for long enough. */
@@ -96,26 +93,18 @@ export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: Los
     for (const row of stuck) await adopt(row, adopterOf(row));
   }
 
-  async function work(): Promise<void> {
+  const rounds = createRounds(clock, async () => {
     if (member.beats() - lastLook >= LOOK_BEATS)
       await look().catch((error: unknown) => {
         if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'hosts', error });
       });
-    if (isStopped) return;
-    cancel = clock.after(BEAT_MS, () => {
-      working = work();
-    });
-  }
+    return BEAT_MS;
+  });
 
   return frozen<Service>({
     async start() {
-      isStopped = false;
-      if (!alone) working = work();
+      if (!alone) void rounds.start();
     },
-    async stop() {
-      isStopped = true;
-      cancel();
-      await working;
-    },
+    stop: rounds.stop,
   });
 }

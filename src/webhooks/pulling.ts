@@ -1,5 +1,5 @@
 import { heldBy } from '../base/bytes.ts';
-import { AGREE_MS } from '../base/clock.ts';
+import { AGREE_MS, createRounds } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
@@ -104,8 +104,6 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   const unread = createShares(UNREAD);
   const bell = createBell(clock);
   const making = createMaking({ ...deps, stopping: () => stopped });
-  let cancel = () => {};
-  let tending = Promise.resolve();
   let stopped = false;
 
   spool.onChange((fresh) => {
@@ -198,17 +196,12 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     }
   }
 
-  function tendLater(): void {
-    cancel = clock.after(TEND_EVERY, () => {
-      tending = tend()
-        .catch((error: unknown) => {
-          if (!stopped) log.error('spool.fault', { error });
-        })
-        .finally(() => {
-          if (!stopped) tendLater();
-        });
+  const rounds = createRounds(clock, async () => {
+    await tend().catch((error: unknown) => {
+      if (!stopped) log.error('spool.fault', { error });
     });
-  }
+    return TEND_EVERY;
+  });
 
   /** The DSN of a delivery that has ended, if its sender requested one. */
   async function tell(delivery: Delivery, outcome: 'delivered' | 'failed'): Promise<void> {
@@ -237,7 +230,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   }
 
   return frozen({
-    start: tendLater,
+    start: () => rounds.startAfter(TEND_EVERY),
     /**
      * Leases mail that is due, at most as much as an answer should hold, and waits for some if there is none. `busy`:
      * too many answers of the account, or of all, are still being read.
@@ -289,9 +282,8 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     /** Ends the waits, so that their calls are answered. */
     async stop() {
       stopped = true;
-      cancel();
       bell.ringAll();
-      await tending;
+      await rounds.stop();
     },
   });
 }

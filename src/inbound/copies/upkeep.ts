@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, createRounds } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Service } from '../../base/service.ts';
@@ -39,12 +39,9 @@ const FIRST_MS = 5000;
  */
 export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeepDeps) {
   const { store, spool, writer, member, clock, log } = deps;
-  let isStopped = true;
-  let cancel = () => {};
-  let working: Promise<void> = Promise.resolve();
 
   async function bringInStep(): Promise<void> {
-    for (let after = 0; !isStopped; ) {
+    for (let after = 0; !rounds.isStopped(); ) {
       const page = await spool.copies.due(after, PAGE);
       const due = page.filter((mark) => !writer.isBusy(mark));
       await remove(due.filter(({ deliveries }) => deliveries.length === 0));
@@ -96,7 +93,7 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
 
   /** Decides about the copies of earlier epochs: those that no host has taken over are kept. */
   async function judge(): Promise<void> {
-    for (let after = 0; member.isLive() && !isStopped; ) {
+    for (let after = 0; member.isLive() && !rounds.isStopped(); ) {
       const marks = await spool.copies.before(member.epoch(), after, PAGE);
       await remove(marks.filter(({ deliveries }) => deliveries.length === 0));
       await atOnce(
@@ -109,34 +106,27 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
     }
   }
 
-  async function work(): Promise<void> {
+  const rounds = createRounds(clock, async () => {
     try {
       await judge();
       await bringInStep();
     } catch (error) {
-      if (!(error instanceof StoreAway) && !isStopped) log.error('copy.fault', { error });
+      if (!(error instanceof StoreAway) && !rounds.isStopped()) log.error('copy.fault', { error });
     }
-    if (isStopped) return;
-    cancel = clock.after(EVERY_MS, () => {
-      working = work();
-    });
-  }
+    return EVERY_MS;
+  });
 
   return frozen<Service>({
     async start() {
-      isStopped = false;
       if (alone) return;
-      working = work();
       // Mail that another host has taken over is best dropped before it is posted.
       const over = Promise.withResolvers<void>();
       const end = clock.after(FIRST_MS, over.resolve);
-      await Promise.race([working, over.promise]);
+      await Promise.race([rounds.start(), over.promise]);
       end();
     },
     async stop() {
-      isStopped = true;
-      cancel();
-      await working;
+      await rounds.stop();
       await writer.quiet();
     },
   });

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, createRounds } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
@@ -24,16 +24,12 @@ interface OverdueDeps {
 
 /** Gives up deliveries that waited for a consumer until their time was over. */
 export function createOverdue({ spool, roads, time, clock, log, giveUp }: OverdueDeps) {
-  let phase: 'new' | 'running' | 'stopped' = 'new';
-  let cancel = () => {};
-  let looking = Promise.resolve();
-
   async function look(): Promise<void> {
     if (!time.sure()) return;
     for (const endpoint of spool.waitingOfAll()) {
       const { limit, isPulled } = roads[endpoint.kind];
       if (!isPulled?.(endpoint.url)) continue;
-      for (let more = true; more && phase === 'running'; ) {
+      for (let more = true; more && !rounds.isStopped(); ) {
         const now = clock.now();
         // The age is shorter than the difference of the times, if at all; see base/running-time.ts.
         const found = await spool.overdue(endpoint, now - limit, now, STEP);
@@ -45,25 +41,13 @@ export function createOverdue({ spool, roads, time, clock, log, giveUp }: Overdu
     }
   }
 
-  function next(): void {
-    cancel = clock.after(EVERY, () => {
-      looking = look()
-        .catch((error: unknown) => log.error('spool.fault', { error }))
-        .finally(() => {
-          if (phase === 'running') next();
-        });
-    });
-  }
+  const rounds = createRounds(clock, async () => {
+    await look().catch((error: unknown) => log.error('spool.fault', { error }));
+    return EVERY;
+  });
 
   return frozen({
-    start() {
-      phase = 'running';
-      next();
-    },
-    async stop() {
-      phase = 'stopped';
-      cancel();
-      await looking;
-    },
+    start: () => rounds.startAfter(EVERY),
+    stop: rounds.stop,
   });
 }
