@@ -13,7 +13,7 @@ const REQUEST_MS = 180_000;
 const KEEP_ALIVE_MS = 65_000; // longer than the 60 s of usual proxies, so that they close first
 const MAX_HEADER_BYTES = 16_384;
 /** Connections beyond the limit of the door, which answers or closes them. */
-const MORE_CONNECTIONS = 200;
+export const MORE_CONNECTIONS = 200;
 /** How long calls in progress may take to finish after `stop`. */
 const STOP_MS = 10_000;
 const SWEEP_MS = 20;

@@ -2,7 +2,7 @@ import type { Server as HttpServer } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { frozen } from '../base/frozen.ts';
-import { addressOf, type ListenPlace, listen } from './listening.ts';
+import { addressOf, type ListenPlace, listen, MORE_CONNECTIONS } from './listening.ts';
 
 interface SecureSettings {
   readonly secureListen: readonly ListenPlace[];
@@ -54,7 +54,7 @@ export function createSecureFront({ secureListen, maxConnections }: SecureSettin
 
   const servers = secureListen.map((place) => {
     const server: Server = createServer({ noDelay: true }, accept);
-    server.maxConnections = maxConnections;
+    server.maxConnections = maxConnections + MORE_CONNECTIONS;
     return { server, place };
   });
 

@@ -42,11 +42,13 @@ const NAMES_MS = 10 * MINUTE_MS;
 const CLAIM_MS = 30 * MINUTE_MS;
 /** The pause after a failed order; doubled with each failure. Let's Encrypt allows five failures per name and hour. */
 const PAUSE_MS = 5 * MINUTE_MS;
-const MOST_PAUSE_MS = 6 * HOUR_MS;
+/** Names of accounts wait longer: an account may have many that fail, and the authority limits our orders. */
+const MOST_PAUSE_MS = { own: 6 * HOUR_MS, policy: DAY_MS, tracking: DAY_MS };
+/** Orders for names of accounts between two looks at our own. */
+const ORDERS_AT_ONCE = 20;
 /** How often the authority is asked when it wants a certificate to be renewed. */
 const ASK_MS = 6 * HOUR_MS;
 const ASKED_AT_ONCE = 20;
-/** The certificate of a name that is not used any more is kept until it has expired. */
 const LONGEST_ERROR = 500;
 /** The counter of changes, by which other hosts notice them. */
 const REVISION = 'certificates';
@@ -54,7 +56,8 @@ const REVISION = 'certificates';
 /** A certificate that can be served. */
 interface Served extends Issued {
   readonly cert: X509Certificate;
-  readonly context: SecureContext;
+  /** Made for the first client: most names of accounts have few. */
+  context?: SecureContext;
 }
 
 /**
@@ -67,12 +70,13 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   const { store, names, challenges, acme, clock, log } = deps;
   const { certificates, revisions } = store;
   const served = new Map<string, Served>();
+  let isCopied = true;
   /** Issued certificates that the store has not taken yet. */
   const unsaved = new Map<string, Issued>();
   /** When the authority is asked next about the renewal of a certificate, by monotonic time. */
   const askAt = new Map<string, number>();
   let rows = new Map<string, CertificateRow>();
-  let wanted: readonly WantedName[] = names.own.map((name) => ({ name, kind: 'own' }));
+  let wanted = new Map<string, WantedName>(names.own.map((name) => [name, { name, kind: 'own' }]));
   let seen: number | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
   let namesReadAt = Number.NEGATIVE_INFINITY;
@@ -87,7 +91,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   );
   deps.metrics.gauge('postern_acme_certificates', () =>
     NAME_KINDS.flatMap((kind) => {
-      const all = wanted.filter((one) => one.kind === kind);
+      const all = [...wanted.values()].filter((one) => one.kind === kind);
       const valid = all.filter(({ name }) => isValid(served.get(name)));
       return [
         [{ kind, state: 'valid' }, valid.length] as const,
@@ -97,7 +101,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   );
   deps.metrics.gauge('postern_acme_certificate_not_after_timestamp_seconds', () =>
     NAME_KINDS.flatMap((kind) => {
-      const ends = wanted.flatMap((one) => (one.kind === kind ? (served.get(one.name)?.cert ?? []) : []));
+      const ends = [...wanted.values()].flatMap((one) => (one.kind === kind ? (served.get(one.name)?.cert ?? []) : []));
       const first = Math.min(...ends.map(({ validToDate }) => validToDate.getTime()));
       return Number.isFinite(first) ? [[{ kind }, first / 1000] as const] : [];
     }),
@@ -105,38 +109,34 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
 
   const isValid = (one: Served | undefined) => one !== undefined && one.cert.validToDate.getTime() > clock.now();
 
-  /** Serves a certificate from now on; false if it is served already, or cannot be. */
-  function serve(name: string, issued: Issued): boolean {
-    if (served.get(name)?.chain === issued.chain) return false;
-    try {
-      const { chain: cert, key } = issued;
-      const context = createSecureContext({ cert, key, minVersion: settings.minVersion });
-      served.set(name, { ...issued, cert: new X509Certificate(cert), context });
-    } catch (error) {
-      log.error('certificate.failed', { name, reason: error instanceof Error ? error.message : String(error) });
-      return false;
-    }
+  /** Serves a certificate from now on. */
+  function serve(name: string, issued: Issued): void {
+    if (served.get(name)?.chain === issued.chain) return;
+    const cert = certificateOf(issued);
+    if (!cert) return log.error('certificate.failed', { name, reason: 'the certificate in the store is damaged' });
+    served.set(name, { ...issued, cert });
+    isCopied = false;
     askAt.delete(name);
     deps.changed(name);
-    return true;
   }
 
   function serveRows(all: readonly CertificateRow[]): void {
     rows = new Map(all.map((row) => [row.id, row]));
-    const isNew = all
-      .map(({ id, chain, key }) => chain !== null && key !== null && !unsaved.has(id) && serve(id, { chain, key }))
-      .includes(true);
+    for (const { id, chain, key } of all)
+      if (chain !== null && key !== null && !unsaved.has(id)) serve(id, { chain, key });
     for (const name of served.keys()) if (!rows.has(name) && !unsaved.has(name)) served.delete(name);
-    if (isNew) void keepCopy();
   }
 
   async function keepCopy(): Promise<void> {
     const { copyFile } = settings;
-    if (copyFile === undefined) return;
+    if (copyFile === undefined || isCopied) return;
     const copies = [...served].map(([name, { chain, key }]) => ({ name, chain, key }));
     const fresh = `${copyFile}.new`;
     await writeFile(fresh, JSON.stringify(copies), { mode: 0o600 })
       .then(() => rename(fresh, copyFile))
+      .then(() => {
+        isCopied = true;
+      })
       .catch((error: unknown) => log.warn('daemon.fault', { part: 'certificates', error }));
   }
 
@@ -151,11 +151,11 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
 
   async function readNames(): Promise<void> {
     if (clock.monotonic() - namesReadAt < NAMES_MS) return;
-    wanted = await names.all();
+    wanted = new Map((await names.all()).map((one) => [one.name, one]));
     namesReadAt = clock.monotonic();
-    const known = new Set(wanted.map(({ name }) => name));
+    // A name that is not used any more keeps its certificate until that expires.
     for (const { id, notAfter } of rows.values())
-      if (!known.has(id) && (notAfter?.getTime() ?? 0) < clock.now()) await certificates.remove({ id });
+      if (!wanted.has(id) && (notAfter?.getTime() ?? 0) < clock.now()) await certificates.remove({ id });
   }
 
   const rowOf = async (name: string): Promise<CertificateRow | undefined> => {
@@ -169,12 +169,14 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
 
   /** Orders every certificate that is due, one after the other, our own first. */
   async function orderDue(client: Acme): Promise<void> {
-    for (const { name, kind } of wanted) {
-      if (stopped) return;
+    let left = ORDERS_AT_ONCE;
+    for (const { name, kind } of wanted.values()) {
+      if (stopped || left === 0) return;
       if (kind !== 'own' && clock.now() < restUntil) continue;
       const row = await rowOf(name);
       if (!row || row.dueAt.getTime() > clock.now()) continue;
       const claim = { dueAt: new Date(clock.now() + CLAIM_MS) };
+      if (kind !== 'own') left--;
       // Of all hosts that read the same row, only one succeeds in changing it.
       if (!(await certificates.change({ id: name, dueAt: row.dueAt }, claim))) continue;
       if (kind === 'policy' && !(await names.pointsHere(name))) {
@@ -205,15 +207,15 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
 
   async function failed(client: Acme, { name, kind }: WantedName, row: CertificateRow, fault: AcmeFault) {
     failures.get(kind)?.add();
-    const count = row.failures + 1;
-    const pause = Math.min(PAUSE_MS * 2 ** row.failures, MOST_PAUSE_MS);
-    const again = clock.now() + Math.min(Math.max(pause, fault.retryAfterMs ?? 0), 7 * DAY_MS);
-    if (fault.retryAfterMs !== undefined) restUntil = clock.now() + fault.retryAfterMs;
+    const now = clock.now();
+    const pause = Math.min(PAUSE_MS * 2 ** row.failures, MOST_PAUSE_MS[kind]);
+    const again = new Date(now + Math.min(Math.max(pause, fault.retryAfterMs ?? 0), 7 * DAY_MS));
+    if (fault.retryAfterMs !== undefined) restUntil = now + fault.retryAfterMs;
     const reason = fault.message.slice(0, LONGEST_ERROR);
     const note = adviceOn(fault.type, name, await client.caaNames().catch(() => []));
-    log.warn('certificate.failed', { name, reason, note, again_at: new Date(again).toISOString() });
-    const patch = { failures: count, error: `${reason} (${note})`, failedAt: new Date(clock.now()) };
-    await certificates.change({ id: name }, { ...patch, dueAt: new Date(again) });
+    log.warn('certificate.failed', { name, reason, note, again_at: again.toISOString() });
+    const patch = { failures: row.failures + 1, error: `${reason} (${note})`, failedAt: new Date(now), dueAt: again };
+    await certificates.change({ id: name }, patch);
     await counted();
   }
 
@@ -271,6 +273,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       // The store logs its own outage; the certificates that are known stay.
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'certificates', error });
     }
+    await keepCopy();
     if (!stopped)
       cancel = clock.after(LOOK_MS, () => {
         looking = look();
@@ -302,11 +305,14 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     of: (name: string): Issued | undefined => served.get(name),
     /** The TLS context for a name; that of our first name with a certificate for names without one. */
     contextFor(name: string): SecureContext | undefined {
-      const own = names.own.find((one) => served.has(one)) ?? '';
-      return (served.get(name.toLowerCase()) ?? served.get(own))?.context;
+      const found = served.get(name.toLowerCase()) ?? served.get(names.own.find((one) => served.has(one)) ?? '');
+      if (!found) return undefined;
+      const { chain: cert, key } = found;
+      found.context ??= createSecureContext({ cert, key, minVersion: settings.minVersion });
+      return found.context;
     },
     /** Whether a name is one of ours. */
-    isOurs: (name: string): boolean => wanted.some((one) => one.name === name),
+    isOurs: (name: string): boolean => wanted.has(name),
   });
 }
 
@@ -318,16 +324,17 @@ export function newAccountKey(): string {
 }
 
 /** Throws unless the certificate is for this name and key, and valid. */
-function mustFit(name: string, { chain, key }: Issued, now: number): void {
-  const cert = toCertificate(chain);
-  const fits = cert?.checkHost(name) !== undefined && cert.checkPrivateKey(createPrivateKey(key));
-  if (!cert || !fits || cert.validToDate.getTime() <= now)
+function mustFit(name: string, issued: Issued, now: number): void {
+  const cert = certificateOf(issued);
+  if (cert?.checkHost(name) === undefined || cert.validToDate.getTime() <= now)
     throw new AcmeFault({ type: 'unknown', detail: 'the authority issued a certificate that cannot be used' });
 }
 
-function toCertificate(pem: string): X509Certificate | undefined {
+/** The certificate; undefined if it is damaged, or the key is another. */
+function certificateOf({ chain, key }: Issued): X509Certificate | undefined {
   try {
-    return new X509Certificate(pem);
+    const cert = new X509Certificate(chain);
+    return cert.checkPrivateKey(createPrivateKey(key)) ? cert : undefined;
   } catch {
     return undefined;
   }

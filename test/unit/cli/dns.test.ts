@@ -155,6 +155,29 @@ describe('postern dns', () => {
     expect(new Set(receiving.map(({ need }: any) => need))).to.deep.equal(new Set(['receiving']));
   });
 
+  it('lists where senders find the MTA-STS policy of an inbound domain, if there is one', async () => {
+    await addDomains();
+    const wanted = async (mode: string) =>
+      (
+        await postern(['dns', ...ADDRESSES, '--json', 'in.shop.test'], { ...env(), POSTERN_INBOUND__MTA_STS: mode })
+      ).json();
+    const [testing, enforce] = [await wanted('testing'), await wanted('enforce')];
+    const id = (all: any[]) => all.find(({ name }) => name === '_mta-sts.in.shop.test').value;
+    expect(testing.map(({ name, type, need, state }: any) => [name, type, need, state])).to.deep.equal([
+      ['in.shop.test', 'MX', 'receiving', 'missing'],
+      ['mta-sts.in.shop.test', 'A', 'advised', 'missing'],
+      ['mta-sts.in.shop.test', 'AAAA', 'advised', 'missing'],
+      ['_mta-sts.in.shop.test', 'TXT', 'advised', 'missing'],
+    ]);
+    expect(id(testing)).to.match(/^v=STSv1; id=[0-9a-z]{1,32}$/);
+    expect(id(enforce), 'senders read the policy again if it has changed').to.not.equal(id(testing));
+    const zone = { ...HOST, '_mta-sts.in.shop.test': { TXT: [`${id(testing)};`] } };
+    first.set(zone);
+    second.set(zone);
+    expect(stateOf(await wanted('testing'), '_mta-sts.in.shop.test', 'TXT')).to.equal('ok');
+    expect(stateOf(await wanted('enforce'), '_mta-sts.in.shop.test', 'TXT')).to.not.equal('ok');
+  });
+
   it('names the relay that sends our mail in SPF records, without its password', async () => {
     const relays = {
       POSTERN_OUTBOUND__RELAY: 'smtp://me:secret@relay.test:587',
