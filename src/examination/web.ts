@@ -157,7 +157,7 @@ interface Given {
 function judge(url: URL, address: string, answer: Answer | Error, { instance, world }: Given): Finding {
   const check = 'public URL';
   const place = `${url.hostname} at ${address}`;
-  if (answer instanceof Error) return unreachable(url, address, answer);
+  if (answer instanceof Error) return unreachable(url, address, answer, world);
   const { status, location, body } = answer;
   const found = instanceOf(answer);
   if (found === undefined) {
@@ -196,7 +196,7 @@ function hasOthers({ settings }: World): boolean {
   return inbound.mx_hosts.some((name) => !sameName(name, hostname)) || !hasOwnStore(settings);
 }
 
-function unreachable(url: URL, address: string, error: Error): Finding {
+function unreachable(url: URL, address: string, error: Error, { settings: { acme, https } }: World): Finding {
   const check = 'public URL';
   const place = `${url.hostname} at ${address}`;
   const code = codeOf(error);
@@ -205,8 +205,10 @@ function unreachable(url: URL, address: string, error: Error): Finding {
     return fault(
       check,
       `${place}: ${error.message}`,
-      `Clients refuse this certificate: get one for ${url.hostname} for the web server (list them with certbot ` +
-        'certificates), and reload it.',
+      acme.enabled
+        ? `Clients refuse this certificate: see the certificate of ${url.hostname} above.`
+        : `Clients refuse this certificate: get one for ${url.hostname} for the web server (list them with certbot ` +
+            'certificates), and reload it.',
     );
   const isLate = error.name === 'AbortError' || error.name === 'TimeoutError' || code === 'ETIMEDOUT';
   const seen = isLate ? `no answer within ${ANSWER_MS / 1000} s` : error.message;
@@ -215,7 +217,9 @@ function unreachable(url: URL, address: string, error: Error): Finding {
       check,
       `${place}: ${seen}`,
       isOwnAddress(address)
-        ? `Start the web server (systemctl status nginx) and make it listen on ${address} (for IPv6, nginx needs ` +
+        ? acme.enabled || https.listen.length > 0
+          ? 'Open the port: systemctl enable postern-https.socket (or https.listen), then systemctl restart postern.'
+          : `Start the web server (systemctl status nginx) and make it listen on ${address} (for IPv6, nginx needs ` +
             '"listen [::]:443 ssl").'
         : 'This is not an address of this host: correct it in the DNS, or start the server there.',
     );
