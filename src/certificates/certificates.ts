@@ -88,8 +88,9 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   const failures = new Map(
     NAME_KINDS.map((kind) => [kind, deps.metrics.counter('postern_acme_failures_total', { kind })]),
   );
+  // Without an authority no name should have one.
   deps.metrics.gauge('postern_acme_certificates', () =>
-    NAME_KINDS.flatMap((kind) => {
+    (acme ? NAME_KINDS : []).flatMap((kind) => {
       const all = [...wanted.values()].filter((one) => one.kind === kind);
       const valid = all.filter(({ name }) => isValid(served.get(name)));
       return [
@@ -292,6 +293,12 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     /** Begins to order and renew. Challenges must be answered by then. */
     start(): void {
       looking = look();
+    },
+    /** Makes our own names due whose last order failed: the operator may have corrected the cause. */
+    async retry(): Promise<void> {
+      for (const id of names.own)
+        await certificates.change({ id, failures: { range: { gt: 0 } } }, { dueAt: new Date(clock.now()) });
+      await counted();
     },
     async stop(): Promise<void> {
       stopped = true;
