@@ -121,7 +121,6 @@ export async function openOwnTls(
     },
     async reload({ smtp }: Settings): Promise<void> {
       await offer(smtp.tls);
-      if (!acme) return;
       await certificates.retry().catch((error: unknown) => {
         if (!(error instanceof StoreAway)) throw error;
       });
