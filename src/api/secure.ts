@@ -45,6 +45,7 @@ export function createSecureFront({ secureListen, maxConnections }: SecureSettin
     // Failed handshakes are not logged: scanners cause many.
     secure.on('error', () => secure.destroy());
     secure.once('close', done);
+    // The end of the handshake, as Node's own TLS server learns of it.
     secure.once('secure', () => {
       done();
       http.emit('connection', secure);

@@ -81,6 +81,7 @@ const NONCE_TRIES = 12;
 const LOOKS = 40;
 const LOOK_MS = 1_000;
 const MOST_LOOK_MS = 15_000;
+const DIRECTORY_MS = 24 * 3_600_000;
 /** Tokens are base64url (RFC 8555 section 8.1); anything else would not be answered. */
 export const TOKEN = /^[\w-]{16,200}$/;
 
@@ -89,22 +90,27 @@ export type Acme = ReturnType<typeof createAcme>;
 /** A client of RFC 8555: orders certificates for single names, proven by HTTP. Its calls throw `AcmeFault`. */
 export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wait }: AcmeDeps) {
   let directory: Promise<Directory> | undefined;
+  let directoryReadAt = 0;
   let account: Promise<string> | undefined;
   let nonce: string | undefined;
 
-  /** Reads the directory once; again after a failure. */
+  /** Reads the directory, once a day; again after a failure. */
   function readDirectory(): Promise<Directory> {
-    directory ??= wire.send('GET', settings.directory).then((answer) => {
+    if (clock.now() - directoryReadAt > DIRECTORY_MS) directory = undefined;
+    if (directory) return directory;
+    directoryReadAt = clock.now();
+    const reading = wire.send('GET', settings.directory).then((answer) => {
       const read = answer.status === 200 && parsed(directoryShape, answer.text);
       if (read) return read;
       throw answer.status === 200
         ? odd(`${settings.directory} is not an ACME directory`)
         : faultOf(answer, clock.now());
     });
-    directory.catch(() => {
+    reading.catch(() => {
       directory = undefined;
     });
-    return directory;
+    directory = reading;
+    return reading;
   }
 
   /** The URL of our account, which is created if there is none for our key. */

@@ -4,6 +4,7 @@ import { createSecureContext, type SecureContext, type SecureVersion } from 'nod
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { printable } from '../base/log.ts';
 import type { Tools } from '../base/tools.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
@@ -49,7 +50,6 @@ const ORDERS_AT_ONCE = 20;
 /** How often the authority is asked when it wants a certificate to be renewed. */
 const ASK_MS = 6 * HOUR_MS;
 const ASKED_AT_ONCE = 20;
-const LONGEST_ERROR = 500;
 /** The counter of changes, by which other hosts notice them. */
 const REVISION = 'certificates';
 
@@ -89,8 +89,9 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   const failures = new Map(
     NAME_KINDS.map((kind) => [kind, deps.metrics.counter('postern_acme_failures_total', { kind })]),
   );
+  // Without an authority no name should have one.
   deps.metrics.gauge('postern_acme_certificates', () =>
-    NAME_KINDS.flatMap((kind) => {
+    (acme ? NAME_KINDS : []).flatMap((kind) => {
       const all = [...wanted.values()].filter((one) => one.kind === kind);
       const valid = all.filter(({ name }) => isValid(served.get(name)));
       return [
@@ -211,7 +212,9 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     const pause = Math.min(PAUSE_MS * 2 ** row.failures, MOST_PAUSE_MS[kind]);
     const again = new Date(now + Math.min(Math.max(pause, fault.retryAfterMs ?? 0), 7 * DAY_MS));
     if (fault.retryAfterMs !== undefined) restUntil = now + fault.retryAfterMs;
-    const reason = fault.message.slice(0, LONGEST_ERROR);
+    else if (fault.type === 'unreachable') restUntil = now + PAUSE_MS;
+    // It may quote what a stranger's server has answered.
+    const reason = printable(fault.message);
     const note = adviceOn(fault.type, name, await client.caaNames().catch(() => []));
     log.warn('certificate.failed', { name, reason, note, again_at: again.toISOString() });
     const patch = { failures: row.failures + 1, error: `${reason} (${note})`, failedAt: new Date(now), dueAt: again };
@@ -247,8 +250,10 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     const due = [...served].filter(([name]) => (askAt.get(name) ?? 0) <= now).slice(0, ASKED_AT_ONCE);
     for (const [name, { chain }] of due) {
       const id = renewalId(chain);
-      const found = id === undefined ? undefined : await client.renewal(id).catch(() => undefined);
-      askAt.set(name, now + Math.max(found?.askAfterMs ?? ASK_MS, HOUR_MS));
+      askAt.set(name, now + ASK_MS);
+      const found = id === undefined ? undefined : await client.renewal(id).catch(() => 'away' as const);
+      if (found === 'away') return;
+      askAt.set(name, now + Math.min(Math.max(found?.askAfterMs ?? ASK_MS, HOUR_MS), DAY_MS));
       const row = rows.get(name);
       if (!found || !row || row.failures > 0) continue;
       const at = new Date(found.start + (found.end - found.start) * shareOf(chain));
@@ -257,18 +262,16 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     }
   }
 
-  async function look(): Promise<void> {
+  async function look(client: Acme): Promise<void> {
     try {
       await save();
       await follow();
-      if (acme) {
-        await challenges.sweep();
-        await readNames();
-        await askRenewals(acme);
-        await follow();
-        await orderDue(acme);
-        await follow();
-      } else await readNames();
+      await challenges.sweep();
+      await readNames();
+      await askRenewals(client);
+      await follow();
+      await orderDue(client);
+      await follow();
     } catch (error) {
       // The store logs its own outage; the certificates that are known stay.
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'certificates', error });
@@ -276,13 +279,14 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     await keepCopy();
     if (!stopped)
       cancel = clock.after(LOOK_MS, () => {
-        looking = look();
+        looking = look(client);
       });
   }
 
   return frozen({
     /** Reads the certificates, from the copy on this host if the store is away. */
     async load(): Promise<void> {
+      if (!acme) return;
       try {
         await follow();
       } catch (error) {
@@ -292,7 +296,14 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     },
     /** Begins to order and renew. Challenges must be answered by then. */
     start(): void {
-      looking = look();
+      if (acme) looking = look(acme);
+    },
+    /** Makes our own names due whose last order failed: the operator may have corrected the cause. */
+    async retry(): Promise<void> {
+      if (!acme) return;
+      for (const id of names.own)
+        await certificates.change({ id, failures: { range: { gt: 0 } } }, { dueAt: new Date(clock.now()) });
+      await counted();
     },
     async stop(): Promise<void> {
       stopped = true;

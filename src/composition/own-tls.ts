@@ -12,6 +12,7 @@ import { type Resolver, toQuestionName } from '../dns/types.ts';
 import type { Settings } from '../settings.ts';
 import { judgeCertificate } from '../smtp/certificate.ts';
 import type { Listener, TlsSettings } from '../smtp/listener.ts';
+import { StoreAway } from '../store/driver/port.ts';
 import { sharedSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { readRoots, readTls } from './files.ts';
@@ -28,7 +29,7 @@ export type OwnTls = Awaited<ReturnType<typeof openOwnTls>>;
  */
 export async function openOwnTls(
   settings: Settings,
-  { clock, log, metrics }: DaemonDeps,
+  { clock, log, metrics, role }: DaemonDeps,
   { store, resolver }: { readonly store: Store; readonly resolver: Resolver },
 ) {
   const hostname = toQuestionName(settings.hostname) ?? '';
@@ -94,7 +95,8 @@ export async function openOwnTls(
   }
 
   let inUse: ReturnType<typeof use> | undefined;
-  await certificates.load();
+  // A visitor shows none.
+  if (role === 'daemon') await certificates.load();
   inUse = use(settings.smtp.tls);
   metrics.gauge('postern_tls_certificate_covers_hostname', () =>
     inUse?.pem ? [[{}, Number(judgeCertificate(inUse.pem.cert, settings.hostname, clock.now()).covers)]] : [],
@@ -117,7 +119,12 @@ export async function openOwnTls(
       look();
       certificates.start();
     },
-    reload: ({ smtp }: Settings) => offer(smtp.tls),
+    async reload({ smtp }: Settings): Promise<void> {
+      await offer(smtp.tls);
+      await certificates.retry().catch((error: unknown) => {
+        if (!(error instanceof StoreAway)) throw error;
+      });
+    },
     async stop(): Promise<void> {
       pauses.end();
       await certificates.stop();

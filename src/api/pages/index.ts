@@ -44,6 +44,8 @@ export interface PageDeps {
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
   /** Answers with the file that another host has at this path: the host with this name, or any. False if none has it. */
   readonly fetchFile: (ctx: Context, path: string, host?: string) => Promise<boolean>;
+  /** The answers to challenges of the certificate authority. */
+  readonly certificates: { readonly answerTo: (token: string) => Promise<string | undefined> };
   /** The MTA-STS policy of the domain that a host name is for. */
   readonly policyAt: (host: string) => string | undefined;
   /** Whether the start page links to the console. */
@@ -67,6 +69,13 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
   const openapi = once(() => JSON.stringify(toOpenApi(deps.operations, `${settings.publicUrl}/api/1.0`), null, 2));
   const start = home(settings.version, deps.hasConsole);
   router.get('/', (ctx) => page(ctx, start));
+  // A proxy in front may pass them here, or redirect the authority from port 80.
+  router.get('/.well-known/acme-challenge/:token', async (ctx) => {
+    const answer = await deps.certificates.answerTo(ctx.params.token ?? '');
+    if (answer === undefined) return;
+    ctx.type = 'application/octet-stream';
+    ctx.body = answer;
+  });
   router.get('/.well-known/mta-sts.txt', (ctx) => {
     const policy = deps.policyAt(ctx.host);
     if (policy === undefined) return;
