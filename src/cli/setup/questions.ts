@@ -8,7 +8,7 @@ import type { Machine } from './machine.ts';
 type Read = { readonly value: string } | { readonly why: string };
 
 export interface Question {
-  /** The option that answers it. */
+  /** The option that answers it too. */
   readonly option: 'hostname' | 'domain' | 'email';
   readonly words: string;
   /** Taken if the answer is empty. */
@@ -49,13 +49,11 @@ export async function agrees(words: string, { machine, isTerminal }: Pick<Answer
   return /^y(es)?$/i.test((await machine.ask(`${words} [y/N]: `))?.trim() ?? '');
 }
 
-const notEmpty = (text: string, example: string): string | undefined =>
-  text === '' ? `please enter a name, such as ${example}` : undefined;
-
 /** Why a text is no name that a host on the Internet can have; undefined if it is one. */
 function whyNoName(text: string, example: string): string | undefined {
   const name = toAsciiDomain(text);
-  if (name === undefined) return notEmpty(text, example) ?? `"${text}" is not a domain name`;
+  if (text === '') return `enter a name, such as ${example}`;
+  if (name === undefined) return `"${text}" is not a domain name`;
   if (!name.includes('.')) return `"${text}" lacks its domain: enter the full name, such as ${example}`;
   if (isPlaceholder(name)) return `${name} is a name for examples: enter the real one`;
   return isPublicSuffix(name) ? `${name}: ${RESERVED_WORDS['public-suffix']}` : undefined;
@@ -96,7 +94,7 @@ export function mailboxQuestion(ours: readonly string[]): Question {
     option: 'email',
     words: 'Your mail address, for mail to postmaster and about certificates',
     read(text) {
-      if (text === '') return { why: 'please enter an address' };
+      if (text === '') return { why: 'enter an address' };
       const address = parseAddress(text);
       const domain = toAsciiDomain(address?.domain ?? '');
       if (!address || domain === undefined) return { why: `"${text}" is not a mail address` };

@@ -121,12 +121,15 @@ async function firstDomain(job: Job, settings: Settings): Promise<FirstDomain> {
 }
 
 /** The answer of an option, else what is known already, else that of the operator. */
-function answer({ call, io, machine, report }: Job, question: Question, known?: string): Promise<string> {
+function answer(job: Job, question: Question, known?: string): Promise<string> {
+  const { call, machine, report } = job;
   const given = call.text(question.option);
   if (given === undefined && known !== undefined) return Promise.resolve(known);
-  const isTerminal = io.terminals.in && io.terminals.out;
-  return answerOf(question, { machine, given, isTerminal, say: report.say });
+  return answerOf(question, { machine, given, isTerminal: canAsk(job), say: report.say });
 }
+
+/** Whether somebody is there to ask; JSON is for programs. */
+const canAsk = ({ call, io }: Job): boolean => call.format === 'text' && io.terminals.in && io.terminals.out;
 
 const hostsPath = ({ root }: Machine) => join(root, 'etc/hosts');
 const hostsOf = (machine: Machine) => readText(hostsPath(machine));
@@ -147,7 +150,7 @@ async function whyNotIn(
 
 /** Writes what the settings file lacks. Returns when it was last changed. */
 async function writeSettings(job: Job, file: SettingsFile, { settings, email, web }: Plan): Promise<number> {
-  const { call, io, machine, report, isTrial } = job;
+  const { call, machine, report, isTrial } = job;
   const { changes, overwritten } = neededChanges(file, { hostname: settings.hostname, email, web });
   if (changes.length === 0 && !file.isNew) {
     report.step('already', 'settings', file.path);
@@ -156,8 +159,7 @@ async function writeSettings(job: Job, file: SettingsFile, { settings, email, we
   const lines = changes.map(({ path, value }) => `${path}: ${value}`).join(', ');
   if (overwritten.length > 0 && !call.flag('yes') && !isTrial) {
     const was = overwritten.map(({ path }) => `${path} (${setByOperator(file, path)})`).join(', ');
-    const isTerminal = io.terminals.in && io.terminals.out;
-    if (!(await agrees(`${file.path} sets ${was}. Replace it?`, { machine, isTerminal })))
+    if (!(await agrees(`${file.path} sets ${was}. Replace it?`, { machine, isTerminal: canAsk(job) })))
       throw new UsageError(`${file.path} sets ${was}; to replace it, add --yes. Nothing was changed.`);
   }
   // Readable for the group of its folder, which is that of the daemon.
