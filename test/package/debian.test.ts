@@ -169,7 +169,7 @@ describe('the Debian package', function () {
     bring(built.first, 'postern.deb');
     const { code, out, err } = await inRoot(root, ...apt('install', '/root/postern.deb'));
     expect(code, out + err).to.equal(0);
-    expect(out).to.contain('postern config check');
+    expect(out).to.contain('postern setup');
     expect(existsSync(at('etc/systemd/system/multi-user.target.wants/postern.service'))).to.equal(false);
     expect(existsSync(at('etc/systemd/system/sockets.target.wants/postern-smtp.socket'))).to.equal(false);
   });
