@@ -46,6 +46,8 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly errors: readonly E[];
   /** The error that means that the thing it names is not on this host; the other hosts of the store are asked then. */
   readonly elsewhere?: E;
+  /** It must not be done by two hosts: the others are asked one after another. */
+  readonly once?: boolean;
   /** It is about this host only, and the header of its answer names the others. */
   readonly hereOnly?: boolean;
   /** The parameters of an example call. A test runs it; `npm run docs` records its answer for the reference. */
@@ -152,6 +154,7 @@ export interface Operation {
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
   readonly elsewhere: ErrorName | undefined;
+  readonly once: boolean;
   readonly hereOnly: boolean;
   readonly across: Spread | undefined;
   readonly example: Given;
@@ -266,6 +269,7 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     extension = false,
     large = false,
     waits = false,
+    once = false,
     hereOnly = false,
   } = declaration;
   const { params, returns, errors, elsewhere, example } = declaration;
@@ -284,6 +288,7 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     returns,
     errors,
     elsewhere,
+    once,
     hereOnly,
     across: reach && spread(reach, read),
     example,

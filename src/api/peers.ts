@@ -87,7 +87,8 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   async function find(operation: Operation, given: Params, call: Call<ErrorName>, unknown: Refusal): Promise<Answer> {
     const hosts = await others();
     const params = given.of(Object.keys(operation.params.shape));
-    const answers = await Promise.all(hosts.map((host) => ask(host, operation, params, call, ONE_THING_MS)));
+    const toAnswer = (host: HostRow) => ask(host, operation, params, call, ONE_THING_MS);
+    const answers = operation.once ? await untilDone(hosts, toAnswer, unknown) : await Promise.all(hosts.map(toAnswer));
     const [found, ...more] = answers.flatMap((answer) => (answer && 'found' in answer ? [answer.found] : []));
     for (const one of more) discard(one);
     if (found) return found;
@@ -270,6 +271,21 @@ function changed(given: Params, change: Readonly<Record<string, unknown>>): Para
     get: (name) => change[name] ?? given.get(name),
     of: (names, anyText) => Object.assign(given.of(names, anyText), change),
   };
+}
+
+/** Asks one host after another until one has the thing. */
+async function untilDone(
+  hosts: readonly HostRow[],
+  ask: (host: HostRow) => Promise<PeerAnswer | undefined>,
+  unknown: Refusal,
+): Promise<readonly (PeerAnswer | undefined)[]> {
+  const answers: (PeerAnswer | undefined)[] = [];
+  for (const host of hosts) {
+    const answer = await ask(host);
+    answers.push(answer);
+    if (answer && !('refused' in answer && answer.refused.name === unknown.name)) break;
+  }
+  return answers;
 }
 
 function discard(answer: Answer): void {

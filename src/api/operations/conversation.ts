@@ -3,7 +3,7 @@ import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
 import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
-import { askAll } from '../joining.ts';
+import { askAll, eachOnce } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { ALL_HOSTS, str, time } from './fields.ts';
 
@@ -39,8 +39,8 @@ async function findMails({ thread }: { readonly thread: string }, call: Call<nev
 
 /** The latest mail of several hosts, oldest first; times in the form of the API are ordered as texts. */
 function joinMails(parts: readonly z.output<typeof found>[]): z.output<typeof found> {
-  const once = new Map(parts.flatMap(({ mails }) => mails).map((mail) => [`${mail.way} ${mail.id} ${mail.to}`, mail]));
-  const all = [...once.values()].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  const mails = eachOnce(parts.flatMap((part) => part.mails));
+  const all = mails.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
   return { mails: all.slice(-MOST_SHOWN), more: all.length > MOST_SHOWN || parts.some(({ more }) => more) };
 }
 

@@ -12,7 +12,7 @@ import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/ti
 import { MAIL_STATES, type MailRecord, type RefusalRecord } from '../../journal/types.ts';
 import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
-import { askAll, joinPages, oneCursor, placed } from '../joining.ts';
+import { askAll, joinPages, oneCursor, placed, repeated } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import { ALL_HOSTS, cursorOfHosts, earlier, later, limitOf, nextOfHosts, str, time, timeOrNull } from './fields.ts';
@@ -152,7 +152,7 @@ const search = operation({
     part: placed(mailRecord),
     own: findMail,
     async join(hosts, { before, limit = DEFAULT_LISTED }) {
-      const { records, next } = await joinPages(hosts, { before, limit });
+      const { records, next } = await joinPages(hosts, { before, limit }, repeated);
       return { mails: records, next };
     },
   },
