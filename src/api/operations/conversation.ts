@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
+import { messageOf } from '../../base/ids.ts';
 import { text } from '../../base/schema.ts';
 import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
@@ -33,7 +34,7 @@ const found = z.object({
 
 async function findMails({ thread }: { readonly thread: string }, call: Call<never>) {
   const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
-  const once = new Map(rows.map((mail) => [`${messageOf(mail)} ${mail.recipient}`, mail]));
+  const once = new Map(rows.map((mail) => [`${messageOf(mail.id)} ${mail.recipient}`, mail]));
   return { mails: [...once.values()].reverse().map(toEntry), more: next !== null };
 }
 
@@ -60,9 +61,6 @@ const conversation = operation({
   handle: findMails,
   across: { part: found, own: findMails, join: async (hosts) => joinMails(await askAll(hosts)) },
 });
-
-/** A delivery id is the message id, a hyphen and more (base/ids.ts). */
-const messageOf = ({ id }: MailRecord): string => id.split('-', 1)[0] ?? id;
 
 function toEntry({ id, kind, at, from, recipient, subject, state }: MailRecord): z.input<typeof entry> {
   const isOut = kind === 'outbound';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
+import { messageOf } from '../../base/ids.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import {
   faultText,
@@ -59,7 +60,7 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
   const { id, sender, from, subject, thread, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
   return {
     id,
-    message_id: messageIdOf(id),
+    message_id: messageOf(id),
     at: toTime(mail.at),
     sender,
     from,
@@ -84,9 +85,6 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
     kept,
   };
 }
-
-/** A delivery id is the message id, a hyphen and more (base/ids.ts). */
-const messageIdOf = (id: string): string => id.split('-', 1)[0] ?? id;
 
 const toTime = (ms: number): string => toTimestamp(new Date(ms));
 
