@@ -17,12 +17,16 @@ export async function askAll<A>({ here, others }: Hosts<A>, change?: (id: string
 export type Cursor = number | string;
 
 /** The cursor of one host. Throws if it is one of several: they do not share a store any more. */
-export function oneCursor(cursor: Cursor | undefined, { invalid }: { invalid(field: string, text: string): Error }) {
+export function oneCursor(
+  cursor: Cursor | undefined,
+  { invalid }: { invalid(field: string, text: string): Error },
+  field = 'before',
+) {
   if (typeof cursor !== 'string') return cursor;
-  throw invalid('before', 'It is from a time with several hosts: please start with the newest');
+  throw invalid(field, 'It is from a time with several hosts: please leave it out');
 }
 
-function placesOf(cursor: string): ReadonlyMap<string, number | null> {
+export function placesOf(cursor: string): ReadonlyMap<string, number | null> {
   return new Map(
     cursor.split(',').map((one) => {
       const [id = '', place = ''] = one.split(':');
@@ -121,7 +125,7 @@ export async function joinPages<A extends Placed>(
   return { records, next: isEnd ? null : (only ?? toCursor(next)), parts: [...parts.values()] };
 }
 
-const toCursor = (places: ReadonlyMap<string, number | null>): string =>
+export const toCursor = (places: ReadonlyMap<string, number | null>): string =>
   [...places].map(([id, place]) => `${id}:${place ?? ''}`).join(',');
 
 /**

@@ -48,8 +48,6 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly elsewhere?: E;
   /** It must not be done by two hosts: the others are asked one after another. */
   readonly once?: boolean;
-  /** It is about this host only, and the header of its answer names the others. */
-  readonly hereOnly?: boolean;
   /** The parameters of an example call. A test runs it; `npm run docs` records its answer for the reference. */
   readonly example: Given;
 }
@@ -155,7 +153,6 @@ export interface Operation {
   readonly errors: readonly ErrorName[];
   readonly elsewhere: ErrorName | undefined;
   readonly once: boolean;
-  readonly hereOnly: boolean;
   readonly across: Spread | undefined;
   readonly example: Given;
   /**
@@ -270,7 +267,6 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     large = false,
     waits = false,
     once = false,
-    hereOnly = false,
   } = declaration;
   const { params, returns, errors, elsewhere, example } = declaration;
   const shape = z.object(params);
@@ -289,7 +285,6 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     errors,
     elsewhere,
     once,
-    hereOnly,
     across: reach && spread(reach, read),
     example,
     run: async (given, call) => answer(await read(given), call),

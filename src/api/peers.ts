@@ -160,18 +160,16 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   return frozen({
     /** The operation, answered for all hosts. */
     across(operation: Operation): Operation {
-      const { across, elsewhere, hereOnly } = operation;
-      if (alone || !(across || elsewhere || hereOnly)) return operation;
+      const { across, elsewhere } = operation;
+      if (alone || !(across || elsewhere)) return operation;
       return frozen({
         ...operation,
         async run(params: Params, call: Call<ErrorName>) {
-          const hosts = across || hereOnly ? await others() : [];
-          if (across) return join(operation, across, params, call, hosts);
+          if (across) return join(operation, across, params, call, await others());
           try {
-            const answer = await operation.run(params, call);
-            return hosts.length > 0 ? { ...answer, missing: hosts.map(({ name }) => name) } : answer;
+            return await operation.run(params, call);
           } catch (error) {
-            if (across || !(error instanceof Refusal) || error.name !== elsewhere) throw error;
+            if (!(error instanceof Refusal) || error.name !== elsewhere) throw error;
             return await find(operation, params, call, error);
           }
         },

@@ -225,14 +225,25 @@ describe('hosts that share a store', function () {
     expect((await look())[1]).to.equal('warning: far.test does not run');
   });
 
-  it('say so if they answer for themselves only', async () => {
+  it('take a cursor of one host for that host, and name those whose mail cannot be watched', async () => {
     const { body } = await near.call('/inbound/add-route', {
       domain: 'inbound.example.com',
       pattern: 'tapped',
       url: 'https://app.example.com/t',
     });
-    const tapped = await near.call('/inbound/tap', { id: body.id });
-    expect(tapped.headers.get('postern-hosts-missing')).to.equal('far.test');
+    const tap = (params: object) => near.call('/inbound/tap', { id: body.id, ...params });
+    const first = await tap({});
+    expect(first.body).to.deep.include({ gap: false, messages: [] });
+    expect(first.headers.get('postern-hosts-missing')).to.equal(null);
+    const [place] = /(?<=near:)\d+/.exec(first.body.cursor) ?? [];
+    // As a host alone gives it.
+    expect((await tap({ cursor: Number(place) })).body).to.deep.equal({ ...first.body, gap: true });
+    expect((await tap({ cursor: first.body.cursor })).body).to.deep.equal(first.body);
+    for (const cursor of ['x', 'near', {}]) expect((await tap({ cursor })).body.name).to.equal('ValidationError');
+    await setHost('far', { url: '' });
+    const part = await tap({ cursor: first.body.cursor });
+    expect(part.body).to.deep.equal(first.body);
+    expect(part.headers.get('postern-hosts-missing')).to.equal('far.test');
   });
 
   it('take cursors of a form that they have made only', async () => {
@@ -301,7 +312,6 @@ describe('hosts that share a store', function () {
     expect(await post('/inbound/content', { account: 'nobody' })).to.deep.equal(refused);
     expect(await post('/inbound/content', { sent: `{"key":"${KEY}"}` })).to.deep.equal(refused);
     expect((await post('/keys/list')).name).to.equal('Unknown_Operation');
-    expect((await post('/inbound/tap')).name).to.equal('Unknown_Operation');
     expect((await post('/inbound/content', { sent: ' '.repeat(1_100_000) })).name).to.equal('ValidationError');
     // A call that somebody has seen and sends again.
     expect(await post('/inbound/content', { n: 1 })).to.deep.equal(refused);
