@@ -3,6 +3,8 @@ import type { Context, Middleware } from 'koa';
 import { z } from 'zod';
 import { toBuffer } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Metrics } from '../base/metrics.ts';
+import type { Figures } from '../base/prometheus.ts';
 import type { Tools } from '../base/tools.ts';
 import type { HostRow, TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
@@ -11,6 +13,7 @@ import { ERRORS, type ErrorName, Refusal, refusal, toEnvelope } from './errors.t
 import { type Answer, type AnsweringHost, type Call, type Operation, wholeOf } from './operation.ts';
 import { type Params, paramsOf } from './parameters.ts';
 import { createPeerWire, PEER_PATH, PING, readBody } from './peer-wire.ts';
+import { type Standing, standing, standingOf } from './standing.ts';
 
 // Several hosts that share a store answer calls as one. A call that names a thing of one host, such as mail in its
 // queue, is forwarded to the other hosts if this one does not have it. A call about all that hosts have, such as a
@@ -23,6 +26,7 @@ const ONE_THING_MS = 40_000;
 const JOINED_MS = 10_000;
 /** Texts up to this size are read at once, larger ones while the client reads them. */
 const SMALL_BYTES = 65_536;
+const MAX_STANDING_BYTES = 1024;
 const MAX_RECORD_BYTES = 64 * 1024 * 1024;
 
 const forwarded = z.strictObject({
@@ -37,7 +41,8 @@ export interface PeerSettings {
   readonly alone: boolean;
 }
 
-interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
+interface PeerDeps extends Pick<Tools, 'clock' | 'log'> {
+  readonly metrics: Metrics & Pick<Figures, 'level'>;
   readonly store: Pick<Store, 'hosts' | 'accounts'>;
   readonly tokenSecret: TokenSecret;
   /** This host, and this process of it. */
@@ -48,6 +53,8 @@ interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly files: (ctx: Context, path: string) => Promise<void>;
 }
 
+/** The path of calls for the standing of a host. */
+const STANDING = '/standing';
 /** The path of calls for files, and what they pass on. */
 const FILES = '/files';
 const ASKED = ['range', 'if-range', 'if-none-match'] as const;
@@ -64,6 +71,8 @@ const fileCall = z.strictObject({ path: z.string(), headers: z.partialRecord(z.e
 
 /** The answer of another host to a forwarded call. */
 type PeerAnswer = { readonly found: Answer } | { readonly refused: Refusal };
+
+export type Peers = ReturnType<typeof createPeers>;
 
 export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   const { store, operations, partsOf, log } = deps;
@@ -176,6 +185,12 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
       });
     },
 
+    /** The other hosts with their standing; undefined if one does not answer. */
+    async hosts(): Promise<readonly { readonly row: HostRow; readonly standing: Standing | undefined }[]> {
+      const ask = (row: HostRow) => wire.call(row, STANDING, {}, { ms: JOINED_MS }, toStanding);
+      return Promise.all((await others()).map(async (row) => ({ row, standing: await ask(row) })));
+    },
+
     /**
      * Answers a GET or HEAD with the file that another host has at this path, as it comes: the host with this name, or
      * any. False if none answers with it.
@@ -210,6 +225,11 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
       if (path === PING && ctx.method === 'POST') {
         await wire.receive(ctx);
         ctx.body = '';
+        return;
+      }
+      if (path === STANDING && ctx.method === 'POST') {
+        await wire.receive(ctx);
+        ctx.body = await standingOf(deps.metrics, deps.clock.now());
         return;
       }
       if (path === FILES && ctx.method === 'POST') {
@@ -288,6 +308,10 @@ async function untilDone(
 
 function discard(answer: Answer): void {
   if ('text' in answer && answer.text.content instanceof Readable) answer.text.content.destroy();
+}
+
+async function toStanding({ body }: Response): Promise<Standing> {
+  return standing.parse(JSON.parse((await readBody(body ?? [], MAX_STANDING_BYTES)).toString()));
 }
 
 /** Reads the answer of another host: a record whole, a text as it comes. */

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import type { RouterMiddleware } from '@koa/router';
 import { frozen } from '../base/frozen.ts';
 import type { Metrics } from '../base/metrics.ts';
-import type { Exposition } from '../base/prometheus.ts';
+import type { Exposition, Figures } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
@@ -22,7 +22,7 @@ import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createFiles, createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
-import { createPeers, type PeerSettings } from './peers.ts';
+import { createPeers, type PeerSettings, type Peers } from './peers.ts';
 
 export interface ApiSettings
   extends OperationSettings,
@@ -45,7 +45,7 @@ export interface ApiDeps
   readonly meter: UsageMeter;
   /** The console, or undefined. */
   readonly attached: AttachedApp | undefined;
-  readonly metrics: Metrics & Exposition;
+  readonly metrics: Metrics & Exposition & Pick<Figures, 'level'>;
   /** This host, and this process of it. */
   readonly member: { id(): string; readonly incarnation: string };
 }
@@ -66,6 +66,7 @@ export interface ApiServices extends SessionCalls {
   /** The parts of an account. */
   readonly partsOf: (account: AccountRow) => AccountParts;
   readonly jobs: Jobs;
+  readonly askHosts: Peers['hosts'];
   /** The address of the client, behind proxies too. */
   readonly clientAddress: (req: IncomingMessage) => string;
 }
@@ -134,6 +135,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
         operate: run,
         partsOf: (account) => partsOf(account),
         jobs,
+        askHosts: peers.hosts,
         clientAddress,
       });
       stopAttached = opened.stop;

@@ -2,9 +2,10 @@ import { createHmac } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { systemClock } from '../../../src/base/clock.ts';
+import { systemClock, toTimestamp } from '../../../src/base/clock.ts';
 import { tokenHash } from '../../../src/base/ids.ts';
 import type { Log } from '../../../src/base/log.ts';
+import { createPrometheus } from '../../../src/base/prometheus.ts';
 import { otherHosts } from '../../../src/examination/peers.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { createLinkedFiles, type LinkedFiles, linkTo } from '../../../src/webhooks/linked-files.ts';
@@ -34,6 +35,13 @@ describe('hosts that share a store', function () {
         log: createTestLog(),
         growth: { left: () => Infinity, wrote: () => {} },
       });
+      const metrics = createPrometheus({ clock: systemClock }, { ofProcess: false });
+      metrics.gauge('postern_spool_waiting', () => [
+        [{ endpoint: 'https://one.test' }, 3],
+        [{ endpoint: 'https://two.test' }, 4],
+      ]);
+      metrics.gauge('postern_spool_oldest_waiting_seconds', () => [[{}, 60]]);
+      metrics.gauge('postern_spool_deliveries', () => [[{ state: 'dead' }, 2]]);
       const world = await startConsole(
         {},
         {
@@ -41,7 +49,7 @@ describe('hosts that share a store', function () {
           journal: true,
           seeding: name === 'near',
           settings: { hostname: `${name}.test` },
-          deps: { member: { id: () => name, incarnation: `process of ${name}` }, linkedFiles: linked },
+          deps: { metrics, member: { id: () => name, incarnation: `process of ${name}` }, linkedFiles: linked },
         },
       );
       return { ...world, linked };
@@ -271,6 +279,24 @@ describe('hosts that share a store', function () {
   it('show an account nothing of another account', async () => {
     const answer = await near.call('/inbound/content', { id, key: OTHER_KEY });
     expect(answer.body.name).to.equal('Unknown_Message');
+  });
+
+  it('show operators how each of them stands, and which do not answer', async () => {
+    const operator = near.browser();
+    await addTestPerson(near.store, 'ada', 'operator');
+    await operator.enter('ada');
+    const list = async () => (await operator.write('/console/call/host/hosts')).body.hosts;
+    const [here, other, ...rest] = await list();
+    expect(rest).to.deep.equal([]);
+    expect(here).to.include({ name: 'mx.postern.test', here: true, state: 'running' });
+    expect(other).to.include({ name: 'far.test', here: false, state: 'running', version: '1', waiting: 7, dead: 2 });
+    const ago = toTimestamp(new Date(far.clock.now() - 60_000));
+    expect(other.oldest_at).to.equal(ago);
+    const unknown = { waiting: null, dead: null, oldest_at: null };
+    await setHost('far', { url: '' });
+    expect((await list())[1]).to.deep.include({ state: 'unanswered', ...unknown });
+    await setHost('far', { incarnation: null });
+    expect((await list())[1]).to.deep.include({ state: 'stopped', ...unknown });
   });
 
   it('hide parts of URLs from roles that may not see them, wherever the mail is', async () => {
