@@ -42,10 +42,7 @@ version=$("$tree/scripts/node" -p 'require(process.argv[1]).version' "$tree/pack
 
 for arch in amd64 arm64; do "$tree/scripts/deb.sh" --arch "$arch" --out "$out"; done
 "$tree/scripts/npm.sh" --out "$out"
-# Of the lock file: it has the packages of both architectures, and their digests.
-(cd "$tree" && npm sbom --sbom-format cyclonedx --omit dev --package-lock-only) >"$out/npm.json"
-"$tree/scripts/node" "$tree/scripts/sbom.ts" "$SOURCE_DATE_EPOCH" <"$out/npm.json" >"$out/postern-$version.cdx.json"
-rm "$out/npm.json"
+"$tree/scripts/node" "$tree/scripts/sbom.ts" "$tree" "$SOURCE_DATE_EPOCH" >"$out/postern-$version.cdx.json"
 echo "$out/postern-$version.cdx.json"
 [ -z "$image" ] || "$tree/scripts/image.sh" --out "$out" "$out/postern_$(echo "$version" | sed 's/-/~/')_$(dpkg --print-architecture).deb"
 (cd "$out" && sha256sum -- * >.sums && mv .sums SHA256SUMS)

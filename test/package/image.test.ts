@@ -34,7 +34,7 @@ async function programs(dir: string, deb: string, base: string): Promise<string>
   script('debootstrap', `for root; do :; done\nexec cp -a --reflink=auto '${base}' "$root"`);
   script(
     'podman',
-    `case $1 in run) shift; set -- run --network none --ulimit nofile=1024:1024 --ulimit nproc=512:512 --env 'POSTERN_WEBHOOKS__ALLOW_PRIVATE=[127.0.0.1]' "$@" ;; esac\nexec ${podman} ${storage} "$@"`,
+    `case $1 in run) shift; set -- run --network none --ulimit nofile=1024:1024 --ulimit nproc=512:512 --env POSTERN_WEBHOOKS__ALLOW_PRIVATE=127.0.0.1 "$@" ;; esac\nexec ${podman} ${storage} "$@"`,
   );
   mkdirSync(join(dir, 'scripts'));
   script('../scripts/deb.sh', `echo '${deb}'`);
