@@ -126,6 +126,7 @@ export async function openOwnTls(
       });
     },
     async stop(): Promise<void> {
+      listeners = [];
       pauses.end();
       await certificates.stop();
     },

@@ -83,7 +83,11 @@ async function* opened(listen: readonly HostPort[], port: number, unit: string):
     const failed = await reached({ host, port: place.port });
     yield failed === undefined
       ? ok(check, 'open on this host')
-      : fault(check, failed, `Open it with systemctl enable --now ${unit} (then restart postern), or in the settings.`);
+      : fault(
+          check,
+          failed,
+          `Open it with systemctl enable ${unit} and systemctl restart postern, or in the settings (https).`,
+        );
   }
 }
 

@@ -132,6 +132,7 @@ export const fileModes: Check = {
     const { smtp, store, bootstrap, mail, outbound } = settings;
     const holdsSecrets =
       bootstrap.api_key !== '' ||
+      settings.acme.eab_hmac_key !== '' ||
       /:[^/@]+@/.test(store.url) ||
       /:[^/@]+@/.test(mail.relay) ||
       /:[^/@]+@/.test(outbound.relay);

@@ -127,7 +127,10 @@ else
     });
 
     it('are renewed while clients connect, and none is refused', async () => {
-      await begin({ authority: { config: { certificateValidityPeriod: 90 * 24 * 3600 } } });
+      await begin({
+        authority: { config: { certificateValidityPeriod: 90 * 24 * 3600 } },
+        settings: { POSTERN_SMTP__THREADS: '2' },
+      });
       await Promise.all([issued(HOST), issued(API)]);
       const first = await shown(API);
       await until('STARTTLS', () => startTls(smtp, HOST, pebble.root()));

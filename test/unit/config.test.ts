@@ -225,6 +225,30 @@ describe('the settings', () => {
     ]);
   });
 
+  it('require a certificate for HTTPS, from an authority or from files', () => {
+    const https = { POSTERN_HTTPS__LISTEN: '0.0.0.0:443' };
+    expect(faults(() => loadSettings(undefined, https))).to.deep.equal([
+      'https.listen: needs a certificate: set acme.enabled, or smtp.tls.cert and smtp.tls.key',
+    ]);
+    const files = { POSTERN_SMTP__TLS__CERT: '/etc/cert.pem', POSTERN_SMTP__TLS__KEY: '/etc/key.pem' };
+    for (const more of [{ POSTERN_ACME__ENABLED: 'true' }, files])
+      expect(faults(() => loadSettings(undefined, { ...https, ...more }))).to.deep.equal([]);
+  });
+
+  it('explain what an ACME authority needs', () => {
+    expect(
+      faults(() =>
+        loadSettings(undefined, { POSTERN_ACME__DIRECTORY: 'http://ca.test/dir', POSTERN_ACME__EMAIL: 'nobody' }),
+      ),
+    ).to.deep.equal([
+      'acme.directory: must be an https URL (in POSTERN_ACME__DIRECTORY)',
+      'acme.email: must be an email address (in POSTERN_ACME__EMAIL)',
+    ]);
+    expect(faults(() => loadSettings(undefined, { POSTERN_ACME__EAB_KEY_ID: 'kid-1' }))).to.deep.equal([
+      'acme: needs both eab_key_id and eab_hmac_key, or neither',
+    ]);
+  });
+
   it('keep copies of mail only in a database that hosts share', () => {
     const copies = { POSTERN_QUEUE__COPIES: 'store' };
     expect(faults(() => loadSettings(undefined, copies))).to.deep.equal([
@@ -238,8 +262,10 @@ describe('the settings', () => {
     const { shown } = loadSettings(undefined, {
       POSTERN_BOOTSTRAP__API_KEY: 'abcdefghijklmnop',
       POSTERN_STORE__URL: 'mongodb://user:pass@db/postern',
+      POSTERN_ACME__EAB_KEY_ID: 'kid-1',
+      POSTERN_ACME__EAB_HMAC_KEY: 'c2VjcmV0',
     });
-    expect(JSON.stringify(shown)).not.to.match(/abcdefghijklmnop|pass@/);
+    expect(JSON.stringify(shown)).not.to.match(/abcdefghijklmnop|pass@|c2VjcmV0/);
   });
 
   it('have a comment on every default', () => {

@@ -69,17 +69,19 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
   ].filter(({ listen }) => listen.length > 0);
   const listeners = kinds.map((kind) => createListenerFor(side, { ...settings, ...kind }, deps));
   const started = new Set<Listener>();
+  let stopping = false;
 
   /** The library would generate a certificate, so TLS from the first byte begins with the first one. */
   async function startWith(tls: TlsSettings | undefined) {
     for (const [i, listener] of listeners.entries()) {
-      if (started.has(listener) || (kinds[i]?.implicitTls && !tls)) continue;
+      if (stopping || started.has(listener) || (kinds[i]?.implicitTls && !tls)) continue;
       await listener.start();
       started.add(listener);
     }
   }
 
   async function stop(graceMs?: number) {
+    stopping = true;
     await Promise.all(listeners.map((listener) => listener.stop(graceMs)));
   }
 
@@ -87,6 +89,10 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
     async start() {
       try {
         await startWith(settings.tls);
+        if (started.size < listeners.length)
+          deps.log.warn('submission.note', {
+            note: 'no certificate yet: ports with TLS from the first byte listen once there is one',
+          });
       } catch (error) {
         await stop(0);
         throw error;

@@ -155,6 +155,16 @@ describe('HTTPS in this process', () => {
     expect(world.api.places()).to.deep.equal({ https: [], redirect: [] });
   });
 
+  it('answers a challenge on every port, for a proxy in front that passes it on', async () => {
+    await start();
+    expect(await ask('/.well-known/acme-challenge/known-token')).to.deep.equal({ status: 200, text: 'the answer' });
+    for (const [token, status] of [
+      ['known-token', 200],
+      ['other-token', 404],
+    ] as const)
+      expect((await fetch(`${world.base}/.well-known/acme-challenge/${token}`)).status).to.equal(status);
+  });
+
   it('answers a challenge on port 80 whatever the host, and limits connections there as well', async () => {
     await start({ maxConnectionsPerAddress: 5 });
     for (const host of ['api.postern.test', 'unknown.example']) {
