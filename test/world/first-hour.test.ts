@@ -290,7 +290,9 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
   describe('with certbot and nginx in front, by the chapter TLS', () => {
     it('gets its certificates, and answers at another URL', async () => {
       await host.edit(SETTINGS, (text) =>
-        text.replace(/^public_url: .*/m, `public_url: https://${SITE}`).replace(/enabled: true/, 'enabled: false'),
+        text
+          .replace(/^public_url: .*/m, `public_url: https://${SITE}`)
+          .replace(/^ {2}enabled: true/m, '  enabled: false'),
       );
       await host.sh('systemctl disable --now postern-http.socket postern-https.socket 2>&1');
       await host.sh('systemctl restart postern && systemctl enable --now nginx 2>&1');
