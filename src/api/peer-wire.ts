@@ -135,11 +135,9 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
 /** Whether a host says that its version has no such operation: others it answers. */
 async function isUnknown(response: Response): Promise<boolean> {
   if (response.status !== ERRORS.Unknown_Operation.status || !response.body) return false;
-  const { success, data } = named.safeParse(JSON.parse((await readBody(response.body, MAX_ERROR_BYTES)).toString()));
-  return success && data.name === ('Unknown_Operation' satisfies ErrorName);
+  const text = (await readBody(response.body, MAX_ERROR_BYTES)).toString();
+  return text.includes(`"name":"${'Unknown_Operation' satisfies ErrorName}"`);
 }
-
-const named = z.object({ name: z.string() });
 
 const headerOf = ({ [SIGNATURE]: value }: IncomingHttpHeaders): string => (typeof value === 'string' ? value : '');
 

@@ -168,7 +168,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     let count = 0;
     for (const { id, messageId } of lost) {
       const found = await rescued(row, messageId || row.message, id);
-      if (found?.delivery.id !== id || !(await spool.rescue.restore(found, 'it was given up as damaged'))) continue;
+      if (!found || !(await spool.rescue.restore(found, 'it was given up as damaged'))) continue;
       count += await spool.replay({ ids: [id] }, clock.now());
     }
     return count > 0;

@@ -41,7 +41,10 @@ type Due = Pick<Waiting, 'delivery' | 'attempts' | 'budgetFrom'>;
 /** A delivery with its message. */
 type DueMail = readonly [due: Due, mail: Mail];
 
-/** later: its message is not scanned yet, or damaged while the store is away, come back at `at` (milliseconds since 1970) · missing: it has no message. */
+/**
+ * later: its message is not scanned yet, or was damaged and the store is away; come back at `at` (milliseconds since
+ * 1970) · missing: it has no message.
+ */
 type NoMail = { readonly none: 'later'; readonly at: number } | { readonly none: 'missing' };
 
 export interface Preparation {

@@ -8,6 +8,7 @@ export class SpoolFull extends Error {
 /** How the note of a delivery begins whose message, or whose own row, was damaged on disk. */
 export const LOST = 'message lost: ';
 
+/** Whether it was given up for that. */
 export const isLost = ({ state, lastError }: Pick<QueuedDelivery, 'state' | 'lastError'>): boolean =>
   state === 'dead' && lastError?.startsWith(LOST) === true;
 

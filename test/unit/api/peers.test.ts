@@ -1,7 +1,11 @@
 import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { refusal, toEnvelope } from '../../../src/api/errors.ts';
 import { systemClock, toTimestamp } from '../../../src/base/clock.ts';
 import { tokenHash } from '../../../src/base/ids.ts';
 import type { Log } from '../../../src/base/log.ts';
@@ -279,6 +283,33 @@ describe('hosts that share a store', function () {
   it('show an account nothing of another account', async () => {
     const answer = await near.call('/inbound/content', { id, key: OTHER_KEY });
     expect(answer.body.name).to.equal('Unknown_Message');
+  });
+
+  it('name one whose version does not know a call, and go on asking it for others', async () => {
+    let asked = 0;
+    const older = createServer((_, response) => {
+      asked++;
+      response.writeHead(404, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(toEnvelope(refusal('Unknown_Operation', 'There is no operation /users/info'))));
+    });
+    await once(older.listen(0, '127.0.0.1'), 'listening');
+    try {
+      const { port } = older.address() as AddressInfo;
+      await setHost('far', { url: `http://127.0.0.1:${port}` });
+      const silent = near.log.of('api.peer_silent').length;
+      for (let calls = 1; calls <= 2; calls++) {
+        const answer = await near.call('/users/info', {});
+        expect([answer.status, answer.headers.get('postern-hosts-missing'), asked]).to.deep.equal([
+          200,
+          'far.test',
+          calls,
+        ]);
+      }
+      expect(near.log.of('api.peer_silent').length).to.equal(silent);
+    } finally {
+      older.closeAllConnections();
+      older.close();
+    }
   });
 
   it('show operators how each of them stands, and which do not answer', async () => {
