@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
@@ -32,10 +32,15 @@ async function programs(dir: string, deb: string, base: string): Promise<string>
   script('npm', 'exit 0');
   script('sudo', 'exec "$@"');
   script('debootstrap', `for root; do :; done\nexec cp -a --reflink=auto '${base}' "$root"`);
-  script(
-    'podman',
-    `case $1 in run) shift; set -- run --network none --ulimit nofile=1024:1024 --ulimit nproc=512:512 --env POSTERN_WEBHOOKS__ALLOW_PRIVATE=127.0.0.1 "$@" ;; esac\nexec ${podman} ${storage} "$@"`,
-  );
+  const settings = [
+    'WEBHOOKS__ALLOW_PRIVATE=127.0.0.1',
+    'DNS__SERVERS=127.0.0.1:9',
+    'DNS__TIMEOUT_MS=100',
+    'DNS__BUDGET_MS=500',
+  ];
+  const limits = '--ulimit nofile=1024:1024 --ulimit nproc=512:512';
+  const options = `--network none ${limits} ${settings.map((setting) => `--env POSTERN_${setting}`).join(' ')}`;
+  script('podman', `[ "$1" != run ] || { shift; set -- run ${options} "$@"; }\nexec ${podman} ${storage} "$@"`);
   mkdirSync(join(dir, 'scripts'));
   script('../scripts/deb.sh', `echo '${deb}'`);
   return `${bin}:${process.env['PATH'] ?? ''}`;
@@ -62,8 +67,12 @@ describe('the container image', function () {
     for (const name of ['image.sh', 'image'])
       await must('cp', ['-r', join(checkout, 'scripts', name), join(dir, 'scripts')]);
     await must('cp', [join(checkout, 'CHANGELOG.md'), dir]);
-    const { code, out, err } = await run('bash', ['--norc', '-euo', 'pipefail', '-c', BLOCK], { cwd: dir, env });
-    if (/runc|crun|cgroup|netns/i.test(err) && !existsSync(join(dir, 'dist'))) return this.skip();
+    const words = ['300', 'bash', '--norc', '-euo', 'pipefail', '-c', BLOCK];
+    const { code, out, err } = await run('timeout', words, { cwd: dir, env });
+    if (/^Error: .*OCI (?:runtime error|permission denied)/m.test(err)) {
+      console.log(`    left out: no container can be run here: ${err.trim().split('\n').at(-1)}`);
+      return this.skip();
+    }
     expect(code, out + err).to.equal(0);
     key = /^[\w-]{22}$/m.exec(out)?.[0] ?? '';
   });
@@ -103,7 +112,7 @@ describe('the container image', function () {
     await until(
       'the post',
       async () => JSON.stringify(await ask({ do: 'received' })).includes('In a container'),
-      20_000,
+      60_000,
     );
   });
 
