@@ -157,6 +157,12 @@ describe('the Debian package', function () {
     expect(list.split('\n').filter((line) => line !== '' && !line.includes(' root/root '))).to.deep.equal([]);
   });
 
+  it('is installed by README as by docs/operations.md, whose block test/world types', () => {
+    const readme = stepAt(stepsOf('../README.md'), 'Install it on a mail host', 'npm ci --omit=dev && scripts/deb.sh');
+    const block = stepAt(STEPS, 'Install', 'npm ci --omit=dev').trim().split('\n');
+    expect(readme.trim()).to.equal(block.map((line) => line.replace(/ +#.*$/, '')).join(' && '));
+  });
+
   it('passes lintian without errors', async function () {
     if (lintian === undefined) return this.skip();
     expect((await lintian).split('\n').filter((line) => line.startsWith('E:'))).to.deep.equal([]);
