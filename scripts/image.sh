@@ -67,7 +67,7 @@ rm -f "$root/etc/machine-id" "$root/etc/hostname" "$root/etc/resolv.conf"
 # The archive that docker and podman write with `save`: the format of OCI has no health check.
 archive=$work/archive
 mkdir "$archive"
-# Without devices: a container gets its own, and who is not root cannot unpack any.
+# Without devices: containers get their own, and only root could unpack them.
 tar -C "$root" --exclude='./dev/*' --sort=name --numeric-owner --clamp-mtime "--mtime=@$epoch" -cf "$archive/layer.tar" .
 rm -rf "$root"
 tag=$(printf '%s' "$version" | tr '~' '-')

@@ -39,7 +39,7 @@ async function programs(dir: string, deb: string, base: string): Promise<string>
     'DNS__BUDGET_MS=500',
   ];
   const limits = '--ulimit nofile=1024:1024 --ulimit nproc=512:512';
-  const options = `--network none ${limits} ${settings.map((setting) => `--env POSTERN_${setting}`).join(' ')}`;
+  const options = `--network none --read-only-tmpfs=false ${limits} ${settings.map((setting) => `--env POSTERN_${setting}`).join(' ')}`;
   script('podman', `[ "$1" != run ] || { shift; set -- run ${options} "$@"; }\nexec ${podman} ${storage} "$@"`);
   mkdirSync(join(dir, 'scripts'));
   script('../scripts/deb.sh', `echo '${deb}'`);
