@@ -28,7 +28,7 @@ async function programs(dir: string, deb: string, base: string): Promise<string>
     chmodSync(join(bin, name), 0o755);
   };
   const podman = (await must('sh', ['-c', 'command -v podman'])).trim();
-  const storage = `--root '${dir}/images' --runroot '${dir}/run' --storage-driver vfs --cgroup-manager cgroupfs --runtime runc`;
+  const storage = `--root '${dir}/images' --runroot '${dir}/run' --cgroup-manager cgroupfs --runtime runc`;
   script('npm', 'exit 0');
   script('sudo', 'exec "$@"');
   script('debootstrap', `for root; do :; done\nexec cp -a --reflink=auto '${base}' "$root"`);
