@@ -9,7 +9,7 @@ import { message, sendMail } from '../support/mail.ts';
 import { bringPackages, checkOut } from '../support/package/checkout.ts';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { startReceiver } from '../support/receiver.ts';
-import { tempDir } from '../support/temp.ts';
+import { diskDir, tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
 /** README's line. */
@@ -32,7 +32,7 @@ describe('the npm package', function () {
 
   before('installs it by the line in README, which ends in the demo', async () => {
     prefix = await tempDir();
-    const checkout = await checkOut(join(await tempDir(), 'checkout'));
+    const checkout = await checkOut(join(await diskDir(), 'checkout'));
     await bringPackages(checkout);
     // The packages are there already, and npm's folder of commands is not on the PATH.
     const bin = await tempDir();

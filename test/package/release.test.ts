@@ -78,6 +78,11 @@ describe('a release', function () {
         .split('\n')
         .map((line) => line.replace(/^(\S+ \S+) +\d+ /, '$1 '));
     expect(await list(built.foreign)).to.deep.equal(await list(built.deb));
+    const sums = (kind: 'own' | 'foreign') =>
+      readFileSync(join(unpacked[kind], 'DEBIAN/md5sums'), 'utf8')
+        .split('\n')
+        .filter((line) => !/node-linux-|\/doc\/postern\/copyright$/.test(line));
+    expect(sums('foreign')).to.deep.equal(sums('own'));
   });
 
   it('says that it did not run the package for the other architecture, where this machine cannot', async function () {
