@@ -160,7 +160,7 @@ describe('the Debian package', function () {
   it('is installed by README as by docs/operations.md, whose block test/world types', () => {
     const readme = stepAt(stepsOf('../README.md'), 'Install it on a mail host', 'npm ci --omit=dev && scripts/deb.sh');
     const block = stepAt(STEPS, 'Install', 'npm ci --omit=dev').trim().split('\n');
-    expect(readme.trim()).to.equal(block.map((line) => line.replace(/ +#.*$/, '')).join(' && '));
+    expect(readme.split('\n')[0]).to.equal(block.map((line) => line.replace(/ +#.*$/, '')).join(' && '));
   });
 
   it('passes lintian without errors', async function () {
