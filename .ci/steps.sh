@@ -72,7 +72,7 @@ buffered() {
 
 # What the checks use beyond npm. Tests whose program is missing say so and are left out.
 packages() {
-  local wanted=(strace python3 python3-django python3-django-anymail python3-dkim python3-nacl opendkim opendkim-tools libmail-dkim-perl python3-dnspython swaks systemd shellcheck chromium postfix prometheus xfsprogs debootstrap systemd-container dpkg-dev lintian fail2ban python3-systemd man-db groff-base zsh fish php-cli php-curl php-monolog php-symfony-mailchimp-mailer php-symfony-http-client php-guzzlehttp-guzzle php-swiftmailer ruby ruby-excon ruby-actionmailbox ruby-railties ruby-sqlite3 ruby-webrick rspamd spamassassin spamd clamav-daemon clamav-milter unbound nsd nginx-light pebble opendmarc bind9-dnsutils iproute2 nftables) missing=() known=() root=()
+  local wanted=(strace python3 python3-django python3-django-anymail python3-dkim python3-nacl opendkim opendkim-tools libmail-dkim-perl python3-dnspython swaks systemd shellcheck chromium postfix prometheus xfsprogs debootstrap systemd-container podman runc dpkg-dev lintian fail2ban python3-systemd man-db groff-base zsh fish php-cli php-curl php-monolog php-symfony-mailchimp-mailer php-symfony-http-client php-guzzlehttp-guzzle php-swiftmailer ruby ruby-excon ruby-actionmailbox ruby-railties ruby-sqlite3 ruby-webrick rspamd spamassassin spamd clamav-daemon clamav-milter unbound nsd nginx-light pebble opendmarc bind9-dnsutils iproute2 nftables) missing=() known=() root=()
   command -v apt-get >/dev/null || { echo 'no apt-get here: what needs Debian packages is left out'; return 0; }
   for package in "${wanted[@]}"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

@@ -5,7 +5,7 @@ umask 022
 
 usage() {
   cat <<'TEXT'
-Usage: scripts/install.sh [--prefix DIR] [--root DIR] [--dry-run]
+Usage: scripts/install.sh [--prefix DIR] [--root DIR] [--packages DIR] [--dry-run]
 
 Makes the system user "postern", /etc/postern (settings, credentials, certificates) and /var/lib/postern (queue),
 copies the tree with its pinned runtime to PREFIX/lib/postern, and installs PREFIX/bin/postern and the systemd units.
@@ -13,6 +13,7 @@ Settings and data that are there already are kept. Nothing is started; the next 
 
   --prefix DIR   /usr (the default) or /usr/local
   --root DIR     install below DIR (an image, a package, a trial): no user, no owners, no systemctl
+  --packages DIR the packages of npm to install, when not node_modules of the tree
   --dry-run      print what would be done, and do nothing
   --help         this text
 
@@ -26,11 +27,13 @@ wrong() { echo "install: $*" >&2; usage >&2; exit 64; }
 tree=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 prefix=/usr
 root=
+modules=$tree/node_modules
 dry=
 while [ $# -gt 0 ]; do
   case $1 in
     --prefix) [ $# -ge 2 ] || wrong '--prefix needs a folder'; prefix=${2%/}; shift 2 ;;
     --root) [ $# -ge 2 ] || wrong '--root needs a folder'; root=${2%/}; shift 2; [ -n "$root" ] || wrong '--root / is the host itself: leave it out' ;;
+    --packages) [ $# -ge 2 ] && [ -f "$2/.package-lock.json" ] || wrong '--packages needs a node_modules folder of npm'; modules=$2; shift 2 ;;
     --dry-run) dry=yes; shift ;;
     --help) usage; exit 0 ;;
     *) wrong "unknown argument $1" ;;
@@ -95,14 +98,14 @@ unneeded() {
     for (const arch of ["x64", "arm64"])
       for (const part of ["include", "share", "CHANGELOG.md", "README.md"]) console.log(`node_modules/node-linux-${arch}/${part}`);
     console.log("node_modules/.package-lock.json\nnode_modules/.cache");
-  ' "$tree/node_modules/.package-lock.json"
+  ' "$modules/.package-lock.json"
 }
 
 packages() {
-  if [ -f "$tree/node_modules/.package-lock.json" ]; then
+  if [ -f "$modules/.package-lock.json" ]; then
     unneeded >"$work/unneeded"
     # GNU tar, as Debian has it. Through a file, because a pipe would hide that the first half failed.
-    tar -C "$tree" -cf "$work/packages.tar" --anchored --no-wildcards --exclude-from="$work/unneeded" node_modules
+    tar -C "$(dirname -- "$modules")" -cf "$work/packages.tar" --anchored --no-wildcards --exclude-from="$work/unneeded" node_modules
     tar -C "$next" -xf "$work/packages.tar" --no-same-owner
     rm "$work/packages.tar"
     find "$next/node_modules" -path '*/.bin/*' -xtype l -delete

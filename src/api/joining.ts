@@ -17,12 +17,16 @@ export async function askAll<A>({ here, others }: Hosts<A>, change?: (id: string
 export type Cursor = number | string;
 
 /** The cursor of one host. Throws if it is one of several: they do not share a store any more. */
-export function oneCursor(cursor: Cursor | undefined, { invalid }: { invalid(field: string, text: string): Error }) {
+export function oneCursor(
+  cursor: Cursor | undefined,
+  { invalid }: { invalid(field: string, text: string): Error },
+  field = 'before',
+) {
   if (typeof cursor !== 'string') return cursor;
-  throw invalid('before', 'It is from a time with several hosts: please start with the newest');
+  throw invalid(field, 'It is from a time with several hosts: please leave it out');
 }
 
-function placesOf(cursor: string): ReadonlyMap<string, number | null> {
+export function placesOf(cursor: string): ReadonlyMap<string, number | null> {
   return new Map(
     cursor.split(',').map((one) => {
       const [id = '', place = ''] = one.split(':');
@@ -57,6 +61,32 @@ interface Wanted {
   readonly all?: boolean;
 }
 
+/** Mail that one host took over from another is known to both. */
+interface MailOfHost {
+  readonly id: string;
+  readonly state: string;
+}
+
+/** A host that comes back drops what another has taken over. */
+const PROGRESS: Readonly<Record<string, number>> = { unknown: 0, dropped: 0, waiting: 1 };
+const progressOf = ({ state }: MailOfHost): number => PROGRESS[state] ?? 2;
+
+/** Records of mail of which there is another record, from the host on which the mail went on. */
+export function repeated<R extends MailOfHost>(records: readonly R[]): ReadonlySet<R> {
+  const kept = new Map<string, R>();
+  for (const record of records) {
+    const other = kept.get(record.id);
+    if (!other || progressOf(record) > progressOf(other)) kept.set(record.id, record);
+  }
+  return new Set(records.filter((record) => kept.get(record.id) !== record));
+}
+
+/** The list without them. */
+export function eachOnce<R extends MailOfHost>(records: readonly R[]): readonly R[] {
+  const left = repeated(records);
+  return records.filter((record) => !left.has(record));
+}
+
 /** The place after all records. */
 const END = 1;
 
@@ -67,6 +97,7 @@ const END = 1;
 export async function joinPages<A extends Placed>(
   hosts: Hosts<A>,
   { before, limit, all = false }: Wanted,
+  repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']> = () => new Set(),
 ): Promise<Page<A>> {
   const places = typeof before === 'string' ? placesOf(before) : new Map([[hosts.here.id, before]]);
   const isFirst = before === undefined;
@@ -84,7 +115,7 @@ export async function joinPages<A extends Placed>(
   await Promise.all(asked.filter((host) => host === hosts.here).map(ask));
   await Promise.all(asked.filter((host) => host !== hosts.here).map(ask));
 
-  const { records, left } = takeNewest(parts, limit);
+  const { records, left } = takeNewest(parts, limit, repeatedOf);
   const next = new Map<string, number | null>();
   for (const [id, part] of parts) next.set(id, left.get(id) ?? part.next);
   const isEnd = [...next.values()].every((place) => place === null);
@@ -94,15 +125,20 @@ export async function joinPages<A extends Placed>(
   return { records, next: isEnd ? null : (only ?? toCursor(next)), parts: [...parts.values()] };
 }
 
-const toCursor = (places: ReadonlyMap<string, number | null>): string =>
+export const toCursor = (places: ReadonlyMap<string, number | null>): string =>
   [...places].map(([id, place]) => `${id}:${place ?? ''}`).join(',');
 
 /**
  * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursor of each host of which not
  * all were taken.
  */
-function takeNewest<A extends Placed>(parts: ReadonlyMap<string, A>, limit: number) {
+function takeNewest<A extends Placed>(
+  parts: ReadonlyMap<string, A>,
+  limit: number,
+  repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']>,
+) {
   const queues = [...parts].map(([id, { rows, next }]) => ({ id, next, taken: 0, rows: sorted<RowOf<A>>(rows) }));
+  const isRepeated = repeatedOf(queues.flatMap(({ rows }) => rows.map(({ record }) => record)));
   const all: RowOf<A>[] = [];
   // What comes after a page that is used up but has more may be newer than what the others have.
   while (all.length < limit && !queues.some(({ taken, rows, next }) => taken === rows.length && next !== null)) {
@@ -114,8 +150,10 @@ function takeNewest<A extends Placed>(parts: ReadonlyMap<string, A>, limit: numb
     if (!first) break;
     const newest = heads.reduce((best, one) => (one.row.at > best.row.at ? one : best), first);
     newest.queue.taken++;
-    all.push(newest.row);
+    if (!isRepeated.has(newest.row.record)) all.push(newest.row);
   }
+  // Not on the next page either, where their records from other hosts are missing.
+  for (const queue of queues) while (isRepeated.has(queue.rows[queue.taken]?.record)) queue.taken++;
   const left = new Map<string, number>();
   for (const { id, taken, rows } of queues) {
     const [last, unused] = [rows[taken - 1], rows[taken]];

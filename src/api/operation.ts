@@ -46,8 +46,8 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly errors: readonly E[];
   /** The error that means that the thing it names is not on this host; the other hosts of the store are asked then. */
   readonly elsewhere?: E;
-  /** It is about this host only, and the header of its answer names the others. */
-  readonly hereOnly?: boolean;
+  /** It must not be done by two hosts: the others are asked one after another. */
+  readonly once?: boolean;
   /** The parameters of an example call. A test runs it; `npm run docs` records its answer for the reference. */
   readonly example: Given;
 }
@@ -152,7 +152,7 @@ export interface Operation {
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
   readonly elsewhere: ErrorName | undefined;
-  readonly hereOnly: boolean;
+  readonly once: boolean;
   readonly across: Spread | undefined;
   readonly example: Given;
   /**
@@ -266,7 +266,7 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     extension = false,
     large = false,
     waits = false,
-    hereOnly = false,
+    once = false,
   } = declaration;
   const { params, returns, errors, elsewhere, example } = declaration;
   const shape = z.object(params);
@@ -284,7 +284,7 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     returns,
     errors,
     elsewhere,
-    hereOnly,
+    once,
     across: reach && spread(reach, read),
     example,
     run: async (given, call) => answer(await read(given), call),

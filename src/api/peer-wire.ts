@@ -8,7 +8,7 @@ import type { Tools } from '../base/tools.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { HostRow, TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
-import { refusal } from './errors.ts';
+import { ERRORS, type ErrorName, refusal } from './errors.ts';
 
 // Calls between the hosts of a store: signed with the secret that all of them read from it, for one process of one
 // host, and each good for one time.
@@ -20,6 +20,7 @@ const SIGNATURE = 'postern-signature';
 const ID = 'postern-peer';
 /** A call names things, it does not bring them: the most are a thousand ids, and a hundred URLs. */
 const MAX_CALL_BYTES = 1024 * 1024;
+const MAX_ERROR_BYTES = 65_536;
 /** How long a host that did not answer is not asked again. Milliseconds. */
 const QUIET_MS = 5000;
 
@@ -99,6 +100,7 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
           redirect: 'error',
           signal: gone ? AbortSignal.any([late.signal, gone]) : late.signal,
         });
+        if (response.headers.get(ID) !== host.id && (await isUnknown(response))) return undefined;
         if (response.headers.get(ID) !== host.id)
           throw new Error(response.status < 500 ? `${url} is not this host` : `it answered ${response.status}`);
         const answer = await read(response);
@@ -128,6 +130,13 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
       return call;
     },
   });
+}
+
+/** Whether a host says that its version has no such operation: others it answers. */
+async function isUnknown(response: Response): Promise<boolean> {
+  if (response.status !== ERRORS.Unknown_Operation.status || !response.body) return false;
+  const text = (await readBody(response.body, MAX_ERROR_BYTES)).toString();
+  return text.includes(`"name":"${'Unknown_Operation' satisfies ErrorName}"`);
 }
 
 const headerOf = ({ [SIGNATURE]: value }: IncomingHttpHeaders): string => (typeof value === 'string' ? value : '');

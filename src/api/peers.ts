@@ -3,6 +3,8 @@ import type { Context, Middleware } from 'koa';
 import { z } from 'zod';
 import { toBuffer } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
+import type { Metrics } from '../base/metrics.ts';
+import type { Figures } from '../base/prometheus.ts';
 import type { Tools } from '../base/tools.ts';
 import type { HostRow, TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
@@ -11,6 +13,7 @@ import { ERRORS, type ErrorName, Refusal, refusal, toEnvelope } from './errors.t
 import { type Answer, type AnsweringHost, type Call, type Operation, wholeOf } from './operation.ts';
 import { type Params, paramsOf } from './parameters.ts';
 import { createPeerWire, PEER_PATH, PING, readBody } from './peer-wire.ts';
+import { type Standing, standing, standingOf } from './standing.ts';
 
 // Several hosts that share a store answer calls as one. A call that names a thing of one host, such as mail in its
 // queue, is forwarded to the other hosts if this one does not have it. A call about all that hosts have, such as a
@@ -23,6 +26,7 @@ const ONE_THING_MS = 40_000;
 const JOINED_MS = 10_000;
 /** Texts up to this size are read at once, larger ones while the client reads them. */
 const SMALL_BYTES = 65_536;
+const MAX_STANDING_BYTES = 1024;
 const MAX_RECORD_BYTES = 64 * 1024 * 1024;
 
 const forwarded = z.strictObject({
@@ -37,7 +41,8 @@ export interface PeerSettings {
   readonly alone: boolean;
 }
 
-interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
+interface PeerDeps extends Pick<Tools, 'clock' | 'log'> {
+  readonly metrics: Metrics & Pick<Figures, 'level'>;
   readonly store: Pick<Store, 'hosts' | 'accounts'>;
   readonly tokenSecret: TokenSecret;
   /** This host, and this process of it. */
@@ -48,6 +53,8 @@ interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly files: (ctx: Context, path: string) => Promise<void>;
 }
 
+/** The path of calls for the standing of a host. */
+const STANDING = '/standing';
 /** The path of calls for files, and what they pass on. */
 const FILES = '/files';
 const ASKED = ['range', 'if-range', 'if-none-match'] as const;
@@ -64,6 +71,8 @@ const fileCall = z.strictObject({ path: z.string(), headers: z.partialRecord(z.e
 
 /** The answer of another host to a forwarded call. */
 type PeerAnswer = { readonly found: Answer } | { readonly refused: Refusal };
+
+export type Peers = ReturnType<typeof createPeers>;
 
 export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   const { store, operations, partsOf, log } = deps;
@@ -87,7 +96,8 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   async function find(operation: Operation, given: Params, call: Call<ErrorName>, unknown: Refusal): Promise<Answer> {
     const hosts = await others();
     const params = given.of(Object.keys(operation.params.shape));
-    const answers = await Promise.all(hosts.map((host) => ask(host, operation, params, call, ONE_THING_MS)));
+    const toAnswer = (host: HostRow) => ask(host, operation, params, call, ONE_THING_MS);
+    const answers = operation.once ? await untilDone(hosts, toAnswer, unknown) : await Promise.all(hosts.map(toAnswer));
     const [found, ...more] = answers.flatMap((answer) => (answer && 'found' in answer ? [answer.found] : []));
     for (const one of more) discard(one);
     if (found) return found;
@@ -159,22 +169,26 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   return frozen({
     /** The operation, answered for all hosts. */
     across(operation: Operation): Operation {
-      const { across, elsewhere, hereOnly } = operation;
-      if (alone || !(across || elsewhere || hereOnly)) return operation;
+      const { across, elsewhere } = operation;
+      if (alone || !(across || elsewhere)) return operation;
       return frozen({
         ...operation,
         async run(params: Params, call: Call<ErrorName>) {
-          const hosts = across || hereOnly ? await others() : [];
-          if (across) return join(operation, across, params, call, hosts);
+          if (across) return join(operation, across, params, call, await others());
           try {
-            const answer = await operation.run(params, call);
-            return hosts.length > 0 ? { ...answer, missing: hosts.map(({ name }) => name) } : answer;
+            return await operation.run(params, call);
           } catch (error) {
-            if (across || !(error instanceof Refusal) || error.name !== elsewhere) throw error;
+            if (!(error instanceof Refusal) || error.name !== elsewhere) throw error;
             return await find(operation, params, call, error);
           }
         },
       });
+    },
+
+    /** The other hosts with their standing; undefined if one does not answer. */
+    async hosts(): Promise<readonly { readonly row: HostRow; readonly standing: Standing | undefined }[]> {
+      const ask = (row: HostRow) => wire.call(row, STANDING, {}, { ms: JOINED_MS }, toStanding);
+      return Promise.all((await others()).map(async (row) => ({ row, standing: await ask(row) })));
     },
 
     /**
@@ -211,6 +225,11 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
       if (path === PING && ctx.method === 'POST') {
         await wire.receive(ctx);
         ctx.body = '';
+        return;
+      }
+      if (path === STANDING && ctx.method === 'POST') {
+        await wire.receive(ctx);
+        ctx.body = await standingOf(deps.metrics, deps.clock.now());
         return;
       }
       if (path === FILES && ctx.method === 'POST') {
@@ -272,8 +291,27 @@ function changed(given: Params, change: Readonly<Record<string, unknown>>): Para
   };
 }
 
+/** Asks one host after another until one has the thing. */
+async function untilDone(
+  hosts: readonly HostRow[],
+  ask: (host: HostRow) => Promise<PeerAnswer | undefined>,
+  unknown: Refusal,
+): Promise<readonly (PeerAnswer | undefined)[]> {
+  const answers: (PeerAnswer | undefined)[] = [];
+  for (const host of hosts) {
+    const answer = await ask(host);
+    answers.push(answer);
+    if (answer && !('refused' in answer && answer.refused.name === unknown.name)) break;
+  }
+  return answers;
+}
+
 function discard(answer: Answer): void {
   if ('text' in answer && answer.text.content instanceof Readable) answer.text.content.destroy();
+}
+
+async function toStanding({ body }: Response): Promise<Standing> {
+  return standing.parse(JSON.parse((await readBody(body ?? [], MAX_STANDING_BYTES)).toString()));
 }
 
 /** Reads the answer of another host: a record whole, a text as it comes. */

@@ -3,7 +3,7 @@ import { type SecureContext, TLSSocket } from 'node:tls';
 import type { RouterMiddleware } from '@koa/router';
 import { frozen } from '../base/frozen.ts';
 import type { Metrics } from '../base/metrics.ts';
-import type { Exposition } from '../base/prometheus.ts';
+import type { Exposition, Figures } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
@@ -23,7 +23,7 @@ import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createFiles, createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
-import { createPeers, type PeerSettings } from './peers.ts';
+import { createPeers, type PeerSettings, type Peers } from './peers.ts';
 import { createRedirect, type RedirectSettings } from './redirect.ts';
 import { createSecureFront } from './secure.ts';
 
@@ -50,7 +50,7 @@ export interface ApiDeps
   readonly meter: UsageMeter;
   /** The console, or undefined. */
   readonly attached: AttachedApp | undefined;
-  readonly metrics: Metrics & Exposition;
+  readonly metrics: Metrics & Exposition & Pick<Figures, 'level'>;
   /** Our names and their certificates, and the answers to challenges of the certificate authority. */
   readonly certificates: {
     readonly contextFor: (name: string) => SecureContext | undefined;
@@ -77,6 +77,7 @@ export interface ApiServices extends SessionCalls {
   /** The parts of an account. */
   readonly partsOf: (account: AccountRow) => AccountParts;
   readonly jobs: Jobs;
+  readonly askHosts: Peers['hosts'];
   /** The address of the client, behind proxies too. */
   readonly clientAddress: (req: IncomingMessage) => string;
 }
@@ -138,6 +139,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
         operate: run,
         partsOf: (account) => partsOf(account),
         jobs,
+        askHosts: peers.hosts,
         clientAddress,
       });
       stopAttached = opened.stop;

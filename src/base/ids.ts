@@ -63,6 +63,9 @@ export function deliveryId(messageId: string, routeId: string, recipient: string
   return `${messageId}-${digest.slice(0, 12)}`;
 }
 
+/** The id of the message of a delivery. */
+export const messageOf = (delivery: string): string => delivery.split('-', 1)[0] ?? delivery;
+
 /**
  * The id of a POST with several deliveries, with their number and a hash of their ids: the same deliveries in the same
  * order have the same id, even if they are posted again after a crash.

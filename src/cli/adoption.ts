@@ -50,7 +50,7 @@ async function findHost(store: Store, word: string): Promise<HostRow> {
 }
 
 /** The id of the host whose queue is here; undefined if there is none. */
-function ownId(settings: Settings): string | undefined {
+export function ownId(settings: Settings): string | undefined {
   const { hostId } = folderOf(spoolDir(settings));
   return (existsSync(hostId) && readFileSync(hostId, 'utf8').trim()) || undefined;
 }

@@ -29,7 +29,7 @@ const mail = z.looseObject({
   body: z.string(),
 });
 const pulled = z.array(mail.extend({ lease: z.string() }));
-const tapped = z.object({ cursor: z.int(), gap: z.boolean(), messages: z.array(mail) });
+const tapped = z.object({ cursor: z.union([z.int(), z.string()]), gap: z.boolean(), messages: z.array(mail) });
 
 type Mail = z.output<typeof mail>;
 
@@ -239,7 +239,7 @@ async function report(
 /** Posts copies of the mail of a live route, and reports nothing. */
 async function watch(session: Session, id: string): Promise<void> {
   const { call, io, stop, to, print } = session;
-  let cursor: number | undefined;
+  let cursor: number | string | undefined;
   for (;;) {
     const params = cursor === undefined ? { id } : { id, cursor, wait: WAIT_S };
     const answer = await untilAnswered(session, () => call('/inbound/tap', params, stop));

@@ -32,6 +32,7 @@ import { noteActions, toWords } from './actions.ts';
 import { type Beside, lookBeside } from './beside.ts';
 import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
+import { sayOtherHosts } from './other-hosts.ts';
 import { isUrl, tryAt } from './trial.ts';
 
 /** Options that select deliveries; shared with `replay`. */
@@ -174,7 +175,7 @@ export const queueList: Command = {
     },
     limit: { type: 'string', value: 'N', help: 'maximum number of rows (default: 50)' },
   },
-  async run(call) {
+  async run(call, io) {
     const selection = toSelection(call, toStates(call.texts('state')));
     const limit = Number(call.text('limit') ?? 50);
     if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit must be a positive whole number');
@@ -186,6 +187,7 @@ export const queueList: Command = {
         rows.map((row) => toShown(row, of(row))),
         () => `${deliveryTable(rows, of)}\n${BY_INTEREST.map((state) => `${counts[state]} ${state}`).join(', ')}\n`,
       );
+      await sayOtherHosts(call, io);
       return EXIT.ok;
     });
   },
@@ -217,6 +219,7 @@ export const queueShow: Command = {
     if (id === undefined) throw new UsageError('missing argument: ID');
     return withSpool(call.settings().settings, async (spool) => {
       const delivery = await spool.delivery(id);
+      if (!delivery) await sayOtherHosts(call, io);
       if (!delivery) return missing(io, id);
       if (call.flag('raw')) return printRaw(io, spool, delivery);
       const of = await lookBeside([delivery], spool, call.settings().settings);

@@ -35,7 +35,7 @@ export interface ConsoleSettings extends SessionSettings {
   readonly passwordCost: PasswordCost;
 }
 
-export interface ConsoleDeps extends Omit<HostDeps, 'jobs'> {
+export interface ConsoleDeps extends Omit<HostDeps, 'jobs' | 'askHosts'> {
   /** Covers what not every role sees. */
   readonly tokenSecret: { read(): Promise<string> };
   readonly feed: Pick<Feed, 'watch'>;

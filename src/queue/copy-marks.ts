@@ -27,6 +27,8 @@ export interface CopyMark {
   readonly changes: number;
   /** The deliveries that somebody may still want to have delivered: without any, the store needs no copy. */
   readonly deliveries: readonly QueuedDelivery[];
+  /** Whether the disk damaged the message or a delivery of it: the copy has what was lost. */
+  readonly isDamaged: boolean;
 }
 
 /** A copy that is about to be written. */

@@ -67,7 +67,12 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   async function prepare(all: Attempted): Promise<Prepared> {
     const [waiting] = all;
     const { delivery } = waiting;
-    const found = await spool.message(delivery.messageId, delivery.id);
+    const found = await spool.message(delivery.messageId, delivery.id).catch((error: unknown) => {
+      // It was damaged on the disk, and the store may have a copy.
+      if (error instanceof StoreAway) return 'store away' as const;
+      throw error;
+    });
+    if (found === 'store away') return notSent(all, { kind: 'put off' });
     if (!found) return notSent(all, ended(waiting, 'dropped'));
     const { task } = delivery;
     if (task === 'forward' && settings.postmaster === '') return notSent(all, keep(waiting, found.message));

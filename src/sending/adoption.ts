@@ -1,13 +1,13 @@
 import { type Clock, createRounds } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
+import { type Ids, messageOf } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Service, Task } from '../base/service.ts';
 import { atOnce } from '../base/turns.ts';
 import { sentId } from '../mail/return-address.ts';
 import { type CopiedMessage, toDelivery } from '../queue/copied-message.ts';
 import type { Delivery, NewMessage, Spool } from '../queue/delivery.ts';
-import { LOST } from '../queue/disk/faults.ts';
+import { isLost } from '../queue/disk/faults.ts';
 import type { Rescued } from '../queue/messages.ts';
 import { type DeliveryState, STATES } from '../queue/states.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -145,24 +145,33 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
 
   /** Finds a message that was damaged on the disk of this host. */
   async function find(message: string, delivery?: string): Promise<Rescued | undefined> {
-    const row = await store.copies.one(delivery === undefined ? { message } : { id: delivery });
-    return row && (await rescued(row, message));
+    const row =
+      delivery === undefined
+        ? await store.copies.one({ message })
+        : // Of outgoing mail a row is one delivery, of inbound mail the message as it was accepted.
+          ((await store.copies.one({ id: delivery })) ?? (await store.copies.one({ id: messageOf(delivery) })));
+    return row && (await rescued(row, message, delivery));
   }
 
-  async function rescued(row: CopyRow, id: string): Promise<Rescued | undefined> {
-    const [copied] = row.deliveries;
-    if (row.kind !== 'outbound' || !copied || !store.understands(row)) return undefined;
+  async function rescued(row: CopyRow, id: string, delivery?: string): Promise<Rescued | undefined> {
+    const copied = row.deliveries.find((one) => one.id === delivery) ?? row.deliveries[0];
+    if (others[row.kind] || !copied || !store.understands(row)) return undefined;
     const found = await copies.read(row);
     if (!found) return undefined;
-    const message = await onDisk({ ...found, id, envelope: { ...found.envelope, copiedIn: epochOf(row) } });
+    const envelope = row.kind === 'outbound' ? { ...found.envelope, copiedIn: epochOf(row) } : found.envelope;
+    const message = await onDisk({ ...found, id, envelope });
     return { message, delivery: { ...(await deliveryOf(copied)), messageId: id } };
   }
 
-  /** Makes a delivery wait again that was given up because it was damaged. */
-  async function revive(row: CopyRow, { messageId }: Pick<Delivery, 'messageId'>): Promise<boolean> {
-    const found = await rescued(row, messageId || row.message);
-    if (!found || !(await spool.rescue.restore(found, 'it was given up as damaged'))) return false;
-    return (await spool.replay({ ids: [row.id] }, clock.now())) > 0;
+  /** Makes deliveries wait again that were given up because they were damaged. */
+  async function revive(row: CopyRow, lost: readonly Pick<Delivery, 'id' | 'messageId'>[]): Promise<boolean> {
+    let count = 0;
+    for (const { id, messageId } of lost) {
+      const found = await rescued(row, messageId || row.message, id);
+      if (!found || !(await spool.rescue.restore(found, 'it was given up as damaged'))) continue;
+      count += await spool.replay({ ids: [id] }, clock.now());
+    }
+    return count > 0;
   }
 
   if (!alone) spool.rescue.onDamage(find);
@@ -222,10 +231,9 @@ export function tendCopiesTask({ store, spool, copies, others, member, clock, ad
     // What this host had before it was adopted is decided when it is due.
     if (row.epoch !== member.epoch()) return undefined;
     const known = await atOnce(row.deliveries, ({ id }) => spool.delivery(id));
-    const [first] = known;
     if (known.every((delivery) => delivery === undefined)) return (await adoption.take([row])) ? 'taken' : undefined;
-    if (first?.state === 'dead' && row.state !== 'settled' && first.lastError?.startsWith(LOST))
-      return (await adoption.revive(row, first)) ? 'taken' : undefined;
+    const lost = known.flatMap((one) => (one && isLost(one) ? [one] : []));
+    if (lost.length > 0 && row.state !== 'settled') return (await adoption.revive(row, lost)) ? 'taken' : undefined;
     // Of inbound mail the queue knows which copies it has; of outgoing mail, none is kept that is held or dead.
     const isOpen = (state: DeliveryState) => (row.kind === 'outbound' ? state === 'waiting' : STATES[state].open);
     if (known.some((one) => one && isOpen(one.state)) || (row.state === 'settled' && age < DAY_MS)) return undefined;

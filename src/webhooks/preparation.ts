@@ -32,13 +32,19 @@ export interface PreparationDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'
   readonly notes: Notes;
 }
 
+/** How long damaged mail waits for the store, which may have a copy of it. Milliseconds. */
+const AWAY_MS = 5000;
+
 /** A delivery whose turn it is, as far as preparing it depends on that. */
 type Due = Pick<Waiting, 'delivery' | 'attempts' | 'budgetFrom'>;
 
 /** A delivery with its message. */
 type DueMail = readonly [due: Due, mail: Mail];
 
-/** later: its message is not scanned yet, come back at `at` (milliseconds since 1970) · missing: it has no message. */
+/**
+ * later: its message is not scanned yet, or was damaged and the store is away; come back at `at` (milliseconds since
+ * 1970) · missing: it has no message.
+ */
 type NoMail = { readonly none: 'later'; readonly at: number } | { readonly none: 'missing' };
 
 export interface Preparation {
@@ -127,12 +133,23 @@ export function createPreparation(deps: PreparationDeps): Preparation {
       deps.notes.note({ what: 'parsed', id, sender: message.envelope.mailFrom, summary, verdicts });
   }
 
+  /** A message that was damaged on the disk may have a copy in the store. */
+  async function load({ id, messageId }: Pick<Delivery, 'id' | 'messageId'>) {
+    try {
+      return await spool.message(messageId, id);
+    } catch (error) {
+      if (error instanceof StoreAway) return 'store away' as const;
+      throw error;
+    }
+  }
+
   return frozen({
     async find({ delivery, attempts, budgetFrom }) {
       const scanning = delivery.kind === 'inbound' ? deps.scanning : undefined;
       const turn = scanning && attempts === 0 ? await scanning.turn(delivery, budgetFrom) : undefined;
       if (turn !== undefined) return { none: 'later', at: turn };
-      const found = await spool.message(delivery.messageId, delivery.id);
+      const found = await load(delivery);
+      if (found === 'store away') return { none: 'later', at: clock.now() + AWAY_MS };
       if (!found) return { none: 'missing' };
       const { message, body } = found;
       if (!scanning || message.scan) return { delivery, message, body };

@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { bringPackages, build, checkOut, movePackages, release } from '../support/package/checkout.ts';
+import { build, checkOut, movePackages } from '../support/package/checkout.ts';
 import { boot, inRoot, type Machine, makeRoot } from '../support/package/machine.ts';
+import { release, repack } from '../support/package/release.ts';
 import { has, must, run } from '../support/package/run.ts';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { until } from '../support/until.ts';
@@ -78,16 +79,14 @@ describe('the Debian package', function () {
     process.once('exit', clear).once('SIGTERM', cut);
     const rooted = makeRoot(root);
     rooted.catch(() => {});
-    const [one, two] = [join(dir, 'one'), join(dir, 'two')];
-    await checkOut(one);
-    await bringPackages(one);
-    built.first = await build(one);
+    const { checkout, deb } = await release();
+    built.first = deb;
     if (await has('lintian')) lintian = lint(built.first);
-    await checkOut(two);
-    await movePackages(one, two);
-    built.again = await build(two, { TZ: 'Pacific/Kiritimati', LC_ALL: 'C' });
-    await release(two, NEXT);
-    built.next = await build(two);
+    const again = await checkOut(join(dir, 'again'));
+    await movePackages(checkout, again);
+    built.again = await build(again, { TZ: 'Pacific/Kiritimati', LC_ALL: 'C' });
+    await movePackages(again, checkout);
+    built.next = await repack(deb, join(dir, 'next'), NEXT);
     const trouble = await rooted
       .then(() => inRoot(root, 'true'))
       .then(({ code, err }) => (code === 0 ? undefined : err), String);
@@ -158,6 +157,12 @@ describe('the Debian package', function () {
     expect(list).not.to.match(/node_modules\/(?:mocha|chai|typescript)\//);
     expect(list.split('\n').filter((line) => /^[^l]....w|^[^l].......w/.test(line))).to.deep.equal([]);
     expect(list.split('\n').filter((line) => line !== '' && !line.includes(' root/root '))).to.deep.equal([]);
+  });
+
+  it('is installed by README as by docs/operations.md, whose block test/world types', () => {
+    const readme = stepAt(stepsOf('../README.md'), 'Install it on a mail host', 'npm ci --omit=dev && scripts/deb.sh');
+    const block = stepAt(STEPS, 'Install', 'npm ci --omit=dev').trim().split('\n');
+    expect(readme.split('\n')[0]).to.equal(block.map((line) => line.replace(/ +#.*$/, '')).join(' && '));
   });
 
   it('passes lintian without errors', async function () {
@@ -295,7 +300,7 @@ describe('the Debian package', function () {
     }
     const received = async (subject: string) =>
       z
-        .array(z.object({ id: z.string().optional(), text: z.string() }))
+        .array(z.object({ id: z.string().optional(), text: z.string(), status: z.number() }))
         .parse(await here().ask({ do: 'received' }))
         .filter(({ text }) => text.includes(`"${subject}"`));
     const answer = (status: number, subject: string) => here().ask({ do: 'answer', status, to: `"${subject}"` });
@@ -626,34 +631,49 @@ describe('the Debian package', function () {
 
     // mocha runs the tests of a block before the blocks in it.
     describe('over its lifetime', () => {
-      it('is upgraded while mail waits: no mail lost, no client refused, settings kept, the new version runs', async () => {
-        await queued('Over the upgrade');
+      /** Changes the version while one mail waits for its webhook, and others come in one after the other. */
+      async function changes(kind: string, version: string, command: readonly string[]) {
+        await queued(`Over the ${kind}`);
         const before = await mainPid();
-        bring(built.next, 'next.deb');
-        const upgrade = here().must(...apt('install', '/root/next.deb'));
+        const change = here().must(...command);
         const replies: (string | undefined)[] = [];
         let over = false;
-        void upgrade
+        void change
           .finally(() => {
             over = true;
           })
           .catch(() => {});
         while (!over) {
-          const subject = `During ${replies.length}`;
+          const subject = `In the ${kind} ${replies.length}`;
           replies.push(await mail(subject));
-          await Promise.race([arrives(subject).catch(() => {}), upgrade]);
+          await Promise.race([arrives(subject).catch(() => {}), change]);
         }
-        await upgrade;
+        await change;
         expect(replies.filter((reply) => !/^250 /.test(reply ?? ''))).to.deep.equal([]);
         expect(await mainPid()).not.to.equal(before);
-        expect(await journal()).to.contain(`"version":"${NEXT}"`);
-        expect(readFileSync(at('etc/postern/postern.yaml'), 'utf8')).to.equal(SETTINGS);
-        expect(existsSync(at('etc/postern/postern.yaml.dpkg-dist'))).to.equal(true);
-        await answer(200, 'Over the upgrade');
+        expect(await here().must('postern', '--version')).to.contain(version);
+        expect(await waiting()).to.contain('"id"');
+        await answer(200, `Over the ${kind}`);
         await here().must('postern', 'queue', 'retry', '--all');
         await until('all that waited', async () => !(await waiting()).includes('"id"'), 30_000);
-        for (const subject of ['Over the upgrade', ...replies.map((_, i) => `During ${i}`)])
-          expect(await received(subject), subject).not.to.deep.equal([]);
+        for (const subject of [`Over the ${kind}`, ...replies.map((_, i) => `In the ${kind} ${i}`)])
+          expect((await received(subject)).filter(({ status }) => status === 200).length, subject).to.be.at.least(1);
+        // It waited all the time, so nothing but the retry can have posted it.
+        const posts = (await received(`Over the ${kind}`)).filter(({ status }) => status === 200);
+        expect(posts).to.have.length(1);
+        expect(readFileSync(at('etc/postern/postern.yaml'), 'utf8')).to.equal(SETTINGS);
+      }
+
+      it('is upgraded while mail waits: no mail lost, no client refused, settings kept, the new version runs', async () => {
+        bring(built.next, 'next.deb');
+        await changes('upgrade', NEXT, apt('install', '/root/next.deb'));
+        expect(await journal()).to.contain(`"version":"${NEXT}"`);
+        expect(existsSync(at('etc/postern/postern.yaml.dpkg-dist'))).to.equal(true);
+      });
+
+      it('is downgraded while mail waits: no mail lost, no client refused, settings kept, the old version runs', async () => {
+        const old = (await must('dpkg-deb', ['-f', built.first, 'Version'])).trim();
+        await changes('downgrade', old, apt('install', '--allow-downgrades', '/root/postern.deb'));
       });
 
       it('is removed, with its settings and mail kept', async () => {

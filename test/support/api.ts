@@ -121,7 +121,12 @@ export async function startApi(
 ) {
   const clock = createTestClock();
   const log = createTestLog();
-  const ids = { ...createIds(clock), key: newKeys(), signingKey: signingKeys(), message: messageIds() };
+  const ids = {
+    ...createIds(clock),
+    key: newKeys(),
+    signingKey: signingKeys(),
+    message: messageIds(options.seeding === false ? 'other' : 'batch'),
+  };
   const embedded = async () => borrowDatabase(log, await seededFile());
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock, log });
   const real = await openStore(database);
@@ -427,10 +432,10 @@ function newKeys(): () => string {
   return () => `ExampleNewKey${String(++count).padStart(9, '0')}`;
 }
 
-/** Ids of queued mail, and of pending reports. */
-function messageIds(): () => string {
+/** Ids of queued mail, and of pending reports: no two hosts make the same. */
+function messageIds(host: string): () => string {
   let count = 0;
-  return () => `01kcexamplebatch${String(++count).padStart(10, '0')}`;
+  return () => `01kcexample${host}${String(++count).padStart(10, '0')}`;
 }
 
 /** What the examples of the reference start from. */

@@ -36,7 +36,7 @@ export interface Hosts {
   /** The same on the host whose data is in `dir`. */
   cliIn(dir: string, ...argv: string[]): Promise<Ran>;
   /** A third host, as a process of its own that can be killed; with the same `dir` it is the same one. */
-  spawn(dir: string): Promise<ChildDaemon & Pick<Host, 'api' | 'ask'>>;
+  spawn(dir: string, env?: Readonly<Record<string, string>>): Promise<ChildDaemon & Pick<Host, 'api' | 'ask'>>;
   /** Subjects that the server of to.test has got so far. */
   arrived(): string[];
   stop(): Promise<void>;
@@ -141,11 +141,12 @@ export async function startHosts(
     rows,
     cli: (...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: cliDir }),
     cliIn: (dir, ...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: dir }),
-    async spawn(dir) {
+    async spawn(dir, more = {}) {
       const child = await spawnDaemon(dir, {
         ...settings,
         POSTERN_HOSTNAME: 'c.postern.test',
         POSTERN_STORE__URL: mongo.url(database),
+        ...more,
       });
       return { ...child, ...createCaller(child.base, KEY) };
     },

@@ -49,12 +49,28 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
-  it('have no dead links', () => {
+  it('have no dead links, neither to files nor to headings', () => {
+    /** The names that GitHub gives to the headings of a page. */
+    const headings = (page: string) => {
+      const seen = new Map<string, number>();
+      const text = readFileSync(page, 'utf8').replaceAll(/^```[^]*?^```$/gm, '');
+      return [...text.matchAll(/^#{1,6} +(.+?) *$/gm)].map(([, title = '']) => {
+        const plain = title.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
+        const name = plain.replaceAll(/[^\p{L}\p{N}_\- ]/gu, '').replaceAll(' ', '-');
+        const before = seen.get(name) ?? 0;
+        seen.set(name, before + 1);
+        return before === 0 ? name : `${name}-${before}`;
+      });
+    };
     const wrong = pages.flatMap((page) =>
-      [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#]+)/g)]
-        .map((found) => join(dirname(page), found[1] ?? ''))
-        .filter((path) => !existsSync(path))
-        .map((path) => `${page}: ${path}`),
+      [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|mailto:)([^)#]*)(?:#([^)]*))?\)/g)].flatMap(
+        ([link, path = '', heading]) => {
+          const file = path === '' ? page : join(dirname(page), path);
+          const there =
+            existsSync(file) && (heading === undefined || !file.endsWith('.md') || headings(file).includes(heading));
+          return there ? [] : [`${page}: ${link}`];
+        },
+      ),
     );
     expect(wrong).to.deep.equal([]);
   });

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
+import { messageOf } from '../../base/ids.ts';
 import { text } from '../../base/schema.ts';
 import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
-import { askAll } from '../joining.ts';
+import { askAll, eachOnce } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { ALL_HOSTS, str, time } from './fields.ts';
 
@@ -33,14 +34,14 @@ const found = z.object({
 
 async function findMails({ thread }: { readonly thread: string }, call: Call<never>) {
   const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
-  const once = new Map(rows.map((mail) => [`${messageOf(mail)} ${mail.recipient}`, mail]));
+  const once = new Map(rows.map((mail) => [`${messageOf(mail.id)} ${mail.recipient}`, mail]));
   return { mails: [...once.values()].reverse().map(toEntry), more: next !== null };
 }
 
 /** The latest mail of several hosts, oldest first; times in the form of the API are ordered as texts. */
 function joinMails(parts: readonly z.output<typeof found>[]): z.output<typeof found> {
-  const once = new Map(parts.flatMap(({ mails }) => mails).map((mail) => [`${mail.way} ${mail.id} ${mail.to}`, mail]));
-  const all = [...once.values()].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  const mails = eachOnce(parts.flatMap((part) => part.mails));
+  const all = mails.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
   return { mails: all.slice(-MOST_SHOWN), more: all.length > MOST_SHOWN || parts.some(({ more }) => more) };
 }
 
@@ -60,9 +61,6 @@ const conversation = operation({
   handle: findMails,
   across: { part: found, own: findMails, join: async (hosts) => joinMails(await askAll(hosts)) },
 });
-
-/** A delivery id is the message id, a hyphen and more (base/ids.ts). */
-const messageOf = ({ id }: MailRecord): string => id.split('-', 1)[0] ?? id;
 
 function toEntry({ id, kind, at, from, recipient, subject, state }: MailRecord): z.input<typeof entry> {
   const isOut = kind === 'outbound';

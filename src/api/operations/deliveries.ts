@@ -7,7 +7,7 @@ import type { Scan } from '../../mail/scan.ts';
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
-import { askAll } from '../joining.ts';
+import { askAll, eachOnce } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { ALL_HOSTS, knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
 
@@ -232,7 +232,7 @@ const list = operation({
   across: {
     part: z.array(deliveryRecord),
     own: findDeliveries,
-    join: async (hosts, { limit = DEFAULT_LISTED }) => newest(await askAll(hosts), limit),
+    join: async (hosts, { limit = DEFAULT_LISTED }) => newest([eachOnce((await askAll(hosts)).flat())], limit),
   },
 });
 

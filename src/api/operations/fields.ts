@@ -161,11 +161,13 @@ export const ALL_HOSTS =
 const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
 const MAX_CURSOR = 20_000;
 
+/** The cursor of several hosts, which an answer gave as `field`. */
+export const severalPlaces = (field: string) =>
+  z.string().max(MAX_CURSOR).regex(SEVERAL, `Please enter \`${field}\` of the previous answer`);
+
 /** The same for a list of all hosts. */
 export const cursorOfHosts = optional(
-  z
-    .union([z.int().min(0), z.string().max(MAX_CURSOR).regex(SEVERAL, 'Please enter `next` of the previous answer')])
-    .transform((cursor) => (cursor === 0 ? undefined : cursor)),
+  z.union([z.int().min(0), severalPlaces('next')]).transform((cursor) => (cursor === 0 ? undefined : cursor)),
 ).meta({ description: '`next` of the previous answer; starts with the newest if omitted or 0' });
 
 export const nextOfHosts = z

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
+import { messageOf } from '../../base/ids.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import {
   faultText,
@@ -12,7 +13,7 @@ import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/ti
 import { MAIL_STATES, type MailRecord, type RefusalRecord } from '../../journal/types.ts';
 import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
-import { askAll, joinPages, oneCursor, placed } from '../joining.ts';
+import { askAll, joinPages, oneCursor, placed, repeated } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import { ALL_HOSTS, cursorOfHosts, earlier, later, limitOf, nextOfHosts, str, time, timeOrNull } from './fields.ts';
@@ -59,7 +60,7 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
   const { id, sender, from, subject, thread, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
   return {
     id,
-    message_id: messageIdOf(id),
+    message_id: messageOf(id),
     at: toTime(mail.at),
     sender,
     from,
@@ -84,9 +85,6 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
     kept,
   };
 }
-
-/** A delivery id is the message id, a hyphen and more (base/ids.ts). */
-const messageIdOf = (id: string): string => id.split('-', 1)[0] ?? id;
 
 const toTime = (ms: number): string => toTimestamp(new Date(ms));
 
@@ -152,7 +150,7 @@ const search = operation({
     part: placed(mailRecord),
     own: findMail,
     async join(hosts, { before, limit = DEFAULT_LISTED }) {
-      const { records, next } = await joinPages(hosts, { before, limit });
+      const { records, next } = await joinPages(hosts, { before, limit }, repeated);
       return { mails: records, next };
     },
   },

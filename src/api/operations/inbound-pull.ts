@@ -6,9 +6,10 @@ import { routeOfTarget } from '../../queue/delivery.ts';
 import type { Ready } from '../../webhooks/making.ts';
 import type { JsonText } from '../../webhooks/message-views.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
-import { askAll } from '../joining.ts';
+import { askAll, oneCursor } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
-import { MAX_URL, shownUrl, str, time, toTime } from './fields.ts';
+import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
+import { MAX_URL, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
 
 // Mail that an account fetches from routes with the URL `pull:`, and copies of the mail of any other route.
 
@@ -278,39 +279,52 @@ const nack = operation({
   across: { part: ended, own: refuse, join: endOnAll },
 });
 
+async function checkRoute(id: string, { store, refuse }: Call<'Unknown_InboundRoute'>): Promise<void> {
+  if (!(await store.inboundRoutes.one({ id }))) throw refuse('Unknown_InboundRoute', id);
+}
+
 const tap = passing({
   path: '/inbound/tap',
   access: 'content',
   extension: true,
   waits: true,
-  hereOnly: true,
   summary: 'Watches a live route: returns a copy of each new message as it is posted, without consuming it.',
   notes:
     'Make the first call without `cursor`; pass the `cursor` of each answer in the next call to get newer messages. ' +
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. ' +
     'A route is watched until two minutes after the last call, and up to 1,000 messages are kept; if there were ' +
     'more, `gap` is true. ' +
-    'An account may watch 10 routes. A host returns only mail that it accepted; the header Postern-Hosts-Missing ' +
-    'names the others.',
+    'An account may watch 10 routes. ' +
+    `If several hosts share a store, the host that is called asks the others, every ${TAP_ROUND_S} seconds while it ` +
+    'waits; an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
-    cursor: optional(z.int().min(0)).meta({ description: '`cursor` of the previous answer; starts now if omitted' }),
+    cursor: optional(z.union([z.int().min(0), severalPlaces('cursor')])).meta({
+      description: '`cursor` of the previous answer; starts now if omitted',
+    }),
     limit,
     wait,
   },
   returns: z
     .object({
-      cursor: z.int().meta({ description: 'cursor for the next call' }),
+      cursor: z
+        .union([z.int(), z.string()])
+        .meta({ description: 'cursor for the next call: a number, or a text if several hosts share a store' }),
       gap: z.boolean().meta({ description: 'true if messages were skipped' }),
       messages: z.array(shown.meta({ title: 'message of a route' })),
     })
     .meta({ title: 'tapped messages' }),
   errors: ['Unknown_InboundRoute'],
   example: { id: '1.1' },
+  across: {
+    async join(hosts, { id, cursor, wait = 0 }, call) {
+      await checkRoute(id, call);
+      return tapAll(hosts, { cursor, waitS: wait }, call);
+    },
+  },
   async text({ id, cursor, limit = 10, wait = 0 }, call) {
-    const route = await call.store.inboundRoutes.one({ id });
-    if (!route) throw call.refuse('Unknown_InboundRoute', id);
-    return call.pulling.tap(id, { cursor, limit, waitMs: wait * 1000 }, toShown);
+    await checkRoute(id, call);
+    return call.pulling.tap(id, { cursor: oneCursor(cursor, call, 'cursor'), limit, waitMs: wait * 1000 }, toShown);
   },
 });
 

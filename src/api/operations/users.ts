@@ -9,8 +9,9 @@ import {
   windowsOf,
 } from '../../mail/stats.ts';
 
-import { operation } from '../operation.ts';
-import { time } from './fields.ts';
+import { askAll } from '../joining.ts';
+import { type Call, operation } from '../operation.ts';
+import { ALL_HOSTS, time } from './fields.ts';
 import { listAt } from './senders.ts';
 import {
   hoursOf,
@@ -45,11 +46,29 @@ const ping2 = operation({
   handle: () => Promise.resolve({ PING: 'PONG!' as const }),
 });
 
+async function infoOf({ account, store, queue, now }: Call<never>) {
+  const [hours, recent, total] = await Promise.all([
+    hoursOf(store, 'account', account.id, LONGEST_WINDOW_DAYS, now()),
+    recentOf(store, 'account', account.id, now()),
+    totalOf(store, 'account', account.id),
+  ]);
+  const reputation = reputationOf(recent);
+  return {
+    username: account.name,
+    created_at: toTimestamp(account.createdAt),
+    public_id: account.id,
+    reputation,
+    hourly_quota: hourlyQuota(reputation, recent),
+    backlog: queue.backlog(),
+    stats: { ...toWindows(windowsOf(hours, now())), all_time: toStats(total ?? NO_COUNTS) },
+  };
+}
+
 const info = operation({
   path: '/users/info',
   access: 'numbers',
   summary: 'Shows the account that the key belongs to.',
-  notes: `${REPUTATION_FORMULA} ${QUOTA_FORMULA}`,
+  notes: `${REPUTATION_FORMULA} ${QUOTA_FORMULA} ${ALL_HOSTS}`,
   params: {},
   returns: z.object({
     username: z.string().meta({ description: 'name of the account' }),
@@ -57,27 +76,19 @@ const info = operation({
     public_id: z.string().meta({ description: 'unique identifier of the account' }),
     reputation: z.int().meta({ description: '0 to 100' }),
     hourly_quota: z.int().meta({ description: 'messages that may be sent in an hour' }),
-    backlog: z.int().meta({ description: 'queued deliveries on the host that is called' }),
+    backlog: z.int().meta({ description: 'queued deliveries, on all hosts' }),
     stats: z.object({ ...windowFields, all_time: statsBlock }).meta({ description: 'a stats block for each window' }),
   }),
   errors: [],
   example: {},
-  async handle(_, { account, store, queue, now }) {
-    const [hours, recent, total] = await Promise.all([
-      hoursOf(store, 'account', account.id, LONGEST_WINDOW_DAYS, now()),
-      recentOf(store, 'account', account.id, now()),
-      totalOf(store, 'account', account.id),
-    ]);
-    const reputation = reputationOf(recent);
-    return {
-      username: account.name,
-      created_at: toTimestamp(account.createdAt),
-      public_id: account.id,
-      reputation,
-      hourly_quota: hourlyQuota(reputation, recent),
-      backlog: queue.backlog(),
-      stats: { ...toWindows(windowsOf(hours, now())), all_time: toStats(total ?? NO_COUNTS) },
-    };
+  handle: (_, call) => infoOf(call),
+  across: {
+    part: z.object({ backlog: z.int() }),
+    own: async (_, { queue }) => ({ backlog: queue.backlog() }),
+    async join(hosts, _, call) {
+      const [own, parts] = await Promise.all([infoOf(call), askAll(hosts)]);
+      return { ...own, backlog: parts.reduce((sum, { backlog }) => sum + backlog, 0) };
+    },
   },
 });
 

@@ -5,6 +5,7 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
+import type { Db, MongoClient } from 'mongodb';
 import { type Io, Unavailable } from '../command.ts';
 import type { Belongings } from './belongings.ts';
 import { freePort } from './free-port.ts';
@@ -90,7 +91,10 @@ export async function openDemoDatabase(
   return { name: 'SecantusDB', url: await start('secantus', folder, belongings, io) };
 }
 
-/** A database of its own on the server that the environment names, which is dropped at the end. */
+/**
+ * A database of its own on the server that the environment names, which is dropped at the end. If the demo is killed,
+ * the next one drops it.
+ */
 async function openGiven(given: string, belongings: Belongings): Promise<{ name: string; url: string }> {
   if (!URL_FORM.test(given)) throw new Unavailable('MONGODB_URL is not a URL of MongoDB (mongodb://HOST:PORT/)');
   const { MongoClient } = await import('mongodb');
@@ -104,11 +108,48 @@ async function openGiven(given: string, belongings: Belongings): Promise<{ name:
       `the server of MONGODB_URL does not answer: ${error instanceof Error ? error.message : String(error)}`,
     );
   }
+  await mark(client);
+  await sweep(client).catch(() => undefined);
+  let marking = Promise.resolve();
+  const timer = setInterval(() => {
+    marking = mark(client).catch(() => undefined);
+  }, MARK_MS);
   belongings.add(async () => {
+    clearInterval(timer);
+    await marking;
     await client.db().dropDatabase();
     await client.close();
   });
   return { name: 'the server of MONGODB_URL', url };
+}
+
+const OURS = /^postern_demo_[\da-f]{12}$/;
+/** The collection that a running demo writes the time into, by the clock of the server. */
+const MARKS = 'demo';
+const MARK = { name: 'runs' };
+const MARK_MS = 60_000;
+const LEFT_MS = 3_600_000;
+
+async function mark(client: MongoClient): Promise<void> {
+  await client
+    .db()
+    .collection(MARKS)
+    .updateOne(MARK, { $currentDate: { at: true } }, { upsert: true });
+}
+
+/** Drops the databases of demos that were killed: those without a mark within the hour. A server may not allow it. */
+async function sweep(client: MongoClient): Promise<void> {
+  const { databases } = await client.db().admin().listDatabases({ nameOnly: true });
+  const now = await markedAt(client.db());
+  for (const { name } of databases) {
+    const at = OURS.test(name) ? await markedAt(client.db(name)) : undefined;
+    if (now && at && now.getTime() - at.getTime() > LEFT_MS) await client.db(name).dropDatabase();
+  }
+}
+
+async function markedAt(db: Db): Promise<Date | undefined> {
+  const at: unknown = (await db.collection(MARKS).findOne(MARK))?.['at'];
+  return at instanceof Date ? at : undefined;
 }
 
 /** Into a folder beside its place, so that a fetch that was interrupted is none. */

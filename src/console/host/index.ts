@@ -1,5 +1,6 @@
 import { changeOperations } from './changes.ts';
 import { examineOperations } from './examine.ts';
+import { hostsOperations } from './hosts.ts';
 import { machineOperations } from './machine.ts';
 import type { HostOperation } from './operation.ts';
 import { overviewOperations } from './overview.ts';
@@ -10,6 +11,7 @@ import { whoOperations } from './who.ts';
 
 const ALL = [
   ...overviewOperations,
+  ...hostsOperations,
   ...seriesOperations,
   ...queueOperations,
   ...whoOperations,

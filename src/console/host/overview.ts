@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { standingOf } from '../../api/standing.ts';
 import { KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
 import { account } from './fields.ts';
@@ -45,10 +46,7 @@ const overview = hostOperation({
     const { names, settings, startedAt } = call;
     const { ok, checks } = await call.health.ready();
     const down = call.dispatcher.lanes().filter(isDown);
-    const waiting = await read(call, 'postern_spool_waiting');
-    const oldest = await read(call, 'postern_spool_oldest_waiting_seconds');
-    const dead = await read(call, 'postern_spool_deliveries', 'dead');
-    const oldestAt = waiting > 0 ? call.now() - oldest * 1000 : null;
+    const { waiting, dead, oldest_at: oldestAt } = await standingOf(call.metrics, call.now());
     const all: Need[] = [
       ...needsOfChecks(checks),
       ...(await needsOfCertificates(call)),
@@ -67,7 +65,7 @@ const overview = hostOperation({
       state: needs[0]?.level ?? ('ok' as const),
       text:
         `${ok && needs.length === 0 ? 'All systems normal' : ok ? 'Accepting mail' : 'Not accepting mail'}. ` +
-        `${sentenceOf(down, waiting, oldest)}`,
+        `${sentenceOf(down, waiting, oldestAt === null ? 0 : (call.now() - oldestAt) / 1000)}`,
       takes_mail: ok,
       waiting,
       oldest_at: toTimeOrNull(oldestAt),
@@ -84,18 +82,6 @@ const overview = hostOperation({
 
 /** Webhooks that are down: the mail server of one recipient raises no alarm. */
 const isDown = ({ kind, breaker }: LaneView) => KINDS[kind].endpoint === 'webhook' && breaker !== 'up';
-
-/** The sum of a gauge, or of one state of it; 0 while it cannot be read. */
-async function read(
-  { metrics }: Pick<HostCall, 'metrics'>,
-  name: Parameters<HostCall['metrics']['level']>[0],
-  state?: string,
-): Promise<number> {
-  const readings = (await metrics.level(name)) ?? [];
-  return readings
-    .filter(([labels]) => state === undefined || labels['state'] === state)
-    .reduce((sum, [, value]) => sum + value, 0);
-}
 
 function sentenceOf(down: readonly LaneView[], waiting: number, oldestS: number): string {
   const [first] = down.toSorted((a, b) => (a.since ?? 0) - (b.since ?? 0));

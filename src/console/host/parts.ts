@@ -1,4 +1,5 @@
 import type { Jobs } from '../../api/jobs.ts';
+import type { Peers } from '../../api/peers.ts';
 import type { LogMemory } from '../../base/log-memory.ts';
 import type { Figures } from '../../base/prometheus.ts';
 import type { TaskState } from '../../base/service.ts';
@@ -71,6 +72,8 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'probe'>;
   readonly pauses: Pick<EndpointPauses, 'pause' | 'resume'>;
   readonly jobs: Jobs;
+  /** How the other hosts of the store stand. */
+  readonly askHosts: Peers['hosts'];
   /** Runs a task now. */
   readonly poke: (task: string) => void;
   readonly host: HostInsight;

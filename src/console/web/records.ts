@@ -44,6 +44,7 @@ export type HostSession = Answer<'host/sessions'>['sessions'][number];
 /** A link that lets a person in once. */
 export type EnterLink = Answer<'host/add-person'>;
 export type HostOverview = Answer<'host/overview'>;
+export type HostOfStore = Answer<'host/hosts'>['hosts'][number];
 export type HostNeed = HostOverview['needs'][number];
 export type HostSeries = Answer<'host/series'>;
 export type HostTask = Answer<'host/tasks'>['tasks'][number];

@@ -32,6 +32,8 @@ const PAGE = 100;
 /** How long a start waits for the first time. Milliseconds. */
 const FIRST_MS = 5000;
 
+const hasEnded = ({ deliveries, isDamaged }: CopyMark): boolean => deliveries.length === 0 && !isDamaged;
+
 /**
  * Brings the copies in the store in step with the queue: removes those of mail that has ended, changes those of which
  * some deliveries have, and writes those that are missing. If another host has taken over the mail of this one, drops
@@ -44,8 +46,8 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
     for (let after = 0; !rounds.isStopped(); ) {
       const page = await spool.copies.due(after, PAGE);
       const due = page.filter((mark) => !writer.isBusy(mark));
-      await remove(due.filter(({ deliveries }) => deliveries.length === 0));
-      const open = due.filter(({ deliveries }) => deliveries.length > 0);
+      await remove(due.filter(hasEnded));
+      const open = due.filter((mark) => !hasEnded(mark));
       const missing = open.filter(({ state }) => state === 'missing');
       if ((await Promise.all(missing.map(write))).includes('away')) throw new StoreAway('copies wait for the store');
       await atOnce(
@@ -76,8 +78,9 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
   /** Writes the open deliveries of a message, and the present epoch, into its copy. */
   async function keep(mark: CopyMark): Promise<void> {
     const epoch = member.epoch();
-    const deliveries = mark.deliveries.map(toCopiedDelivery);
-    if (await store.copies.change({ id: mark.id, host: member.id() }, { epoch, deliveries }))
+    // What is damaged is restored from the copy (sending/adoption.ts).
+    const deliveries = !mark.isDamaged && { deliveries: mark.deliveries.map(toCopiedDelivery) };
+    if (await store.copies.change({ id: mark.id, host: member.id() }, { epoch, ...deliveries }))
       return spool.copies.end([{ ...mark, epoch, has: true }]);
     const other = await store.copies.one({ id: mark.id });
     // No other host can have removed it in the same epoch: the store was restored.
@@ -95,9 +98,9 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
   async function judge(): Promise<void> {
     for (let after = 0; member.isLive() && !rounds.isStopped(); ) {
       const marks = await spool.copies.before(member.epoch(), after, PAGE);
-      await remove(marks.filter(({ deliveries }) => deliveries.length === 0));
+      await remove(marks.filter(hasEnded));
       await atOnce(
-        marks.filter(({ deliveries }) => deliveries.length > 0),
+        marks.filter((mark) => !hasEnded(mark)),
         keep,
       );
       const last = marks.at(-1);

@@ -1,5 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { CopyEnd, CopyMark, CopyStart } from '../copy-marks.ts';
+import { isLost } from './faults.ts';
 import { DELIVERY, isWholeDelivery, number, OPEN_CODES, type SqlRow, text, textOrNull, toDelivery } from './schema.ts';
 
 // Which messages of this queue have a copy in the store that hosts share, and whether it is as it should be.
@@ -57,17 +58,18 @@ export function createCopyQueries(db: DatabaseSync) {
 
 function createOpenDeliveries(db: DatabaseSync) {
   const open = db.prepare(`${DELIVERY} WHERE d.key BETWEEN ? AND ? AND d.state IN (${OPEN_CODES.join(', ')})`);
-  return (mark: SqlRow) => {
-    if (mark['message_id'] === null) return [];
-    const first = number(mark, 'key');
-    return open
-      .all(first, first + number(mark, 'deliveries') - 1)
-      .filter(isWholeDelivery)
-      .map(toDelivery);
+  const first = db.prepare('SELECT 1 FROM deliveries WHERE key = ?1 AND message = ?1');
+  return (mark: SqlRow): Pick<CopyMark, 'deliveries' | 'isDamaged'> => {
+    const key = number(mark, 'key');
+    // A message is not deleted before its deliveries.
+    if (mark['message_id'] === null) return { deliveries: [], isDamaged: first.get(key) !== undefined };
+    const rows = open.all(key, key + number(mark, 'deliveries') - 1);
+    const deliveries = rows.filter(isWholeDelivery).map(toDelivery);
+    return { deliveries, isDamaged: deliveries.length < rows.length || deliveries.some(isLost) };
   };
 }
 
-function toMark(row: SqlRow, deliveries: CopyMark['deliveries']): CopyMark {
+function toMark(row: SqlRow, found: Pick<CopyMark, 'deliveries' | 'isDamaged'>): CopyMark {
   return {
     key: number(row, 'key'),
     id: text(row, 'id'),
@@ -76,6 +78,6 @@ function toMark(row: SqlRow, deliveries: CopyMark['deliveries']): CopyMark {
     epoch: number(row, 'epoch'),
     state: NAMES[number(row, 'state')] ?? 'missing',
     changes: number(row, 'changes'),
-    deliveries,
+    ...found,
   };
 }

@@ -1,3 +1,5 @@
+import type { QueuedDelivery } from '../delivery.ts';
+
 /** The disk has no space: the sender may retry later (452 4.3.1). */
 export class SpoolFull extends Error {
   override readonly name = 'SpoolFull';
@@ -5,6 +7,10 @@ export class SpoolFull extends Error {
 
 /** How the note of a delivery begins whose message, or whose own row, was damaged on disk. */
 export const LOST = 'message lost: ';
+
+/** Whether it was given up for that. */
+export const isLost = ({ state, lastError }: Pick<QueuedDelivery, 'state' | 'lastError'>): boolean =>
+  state === 'dead' && lastError?.startsWith(LOST) === true;
 
 /** An error of the disk, the file or its thread: temporary (451 4.3.0), and logged once. */
 export class SpoolFault extends Error {

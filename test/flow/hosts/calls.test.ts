@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { mongoDriver } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
-import { type Host, type Hosts, startHosts } from '../../support/hosts.ts';
+import { type Host, type Hosts, send, startHosts } from '../../support/hosts.ts';
 import { PATIENCE, until } from '../../support/until.ts';
 
 if (mongoDriver)
@@ -87,6 +87,65 @@ if (mongoDriver)
         expect(listed).to.include.members(ids);
       }
       for (const id of ids) await until('it is delivered', () => isDelivered(id));
+    });
+
+    it('copies the mail of a watched route from all of them to a consumer of one', async () => {
+      const [{ id: route }] = (await hosts.a.api('/inbound/routes', { domain: 'in.test' })).filter(
+        (one: any) => one.pattern === 'box',
+      );
+      let { cursor } = await hosts.a.api('/inbound/tap', { id: route });
+      const seen: string[] = [];
+      /** Asks hosts in turn, with one cursor. */
+      const watch = async (count: number) => {
+        for (let n = 0; seen.length < count; n++) {
+          const { api } = [hosts.a, hosts.b][n % 2] ?? hosts.a;
+          const answer = await api('/inbound/tap', { id: route, cursor, wait: 5 });
+          expect(answer.gap).to.equal(false);
+          seen.push(...answer.messages.map((one: any) => one.id));
+          for (const { body } of answer.messages) expect(Buffer.from(body, 'base64').toString()).to.contain('for+box');
+          cursor = answer.cursor;
+        }
+      };
+      const ids = [await accept(hosts.b, 'box'), await accept(hosts.a, 'box'), await accept(hosts.b, 'box')];
+      await watch(3);
+      // While a call waits.
+      const waiting = watch(4);
+      ids.push(await accept(hosts.b, 'box'));
+      await waiting;
+      expect(seen).to.have.members(ids);
+      for (const id of ids) await until('it is delivered', () => isDelivered(id));
+      await hosts.b.down();
+      const without = await hosts.a.ask('/inbound/tap', { id: route, cursor });
+      expect(without.body).to.deep.equal({ cursor, gap: false, messages: [] });
+      await hosts.b.up();
+      const back = await hosts.a.api('/inbound/tap', { id: route, cursor });
+      expect(back).to.deep.include({ gap: true, messages: [] });
+      expect(back.cursor).to.not.equal(cursor);
+      expect((await hosts.a.ask('/inbound/tap', { id: 'nothing' })).body.name).to.equal('Unknown_InboundRoute');
+    });
+
+    it('counts what waits on all of them', async () => {
+      const backlog = async ({ api }: Host) => (await api('/users/info')).backlog;
+      expect([await backlog(hosts.a), await backlog(hosts.b)]).to.deep.equal([0, 0]);
+      const ids = [await accept(hosts.a, 'pull'), await accept(hosts.b, 'pull'), await accept(hosts.b, 'pull')];
+      expect([await backlog(hosts.a), await backlog(hosts.b)]).to.deep.equal([3, 3]);
+      await hosts.a.api('/inbound/drop', { ids });
+      expect([await backlog(hosts.a), await backlog(hosts.b)]).to.deep.equal([0, 0]);
+    });
+
+    it('sends a message again, once, from the host that has its content', async () => {
+      const id = await send(hosts.b, 'again');
+      await until('it arrives', () => hosts.arrived().includes('again'));
+      const sent = await hosts.a.api('/messages/resend', { id });
+      expect(sent).to.include({ status: 'queued', email: 'jo@to.test' });
+      expect(sent._id).to.not.equal(id);
+      await until('the next', () => hosts.arrived().length === 2);
+      expect((await hosts.a.api('/messages/content', { id: sent._id })).subject).to.equal('again');
+      await hosts.b.down();
+      const { body } = await hosts.a.ask('/messages/resend', { id });
+      expect(body).to.include({ name: 'Unknown_Message' });
+      expect(body.message).to.match(/it may be on b\.postern\.test, which cannot be asked$/);
+      await hosts.b.up();
     });
 
     it('pauses and resumes an endpoint on all of them within two seconds, also one that restarts meanwhile', async () => {

@@ -2,8 +2,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { expect } from 'chai';
+import { type Document, MongoClient } from 'mongodb';
+import type { Io } from '../../../src/cli/command.ts';
+import { createBelongings } from '../../../src/cli/demo/belongings.ts';
+import { openDemoDatabase } from '../../../src/cli/demo/database.ts';
 import { postern, type Ran } from '../../support/command.ts';
 import { mongoDriver, mongoServer } from '../../support/database.ts';
+import { tempDir } from '../../support/temp.ts';
 import { PATIENCE, until } from '../../support/until.ts';
 
 /** The rows of the summary: total, delivered, adopted, lost, twice. */
@@ -96,5 +101,37 @@ if (mongoDriver)
       });
       expect([code, out]).to.deep.equal([69, '']);
       expect(err).to.match(/^postern demo: the server of MONGODB_URL does not answer: .*\n$/);
+    });
+
+    it('drops the databases of demos that were killed more than an hour ago, and no others', async () => {
+      const url = (await mongoServer()).url('admin');
+      const client = new MongoClient(url);
+      const ago = (minutes: number) => [{ name: 'runs', at: new Date(Date.now() - minutes * 60_000) }];
+      const kept = {
+        postern_demo_00000000000b: ago(30),
+        postern_demo_00000000000c: [{ name: 'other' }],
+        postern_demo_of_ann: ago(300),
+        postern: ago(300),
+      };
+      const made: Record<string, Document[]> = { postern_demo_00000000000a: ago(90), ...kept };
+      const folder = await tempDir();
+      const belongings = createBelongings(folder);
+      try {
+        for (const [name, rows] of Object.entries(made)) await client.db(name).collection('demo').insertMany(rows);
+        const io = { env: { MONGODB_URL: url } } as unknown as Io;
+        const opened = await openDemoDatabase(folder, belongings, io, new AbortController().signal);
+        const list = async () => (await client.db().admin().listDatabases({ nameOnly: true })).databases;
+        const names = (await list()).map(({ name }) => name);
+        const own = /postern_demo_[0-9a-f]{12}/.exec(opened.url)?.[0] ?? '';
+        expect(names)
+          .to.include.members([own, ...Object.keys(kept)])
+          .and.not.include('postern_demo_00000000000a');
+        await belongings.close();
+        expect((await list()).map(({ name }) => name)).to.not.include(own);
+      } finally {
+        await belongings.close();
+        for (const name of Object.keys(made)) await client.db(name).dropDatabase();
+        await client.close();
+      }
     });
   });

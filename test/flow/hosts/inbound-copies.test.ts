@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { mongoDriver } from '../../support/database.ts';
 import { eventsOf, postsOf } from '../../support/events.ts';
+import { freePort } from '../../support/free-port.ts';
 import { type Hosts, startHosts } from '../../support/hosts.ts';
 import { message, type Place, sendMail } from '../../support/mail.ts';
 import type { How, Received } from '../../support/receiver.ts';
@@ -31,6 +32,10 @@ if (mongoDriver)
     });
     afterEach(() => hosts?.stop());
 
+    const at = (port: number) => ({
+      POSTERN_HTTP__LISTEN: `127.0.0.1:${port}`,
+      POSTERN_HTTP__PEER_URL: `http://127.0.0.1:${port}`,
+    });
     const url = (path: string) => hosts.hook.url.replace(/\/hook$/, path);
     const adopt = () => hosts.cli('host', 'adopt', 'c.postern.test', '--by', 'b.postern.test', '--json');
     const copies = async () =>
@@ -48,8 +53,11 @@ if (mongoDriver)
       return OK;
     }
 
-    async function start(env: Readonly<Record<string, string>> = COPIES): Promise<void> {
-      hosts = await startHosts(env);
+    async function start(
+      env: Readonly<Record<string, string>> = COPIES,
+      ports?: Record<'a' | 'b', number>,
+    ): Promise<void> {
+      hosts = await startHosts(env, undefined, (name) => (ports ? at(ports[name]) : {}));
       hosts.hook.answer(answer);
       await hosts.a.api('/inbound/add-domain', { domain: 'in.test' });
       const add = (pattern: string, more: object) =>
@@ -151,19 +159,38 @@ if (mongoDriver)
       expect(await hosts.b.queue()).to.deep.equal([]);
     });
 
-    it('is dropped by its host if that comes back after it was adopted', async () => {
-      await start();
+    it('is dropped by its host if that comes back after it was adopted, and stands once in lists', async () => {
+      const ports = { a: await freePort(), b: await freePort(), c: await freePort() };
+      await start(COPIES, ports);
       const dir = await tempDir();
-      const lost = await hosts.spawn(dir);
+      const lost = await hosts.spawn(dir, at(ports.c));
       for (let n = 0; n < 5; n++) await accept(lost.smtp, ['down'], `down ${n}`);
       await accept(lost.smtp, ['held'], 'held');
       await lost.end('SIGKILL');
       expect((await adopt()).code).to.equal(0);
-      const back = await hosts.spawn(dir);
+      const back = await hosts.spawn(dir, at(ports.c));
       const listed = async (...options: string[]) =>
         (await hosts.cliIn(dir, 'queue', 'list', '--json', ...options)).json();
       await until('it to drop what B has', async () => (await listed('--state', 'dropped')).length === 6);
+      // It is the queue of this host only.
+      const { err } = await hosts.cliIn(dir, 'queue', 'list');
+      const names = 'a.postern.test, b.postern.test (postern host list)';
+      expect(err).to.equal(`This is the queue of c.postern.test only. Other hosts of the store: ${names}.\n`);
+      expect((await hosts.cliIn(dir, 'queue', 'show', 'nothing')).err).to.contain(names);
       await accept(back.smtp, ['down'], 'new');
+      await until('its history', async () => (await back.api('/inbound/search', { query: 'new' })).mails.length === 1);
+      for (const { api } of [hosts.a, hosts.b, back]) {
+        const subjects: string[] = [];
+        for (let before: unknown; before !== null; ) {
+          const { mails, next } = await api('/inbound/search', { limit: 2, before });
+          for (const { subject, state } of mails) subjects.push(`${subject} ${state}`);
+          before = next;
+        }
+        const all = [...Array.from({ length: 5 }, (_, n) => `down ${n} waiting`), 'held held', 'new waiting'];
+        expect(subjects).to.have.members(all);
+        const states = (await api('/inbound/deliveries')).map(({ state }: any) => state);
+        expect(states).to.have.members(all.map((one) => one.split(' ').at(-1)));
+      }
       isDown = false;
       await untilAllArrived(['down']);
       await until('the copies to leave the store', async () => (await copies()).toSorted().join() === '0,0,1');

@@ -26,9 +26,13 @@ const [, , host, port] = process.argv;
 const receiver = await startReceiver(host === undefined ? {} : { listen: { host, port: Number(port) } });
 /** How posts are answered that hold a text; all others 200. */
 const answers = new Map<string, number>();
-receiver.answer(({ body }) => {
+/** Every post with the id of its delivery and its answer. */
+const posts: { readonly id: unknown; readonly text: string; readonly status: number }[] = [];
+receiver.answer(({ method, headers, body }) => {
   const text = new URLSearchParams(body.toString()).get('mandrill_events') ?? '';
-  return { status: [...answers].find(([part]) => text.includes(part))?.[1] ?? 200 };
+  const status = [...answers].find(([part]) => text.includes(part))?.[1] ?? 200;
+  if (method === 'POST') posts.push({ id: headers['webhook-id'], text, status });
+  return { status };
 });
 
 /**
@@ -56,20 +60,11 @@ async function post(
   return { status: response.status, body: await response.json() };
 }
 
-/** Subjects of posts with the scripted answer, with the id of the delivery. */
-const received = () =>
-  receiver.requests
-    .filter(({ method }) => method === 'POST')
-    .map(({ headers, body }) => ({
-      id: headers['webhook-id'],
-      text: new URLSearchParams(body.toString()).get('mandrill_events') ?? '',
-    }));
-
 async function perform(command: Command): Promise<unknown> {
   if (command.do === 'talk') return talk(command.port, command.from, command.lines);
   if (command.do === 'post') return post(command.url, command.body, command.headers);
   if (command.do === 'answer') return void answers.set(command.to, command.status);
-  return received();
+  return posts;
 }
 
 process.stdout.write(`${JSON.stringify({ id: 0, result: receiver.url })}\n`);

@@ -1,10 +1,10 @@
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { must, run } from './run.ts';
 
 const TREE = new URL('../../../', import.meta.url).pathname;
 /** Any moment that is not now: files that kept their own date would show. */
-const EPOCH = '1767225600';
+export const EPOCH = '1767225600';
 
 /** A copy of the tree as a clone would have it, without packages. */
 export async function checkOut(dir: string): Promise<string> {
@@ -39,16 +39,4 @@ export async function build(dir: string, env: Readonly<Record<string, string>> =
       env: { ...process.env, SOURCE_DATE_EPOCH: EPOCH, ...env },
     })
   ).trim();
-}
-
-/** Makes a later release of a checkout: another version, and other settings in the example that a host begins with. */
-export async function release(dir: string, version: string): Promise<void> {
-  const change = async (name: string, from: RegExp, to: string) => {
-    const text = await readFile(join(dir, name), 'utf8');
-    if (!from.test(text)) throw new Error(`${name} has no ${String(from)}`);
-    await writeFile(join(dir, name), text.replace(from, to));
-  };
-  await change('package.json', /"version": "[^"]+"/, `"version": "${version}"`);
-  await change('src/base/version.ts', /VERSION = '[^']+'/, `VERSION = '${version}'`);
-  await change('config/production.example.yaml', /^# Settings of/, '# The settings of');
 }

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { joinPages } from '../../../src/api/joining.ts';
+import { joinPages, repeated } from '../../../src/api/joining.ts';
 import type { AskedHost } from '../../../src/api/operation.ts';
 
 interface Row {
@@ -9,6 +9,11 @@ interface Row {
 }
 interface Part {
   readonly rows: readonly Row[];
+  readonly next: number | null;
+}
+
+interface MailPart {
+  readonly rows: readonly { n: number; at: number; record: { id: string; state: string } }[];
   readonly next: number | null;
 }
 
@@ -141,5 +146,53 @@ describe('the pages of several hosts', () => {
       b.isSilent = true;
     });
     expect(all).to.deep.equal(['a2', 'a1', 'b4']);
+  });
+
+  it('have once what one host took over from another, as the host has it on which it went on', async () => {
+    for (let seed = 1; seed <= 50; seed++) {
+      const next = random(seed);
+      const taken = (n: number) => n % 3 === 0;
+      // A accepted all of it; B has taken over some.
+      const old = Array.from({ length: 10 + Math.floor(next() * 20) }, (_, n) => n);
+      const of = (host: string, rows: readonly { at: number; id: string; state: string }[]): AskedHost<MailPart> => ({
+        id: host,
+        leaveOut: () => {},
+        ask: async (change) => {
+          const { limit, before = Number.POSITIVE_INFINITY } = change as { limit: number; before?: number };
+          const all = rows.map(({ at, ...record }, n) => ({ n: n + 1, at, record })).filter(({ n }) => n < before);
+          const shown = all.toReversed().slice(0, limit);
+          return { rows: shown, next: shown.length < all.length ? (shown.at(-1)?.n ?? 0) : null };
+        },
+      });
+      const states = ['dropped', 'unknown', 'waiting'];
+      const stateOf = (n: number) => (taken(n) ? (states[n % states.length] ?? '') : 'delivered');
+      const a = of(
+        'a',
+        old.map((n) => ({ at: 10 * n, id: `m${n}`, state: stateOf(n) })),
+      );
+      const before = Array.from({ length: 7 }, (_, n) => ({ at: 45 + 10 * n, id: `b${n}`, state: 'delivered' }));
+      const since = before.map(({ at, id, state }) => ({ at: at + 1000, id: `${id} since`, state }));
+      const b = of('b', [
+        ...before,
+        ...old.filter(taken).map((n) => ({ at: 10 * n, id: `m${n}`, state: 'delivered' })),
+        ...since,
+      ]);
+      const found: MailPart['rows'][number]['record'][] = [];
+      for (let place: number | string | undefined, isEnd = false; !isEnd; ) {
+        const page = await joinPages({ here: a, others: [b] }, { before: place, limit: 1 + (seed % 5) }, repeated);
+        found.push(...page.records);
+        isEnd = page.next === null;
+        place = page.next ?? undefined;
+      }
+      const all = [...old.map((n) => `m${n}`), ...[...before, ...since].map(({ id }) => id)];
+      expect(
+        found.map(({ id }) => id),
+        `seed ${seed}`,
+      ).to.have.members(all);
+      expect(
+        found.filter(({ state }) => state !== 'delivered'),
+        `seed ${seed}`,
+      ).to.deep.equal([]);
+    }
   });
 });

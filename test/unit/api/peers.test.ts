@@ -1,10 +1,15 @@
 import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { systemClock } from '../../../src/base/clock.ts';
+import { refusal, toEnvelope } from '../../../src/api/errors.ts';
+import { systemClock, toTimestamp } from '../../../src/base/clock.ts';
 import { tokenHash } from '../../../src/base/ids.ts';
 import type { Log } from '../../../src/base/log.ts';
+import { createPrometheus } from '../../../src/base/prometheus.ts';
 import { otherHosts } from '../../../src/examination/peers.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { createLinkedFiles, type LinkedFiles, linkTo } from '../../../src/webhooks/linked-files.ts';
@@ -34,6 +39,13 @@ describe('hosts that share a store', function () {
         log: createTestLog(),
         growth: { left: () => Infinity, wrote: () => {} },
       });
+      const metrics = createPrometheus({ clock: systemClock }, { ofProcess: false });
+      metrics.gauge('postern_spool_waiting', () => [
+        [{ endpoint: 'https://one.test' }, 3],
+        [{ endpoint: 'https://two.test' }, 4],
+      ]);
+      metrics.gauge('postern_spool_oldest_waiting_seconds', () => [[{}, 60]]);
+      metrics.gauge('postern_spool_deliveries', () => [[{ state: 'dead' }, 2]]);
       const world = await startConsole(
         {},
         {
@@ -41,7 +53,7 @@ describe('hosts that share a store', function () {
           journal: true,
           seeding: name === 'near',
           settings: { hostname: `${name}.test` },
-          deps: { member: { id: () => name, incarnation: `process of ${name}` }, linkedFiles: linked },
+          deps: { metrics, member: { id: () => name, incarnation: `process of ${name}` }, linkedFiles: linked },
         },
       );
       return { ...world, linked };
@@ -225,14 +237,25 @@ describe('hosts that share a store', function () {
     expect((await look())[1]).to.equal('warning: far.test does not run');
   });
 
-  it('say so if they answer for themselves only', async () => {
+  it('take a cursor of one host for that host, and name those whose mail cannot be watched', async () => {
     const { body } = await near.call('/inbound/add-route', {
       domain: 'inbound.example.com',
       pattern: 'tapped',
       url: 'https://app.example.com/t',
     });
-    const tapped = await near.call('/inbound/tap', { id: body.id });
-    expect(tapped.headers.get('postern-hosts-missing')).to.equal('far.test');
+    const tap = (params: object) => near.call('/inbound/tap', { id: body.id, ...params });
+    const first = await tap({});
+    expect(first.body).to.deep.include({ gap: false, messages: [] });
+    expect(first.headers.get('postern-hosts-missing')).to.equal(null);
+    const [place] = /(?<=near:)\d+/.exec(first.body.cursor) ?? [];
+    // As a host alone gives it.
+    expect((await tap({ cursor: Number(place) })).body).to.deep.equal({ ...first.body, gap: true });
+    expect((await tap({ cursor: first.body.cursor })).body).to.deep.equal(first.body);
+    for (const cursor of ['x', 'near', {}]) expect((await tap({ cursor })).body.name).to.equal('ValidationError');
+    await setHost('far', { url: '' });
+    const part = await tap({ cursor: first.body.cursor });
+    expect(part.body).to.deep.equal(first.body);
+    expect(part.headers.get('postern-hosts-missing')).to.equal('far.test');
   });
 
   it('take cursors of a form that they have made only', async () => {
@@ -260,6 +283,51 @@ describe('hosts that share a store', function () {
   it('show an account nothing of another account', async () => {
     const answer = await near.call('/inbound/content', { id, key: OTHER_KEY });
     expect(answer.body.name).to.equal('Unknown_Message');
+  });
+
+  it('name one whose version does not know a call, and go on asking it for others', async () => {
+    let asked = 0;
+    const older = createServer((_, response) => {
+      asked++;
+      response.writeHead(404, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(toEnvelope(refusal('Unknown_Operation', 'There is no operation /users/info'))));
+    });
+    await once(older.listen(0, '127.0.0.1'), 'listening');
+    try {
+      const { port } = older.address() as AddressInfo;
+      await setHost('far', { url: `http://127.0.0.1:${port}` });
+      const silent = near.log.of('api.peer_silent').length;
+      for (let calls = 1; calls <= 2; calls++) {
+        const answer = await near.call('/users/info', {});
+        expect([answer.status, answer.headers.get('postern-hosts-missing'), asked]).to.deep.equal([
+          200,
+          'far.test',
+          calls,
+        ]);
+      }
+      expect(near.log.of('api.peer_silent').length).to.equal(silent);
+    } finally {
+      older.closeAllConnections();
+      older.close();
+    }
+  });
+
+  it('show operators how each of them stands, and which do not answer', async () => {
+    const operator = near.browser();
+    await addTestPerson(near.store, 'ada', 'operator');
+    await operator.enter('ada');
+    const list = async () => (await operator.write('/console/call/host/hosts')).body.hosts;
+    const [here, other, ...rest] = await list();
+    expect(rest).to.deep.equal([]);
+    expect(here).to.include({ name: 'mx.postern.test', here: true, state: 'running' });
+    expect(other).to.include({ name: 'far.test', here: false, state: 'running', version: '1', waiting: 7, dead: 2 });
+    const ago = toTimestamp(new Date(far.clock.now() - 60_000));
+    expect(other.oldest_at).to.equal(ago);
+    const unknown = { waiting: null, dead: null, oldest_at: null };
+    await setHost('far', { url: '' });
+    expect((await list())[1]).to.deep.include({ state: 'unanswered', ...unknown });
+    await setHost('far', { incarnation: null });
+    expect((await list())[1]).to.deep.include({ state: 'stopped', ...unknown });
   });
 
   it('hide parts of URLs from roles that may not see them, wherever the mail is', async () => {
@@ -301,7 +369,6 @@ describe('hosts that share a store', function () {
     expect(await post('/inbound/content', { account: 'nobody' })).to.deep.equal(refused);
     expect(await post('/inbound/content', { sent: `{"key":"${KEY}"}` })).to.deep.equal(refused);
     expect((await post('/keys/list')).name).to.equal('Unknown_Operation');
-    expect((await post('/inbound/tap')).name).to.equal('Unknown_Operation');
     expect((await post('/inbound/content', { sent: ' '.repeat(1_100_000) })).name).to.equal('ValidationError');
     // A call that somebody has seen and sends again.
     expect(await post('/inbound/content', { n: 1 })).to.deep.equal(refused);

@@ -180,6 +180,7 @@ const OPENS: Readonly<Record<string, readonly string[]>> = {
     'host/actions',
     'host/drop',
     'host/examine',
+    'host/hosts',
     'host/job',
     'host/lanes',
     'host/listeners',

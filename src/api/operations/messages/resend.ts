@@ -20,6 +20,8 @@ const resend = operation({
   params: { id: messageId },
   returns: sentRecord,
   errors: ['Unknown_Message', 'Unknown_Subaccount', 'ServiceUnavailable'],
+  elsewhere: 'Unknown_Message',
+  once: true,
   example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);

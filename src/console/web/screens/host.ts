@@ -5,6 +5,7 @@ import { h } from '../h.ts';
 import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Facts, Loading, type Mark, State, Time, Title } from '../parts/elements.ts';
+import { HostsOfStore, ThisHost } from '../parts/hosts.ts';
 import { Icon } from '../parts/icons.ts';
 import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries } from '../parts/series.ts';
@@ -23,6 +24,7 @@ export function Host(): ComponentChildren {
     h(HostParts),
     h(Loading, { of: loaded, rows: 4 }),
     overview && h(Overview, { overview }),
+    may('host/hosts') && h(HostsOfStore),
     may('host/examine') && h(Checks),
     may('host/listeners') && h(Listeners),
     may('host/series') && h(Figures),
@@ -47,7 +49,7 @@ const PARTS = [
 /** The screens of the host. */
 export function HostParts(): ComponentChildren {
   const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
-  return h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo });
+  return [h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo }), h(ThisHost)];
 }
 
 function Overview({ overview }: { readonly overview: HostOverview }): ComponentChildren {

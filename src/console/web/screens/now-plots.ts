@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { Loading } from '../parts/elements.ts';
+import { ThisHost } from '../parts/hosts.ts';
 import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
 import { lastOf, rateText, sum, useSeries, type Values } from '../parts/series.ts';
 import { count, number } from '../parts/text.ts';
@@ -48,6 +49,7 @@ export function NowPlots(): ComponentChildren {
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'last-hour' }, [
     h('h2', { id: 'last-hour' }, 'Last hour on this host'),
+    h(ThisHost),
     h(Loading, { of: loaded, rows: 4 }),
     data && h('div.plots', [PLOTS.map((plot) => h(SeriesPlot, { key: plot.title, ...plot, data }))]),
   ]);

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
 import { Button, Choice, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
+import { ThisHost } from '../parts/hosts.ts';
 import { WAITS_FOR } from '../parts/states.ts';
 import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
@@ -36,6 +37,7 @@ export function Queue(): ComponentChildren {
         h(Button, { label: 'Change by filter\u2026', onPress: () => setChanging('') }),
       ]),
     ]),
+    h(ThisHost),
     h(Loading, { of: loaded, rows: 6 }),
     data && h(Content, { queue: data, onChange: setChanging }),
     changing !== undefined &&

@@ -1,0 +1,67 @@
+import type { ComponentChildren } from 'preact';
+import { h } from '../h.ts';
+import { useCall, useRepeat } from '../load.ts';
+import type { HostOfStore } from '../records.ts';
+import { linkTo } from '../router.ts';
+import { may } from '../session.ts';
+import { type Mark, State, Time } from './elements.ts';
+import { count, number, plain } from './text.ts';
+
+// The hosts that share the store. The screens of operators are about the one that serves the console.
+
+/** Says which host a screen is about, if there are others. */
+export function ThisHost(): ComponentChildren {
+  return may('host/hosts') && h(Name);
+}
+
+function Name(): ComponentChildren {
+  const { data } = useCall('host/hosts', {});
+  const [own, ...others] = data?.hosts ?? [];
+  if (!own || others.length === 0) return null;
+  return h('p.faint.this-host', [
+    `Host ${plain(own.name)} only. `,
+    h('a', { href: linkTo('/host') }, `${count(others.length, 'other host')} of this store`),
+  ]);
+}
+
+const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
+  running: { icon: 'check', word: 'Running', tone: 'good' },
+  unanswered: { icon: 'alert', word: 'No answer', tone: 'bad' },
+  silent: { icon: 'cross', word: 'Lost', tone: 'bad' },
+  stopped: { icon: 'pause', word: 'Stopped', tone: 'off' },
+};
+
+/** All hosts, with what waits on each. */
+export function HostsOfStore(): ComponentChildren {
+  const loaded = useCall('host/hosts', {});
+  useRepeat(loaded);
+  const hosts = loaded.data?.hosts ?? [];
+  if (hosts.length < 2) return null;
+  const waiting = hosts.reduce((sum, one) => sum + (one.waiting ?? 0), 0);
+  const unknown = hosts.filter((one) => one.waiting === null).length;
+  return h('section', { 'aria-labelledby': 'hosts' }, [
+    h('h2', { id: 'hosts' }, 'Hosts of this store'),
+    h('p.sentence', [
+      `${count(waiting, 'delivery', 'deliveries')} waiting on all hosts`,
+      unknown > 0 && `, without ${count(unknown, 'host')} that did not answer`,
+      '.',
+    ]),
+    h('ul.rows.columns.hosts', [hosts.map((one) => h(HostRow, { key: one.name, one }))]),
+  ]);
+}
+
+function HostRow({ one }: { readonly one: HostOfStore }): ComponentChildren {
+  const { name, here, state, version, waiting, dead, oldest_at: oldestAt, seen_at: seenAt } = one;
+  return h('li', { 'data-row': name }, [
+    h(State, STATES[state]),
+    h('span.name', [plain(name), here && ' (this host)']),
+    h('span.sentence', [
+      waiting !== null && [
+        `${number(waiting)} waiting`,
+        oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })],
+        `, ${number(dead ?? 0)} failed`,
+      ],
+    ]),
+    h('span.faint.when', [`version ${plain(version)}`, !here && [', last seen ', h(Time, { at: seenAt })]]),
+  ]);
+}
