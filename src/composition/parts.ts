@@ -65,6 +65,7 @@ import { createTapping } from '../webhooks/tapping.ts';
 import { createTrials } from '../webhooks/trials.ts';
 import {
   brakeSettings,
+  certifiesLinks,
   type DaemonDeps,
   dnsSettings,
   linkSettings,
@@ -182,7 +183,7 @@ export function createInbound(
 /** Outbound mail: carriers, our own notices, and sender domains. */
 export function createOutbound(
   settings: Settings,
-  { log, clock, ids }: DaemonDeps,
+  deps: DaemonDeps,
   {
     store,
     time,
@@ -191,6 +192,7 @@ export function createOutbound(
     loopbackOnly,
   }: { store: Store; time: RunningTime; fresh: Resolver; cached: Resolver; loopbackOnly: boolean },
 ) {
+  const { log, clock, ids } = deps;
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
   const carriers = createMailCarriers(
     {
@@ -213,7 +215,7 @@ export function createOutbound(
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
   const customDomains = createCustomDomains(
-    { publicUrl, returnDomain: outbound.return_domain, mxHosts },
+    { publicUrl, returnDomain: outbound.return_domain, mxHosts, certifies: certifiesLinks(settings, deps) },
     { store, resolver: cached, clock },
   );
   const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });

@@ -124,6 +124,11 @@ export function certificatesSettings(settings: Settings) {
   };
 }
 
+/** Whether links to this service are answered by its own HTTPS listener, with certificates from ACME. */
+export function certifiesLinks({ acme, https, public_url: publicUrl }: Settings, deps: DaemonDeps): boolean {
+  return acme.enabled && publicUrl.startsWith('https:') && orHandedOver('https', https.listen, deps).length > 0;
+}
+
 /** The authority that certifies them. */
 export function acmeSettings({ acme }: Settings) {
   const { directory, email, eab_key_id: keyId, eab_hmac_key: hmacKey } = acme;

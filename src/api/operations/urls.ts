@@ -175,7 +175,8 @@ const addTrackingDomain = operation({
   notes:
     'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a ' +
     'sender domain ' +
-    '(/senders/verify-domain). A message names it in `tracking_domain`. Adding one again tests it again.',
+    '(/senders/verify-domain). A message names it in `tracking_domain`. If this service gets its own certificates, ' +
+    'links use the domain within minutes, once it has one. Adding one again tests it again.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   errors: [],

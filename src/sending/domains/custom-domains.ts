@@ -15,10 +15,12 @@ interface CustomDomainSettings {
   readonly returnDomain: string;
   /** Valid names of our MX hosts. */
   readonly mxHosts: readonly string[];
+  /** Whether this service gets the certificates of tracking domains, and links begin with https. */
+  readonly certifies: boolean;
 }
 
 interface CustomDomainDeps {
-  readonly store: Pick<Store, 'senderDomains'>;
+  readonly store: Pick<Store, 'senderDomains' | 'certificates'>;
   /** Caches answers for their TTL. */
   readonly resolver: Resolver;
   readonly clock: Clock;
@@ -33,14 +35,17 @@ const FRESH_MS = 10_000;
 /**
  * A message may name its account's domains instead of ours. One is used if its DNS points to us, and it is a domain
  * that the account verified, or a subdomain: a name that only points here could belong to another account. Otherwise it
- * is ignored.
+ * is ignored. A tracking domain also needs its certificate, or readers would get a warning.
  */
 export function createCustomDomains(settings: CustomDomainSettings, { store, resolver, clock }: CustomDomainDeps) {
-  const { publicUrl, returnDomain, mxHosts } = settings;
+  const { publicUrl, returnDomain, mxHosts, certifies } = settings;
   const url = new URL(publicUrl);
   const host = url.hostname.replace(/^\[|\]$/g, '');
   // Keys are an account and a domain, separated by a space, which neither contains.
-  const tracking = createRecent((key) => usable(key, (domain) => leadsTo(resolver, domain, host)), FRESH_MS);
+  const tracking = createRecent(
+    (key) => usable(key, async (domain) => (await hasCertificate(domain)) && leadsTo(resolver, domain, host)),
+    FRESH_MS,
+  );
   // An alias of the return domain receives its mail wherever that does.
   const returning = createRecent(
     (key) => usable(key, (domain) => mailComesTo(resolver, domain, [...mxHosts, returnDomain])),
@@ -51,6 +56,12 @@ export function createCustomDomains(settings: CustomDomainSettings, { store, res
     const [account = '', domain = ''] = key.split(' ');
     const rows = await store.senderDomains.many({ account, domain: { in: withParents(domain) } });
     return rows.some(({ verifiedAt }) => verifiedAt !== null) && isOurs(domain);
+  }
+
+  async function hasCertificate(domain: string): Promise<boolean> {
+    if (!certifies) return true;
+    const row = await store.certificates.one({ id: domain });
+    return row?.chain != null && (row.notAfter?.getTime() ?? 0) > clock.now();
   }
 
   return frozen({

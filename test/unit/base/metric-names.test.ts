@@ -99,7 +99,7 @@ describe('the alerts', () => {
   const manual = here('../../../docs/operations.md');
 
   it('have a severity, a summary and a section with the remedy', () => {
-    expect(alerts).to.have.length.within(10, 16);
+    expect(alerts.length).to.be.at.least(10);
     for (const alert of alerts) {
       const name = alert.split('\n')[0] ?? '';
       expect(alert, name)

@@ -46,14 +46,14 @@ describe('custom domains of messages', () => {
   });
   afterEach(() => store.close());
 
-  function create(publicUrl = OURS.publicUrl) {
+  function create(publicUrl = OURS.publicUrl, certifies = false) {
     const asked: string[] = [];
     const resolver = changingResolver(
       () => zone,
       async (name) => asked.push(name),
     );
     const domains = createCustomDomains(
-      { ...OURS, publicUrl, mxHosts: ['mx.postern.test', 'backup.postern.test'] },
+      { ...OURS, publicUrl, mxHosts: ['mx.postern.test', 'backup.postern.test'], certifies },
       { store, resolver, clock },
     );
     return { domains, asked };
@@ -83,6 +83,20 @@ describe('custom domains of messages', () => {
       );
     });
   }
+
+  it('are where links begin once they have a certificate, if this service gets them', async () => {
+    const trackingDomain = 'alias.shop.example';
+    const used = async () => (await create(OURS.publicUrl, true).domains.of('acc', { trackingDomain })).ownUrl;
+    expect(await used()).to.equal(undefined);
+    const row = { issuedAt: null, key: null, dueAt: new Date(0), failures: 0, error: null, failedAt: null };
+    await store.certificates.insert({ id: trackingDomain, ...row, chain: null, notAfter: null });
+    expect(await used()).to.equal(undefined);
+    const notAfter = new Date(clock.now() + 60_000);
+    await store.certificates.change({ id: trackingDomain }, { chain: 'PEM', key: 'PEM', notAfter });
+    expect(await used()).to.equal(OURS.publicUrl);
+    await clock.advance(60_001);
+    expect(await used()).to.equal(undefined);
+  });
 
   for (const [returnPathDomain, comes] of [
     ['mx.shop.example', true],
