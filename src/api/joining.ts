@@ -26,7 +26,7 @@ export function oneCursor(
   throw invalid(field, 'It is from a time with several hosts: please leave it out');
 }
 
-export function placesOf(cursor: string): ReadonlyMap<string, number | null> {
+export function placesIn(cursor: string): ReadonlyMap<string, number | null> {
   return new Map(
     cursor.split(',').map((one) => {
       const [id = '', place = ''] = one.split(':');
@@ -99,7 +99,7 @@ export async function joinPages<A extends Placed>(
   { before, limit, all = false }: Wanted,
   repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']> = () => new Set(),
 ): Promise<Page<A>> {
-  const places = typeof before === 'string' ? placesOf(before) : new Map([[hosts.here.id, before]]);
+  const places = typeof before === 'string' ? placesIn(before) : new Map([[hosts.here.id, before]]);
   const isFirst = before === undefined;
   const isIn = (host: AskedHost<A>) => isFirst || places.has(host.id);
   const outside = hosts.others.filter((host) => !isIn(host));

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { toBuffer } from '../base/bytes.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
-import { type Cursor, placesOf, toCursor } from './joining.ts';
+import { type Cursor, placesIn, toCursor } from './joining.ts';
 import type { AskedHost, Call, Hosts } from './operation.ts';
 
 // Watching a route whose mail several hosts accept. An answer has the mail of one host, and a cursor with the place of
@@ -31,7 +31,7 @@ export async function tapAll(
   { now, gone }: Pick<Call<never>, 'now' | 'gone'>,
 ): Promise<JsonText> {
   const all = [here, ...others];
-  const places = new Map(typeof cursor === 'string' ? placesOf(cursor) : []);
+  const places = new Map(typeof cursor === 'string' ? placesIn(cursor) : []);
   if (typeof cursor === 'number') places.set(here.id, cursor);
   let gap = false;
 

@@ -53,10 +53,10 @@ export function createPauses(clock: Clock) {
 }
 
 /**
- * Creates rounds: runs `round` again and again, one at a time, each after the pause in milliseconds that the last one
- * resolved to; undefined ends the rounds. `round` handles its own errors.
+ * Creates a loop: runs `round` again and again, one at a time, each after the pause in milliseconds that the last one
+ * resolved to; undefined ends the loop. `round` handles its own errors.
  */
-export function createRounds({ after }: Pick<Clock, 'after'>, round: () => Promise<number | undefined>) {
+export function createLoop({ after }: Pick<Clock, 'after'>, round: () => Promise<number | undefined>) {
   let stopped = false;
   let cancel = () => {};
   let current: Promise<void> = Promise.resolve();

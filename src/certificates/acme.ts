@@ -7,7 +7,7 @@ import {
   type AcmeAnswer,
   AcmeFault,
   type AcmeWire,
-  faultOf,
+  acmeFaultOf,
   parsed,
   problemShape,
   retryAfterOf,
@@ -83,7 +83,7 @@ const LOOK_MS = 1_000;
 const MOST_LOOK_MS = 15_000;
 const DIRECTORY_MS = 24 * 3_600_000;
 /** Tokens are base64url (RFC 8555 section 8.1); anything else would not be answered. */
-export const TOKEN = /^[\w-]{16,200}$/;
+export const CHALLENGE_TOKEN = /^[\w-]{16,200}$/;
 
 export type Acme = ReturnType<typeof createAcme>;
 
@@ -104,7 +104,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       if (read) return read;
       throw answer.status === 200
         ? odd(`${settings.directory} is not an ACME directory`)
-        : faultOf(answer, clock.now());
+        : acmeFaultOf(answer, clock.now());
     });
     reading.catch(() => {
       directory = undefined;
@@ -158,7 +158,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       const answer = await wire.send('POST', url, signer.sign(header, payload));
       nonce = answer.header('replay-nonce');
       if (answer.status < 400) return answer;
-      const fault = faultOf(answer, clock.now());
+      const fault = acmeFaultOf(answer, clock.now());
       if (fault.type !== 'badNonce' || tries >= NONCE_TRIES) throw fault;
     }
   }
@@ -192,7 +192,8 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
     // The authority may reuse an earlier proof.
     if (status === 'valid') return;
     const challenge = challenges.find(({ type }) => type === 'http-01');
-    if (!challenge?.url || !TOKEN.test(challenge.token ?? '')) throw odd('the authority offers no http-01 challenge');
+    if (!challenge?.url || !CHALLENGE_TOKEN.test(challenge.token ?? ''))
+      throw odd('the authority offers no http-01 challenge');
     const { token = '' } = challenge;
     const { thumbprint } = toSigner(await accountKey());
     const hide = await show(token, `${token}.${thumbprint}`);

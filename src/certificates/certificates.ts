@@ -2,7 +2,7 @@ import { createPrivateKey, generateKeyPairSync, hash, X509Certificate } from 'no
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls';
 import { z } from 'zod';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { printable } from '../base/log.ts';
 import type { Tools } from '../base/tools.ts';
@@ -82,9 +82,6 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   let namesReadAt = Number.NEGATIVE_INFINITY;
   /** The authority wants no orders for accounts' names before this time. */
   let restUntil = 0;
-  let cancel = () => {};
-  let looking: Promise<void> = Promise.resolve();
-  let stopped = false;
 
   const failures = new Map(
     NAME_KINDS.map((kind) => [kind, deps.metrics.counter('postern_acme_failures_total', { kind })]),
@@ -172,7 +169,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   async function orderDue(client: Acme): Promise<void> {
     let left = ORDERS_AT_ONCE;
     for (const { name, kind } of wanted.values()) {
-      if (stopped || left === 0) return;
+      if (loop.isStopped() || left === 0) return;
       if (kind !== 'own' && clock.now() < restUntil) continue;
       const row = await rowOf(name);
       if (!row || row.dueAt.getTime() > clock.now()) continue;
@@ -201,7 +198,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       await save();
     } catch (error) {
       if (!(error instanceof AcmeFault)) throw error;
-      if (stopped) await certificates.change({ id: name }, { dueAt: row.dueAt });
+      if (loop.isStopped()) await certificates.change({ id: name }, { dueAt: row.dueAt });
       else await failed(client, { name, kind }, row, error);
     }
   }
@@ -262,7 +259,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     }
   }
 
-  async function look(client: Acme): Promise<void> {
+  async function look(client: Acme): Promise<number> {
     try {
       await save();
       await follow();
@@ -277,11 +274,10 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'certificates', error });
     }
     await keepCopy();
-    if (!stopped)
-      cancel = clock.after(LOOK_MS, () => {
-        looking = look(client);
-      });
+    return LOOK_MS;
   }
+
+  const loop = createLoop(clock, async () => acme && look(acme));
 
   return frozen({
     /** Reads the certificates, from the copy on this host if the store is away. */
@@ -296,7 +292,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     },
     /** Begins to order and renew. Challenges must be answered by then. */
     start(): void {
-      if (acme) looking = look(acme);
+      void loop.start();
     },
     /** Makes our own names due whose last order failed: the operator may have corrected the cause. */
     async retry(): Promise<void> {
@@ -306,11 +302,10 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       await counted();
     },
     async stop(): Promise<void> {
-      stopped = true;
-      cancel();
+      const ended = loop.stop();
       // An order in progress may take minutes; the next start, or another host, repeats it.
       await acme?.stop();
-      await looking;
+      await ended;
     },
     /** The certificate of a name and its key, PEM. */
     of: (name: string): Issued | undefined => served.get(name),

@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import { createSemaphore } from '../base/turns.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
-import { TOKEN } from './acme.ts';
+import { CHALLENGE_TOKEN } from './acme.ts';
 
 /** How long an answer is kept if its order never ends. Milliseconds. */
 const KEEP_MS = 3_600_000;
@@ -26,7 +26,7 @@ export function createChallenges({ store, clock }: { store: Pick<Store, 'acmeCha
     },
     /** The answer to a challenge; undefined if there is none, or the store is away. */
     async answerTo(token: string): Promise<string | undefined> {
-      if (!TOKEN.test(token)) return undefined;
+      if (!CHALLENGE_TOKEN.test(token)) return undefined;
       const row = await lookups.run(() => acmeChallenges.one({ id: token })).catch(ignoreAway);
       return row && row.until.getTime() > clock.now() ? row.answer : undefined;
     },

@@ -81,7 +81,7 @@ export const problemShape = z.object({
 });
 
 /** The fault that an answer reports. `now`: for a Retry-After that is a date. */
-export function faultOf(answer: AcmeAnswer, now: number): AcmeFault {
+export function acmeFaultOf(answer: AcmeAnswer, now: number): AcmeFault {
   const retryAfterMs = retryAfterOf(answer, now);
   const read = parsed(problemShape, answer.text);
   if (!read) return new AcmeFault({ type: 'unknown', detail: `it answered ${answer.status}`, retryAfterMs });

@@ -1,4 +1,4 @@
-import { createRounds } from '../base/clock.ts';
+import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Service } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
@@ -66,7 +66,7 @@ export function createReturnAddresses(
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'return addresses', error });
     });
 
-  const rounds = createRounds(clock, async () => {
+  const loop = createLoop(clock, async () => {
     await quietly(load());
     return settings.refreshMs;
   });
@@ -92,8 +92,8 @@ export function createReturnAddresses(
       // At other domains, an address that only looks like ours is left to the routes.
       return isOwn || found.kind !== 'no-route' ? found : undefined;
     },
-    start: rounds.start,
-    stop: rounds.stop,
+    start: loop.start,
+    stop: loop.stop,
   });
 }
 

@@ -1,4 +1,4 @@
-import { type Clock, createRounds } from '../base/clock.ts';
+import { type Clock, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
@@ -120,7 +120,7 @@ export function createRouting(
     }
   }
 
-  const rounds = createRounds(clock, async () => {
+  const loop = createLoop(clock, async () => {
     await inTurn(look);
     return settings.refreshMs;
   });
@@ -181,7 +181,7 @@ export function createRouting(
       return [...found];
     },
     async refresh() {
-      if (isAway || rounds.isStopped()) return;
+      if (isAway || loop.isStopped()) return;
       // Calls during a read share the next one.
       next ??= inTurn(look);
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -199,8 +199,8 @@ export function createRouting(
       }
     },
     ready: () => table !== undefined,
-    start: rounds.start,
-    stop: rounds.stop,
+    start: loop.start,
+    stop: loop.stop,
   });
 }
 

@@ -1,4 +1,4 @@
-import { type Clock, createRounds } from '../base/clock.ts';
+import { type Clock, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createTurn } from '../base/turns.ts';
@@ -82,7 +82,7 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     [seen, readAt] = [count, now];
   }
 
-  const rounds = createRounds(clock, async () => {
+  const loop = createLoop(clock, async () => {
     try {
       await inTurn(follow);
     } catch (error) {
@@ -97,8 +97,8 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     async known(): Promise<readonly HeldEndpoint[]> {
       return (await rows().catch(nothingIfAway)).flatMap(toHeld);
     },
-    start: rounds.start,
-    stop: rounds.stop,
+    start: loop.start,
+    stop: loop.stop,
     /** How many endpoints of an account are paused, up to `most`. */
     count: async (account: string, most: number): Promise<number> =>
       (await pauses.many({ of: account, until: { range: { gt: new Date(clock.now()) } } }, { limit: most })).length,

@@ -1,4 +1,4 @@
-import { type Clock, createRounds } from '../base/clock.ts';
+import { type Clock, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { type Ids, messageOf } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
@@ -71,7 +71,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     if (!(await store.copies.one(ofLost))) return 0;
     const count = { taken: 0, left: 0 };
     for (let past = 0; past < epoch; past++)
-      for (let last = ''; !rounds.isStopped(); ) {
+      for (let last = ''; !loop.isStopped(); ) {
         // Asked for each page: it may have come back, or be another's now.
         if (!spool.hasRoom() || !(await store.hosts.one({ id, epoch, adopter: member.id() }))) return 0;
         const page = await store.copies.many({ host: id, epoch: past, id: { range: { gt: last } } }, BY_ID);
@@ -185,7 +185,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return { ...delivery, notBefore: scheduled?.sendAt.getTime() ?? delivery.notBefore };
   }
 
-  const rounds = createRounds(clock, () =>
+  const loop = createLoop(clock, () =>
     look().catch((error: unknown) => {
       if (!(error instanceof StoreAway)) log.error('copy.fault', { error });
       return AGAIN_MS;
@@ -194,9 +194,9 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
 
   const service: Service = {
     async start() {
-      if (!alone) void rounds.start();
+      if (!alone) void loop.start();
     },
-    stop: rounds.stop,
+    stop: loop.stop,
   };
   return frozen({ ...service, take, revive });
 }

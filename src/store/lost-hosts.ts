@@ -1,4 +1,4 @@
-import { type Clock, createRounds } from '../base/clock.ts';
+import { type Clock, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
@@ -93,7 +93,7 @@ export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: Los
     for (const row of stuck) await adopt(row, adopterOf(row));
   }
 
-  const rounds = createRounds(clock, async () => {
+  const loop = createLoop(clock, async () => {
     if (member.beats() - lastLook >= LOOK_BEATS)
       await look().catch((error: unknown) => {
         if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'hosts', error });
@@ -103,8 +103,8 @@ export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: Los
 
   return frozen<Service>({
     async start() {
-      if (!alone) void rounds.start();
+      if (!alone) void loop.start();
     },
-    stop: rounds.stop,
+    stop: loop.stop,
   });
 }

@@ -1,5 +1,5 @@
 import { heldBy } from '../base/bytes.ts';
-import { AGREE_MS, createRounds } from '../base/clock.ts';
+import { AGREE_MS, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
@@ -196,7 +196,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     }
   }
 
-  const rounds = createRounds(clock, async () => {
+  const loop = createLoop(clock, async () => {
     await tend().catch((error: unknown) => {
       if (!stopped) log.error('spool.fault', { error });
     });
@@ -230,7 +230,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   }
 
   return frozen({
-    start: () => rounds.startAfter(TEND_EVERY),
+    start: () => loop.startAfter(TEND_EVERY),
     /**
      * Leases mail that is due, at most as much as an answer should hold, and waits for some if there is none. `busy`:
      * too many answers of the account, or of all, are still being read.
@@ -283,7 +283,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     async stop() {
       stopped = true;
       bell.ringAll();
-      await rounds.stop();
+      await loop.stop();
     },
   });
 }

@@ -108,7 +108,7 @@ export interface Names {
   readonly webhooks: number[];
 }
 
-export const NOBODY: Names = { routes: [], webhooks: [] };
+export const NO_RECORDS: Names = { routes: [], webhooks: [] };
 
 export function toRecord(
   url: string,

@@ -16,7 +16,7 @@ import {
   joinRecords,
   MAX_IDS,
   type Names,
-  NOBODY,
+  NO_RECORDS,
   toDetail,
   toRecord,
 } from './endpoint-records.ts';
@@ -103,12 +103,12 @@ async function* pagesOf({ active = false }: { readonly active?: boolean | undefi
     : await inTurn('endpoints', () => namesOf(call));
   const known = endpoints.all();
   const oldest = await endpoints.oldest([...known].flatMap(([url, { waiting }]) => (waiting > 0 ? [url] : [])));
-  for (const [url, one] of known) if (!names.has(url) && standsAlone(one)) names.set(url, NOBODY);
+  for (const [url, one] of known) if (!names.has(url) && standsAlone(one)) names.set(url, NO_RECORDS);
   const urls = [...names.keys()].sort();
   for (let at = 0; at < urls.length; at += PAGE)
     yield urls
       .slice(at, at + PAGE)
-      .map((url) => toRecord(url, names.get(url) ?? NOBODY, known.get(url), oldest.get(url)));
+      .map((url) => toRecord(url, names.get(url) ?? NO_RECORDS, known.get(url), oldest.get(url)));
 }
 
 /** The list of this host with the numbers of the others, in the order of the URLs. */

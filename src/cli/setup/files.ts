@@ -19,13 +19,13 @@ import { isLoopback } from '../../base/networks.ts';
 // Changes of the files of an operator: as little as possible of their text, and the whole file at once.
 
 /** A setting and its new value: `smtp.postmaster`. */
-export interface Change {
+export interface SettingChange {
   readonly path: string;
   readonly value: string | boolean;
 }
 
 /** The value of a setting in the text of a settings file; undefined if it is not set there. */
-export function valueOf(text: string, path: string): unknown {
+export function settingAt(text: string, path: string): unknown {
   return parseDocument(text).getIn(path.split('.'));
 }
 
@@ -34,7 +34,7 @@ export function valueOf(text: string, path: string): unknown {
  * those between sections and rewrites lists, so it only judges the result, and writes files that are laid out in ways
  * unknown here.
  */
-export function withSettings(text: string, changes: readonly Change[]): string {
+export function withSettings(text: string, changes: readonly SettingChange[]): string {
   const read = parseDocument(text);
   const wanted = read.contents === null ? parseDocument('{}') : read;
   for (const { path, value } of changes) {
@@ -49,7 +49,7 @@ export function withSettings(text: string, changes: readonly Change[]): string {
   return isRight ? changed : wanted.toString({ lineWidth: 0 });
 }
 
-function withSetting(text: string, { path, value }: Change): string {
+function withSetting(text: string, { path, value }: SettingChange): string {
   const { contents } = parseDocument(text);
   const shown = stringify(value).trimEnd();
   const [section = '', name] = path.split('.');
@@ -111,7 +111,7 @@ export function withoutLoopback(hosts: string, name: string, addresses: readonly
 }
 
 /** The text of a file; undefined if there is none. */
-export function readText(path: string): string | undefined {
+export function textOf(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
@@ -128,7 +128,7 @@ export const changeTime = (path: string): number => statSync(path).mtimeMs;
  * are `mode` and the owner of its folder, whose group the daemon has.
  */
 export function writeWhole(path: string, text: string, mode: number): void {
-  const isNew = readText(path) === undefined;
+  const isNew = textOf(path) === undefined;
   const real = isNew ? path : realpathSync(path);
   const like = statSync(isNew ? dirname(path) : real);
   const next = `${real}.new`;

@@ -26,7 +26,7 @@ interface Answering {
 }
 
 /** The answer of the option, else of the terminal, where a wrong one is asked for again. */
-export async function answerOf(question: Question, { machine, given, isTerminal, say }: Answering): Promise<string> {
+export async function askFor(question: Question, { machine, given, isTerminal, say }: Answering): Promise<string> {
   const { option, words, suggestion, read } = question;
   if (given !== undefined) {
     const answer = read(given.trim());

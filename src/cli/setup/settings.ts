@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { isPlaceholder } from '../../composition/files.ts';
 import { DEFAULTS_FILE, type LoadedSettings, loadSettings } from '../../config.ts';
-import { type Change, readText, valueOf } from './files.ts';
+import { type SettingChange, settingAt, textOf } from './files.ts';
 
 // The settings file of a host: what it says already, and what it has to say.
 
@@ -16,14 +16,18 @@ export interface SettingsFile {
 
 /** The settings file at a path, or the text that it gets if there is none. */
 export function settingsFileAt(path: string): SettingsFile {
-  const text = readText(path);
-  return { path, text: text ?? readText(EXAMPLE) ?? '', isNew: text === undefined };
+  const text = textOf(path);
+  return { path, text: text ?? textOf(EXAMPLE) ?? '', isNew: text === undefined };
 }
 
 type Env = Readonly<Record<string, string | undefined>>;
 
 /** The settings as they will be. */
-export function settingsWith({ path, isNew }: SettingsFile, env: Env, changes: readonly Change[]): LoadedSettings {
+export function settingsWith(
+  { path, isNew }: SettingsFile,
+  env: Env,
+  changes: readonly SettingChange[],
+): LoadedSettings {
   const named = changes.map(({ path: name, value }) => [
     `POSTERN_${name.replaceAll('.', '__').toUpperCase()}`,
     String(value),
@@ -33,7 +37,7 @@ export function settingsWith({ path, isNew }: SettingsFile, env: Env, changes: r
 
 /** A value that the operator set; undefined for none, an empty one, and the placeholders of the example. */
 export function setByOperator({ text }: SettingsFile, path: string): string | undefined {
-  const value = valueOf(text, path);
+  const value = settingAt(text, path);
   if (value === undefined || value === null || value === '') return undefined;
   const shown = String(value);
   const name = URL.parse(shown)?.hostname ?? shown;
@@ -54,7 +58,7 @@ export function neededChanges(file: SettingsFile, { hostname, email, web }: Want
   const knownUrl = setByOperator(file, 'public_url');
   // A URL that the operator chose stays, unless it has the old name of this host.
   const publicUrl = knownUrl === undefined || knownUrl === `https://${before}` ? url : knownUrl;
-  const wanted: Change[] = [
+  const wanted: SettingChange[] = [
     { path: 'hostname', value: hostname },
     { path: 'public_url', value: publicUrl },
     { path: 'smtp.postmaster', value: email },
@@ -65,8 +69,8 @@ export function neededChanges(file: SettingsFile, { hostname, email, web }: Want
         ]
       : [{ path: 'acme.enabled', value: false }]),
   ];
-  const changes = wanted.filter(({ path, value }) => valueOf(file.text, path) !== value);
-  const isOverwritten = ({ path }: Change) => path !== 'public_url' && setByOperator(file, path) !== undefined;
+  const changes = wanted.filter(({ path, value }) => settingAt(file.text, path) !== value);
+  const isOverwritten = ({ path }: SettingChange) => path !== 'public_url' && setByOperator(file, path) !== undefined;
   return { changes, overwritten: changes.filter(isOverwritten) };
 }
 

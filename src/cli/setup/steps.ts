@@ -20,10 +20,10 @@ import {
   storeOf,
   unroutedDomain,
 } from './belongings.ts';
-import { changeTime, fullName, readText, withoutLoopback, withSettings, writeWhole } from './files.ts';
+import { changeTime, fullName, textOf, withoutLoopback, withSettings, writeWhole } from './files.ts';
 import { look, readinessOf } from './look.ts';
 import type { Machine } from './machine.ts';
-import { agrees, answerOf, domainQuestion, hostNameQuestion, mailboxQuestion, type Question } from './questions.ts';
+import { agrees, askFor, domainQuestion, hostNameQuestion, mailboxQuestion, type Question } from './questions.ts';
 import type { Report } from './report.ts';
 import {
   neededChanges,
@@ -125,14 +125,14 @@ function answer(job: Job, question: Question, known?: string): Promise<string> {
   const { call, machine, report } = job;
   const given = call.text(question.option);
   if (given === undefined && known !== undefined) return Promise.resolve(known);
-  return answerOf(question, { machine, given, isTerminal: canAsk(job), say: report.say });
+  return askFor(question, { machine, given, isTerminal: canAsk(job), say: report.say });
 }
 
 /** Whether somebody is there to ask; JSON is for programs. */
 const canAsk = ({ call, io }: Job): boolean => call.format === 'text' && io.terminals.in && io.terminals.out;
 
 const hostsPath = ({ root }: Machine) => join(root, 'etc/hosts');
-const hostsOf = (machine: Machine) => readText(hostsPath(machine));
+const hostsOf = (machine: Machine) => textOf(hostsPath(machine));
 
 /** Why this host must not take the mail of a domain by itself: somebody else does. Undefined if nobody does. */
 async function whyNotIn(

@@ -1,4 +1,4 @@
-import { type Clock, createRounds } from '../../base/clock.ts';
+import { type Clock, createLoop } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Service } from '../../base/service.ts';
@@ -43,7 +43,7 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
   const { store, spool, writer, member, clock, log } = deps;
 
   async function bringInStep(): Promise<void> {
-    for (let after = 0; !rounds.isStopped(); ) {
+    for (let after = 0; !loop.isStopped(); ) {
       const page = await spool.copies.due(after, PAGE);
       const due = page.filter((mark) => !writer.isBusy(mark));
       await remove(due.filter(hasEnded));
@@ -96,7 +96,7 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
 
   /** Decides about the copies of earlier epochs: those that no host has taken over are kept. */
   async function judge(): Promise<void> {
-    for (let after = 0; member.isLive() && !rounds.isStopped(); ) {
+    for (let after = 0; member.isLive() && !loop.isStopped(); ) {
       const marks = await spool.copies.before(member.epoch(), after, PAGE);
       await remove(marks.filter(hasEnded));
       await atOnce(
@@ -109,12 +109,12 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
     }
   }
 
-  const rounds = createRounds(clock, async () => {
+  const loop = createLoop(clock, async () => {
     try {
       await judge();
       await bringInStep();
     } catch (error) {
-      if (!(error instanceof StoreAway) && !rounds.isStopped()) log.error('copy.fault', { error });
+      if (!(error instanceof StoreAway) && !loop.isStopped()) log.error('copy.fault', { error });
     }
     return EVERY_MS;
   });
@@ -125,11 +125,11 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
       // Mail that another host has taken over is best dropped before it is posted.
       const over = Promise.withResolvers<void>();
       const end = clock.after(FIRST_MS, over.resolve);
-      await Promise.race([rounds.start(), over.promise]);
+      await Promise.race([loop.start(), over.promise]);
       end();
     },
     async stop() {
-      await rounds.stop();
+      await loop.stop();
       await writer.quiet();
     },
   });

@@ -1,4 +1,4 @@
-import { type Clock, createRounds } from '../../base/clock.ts';
+import { type Clock, createLoop } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
@@ -29,7 +29,7 @@ export function createOverdue({ spool, roads, time, clock, log, giveUp }: Overdu
     for (const endpoint of spool.waitingOfAll()) {
       const { limit, isPulled } = roads[endpoint.kind];
       if (!isPulled?.(endpoint.url)) continue;
-      for (let more = true; more && !rounds.isStopped(); ) {
+      for (let more = true; more && !loop.isStopped(); ) {
         const now = clock.now();
         // The age is shorter than the difference of the times, if at all; see base/running-time.ts.
         const found = await spool.overdue(endpoint, now - limit, now, STEP);
@@ -41,13 +41,13 @@ export function createOverdue({ spool, roads, time, clock, log, giveUp }: Overdu
     }
   }
 
-  const rounds = createRounds(clock, async () => {
+  const loop = createLoop(clock, async () => {
     await look().catch((error: unknown) => log.error('spool.fault', { error }));
     return EVERY;
   });
 
   return frozen({
-    start: () => rounds.startAfter(EVERY),
-    stop: rounds.stop,
+    start: () => loop.startAfter(EVERY),
+    stop: loop.stop,
   });
 }
