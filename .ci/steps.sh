@@ -2,7 +2,7 @@
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Seconds a step may take, with five others beside it: one that hangs must not hold the machine.
+# Seconds a step may take, with four others beside it: one that hangs must not hold the machine.
 limit=1200
 limited() { timeout --kill-after=10 "$limit" "$@"; }
 
@@ -46,10 +46,10 @@ step() {
   ended "$name" "$status" $((SECONDS - start)) $((used - before)) "$out"
 }
 
-# beside NAME COMMAND...: runs with five others, and shows what it printed as a whole when it ends. Most of them wait for more than half
+# beside NAME COMMAND...: runs with four others, and shows what it printed as a whole when it ends. Most of them wait for more than half
 # of their time: with three others, two processors were idle for a quarter of it.
 beside() {
-  while [ "$(jobs -rp | wc -l)" -ge 6 ]; do wait -n; done
+  while [ "$(jobs -rp | wc -l)" -ge 5 ]; do wait -n; done
   buffered "$@" &
 }
 buffered() {

@@ -20,8 +20,8 @@ export function createSetup(machineOf: () => Machine): Command {
       'dry-run': { type: 'boolean', help: 'change nothing; say what would be done' },
     },
     notes:
-      'Asks only for what is neither given nor known. Run it again at any time: what is so already stays, and a run\n' +
-      'that failed goes on. It accepts the terms of the certificate authority (acme.directory) for you.\n\n' +
+      'Asks only for values that are neither given nor known. You can run it again at any time: it skips steps that\n' +
+      'are done, and completes a run that failed. It accepts the terms of the certificate authority for you.\n\n' +
       '  sudo postern setup\n' +
       '  sudo postern setup --hostname mx.example.com --domain in.example.com --email you@example.net',
     async run(call, io) {

@@ -1,6 +1,7 @@
 /**
  * A process of its own that puts messages on a spool and says on standard output which were accepted, so that a test
- * can kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY BYTES`.
+ * can kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY BYTES LOGGED`.
+ * With LOGGED it goes on until its log has this text, for at most ten times as many.
  */
 
 import { createHash, randomBytes } from 'node:crypto';
@@ -11,14 +12,16 @@ import { createLog } from '../../src/base/log.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { openSpool } from '../../src/queue/spool.ts';
 
-const [dir = '', callers = '1', messages = '1', largeEvery = '0', size = '2000'] = process.argv.slice(2);
+const [dir = '', callers = '1', messages = '1', largeEvery = '0', size = '2000', logged = ''] = process.argv.slice(2);
 const say = (line: string) => {
   writeSync(1, line + '\n');
 };
 /** Repairs are tried again after seconds; here they are hundredths. */
 const hasty: Clock = { ...systemClock, after: (ms, fn) => systemClock.after(ms / 100, fn) };
+let isLogged = logged === '';
 const log = createLog('info', (line) => {
   writeSync(2, line);
+  isLogged ||= line.includes(logged);
 });
 const ids = createIds(systemClock);
 const spool = await openSpool(
@@ -28,6 +31,7 @@ const spool = await openSpool(
 say('ready');
 
 let left = Number(messages);
+const most = -9 * left;
 let made = 0;
 
 async function one(): Promise<void> {
@@ -60,7 +64,7 @@ async function one(): Promise<void> {
 
 await Promise.all(
   Array.from({ length: Number(callers) }, async () => {
-    while (left-- > 0) await one();
+    while (left-- > (isLogged ? 0 : most)) await one();
   }),
 );
 await spool.close();

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, Failed } from './call.ts';
+import { awaySince, call, Failed } from './call.ts';
 import type { Answer, Operation, Params } from './operations.ts';
 import { account, may, messageOf } from './session.ts';
 
@@ -80,6 +80,12 @@ export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) =>
     );
     return () => stop.abort();
   }, [key, round]);
+
+  // What failed with the store is read again once it is back.
+  const isAway = awaySince.value !== undefined;
+  useEffect(() => {
+    if (!isAway && state.error?.kind === 'ServiceUnavailable') setRound((before) => before + 1);
+  }, [isAway]);
 
   return {
     ...shown,

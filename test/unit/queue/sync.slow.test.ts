@@ -114,11 +114,11 @@ describe('the sync of accepted mail', function () {
   });
 
   /** Makes `calls` on `paths` fail as `inject` says and checks the results of the messages. */
-  async function failing(paths: readonly string[], inject: string, messages = 12, bytes = 2000) {
+  async function failing(paths: readonly string[], inject: string, messages = 12, bytes = 2000, logged = '') {
     const { dir, spool: empty } = await freshSpool(); // so that the syncs that make the file are not counted
     await empty.close();
     const process = startSpoolProcess(
-      [dir, 1, messages, 0, bytes],
+      [dir, 1, messages, 0, bytes, logged],
       [
         'strace',
         '-f',
@@ -164,8 +164,9 @@ describe('the sync of accepted mail', function () {
   });
 
   it('moves to a new file when the log cannot be checkpointed into the old one', async () => {
-    // The move fails on another thread, and is heard of by a later commit: many come after the 80 that make a move.
-    const { process, results, refused } = await failing(['spool.db'], 'fsync,fdatasync:error=EIO:when=1', 300, 100_000);
+    // The move begins after 80 commits, and fails on another thread.
+    const inject = 'fsync,fdatasync:error=EIO:when=1';
+    const { process, results, refused } = await failing(['spool.db'], inject, 300, 100_000, '"rebuilt":');
     expect(refused.length).to.be.lessThan(results.length / 2);
     expect(results.at(-1)?.outcome).to.equal('accepted');
     expect(process.log()).to.match(/"rebuilt":\{"messages":\d/);

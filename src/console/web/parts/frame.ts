@@ -1,7 +1,7 @@
 import type { Signal } from '@preact/signals';
 import type { ComponentChildren, TargetedMouseEvent } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { awaySince, hostsMissing } from '../call.ts';
+import { ask, awaySince, hostsMissing } from '../call.ts';
 import { h } from '../h.ts';
 import { live } from '../live.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
@@ -200,9 +200,19 @@ function PersonMenu(): ComponentChildren {
   ]);
 }
 
+/** How often the store is asked for while it is away. Milliseconds. */
+const ASK_AGAIN_MS = 5_000;
+
 function Away(): ComponentChildren {
   const since = awaySince.value;
-  if (since === undefined) return null;
+  const isAway = since !== undefined;
+  useEffect(() => {
+    if (!isAway) return;
+    // Any answer ends the report, and this one needs the store.
+    const timer = setInterval(() => void ask('GET', '/console/me').catch(() => undefined), ASK_AGAIN_MS);
+    return () => clearInterval(timer);
+  }, [isAway]);
+  if (!isAway) return null;
   return h('p.banner', { role: 'status' }, [
     h(Icon, { name: 'alert' }),
     `The store is not responding (noticed ${relative(since, now.value)}). Lists may be out of date. Mail is ` +
