@@ -206,6 +206,9 @@ const figures = (kept: Kept) =>
     .map(([name, figure]) => `${name} ${figure}`)
     .join(', ');
 
+/** Measurements of the same gap. */
+const MOST_GAPS = 5;
+
 describe('a wall clock that jumps', function () {
   this.timeout(1_800_000);
   const zone = process.env['TZ'];
@@ -234,12 +237,16 @@ describe('a wall clock that jumps', function () {
   });
 
   it('makes no attempt a second late because of a leap second; a clock-based timer does (control)', async () => {
-    const [gap, control] = await Promise.all([gapOverLeapSecond(), gapOverLeapSecond({ intervalsByWall: true })]);
+    // A busy machine only adds to a gap, so the shortest of several tells.
+    let [gap, control] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+    for (let runs = 0; runs < MOST_GAPS && !(control - gap > 500); runs++) {
+      const [one, other] = await Promise.all([gapOverLeapSecond(), gapOverLeapSecond({ intervalsByWall: true })]);
+      [gap, control] = [Math.min(gap, one), Math.min(control, other)];
+    }
     console.log(
       `      clock over a leap second, without jitter: ${gap.toFixed(0)} ms between two attempts, control ${control.toFixed(0)} ms`,
     );
     expect(gap).to.be.above(299_900);
-    // Both are late by what the machine adds.
     expect(control - gap, 'the second').to.be.above(500);
   });
 
