@@ -28,6 +28,8 @@ interface ManyProps<A extends Counted> {
   readonly nothing: string;
   /** The contents above the buttons. */
   explain(found: A): ComponentChildren;
+  /** Whether these are complete. The buttons wait for them, so that they do not move under the pointer. */
+  readonly isExplained?: boolean;
   label(matched: string): string;
   readonly kind: 'main' | 'danger';
   readonly icon?: IconName;
@@ -60,11 +62,12 @@ export function Many<A extends Counted>(props: ManyProps<A>): ComponentChildren 
     ]);
   if (error || !data) return h(Loading, { of: loaded, rows: 2 });
   const { matched } = data;
-  const { label, kind, icon, isTyped = false } = props;
+  const { label, kind, icon, isTyped = false, isExplained = true } = props;
   return h('div', { role: 'status' }, [
     matched === 0 && h('p', props.nothing),
     props.explain(data),
     matched > 0 &&
+      isExplained &&
       h(Decision, {
         matched,
         label: label(number(matched)),

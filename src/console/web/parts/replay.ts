@@ -37,7 +37,7 @@ export function ReplayDialog({
   const word = isHeld ? 'Release' : 'Replay';
   const [leftOut, setLeftOut] = useState<readonly string[]>([]);
   const wish = 'query' in given && leftOut.length > 0 ? { ...given, except_urls: leftOut } : given;
-  const where = useWhere(given);
+  const { where, isKnown } = useWhere(given);
   const params = { ...wish, ...('query' in wish && { query: wish.query || '*' }) };
   return h(Dialog, { title: word, onClose }, [
     h(Many<Answer<'inbound/replay'>>, {
@@ -45,6 +45,7 @@ export function ReplayDialog({
       change: (how, stop) => call('inbound/replay', { ...params, ...how }, stop),
       job: jobOfMail(word, 'inbound/replay', params),
       nothing: 'Nothing to replay',
+      isExplained: isKnown,
       explain: ({ matched, forgotten }) => [
         matched > 0 &&
           h(
@@ -79,13 +80,13 @@ interface Where {
 /** The number of endpoints whose speed is queried. */
 const ASKED = 3;
 
-/** Where the mail goes, the most first; undefined until that is known, or for single mails. */
-function useWhere(wish: Wish): readonly Where[] | undefined {
+/** Where the mail goes, the most first; undefined for single mails, or if it cannot be read. */
+function useWhere(wish: Wish): { readonly where: readonly Where[] | undefined; readonly isKnown: boolean } {
   const [opened] = useState(() => Date.now()); // an old answer is not shown
   const query = 'query' in wish ? `${wish.query} state:${wish.state}` : undefined;
   const key = query === undefined ? undefined : `where ${account.value?.id} ${query} ${opened}`;
-  const { data } = useLoad(key, (stop) => readWhere(query ?? '', stop));
-  return data;
+  const { data, error } = useLoad(key, (stop) => readWhere(query ?? '', stop));
+  return { where: data, isKnown: key === undefined || data !== undefined || error !== undefined };
 }
 
 async function readWhere(query: string, stop: AbortSignal): Promise<readonly Where[]> {
