@@ -316,13 +316,18 @@ if (program !== undefined)
       await page.open('/mail?q=from%3Asender.test');
       await page.shows('Order 4711');
       for (const waits of [false, true]) {
-        await page.browser.press('j');
-        await page.browser.press('Enter');
-        await until('the message', async () => (await place()).startsWith('/console/message/'));
+        // A list that is drawn anew just then has no row in focus.
+        await until('the message', async () => {
+          const inRow = await page.browser.evaluate(`document.activeElement.closest('[data-row]') !== null`);
+          await page.browser.press(inRow ? 'Enter' : 'j');
+          return (await place()).startsWith('/console/message/');
+        });
         if (waits) await page.shows('Timeline');
         await page.browser.press('Escape');
         await until('the list', async () => (await place()) === list);
-        await page.shows('Order 4711');
+        // Not only its subject, which the message shows too.
+        const row = `[...document.querySelectorAll('main [data-row]')].some((one) => one.innerText.includes('Order 4711'))`;
+        await until('the row', () => page.browser.evaluate(row));
       }
     });
 
