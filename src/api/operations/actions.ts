@@ -5,20 +5,29 @@ import type { ActionRecord } from '../../journal/types.ts';
 import { isStart, jobName } from '../account-bulk.ts';
 import { askAll, joinPages, oneCursor, placed } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
-import { ALL_HOSTS, cursorOfHosts, limitOf, nextOfHosts, str, time } from './fields.ts';
+import {
+  ALL_HOSTS,
+  cursorOfHosts,
+  int,
+  intOrNull,
+  limitOf,
+  nextOfHosts,
+  record,
+  str,
+  strOrNull,
+  time,
+} from './fields.ts';
 import { JOBS_BETWEEN } from './selection.ts';
 
 // The activity of people, and their jobs.
 
-const actionRecord = z
-  .object({
-    at: time('when'),
-    by: str('the actor: the first four characters of the API key, the name of a console user, or `command line`'),
-    what: str('the action, such as replayed, dropped, route added or key revoked'),
-    count: z.int().meta({ description: 'number of affected items' }),
-    detail: str('the affected items; the id of the job comes first, if there is one'),
-  })
-  .meta({ title: 'action record' });
+const actionRecord = record('action record', {
+  at: time('when'),
+  by: str('the actor: the first four characters of the API key, the name of a console user, or `command line`'),
+  what: str('the action, such as replayed, dropped, route added or key revoked'),
+  count: int('number of affected items'),
+  detail: str('the affected items; the id of the job comes first, if there is one'),
+});
 
 const MAX_LISTED = 200;
 const DEFAULT_LISTED = 50;
@@ -69,12 +78,12 @@ export const actions = [list];
 
 const jobRecord = z.object({
   id: str('id of the job'),
-  state: z.enum(['running', 'done', 'failed', 'interrupted']).meta({
-    description: 'interrupted: the process stopped or restarted before the job ended',
-  }),
-  done: z.int().nullable().meta({ description: 'number of processed items; null if interrupted' }),
-  of: z.int().meta({ description: 'number of items in total' }),
-  error: z.string().nullable().meta({ description: 'why it failed and how to continue, or null' }),
+  state: z
+    .enum(['running', 'done', 'failed', 'interrupted'])
+    .describe('interrupted: the process stopped or restarted before the job ended'),
+  done: intOrNull('number of processed items; null if interrupted'),
+  of: int('number of items in total'),
+  error: strOrNull('why it failed and how to continue, or null'),
 });
 type JobRecord = z.output<typeof jobRecord>;
 
@@ -86,7 +95,7 @@ const jobInfo = operation({
   access: 'mail',
   extension: true,
   summary: 'Shows the progress of a job started by /inbound/replay, /inbound/drop or /inbound/retry.',
-  params: { id: text(30 * MAX_JOBS).meta({ description: 'id of the job; of several hosts, ids separated by commas' }) },
+  params: { id: text(30 * MAX_JOBS).describe('id of the job; of several hosts, ids separated by commas') },
   returns: jobRecord,
   errors: ['Unknown_Job'],
   elsewhere: 'Unknown_Job',

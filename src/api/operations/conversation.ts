@@ -6,7 +6,7 @@ import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
 import { askAll, eachOnce } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
-import { ALL_HOSTS, str, time } from './fields.ts';
+import { ALL_HOSTS, bool, record, str, strOrNull, time } from './fields.ts';
 
 // The mail of one conversation in the history.
 
@@ -15,21 +15,19 @@ const MOST_SHOWN = 50;
 
 const maybe = z.string().nullable();
 
-const entry = z
-  .object({
-    way: z.enum(['in', 'out']).meta({ description: 'in: received; out: sent' }),
-    id: str('in: the delivery, as in /inbound/info; out: the message, as in /messages/info'),
-    at: time('when it was accepted'),
-    from: maybe.meta({ description: 'the From header; null if it has none' }),
-    to: str('the recipient'),
-    subject: maybe,
-    state: z.enum(MAIL_STATES).meta({ description: 'state of its delivery' }),
-  })
-  .meta({ title: 'mail of a conversation' });
+const entry = record('mail of a conversation', {
+  way: z.enum(['in', 'out']).describe('in: received; out: sent'),
+  id: str('in: the delivery, as in /inbound/info; out: the message, as in /messages/info'),
+  at: time('when it was accepted'),
+  from: strOrNull('the From header; null if it has none'),
+  to: str('the recipient'),
+  subject: maybe,
+  state: z.enum(MAIL_STATES).describe('state of its delivery'),
+});
 
 const found = z.object({
   mails: z.array(entry),
-  more: z.boolean().meta({ description: 'true if there is earlier mail' }),
+  more: bool('true if there is earlier mail'),
 });
 
 async function findMails({ thread }: { readonly thread: string }, call: Call<never>) {
@@ -54,7 +52,7 @@ const conversation = operation({
     `Takes the \`thread\` of a payload, /inbound/search or /messages/info, and lists the latest ${MOST_SHOWN} ` +
     'messages; a message posted to several URLs is listed once. ' +
     `Conversations are kept for journal.keep_days, unless journal.subjects is off. ${ALL_HOSTS}`,
-  params: { thread: text(64).meta({ description: 'id of the conversation' }) },
+  params: { thread: text(64).describe('id of the conversation') },
   returns: found,
   errors: [],
   example: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },

@@ -9,83 +9,84 @@ import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
 import { askAll, eachOnce } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
-import { ALL_HOSTS, knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
+import {
+  ALL_HOSTS,
+  bool,
+  int,
+  intOrNull,
+  knownDomain,
+  limitOf,
+  listOf,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+} from './fields.ts';
 
-const millisecondsOrNull = (description: string) => z.number().nullable().meta({ description });
+const millisecondsOrNull = (description: string) => z.number().nullable().describe(description);
 const headerFields = (description: string) =>
-  z.array(z.object({ name: z.string(), value: z.string() })).meta({ description });
+  z.array(z.object({ name: z.string(), value: z.string() })).describe(description);
 
-const attemptDetail = z
-  .object({
-    address: z.string().nullable().meta({
-      description:
-        'IP address and port of the server; if no connection was made, all addresses tried, separated by commas',
-    }),
-    tls: z.string().nullable().meta({ description: 'TLS version; null without TLS' }),
-    reused: z.boolean().meta({ description: 'true if the connection of an earlier POST was reused' }),
-    dns_ms: millisecondsOrNull('milliseconds of the DNS lookup'),
-    connect_ms: millisecondsOrNull('milliseconds of connecting; null if the connection was reused or none was made'),
-    tls_ms: millisecondsOrNull('milliseconds of the TLS handshake'),
-    first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the answer'),
-    request_headers: headerFields(
-      'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the ' +
-        'first attempt succeeded',
-    ),
-    response_headers: headerFields('headers of the answer, without the values of cookies; empty if request_headers is'),
-    headers_left_out: z.int().meta({ description: `number of headers left out to stay below ${DETAIL_BYTES} bytes` }),
-  })
-  .meta({ title: 'attempt detail' });
+const attemptDetail = record('attempt detail', {
+  address: strOrNull(
+    'IP address and port of the server; if no connection was made, all addresses tried, separated by commas',
+  ),
+  tls: strOrNull('TLS version; null without TLS'),
+  reused: bool('true if the connection of an earlier POST was reused'),
+  dns_ms: millisecondsOrNull('milliseconds of the DNS lookup'),
+  connect_ms: millisecondsOrNull('milliseconds of connecting; null if the connection was reused or none was made'),
+  tls_ms: millisecondsOrNull('milliseconds of the TLS handshake'),
+  first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the answer'),
+  request_headers: headerFields(
+    'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the ' +
+      'first attempt succeeded',
+  ),
+  response_headers: headerFields('headers of the answer, without the values of cookies; empty if request_headers is'),
+  headers_left_out: int(`number of headers left out to stay below ${DETAIL_BYTES} bytes`),
+});
 
-export const attemptRecord = z
-  .object({
-    time: time('when the POST started'),
-    duration_ms: z.number().meta({ description: 'how long it took' }),
-    status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
-    error: z.string().nullable().meta({ description: 'why there was no answer; null if there was one' }),
-    answer: str('the start of the answer'),
-    batch: z
-      .string()
-      .nullable()
-      .meta({ description: 'webhook-id of the POST if several deliveries shared it; else null' }),
-    detail: attemptDetail
-      .nullable()
-      .meta({ description: 'connection and headers of the POST, kept for the last eight attempts; else null' }),
-  })
-  .meta({ title: 'attempt record' });
+export const attemptRecord = record('attempt record', {
+  time: time('when the POST started'),
+  duration_ms: z.number().describe('how long it took'),
+  status: intOrNull('HTTP status; null without an answer'),
+  error: strOrNull('why there was no answer; null if there was one'),
+  answer: str('the start of the answer'),
+  batch: strOrNull('webhook-id of the POST if several deliveries shared it; else null'),
+  detail: attemptDetail
+    .nullable()
+    .describe('connection and headers of the POST, kept for the last eight attempts; else null'),
+});
 
-const scanRecord = z
-  .object({
-    spam: z.enum(['ham', 'spam', 'unknown']),
-    virus: z.enum(['clean', 'infected', 'unknown']),
-    name: z.string().nullable().meta({ description: 'name of the virus' }),
-    score: z.number().nullable().meta({ description: 'spam score; null if no scanner gave one' }),
-    by: z.array(z.string()).meta({ description: 'the scanners that checked it' }),
-    reason: z.string().nullable().meta({ description: 'why a scanner did not check it; null if all did' }),
-  })
-  .meta({ title: 'scan record' });
+const scanRecord = record('scan record', {
+  spam: z.enum(['ham', 'spam', 'unknown']),
+  virus: z.enum(['clean', 'infected', 'unknown']),
+  name: strOrNull('name of the virus'),
+  score: z.number().nullable().describe('spam score; null if no scanner gave one'),
+  by: listOf(z.string(), 'the scanners that checked it'),
+  reason: strOrNull('why a scanner did not check it; null if all did'),
+});
 
-export const deliveryRecord = z
-  .object({
-    id: str(
-      'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the ' +
-        'header webhook-id of a POST of its own',
-    ),
-    message_id: str('the message; several recipients share one'),
-    route: str('id of the route'),
-    pattern: str('pattern of the route when the message arrived'),
-    url: str('the URL that it is posted to'),
-    email: str('the recipient'),
-    state: z.enum(DELIVERY_STATES).meta({ description: STATE_MEANINGS }),
-    created_at: time('when the message was accepted'),
-    next_attempt_at: timeOrNull('time of the next POST; null unless it is waiting'),
-    ended_at: timeOrNull('when it became delivered, dead, dropped or held'),
-    last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
-    last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
-    attempts: z.array(attemptRecord).meta({ description: 'every POST, oldest first' }),
-    hint: z.string().nullable().meta({ description: 'suggested fix for the answers so far, or null' }),
-    scan: scanRecord.nullable().meta({ description: 'result of the scanners; null if the message was not scanned' }),
-  })
-  .meta({ title: 'delivery record' });
+export const deliveryRecord = record('delivery record', {
+  id: str(
+    'unique identifier, the same for all attempts and replays; sent as `_id` of an inbound event, and as the ' +
+      'header webhook-id of a POST of its own',
+  ),
+  message_id: str('the message; several recipients share one'),
+  route: str('id of the route'),
+  pattern: str('pattern of the route when the message arrived'),
+  url: str('the URL that it is posted to'),
+  email: str('the recipient'),
+  state: z.enum(DELIVERY_STATES).describe(STATE_MEANINGS),
+  created_at: time('when the message was accepted'),
+  next_attempt_at: timeOrNull('time of the next POST; null unless it is waiting'),
+  ended_at: timeOrNull('when it became delivered, dead, dropped or held'),
+  last_status: intOrNull('HTTP status of the last attempt'),
+  last_error: strOrNull('why the last attempt got no answer'),
+  attempts: listOf(attemptRecord, 'every POST, oldest first'),
+  hint: strOrNull('suggested fix for the answers so far, or null'),
+  scan: scanRecord.nullable().describe('result of the scanners; null if the message was not scanned'),
+});
 
 export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[], scan: Scan | undefined) {
   const nextAt = nextAttemptAt(delivery);
@@ -163,9 +164,9 @@ const DEFAULT_LISTED = 100;
 export const AT_A_TIME = 20;
 
 export const deliveryIdField = text(255);
-export const routeId = optional(text(255)).meta({ description: 'id of a route, which may have been deleted since' });
-export const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
-export const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
+export const routeId = optional(text(255)).describe('id of a route, which may have been deleted since');
+export const from = optionalTime.describe('accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS');
+export const to = optionalTime.describe('accepted before this time, UTC, YYYY-MM-DD HH:MM:SS');
 
 /** The newest records of several lists; times in the form of the API are ordered as texts. */
 export const newest = <R extends { readonly created_at: string }>(
@@ -178,9 +179,9 @@ export const newest = <R extends { readonly created_at: string }>(
     .slice(0, limit);
 
 const listing = {
-  id: optional(deliveryIdField).meta({ description: 'one delivery' }),
+  id: optional(deliveryIdField).describe('one delivery'),
   route: routeId,
-  domain: optional(knownDomain).meta({ description: 'deliveries of the current routes of this domain' }),
+  domain: optional(knownDomain).describe('deliveries of the current routes of this domain'),
   state: optional(z.enum(DELIVERY_STATES)),
   from,
   to,

@@ -6,35 +6,36 @@ import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
 import { memberOf } from '../../mail/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
-import { knownDomain, str, time, timeOrNull } from './fields.ts';
+import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull } from './fields.ts';
 
 const STATES = ['ok', 'differs', 'missing', 'failed', 'not_asked'] as const;
 type State = (typeof STATES)[number];
 
 const serverRecord = z.object({
   server: str('name of the name server'),
-  address: z.string().nullable().meta({ description: 'the address that was queried; null if none' }),
-  state: z.enum(STATES).meta({
-    description:
+  address: strOrNull('the address that was queried; null if none'),
+  state: z
+    .enum(STATES)
+    .describe(
       'ok: it has an expected record; differs: it has only other records; missing: it has none; failed: no ' +
-      'usable answer; not_asked: none of its addresses may be queried',
-  }),
-  says: z.array(z.string()).meta({ description: 'its records, at most ten' }),
-  reason: z.string().nullable().meta({ description: 'why it gave no usable answer or was not queried, or null' }),
+        'usable answer; not_asked: none of its addresses may be queried',
+    ),
+  says: listOf(z.string(), 'its records, at most ten'),
+  reason: strOrNull('why it gave no usable answer or was not queried, or null'),
 });
 
 const recordRecord = z.object({
   type: z.enum(['MX', 'TXT']),
   name: str('the name of the record'),
-  expected: z.array(z.string()).meta({ description: 'the valid records, of which one is enough' }),
+  expected: listOf(z.string(), 'the valid records, of which one is enough'),
   since: timeOrNull(
     'MX: since when the regular checks have the same result; TXT: when it was first found',
     'null: not known, or not found yet',
   ),
-  zone: z.string().nullable().meta({ description: 'the zone of the name; null if not found' }),
-  error: z.string().nullable().meta({ description: 'why no name server could be queried, or null' }),
-  servers: z.array(serverRecord).meta({ description: 'the answer of each name server of the zone, at most eight' }),
-  left_out: z.int().meta({ description: 'number of name servers beyond the first eight, which were not queried' }),
+  zone: strOrNull('the zone of the name; null if not found'),
+  error: strOrNull('why no name server could be queried, or null'),
+  servers: listOf(serverRecord, 'the answer of each name server of the zone, at most eight'),
+  left_out: int('number of name servers beyond the first eight, which were not queried'),
 });
 
 const domainServers = operation({

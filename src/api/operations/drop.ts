@@ -3,7 +3,7 @@ import { inWords } from '../../base/tables.ts';
 import { OPEN_STATES } from '../../queue/states.ts';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
-import { ALL_HOSTS } from './fields.ts';
+import { ALL_HOSTS, int, strOrNull } from './fields.ts';
 import { type Changed, changeInbound, onAllHosts, selecting } from './selection.ts';
 
 const toRecord = ({ matched, changed, job }: Changed) => ({ matched, dropped: changed, job });
@@ -24,9 +24,9 @@ const dropInbound = operation({
     ALL_HOSTS,
   params: selecting('drop'),
   returns: z.object({
-    matched: z.int().meta({ description: 'number of deliveries that can be dropped' }),
-    dropped: z.int().meta({ description: 'number of deliveries dropped by this call; 0 if a job drops them' }),
-    job: z.string().nullable().meta({ description: 'id of the job that drops them, or null' }),
+    matched: int('number of deliveries that can be dropped'),
+    dropped: int('number of deliveries dropped by this call; 0 if a job drops them'),
+    job: strOrNull('id of the job that drops them, or null'),
   }),
   errors: [],
   example: { url: 'https://app.example.com/hooks/mail', state: 'dead', at_most: 1 },

@@ -3,100 +3,102 @@ import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
 import type { Making } from '../../queue/insight.ts';
 import { HOLDERS } from '../../queue/schedule/breaker.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
-import { str, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import {
+  bool,
+  int,
+  intOrNull,
+  listOf,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+  toTime,
+  toTimeOrNull,
+} from './fields.ts';
 
 // What is shown of an endpoint: by one host, and by several that share a store.
 
 /** The most ids of routes, and of webhooks, in a record. */
 export const MAX_IDS = 100;
 
-export const endpointRecord = z
-  .object({
-    url: str('the URL, exactly as in its routes and webhooks'),
-    kind: z.enum(['inbound', 'events']).meta({
-      description: 'inbound: receives mail, and events if a webhook has the same URL; events: receives only events',
-    }),
-    routes: z.array(z.string()).meta({ description: `ids of the routes with this URL, at most ${MAX_IDS}` }),
-    webhooks: z.array(z.int()).meta({ description: `ids of the webhooks with this URL, at most ${MAX_IDS}` }),
-    breaker: z.enum(['up', 'down', 'gone']).meta({
-      description:
-        'down: too many POSTs failed, so only one delivery at a time is posted, as a probe; gone: it answered ' +
+export const endpointRecord = record('endpoint record', {
+  url: str('the URL, exactly as in its routes and webhooks'),
+  kind: z
+    .enum(['inbound', 'events'])
+    .describe('inbound: receives mail, and events if a webhook has the same URL; events: receives only events'),
+  routes: listOf(z.string(), `ids of the routes with this URL, at most ${MAX_IDS}`),
+  webhooks: listOf(z.int(), `ids of the webhooks with this URL, at most ${MAX_IDS}`),
+  breaker: z
+    .enum(['up', 'down', 'gone'])
+    .describe(
+      'down: too many POSTs failed, so only one delivery at a time is posted, as a probe; gone: it answered ' +
         '410, and is probed once a day',
-    }),
-    since: timeOrNull('when it went down', 'null while it is up'),
-    next_probe_at: timeOrNull('when the next probe may be sent', 'null while it is up or paused'),
-    paused: z.boolean().meta({ description: 'true if its deliveries are paused' }),
-    paused_by: z.enum(HOLDERS).nullable().meta({
-      description: 'account: by /endpoints/pause; operator: by the operator of the service; null if it is not paused',
-    }),
-    paused_until: timeOrNull('when the pause ends', 'null if it is not paused'),
-    waiting: z.int().meta({ description: 'number of unfinished deliveries, including those in flight' }),
-    oldest_at: timeOrNull('when the oldest of them was accepted', 'null if none waits'),
-    in_flight: z.int().meta({ description: 'POSTs in flight' }),
-    last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST; null without an answer' }),
-    last_error: z.string().nullable().meta({ description: 'why the last POST got no answer' }),
-    last_at: timeOrNull('when the last POST ended', 'null if there was none since this host started'),
-  })
-  .meta({ title: 'endpoint record' });
+    ),
+  since: timeOrNull('when it went down', 'null while it is up'),
+  next_probe_at: timeOrNull('when the next probe may be sent', 'null while it is up or paused'),
+  paused: bool('true if its deliveries are paused'),
+  paused_by: z
+    .enum(HOLDERS)
+    .nullable()
+    .describe('account: by /endpoints/pause; operator: by the operator of the service; null if it is not paused'),
+  paused_until: timeOrNull('when the pause ends', 'null if it is not paused'),
+  waiting: int('number of unfinished deliveries, including those in flight'),
+  oldest_at: timeOrNull('when the oldest of them was accepted', 'null if none waits'),
+  in_flight: int('POSTs in flight'),
+  last_status: intOrNull('HTTP status of the last POST; null without an answer'),
+  last_error: strOrNull('why the last POST got no answer'),
+  last_at: timeOrNull('when the last POST ended', 'null if there was none since this host started'),
+});
 
-const figures = z
-  .object({
-    attempts: z.int().meta({ description: 'POSTs; one shared by several deliveries counts once' }),
-    ok: z.int().meta({ description: 'answered with 2xx' }),
-    failed: z.int().meta({ description: 'all others' }),
-    p50_ms: z.int().nullable().meta({ description: 'median duration; null without POSTs' }),
-    p95_ms: z.int().nullable().meta({ description: '95th percentile of the duration; null without POSTs' }),
-  })
-  .meta({ title: 'attempt figures' });
+const figures = record('attempt figures', {
+  attempts: int('POSTs; one shared by several deliveries counts once'),
+  ok: int('answered with 2xx'),
+  failed: int('all others'),
+  p50_ms: intOrNull('median duration; null without POSTs'),
+  p95_ms: intOrNull('95th percentile of the duration; null without POSTs'),
+});
 
 export const endpointDetail = endpointRecord
   .extend({
-    hour: figures.meta({ description: 'the last hour' }),
-    day: figures.meta({ description: 'the last 24 hours' }),
-    strip: z
-      .array(
-        z.object({
-          at: time('when the POST started'),
-          status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
-          ms: z.int().meta({ description: 'how long it took' }),
-          error: z.string().nullable().meta({ description: 'why there was no answer' }),
-        }),
-      )
-      .meta({ description: 'the last 100 POSTs, oldest first' }),
-    answers: z
-      .array(
-        z.object({
-          status: z.int().nullable().meta({ description: 'HTTP status; null without an answer' }),
-          error: z.string().nullable().meta({ description: 'why there was no answer' }),
-          text: str('the start of the answer, at most 120 characters; words with digits are replaced by #'),
-          count: z.int().meta({ description: 'number of POSTs with this answer' }),
-          last_at: time('when the last of them began'),
-          example_id: str('id of a delivery with this answer'),
-        }),
-      )
-      .meta({ description: 'answers grouped by similarity, at most 50 groups: failures first, then by frequency' }),
-    most_in_flight: z.int().nullable().meta({
-      description: 'maximum number of concurrent POSTs from this host; null if nothing was posted recently',
-    }),
-    sampled: z.boolean().meta({
-      description: 'true if the figures include only the POSTs of the newest deliveries',
-    }),
-    making: z
-      .array(
-        z.object({
-          id: str('id of the delivery'),
-          since: time('when its preparation started'),
-          waits_for: z.enum(['preparing', 'verdicts', 'parsing', 'place']).meta({
-            description:
-              'verdicts: waits for SPF, DKIM, DMARC and ARC, and so for the DNS; parsing: the message is being ' +
+    hour: figures.describe('the last hour'),
+    day: figures.describe('the last 24 hours'),
+    strip: listOf(
+      z.object({
+        at: time('when the POST started'),
+        status: intOrNull('HTTP status; null without an answer'),
+        ms: int('how long it took'),
+        error: strOrNull('why there was no answer'),
+      }),
+      'the last 100 POSTs, oldest first',
+    ),
+    answers: listOf(
+      z.object({
+        status: intOrNull('HTTP status; null without an answer'),
+        error: strOrNull('why there was no answer'),
+        text: str('the start of the answer, at most 120 characters; words with digits are replaced by #'),
+        count: int('number of POSTs with this answer'),
+        last_at: time('when the last of them began'),
+        example_id: str('id of a delivery with this answer'),
+      }),
+      'answers grouped by similarity, at most 50 groups: failures first, then by frequency',
+    ),
+    most_in_flight: intOrNull('maximum number of concurrent POSTs from this host; null if nothing was posted recently'),
+    sampled: bool('true if the figures include only the POSTs of the newest deliveries'),
+    making: listOf(
+      z.object({
+        id: str('id of the delivery'),
+        since: time('when its preparation started'),
+        waits_for: z
+          .enum(['preparing', 'verdicts', 'parsing', 'place'])
+          .describe(
+            'verdicts: waits for SPF, DKIM, DMARC and ARC, and so for the DNS; parsing: the message is being ' +
               'parsed; place: waits until fewer POSTs are in flight to the endpoint; preparing: everything else',
-          }),
-          question: z.string().nullable().meta({
-            description: 'the pending DNS query, such as `TXT example.org`; null if none is known',
-          }),
-        }),
-      )
-      .meta({ description: 'deliveries that are being prepared, oldest first, at most 100' }),
+          ),
+        question: strOrNull('the pending DNS query, such as `TXT example.org`; null if none is known'),
+      }),
+      'deliveries that are being prepared, oldest first, at most 100',
+    ),
   })
   .meta({ title: 'endpoint detail' });
 

@@ -20,7 +20,7 @@ import {
   toDetail,
   toRecord,
 } from './endpoint-records.ts';
-import { ALL_HOSTS, MAX_URL, toTime } from './fields.ts';
+import { ALL_HOSTS, int, MAX_URL, toTime } from './fields.ts';
 
 // The endpoints of an account: the URLs of its routes and webhooks.
 
@@ -78,7 +78,7 @@ async function findEndpoint(
 }
 
 const FROM_ONE = 'The numbers in the answer are those of one host.';
-const endpointUrl = text(MAX_URL).meta({ description: 'a URL as /endpoints/list shows it' });
+const endpointUrl = text(MAX_URL).describe('a URL as /endpoints/list shows it');
 
 /** The routes and webhooks of some URLs, from memory and by URL. */
 async function namesOfSome(urls: readonly string[], { store, inbound }: Call<never>): Promise<Map<string, Names>> {
@@ -138,9 +138,9 @@ const list = listing({
     'An endpoint is the URL of routes or webhooks. After these are deleted, it is still listed while deliveries ' +
     `wait for it or it is paused. ${ALL_HOSTS}`,
   params: {
-    active: optional(z.boolean()).meta({
-      description: 'true: only those with waiting deliveries, with POSTs in the last minutes, or paused or down',
-    }),
+    active: optional(z.boolean()).describe(
+      'true: only those with waiting deliveries, with POSTs in the last minutes, or paused or down',
+    ),
   },
   returns: z.array(endpointRecord),
   errors: [],
@@ -216,9 +216,9 @@ const pause = operation({
     `paused the endpoint, the answer is Endpoint_Held. ${FROM_ONE}`,
   params: {
     url: endpointUrl,
-    until: optionalTime.meta({
-      description: 'when the pause ends, UTC, YYYY-MM-DD HH:MM:SS; at most 7 days from now, which is the default',
-    }),
+    until: optionalTime.describe(
+      'when the pause ends, UTC, YYYY-MM-DD HH:MM:SS; at most 7 days from now, which is the default',
+    ),
   },
   returns: endpointRecord,
   errors: ['Unknown_Endpoint', 'Endpoint_Held'],
@@ -259,8 +259,8 @@ const resume = operation({
 });
 
 const retried = z.object({
-  waiting: z.int().meta({ description: 'number of deliveries waiting for it' }),
-  retried: z.int().meta({ description: 'number of these that were not due yet' }),
+  waiting: int('number of deliveries waiting for it'),
+  retried: int('number of these that were not due yet'),
 });
 
 async function retryHere({ url }: { readonly url: string }, call: Call<'Unknown_Endpoint'>) {

@@ -13,30 +13,25 @@ import {
 } from '../../store/rows/exports.ts';
 import { type Call, listing, operation, type Path } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { emailAddress, optionalEndTime, time, timeOrNull } from './fields.ts';
+import { emailAddress, optionalEndTime, record, str, strOrNull, time, timeOrNull } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than any account needs. */
 const MAX_FILTER = 1000;
 
-const exportRecord = z
-  .object({
-    id: z.string().meta({ description: 'unique identifier of the job: its start time with a fraction' }),
-    created_at: time('when it was started'),
-    type: z.enum(['activity', 'reject', 'whitelist']),
-    finished_at: timeOrNull('when it ended; null for a job that has not run'),
-    state: z
-      .enum(['waiting', 'working', 'complete', 'error', 'expired'])
-      .meta({ description: 'expired: the archive of the completed job was deleted' }),
-    result_url: z.string().nullable().meta({
-      description: 'URL of the zip archive; null unless the job is complete. Anyone who has it can fetch the archive',
-    }),
-    error: z
-      .string()
-      .nullable()
-      .meta({ description: 'why the job ended in state error (not part of the Mandrill API)' }),
-  })
-  .meta({ title: 'export record' });
+const exportRecord = record('export record', {
+  id: str('unique identifier of the job: its start time with a fraction'),
+  created_at: time('when it was started'),
+  type: z.enum(['activity', 'reject', 'whitelist']),
+  finished_at: timeOrNull('when it ended; null for a job that has not run'),
+  state: z
+    .enum(['waiting', 'working', 'complete', 'error', 'expired'])
+    .describe('expired: the archive of the completed job was deleted'),
+  result_url: strOrNull(
+    'URL of the zip archive; null unless the job is complete. Anyone who has it can fetch the archive',
+  ),
+  error: strOrNull('why the job ended in state error (not part of the Mandrill API)'),
+});
 
 function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
   return {
@@ -110,10 +105,10 @@ const notifyEmail = optional(
     context.addIssue({ code: 'custom', message: 'Not a valid email address' });
     return z.NEVER;
   }),
-).meta({ description: 'address to notify by mail when the job ends' });
+).describe('address to notify by mail when the job ends');
 
 const list = (item: z.ZodType<string>, description: string) =>
-  optional(z.array(item).max(MAX_FILTER)).meta({ description });
+  optional(z.array(item).max(MAX_FILTER)).describe(description);
 
 /** An empty list counts as no condition, because matching nothing is useless. */
 const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null =>
@@ -133,7 +128,7 @@ const info = operation({
   path: '/exports/info',
   access: 'settings',
   summary: 'Shows an export job.',
-  params: { id: text(255).meta({ description: 'id of the job' }) },
+  params: { id: text(255).describe('id of the job') },
   returns: exportRecord,
   errors: ['Unknown_Export'],
   example: { id: '2026-01-05 09:20:28.13842' },
@@ -150,9 +145,7 @@ const listJobs = listing({
   summary: 'Lists the export jobs of the account, newest first.',
   notes: 'Returns all of them; `after` continues after one. Jobs are deleted 90 days after they end.',
   params: {
-    after: optional(text(255)).meta({
-      description: 'continue after the job with this id (not part of the Mandrill API)',
-    }),
+    after: optional(text(255)).describe('continue after the job with this id (not part of the Mandrill API)'),
   },
   returns: z.array(exportRecord),
   errors: [],
@@ -219,15 +212,11 @@ const activity = operation({
     `be met; an empty list counts as no condition. ${NOTES}`,
   params: {
     notify_email: notifyEmail,
-    date_from: optionalTime.meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-    date_to: optionalEndTime.meta({
-      description: 'messages of this time or earlier; a date alone means all of that day',
-    }),
+    date_from: optionalTime.describe('messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
+    date_to: optionalEndTime.describe('messages of this time or earlier; a date alone means all of that day'),
     tags: list(z.string().max(255), 'messages with any of these tags'),
-    senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({
-      description: 'messages from any of these addresses',
-    }),
-    states: optional(z.array(z.enum(STATES)).max(MAX_FILTER)).meta({ description: 'messages in any of these states' }),
+    senders: optional(z.array(emailAddress).max(MAX_FILTER)).describe('messages from any of these addresses'),
+    states: optional(z.array(z.enum(STATES)).max(MAX_FILTER)).describe('messages in any of these states'),
     api_keys: list(
       z.string().max(255),
       'messages sent with any of these API keys of the account; no other key matches anything',

@@ -10,8 +10,16 @@ import type { Call } from '../operation.ts';
 
 // Fields of records and parameters that several groups share. Parameters are parsed into the form that handlers use.
 
-/** A text field of a record. */
-export const str = (description: string) => z.string().meta({ description });
+// Fields of a record, each with its description.
+export const str = (description: string) => z.string().describe(description);
+export const strOrNull = (description: string) => z.string().nullable().describe(description);
+export const int = (description: string) => z.int().describe(description);
+export const intOrNull = (description: string) => z.int().nullable().describe(description);
+export const bool = (description: string) => z.boolean().describe(description);
+export const listOf = <S extends z.ZodType>(item: S, description: string) => z.array(item).describe(description);
+
+/** A struct that the reference and generated clients know by this name. */
+export const record = <S extends z.ZodRawShape>(title: string, fields: S) => z.object(fields).meta({ title });
 
 /** Milliseconds since 1970 as records show a time. */
 export const toTime = (ms: number): string => toTimestamp(new Date(ms));
@@ -19,15 +27,12 @@ export const toTime = (ms: number): string => toTimestamp(new Date(ms));
 export const toTimeOrNull = (ms: number | null | undefined): string | null =>
   ms === null || ms === undefined ? null : toTime(ms);
 
-/** A time field of a record. */
+/** A time. */
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
-/** A time field of a record that may be null; `missing` says what null means. */
+/** A time that may be null; `missing` says what null means. */
 export const timeOrNull = (description: string, missing = '') =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}` });
+  strOrNull(`${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}`);
 
 /** As much as browsers and proxies accept; no webhook needs more. */
 export const MAX_URL = 2048;
@@ -46,16 +51,15 @@ export const newDomain = text(MAX_DOMAIN_TEXT)
     context.addIssue({ code: 'custom', message: problem ?? PLEASE_ENTER });
     return z.NEVER;
   })
-  .meta({
-    description:
-      'the domain, such as `inbound.example.com`, or `*.inbound.example.com` for all domains below one; HTML ' +
+  .describe(
+    'the domain, such as `inbound.example.com`, or `*.inbound.example.com` for all domains below one; HTML ' +
       'tags are stripped',
-  });
+  );
 
 /** A domain that was added, in any case, as U-label or A-label. An invalid name is accepted here and never found. */
 export const knownDomain = text(MAX_DOMAIN_TEXT)
   .transform((value) => ({ domain: value, id: toInboundDomain(value.trim()) ?? '' }))
-  .meta({ description: 'a domain that was added' });
+  .describe('a domain that was added');
 
 /** A pattern on the mailbox name. */
 export const pattern = text(MAX_PATTERN)
@@ -68,17 +72,16 @@ export const pattern = text(MAX_PATTERN)
     (value) => new Set(namesIn(value)).size === namesIn(value).length && !/\}[*{]|\*\{/.test(value),
     'Please use each {name} once, with something between it and the next {name} or *',
   )
-  .meta({
-    description:
-      'pattern for the mailbox name: `*` matches any number of characters, `?` matches one, `{name}` matches ' +
+  .describe(
+    'pattern for the mailbox name: `*` matches any number of characters, `?` matches one, `{name}` matches ' +
       'one or more, returned as `captures.name` in the payload; case is ignored',
-  });
+  );
 
 /** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
 export const endpointUrl = text(MAX_URL)
   .refine(isHttpUrl, 'Not a valid http or https URL')
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
-  .meta({ description: 'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx' });
+  .describe('the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx');
 
 /** The URL of a route, which may be one whose mail is pulled. */
 export const routeUrl = text(MAX_URL)
@@ -88,11 +91,10 @@ export const routeUrl = text(MAX_URL)
     'Please enter pull: or pull:NAME, with a name of 1 to 64 of a-z, 0-9, ".", "_" and "-"',
   )
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
-  .meta({
-    description:
-      'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
+  .describe(
+    'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
       '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
-  });
+  );
 
 function isHttpUrl(value: string): boolean {
   return /^https?:\/\/[^/\s]/i.test(value) && !/[\p{Cc}\s]/u.test(value) && URL.canParse(value);
@@ -135,7 +137,7 @@ export function limitOf(max: number, otherwise: number) {
       .min(0)
       .max(max)
       .transform((limit) => (limit === 0 ? undefined : limit)),
-  ).meta({ description: `maximum number of results, up to ${max}; ${otherwise} if omitted or 0` });
+  ).describe(`maximum number of results, up to ${max}; ${otherwise} if omitted or 0`);
 }
 
 /** The cursor of a list in pages; clients in typed languages send 0 for "not given". */
@@ -144,13 +146,12 @@ export const optionalCursor = optional(
     .int()
     .min(0)
     .transform((cursor) => (cursor === 0 ? undefined : cursor)),
-).meta({ description: '`next` of the previous answer; starts with the newest if omitted or 0' });
+).describe('`next` of the previous answer; starts with the newest if omitted or 0');
 
 /** The place after the last result of a list in pages. */
-export const nextCursor = z.int().nullable().meta({
-  description:
-    '`before` for the next call; null at the end. More may follow even if there are fewer than `limit` results',
-});
+export const nextCursor = intOrNull(
+  '`before` for the next call; null at the end. More may follow even if there are fewer than `limit` results',
+);
 
 /** For operations whose answer has the parts of all hosts. */
 export const ALL_HOSTS =
@@ -168,16 +169,15 @@ export const severalPlaces = (field: string) =>
 /** The same for a list of all hosts. */
 export const cursorOfHosts = optional(
   z.union([z.int().min(0), severalPlaces('next')]).transform((cursor) => (cursor === 0 ? undefined : cursor)),
-).meta({ description: '`next` of the previous answer; starts with the newest if omitted or 0' });
+).describe('`next` of the previous answer; starts with the newest if omitted or 0');
 
 export const nextOfHosts = z
   .union([z.int(), z.string()])
   .nullable()
-  .meta({
-    description:
-      '`before` for the next call: a number, or a text if several hosts share a store; null at the end. More may ' +
+  .describe(
+    '`before` for the next call: a number, or a text if several hosts share a store; null at the end. More may ' +
       'follow even if there are fewer than `limit` results',
-  });
+  );
 
 const SECOND_MS = 1000;
 /** The range of times that every store can hold (store/driver/values.ts). */

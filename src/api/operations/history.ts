@@ -16,44 +16,54 @@ import { WAIT_KINDS } from '../../queue/wait-reason.ts';
 import { askAll, joinPages, oneCursor, placed, repeated } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
-import { ALL_HOSTS, cursorOfHosts, earlier, later, limitOf, nextOfHosts, str, time, timeOrNull } from './fields.ts';
+import {
+  ALL_HOSTS,
+  bool,
+  cursorOfHosts,
+  earlier,
+  int,
+  intOrNull,
+  later,
+  limitOf,
+  listOf,
+  nextOfHosts,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+} from './fields.ts';
 
 // The history of inbound mail and of refusals, which lasts longer than the mail in the queue.
 
-const textOrNull = (description: string) => z.string().nullable().meta({ description });
-
-const mailRecord = z
-  .object({
-    id: str('id of the delivery: one message for one recipient'),
-    message_id: str('the message, as in the reply `250 2.0.0 OK: queued as …`; several recipients share one'),
-    at: time('when it was accepted'),
-    sender: textOrNull('the envelope sender; empty for a bounce, null if unknown'),
-    from: textOrNull('the From header; null if it has none, or if headers are not kept (journal.subjects)'),
-    to: str('the recipient'),
-    subject: textOrNull('the Subject, at most 200 characters; empty if it has none, null if not kept'),
-    thread: textOrNull(
-      'id of its conversation, the same as `msg.thread` in its payload; null if it has none, or if not kept',
-    ),
-    size: z.int().meta({ description: 'bytes' }),
-    route: str('id of the route'),
-    pattern: str('pattern of the route when the mail was accepted'),
-    url: str('the URL of the route when the mail was accepted'),
-    state: z
-      .enum(MAIL_STATES)
-      .meta({ description: `${STATE_MEANINGS}; unknown: no longer in the queue, outcome not recorded` }),
-    attempts: z.int().meta({ description: 'number of POSTs, including replays' }),
-    last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
-    last_error: textOrNull('why the last POST got no answer'),
-    ended_at: timeOrNull('when it became delivered, dead or dropped'),
-    spf: textOrNull('result of SPF; null before the first POST'),
-    dkim: textOrNull('pass, fail, or none without a signature'),
-    dmarc: textOrNull('result of DMARC'),
-    client: textOrNull('IP address of the client'),
-    helo: textOrNull('the name in HELO or EHLO'),
-    tls: textOrNull('TLS version of the session; null without TLS'),
-    kept: z.boolean().meta({ description: 'true if the queue still has the message, so that it can be replayed' }),
-  })
-  .meta({ title: 'mail record' });
+const mailRecord = record('mail record', {
+  id: str('id of the delivery: one message for one recipient'),
+  message_id: str('the message, as in the reply `250 2.0.0 OK: queued as …`; several recipients share one'),
+  at: time('when it was accepted'),
+  sender: strOrNull('the envelope sender; empty for a bounce, null if unknown'),
+  from: strOrNull('the From header; null if it has none, or if headers are not kept (journal.subjects)'),
+  to: str('the recipient'),
+  subject: strOrNull('the Subject, at most 200 characters; empty if it has none, null if not kept'),
+  thread: strOrNull(
+    'id of its conversation, the same as `msg.thread` in its payload; null if it has none, or if not kept',
+  ),
+  size: int('bytes'),
+  route: str('id of the route'),
+  pattern: str('pattern of the route when the mail was accepted'),
+  url: str('the URL of the route when the mail was accepted'),
+  state: z.enum(MAIL_STATES).describe(`${STATE_MEANINGS}; unknown: no longer in the queue, outcome not recorded`),
+  attempts: int('number of POSTs, including replays'),
+  last_status: intOrNull('HTTP status of the last POST'),
+  last_error: strOrNull('why the last POST got no answer'),
+  ended_at: timeOrNull('when it became delivered, dead or dropped'),
+  spf: strOrNull('result of SPF; null before the first POST'),
+  dkim: strOrNull('pass, fail, or none without a signature'),
+  dmarc: strOrNull('result of DMARC'),
+  client: strOrNull('IP address of the client'),
+  helo: strOrNull('the name in HELO or EHLO'),
+  tls: strOrNull('TLS version of the session; null without TLS'),
+  kept: bool('true if the queue still has the message, so that it can be replayed'),
+});
 
 /** The mail of the history as the API shows it. */
 export function toMailRecord(mail: MailRecord, kept: boolean) {
@@ -94,16 +104,14 @@ const MAX_LISTED = 200;
 const DEFAULT_LISTED = 50;
 
 const range = {
-  from: optionalTime.meta({ description: 'at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-  to: optionalTime.meta({ description: 'before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
+  from: optionalTime.describe('at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
+  to: optionalTime.describe('before this time, UTC, YYYY-MM-DD HH:MM:SS'),
 };
 const paging = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: cursorOfHosts };
 const KEPT = 'The history is kept for journal.keep_days. An account may have four such calls at a time on each host.';
 
 const searching = {
-  query: optional(z.string().max(MAX_QUERY)).meta({
-    description: 'words and fields; matches all mail if omitted, empty or *',
-  }),
+  query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all mail if omitted, empty or *'),
   ...range,
   ...paging,
 };
@@ -159,20 +167,18 @@ const search = operation({
 /** Causes in an answer. */
 const MAX_CAUSES = 100;
 
-const causeRecord = z
-  .object({
-    url: str('the URL of the route when the mail was accepted'),
-    last_status: z.int().nullable().meta({ description: 'HTTP status of the last POST' }),
-    last_error: textOrNull('why the last POST got no answer'),
-    count: z.int().meta({ description: 'number of deliveries' }),
-    oldest_at: time('when the oldest of them was accepted'),
-    first_ended_at: timeOrNull('when the first of them became delivered, dead or dropped', 'null if none has'),
-  })
-  .meta({ title: 'cause record' });
+const causeRecord = record('cause record', {
+  url: str('the URL of the route when the mail was accepted'),
+  last_status: intOrNull('HTTP status of the last POST'),
+  last_error: strOrNull('why the last POST got no answer'),
+  count: int('number of deliveries'),
+  oldest_at: time('when the oldest of them was accepted'),
+  first_ended_at: timeOrNull('when the first of them became delivered, dead or dropped', 'null if none has'),
+});
 
 const causesFound = z.object({
-  count: z.int().meta({ description: 'number of deliveries that match' }),
-  causes: z.array(causeRecord).meta({ description: 'the most frequent first' }),
+  count: int('number of deliveries that match'),
+  causes: listOf(causeRecord, 'the most frequent first'),
 });
 
 async function findCauses({ query = '' }: { readonly query?: string | undefined }, call: Call<never>) {
@@ -221,9 +227,7 @@ const causes = operation({
     `Takes the same queries as /inbound/search. Lists at most the ${MAX_CAUSES} most frequent causes; \`count\` ` +
     `includes all. ${KEPT} ${ALL_HOSTS}`,
   params: {
-    query: optional(z.string().max(MAX_QUERY)).meta({
-      description: 'words and fields; matches all mail if omitted, empty or *',
-    }),
+    query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all mail if omitted, empty or *'),
   },
   returns: causesFound,
   errors: [],
@@ -236,20 +240,19 @@ const causes = operation({
   },
 });
 
-const timelineEntry = z
-  .object({
-    at: time('when'),
-    after_ms: z.int().meta({ description: 'milliseconds since the mail was accepted; negative before' }),
-    kind: z.enum(TIMELINE_KINDS).meta({
-      description:
-        'session: the SMTP session started; refused: a command of its transaction was refused, or the number of ' +
+const timelineEntry = record('timeline entry', {
+  at: time('when'),
+  after_ms: int('milliseconds since the mail was accepted; negative before'),
+  kind: z
+    .enum(TIMELINE_KINDS)
+    .describe(
+      'session: the SMTP session started; refused: a command of its transaction was refused, or the number of ' +
         'other refusals in the session; making: it is being prepared; verdicts: SPF, DKIM and DMARC were ' +
         'checked; given_up: retries have ended; next_attempt: time of the next POST',
-    }),
-    text: str('the event in words'),
-    detail: textOrNull('details, such as the start of an answer or advice about a refusal'),
-  })
-  .meta({ title: 'timeline entry' });
+    ),
+  text: str('the event in words'),
+  detail: strOrNull('details, such as the start of an answer or advice about a refusal'),
+});
 
 /** The timeline as the API shows it. */
 export function toTimelineRecords(entries: readonly TimelineEntry[], acceptedAt: number) {
@@ -270,25 +273,24 @@ const info = operation({
   notes:
     'The session is shown once it has ended. Refusals in the transaction of the mail are listed; other refusals ' +
     `of the session are one entry. Recipients of other accounts are left out. ${KEPT}`,
-  params: { id: text(255).meta({ description: 'id of the delivery' }) },
+  params: { id: text(255).describe('id of the delivery') },
   returns: mailRecord.extend({
     waits: z
       .object({
-        kind: z.enum(WAIT_KINDS).meta({
-          description:
+        kind: z
+          .enum(WAIT_KINDS)
+          .describe(
             'held: by its route or by loop protection; behind: an earlier message of its sender or conversation ' +
-            'goes first; paused, gone, down: state of its endpoint; making: it is being prepared; scanner: ' +
-            'waits for a scanner; pulled: waits for its consumer; parked, backoff: waits for the next attempt ' +
-            'after a failure; scheduled: waits for its send time; due: goes out next',
-        }),
+              'goes first; paused, gone, down: state of its endpoint; making: it is being prepared; scanner: ' +
+              'waits for a scanner; pulled: waits for its consumer; parked, backoff: waits for the next attempt ' +
+              'after a failure; scheduled: waits for its send time; due: goes out next',
+          ),
         text: str('the reason as a sentence'),
       })
       .nullable()
-      .meta({ description: 'why it is not delivered yet; null if it has ended' }),
-    timeline: z.array(timelineEntry).meta({ description: 'the events, oldest first' }),
-    deliveries: z
-      .array(deliveryRecord)
-      .meta({ description: 'the delivery with every attempt, while the queue has it; otherwise empty' }),
+      .describe('why it is not delivered yet; null if it has ended'),
+    timeline: listOf(timelineEntry, 'the events, oldest first'),
+    deliveries: listOf(deliveryRecord, 'the delivery with every attempt, while the queue has it; otherwise empty'),
   }),
   errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
@@ -314,26 +316,23 @@ const info = operation({
   },
 });
 
-const refusalRecord = z
-  .object({
-    at: time('when'),
-    listener: str('the listener: smtp, submission or submissions'),
-    stage: str('the refused command, such as RCPT; CONNECT for a rejected connection'),
-    reply: str('the SMTP reply'),
-    reason: str('name of the reason'),
-    advice: str('the meaning, and what to do'),
-    client: str('IP address of the client'),
-    helo: textOrNull('the name in HELO or EHLO'),
-    tls: textOrNull('TLS version of the session; null without TLS'),
-    sender: textOrNull('the envelope sender; empty for a bounce, null before MAIL FROM'),
-    recipient: textOrNull('the recipient; all recipients if the message was refused'),
-    times: z.int().meta({
-      description:
-        'number of refusals in this record: beyond 60 a minute, refusals of a client network with the same ' +
-        'reason share one record',
-    }),
-  })
-  .meta({ title: 'refusal record' });
+const refusalRecord = record('refusal record', {
+  at: time('when'),
+  listener: str('the listener: smtp, submission or submissions'),
+  stage: str('the refused command, such as RCPT; CONNECT for a rejected connection'),
+  reply: str('the SMTP reply'),
+  reason: str('name of the reason'),
+  advice: str('the meaning, and what to do'),
+  client: str('IP address of the client'),
+  helo: strOrNull('the name in HELO or EHLO'),
+  tls: strOrNull('TLS version of the session; null without TLS'),
+  sender: strOrNull('the envelope sender; empty for a bounce, null before MAIL FROM'),
+  recipient: strOrNull('the recipient; all recipients if the message was refused'),
+  times: int(
+    'number of refusals in this record: beyond 60 a minute, refusals of a client network with the same ' +
+      'reason share one record',
+  ),
+});
 
 /** A refusal as the API shows it. */
 export function toRefusalRecord(refusal: RefusalRecord, adviceOf: (reason: string) => string) {
@@ -343,11 +342,9 @@ export function toRefusalRecord(refusal: RefusalRecord, adviceOf: (reason: strin
 }
 
 const searchingRefusals = {
-  query: optional(z.string().max(MAX_QUERY)).meta({
-    description: 'words and fields; matches all refusals if omitted, empty or *',
-  }),
-  reason: optional(text(100)).meta({ description: 'only refusals with this reason' }),
-  domain: optional(text(255)).meta({ description: 'only refusals for recipients in this domain' }),
+  query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all refusals if omitted, empty or *'),
+  reason: optional(text(100)).describe('only refusals with this reason'),
+  domain: optional(text(255)).describe('only refusals for recipients in this domain'),
   ...range,
   ...paging,
 };
@@ -391,7 +388,7 @@ async function findRefusals(
 
 const reasonCount = z.object({
   reason: str('the reason'),
-  count: z.int().meta({ description: 'number of refusals' }),
+  count: int('number of refusals'),
 });
 
 const listRefusals = operation({
@@ -406,9 +403,7 @@ const listRefusals = operation({
   params: searchingRefusals,
   returns: z.object({
     refusals: z.array(refusalRecord),
-    by_reason: z
-      .array(reasonCount)
-      .meta({ description: 'all matching refusals on all pages, the most frequent reason first' }),
+    by_reason: listOf(reasonCount, 'all matching refusals on all pages, the most frequent reason first'),
     next: nextOfHosts,
   }),
   errors: [],

@@ -13,12 +13,12 @@ import type { ShownMessage } from '../../webhooks/render/content.ts';
 import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
 import { attemptRecord, toAttemptRecord } from './deliveries.ts';
-import { emailAddress, endpointUrl, str } from './fields.ts';
+import { bool, emailAddress, endpointUrl, int, listOf, record, str, strOrNull } from './fields.ts';
 import { factsRecord, toFactsRecord } from './message-facts.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
 
-const deliveryId = text(255).meta({ description: 'id of the delivery' });
+const deliveryId = text(255).describe('id of the delivery');
 
 /**
  * Uses the delivery with its message. Throws Unknown_Message if it is not the account's or not kept, also when it is
@@ -44,54 +44,40 @@ function view<T>(id: string, call: Call<'Unknown_Message'>, use: (mail: QueuedMa
   return call.inTurn('content', () => withMail(id, call, use));
 }
 
-const contentRecord = z
-  .object({
-    headers: z.array(z.object({ name: z.string(), value: z.string() })).meta({
-      description: 'the header fields in order, those added by Postern first; values are unfolded and decoded',
+const contentRecord = record('message in the queue', {
+  headers: listOf(
+    z.object({ name: z.string(), value: z.string() }),
+    'the header fields in order, those added by Postern first; values are unfolded and decoded',
+  ),
+  parts: listOf(
+    z.object({
+      n: int('its number in this list, from 1'),
+      path: str('its number as in IMAP: 2.1 is the first part of the second part'),
+      type: str('media type'),
+      name: strOrNull('file name, decoded, without characters that are unsafe to display; null if it has none'),
+      size: int('bytes, decoded'),
+      disposition: strOrNull('inline, attachment or another value; null if it has none'),
     }),
-    parts: z
-      .array(
-        z.object({
-          n: z.int().meta({ description: 'its number in this list, from 1' }),
-          path: str('its number as in IMAP: 2.1 is the first part of the second part'),
-          type: str('media type'),
-          name: z.string().nullable().meta({
-            description: 'file name, decoded, without characters that are unsafe to display; null if it has none',
-          }),
-          size: z.int().meta({ description: 'bytes, decoded' }),
-          disposition: z
-            .string()
-            .nullable()
-            .meta({ description: 'inline, attachment or another value; null if it has none' }),
-        }),
-      )
-      .meta({ description: 'texts and files, in order' }),
-    text: z.string().nullable().meta({ description: 'the text; null if it has none' }),
-    truncated: z.boolean().meta({ description: 'true if the text was cut at 5 MiB' }),
-    has_html: z.boolean().meta({ description: 'true if it has HTML' }),
-    facts: factsRecord.nullable().meta({
-      description: 'what a person sees, as in the payload of a route with `facts`; null if it cannot be parsed',
-    }),
-    raw_bytes: z.int().meta({ description: 'size of the received message' }),
-    automated: z
-      .object({
-        is: z.boolean(),
-        why: z
-          .string()
-          .nullable()
-          .meta({
-            description:
-              'the first of these that applies: ' +
-              `${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null if none`,
-          }),
-      })
-      .meta({ description: 'whether a program wrote or distributed it, as `automated` in the payload' }),
-    parse_error: z
-      .string()
-      .nullable()
-      .meta({ description: 'why the message cannot be parsed and is posted raw; null if it can' }),
-  })
-  .meta({ title: 'message in the queue' });
+    'texts and files, in order',
+  ),
+  text: strOrNull('the text; null if it has none'),
+  truncated: bool('true if the text was cut at 5 MiB'),
+  has_html: bool('true if it has HTML'),
+  facts: factsRecord
+    .nullable()
+    .describe('what a person sees, as in the payload of a route with `facts`; null if it cannot be parsed'),
+  raw_bytes: int('size of the received message'),
+  automated: z
+    .object({
+      is: z.boolean(),
+      why: strOrNull(
+        'the first of these that applies: ' +
+          `${AUTOMATED_KINDS.map(([why, about]) => `${why} (${about})`).join(', ')}; null if none`,
+      ),
+    })
+    .describe('whether a program wrote or distributed it, as `automated` in the payload'),
+  parse_error: strOrNull('why the message cannot be parsed and is posted raw; null if it can'),
+});
 
 function toContentRecord(shown: ShownMessage, rawBytes: number): z.input<typeof contentRecord> {
   const { headers, parts, text: shownText, cut, hasHtml, facts, automated, parseError } = shown;
@@ -137,14 +123,12 @@ const content = operation({
   },
 });
 
-const eventRecord = z
-  .object({
-    event: str('`inbound`'),
-    ts: z.int().meta({ description: 'when the message was accepted, in seconds since 1970' }),
-    _id: str('id of the delivery'),
-    msg: z.record(z.string(), z.unknown()).meta({ description: 'the message, as in docs/payload.md' }),
-  })
-  .meta({ title: 'inbound event' });
+const eventRecord = record('inbound event', {
+  event: str('`inbound`'),
+  ts: int('when the message was accepted, in seconds since 1970'),
+  _id: str('id of the delivery'),
+  msg: z.record(z.string(), z.unknown()).describe('the message, as in docs/payload.md'),
+});
 
 const payload = passing({
   path: '/inbound/payload',
@@ -186,7 +170,7 @@ const tryOut = operation({
     'is RequestLimitExceeded.',
   params: {
     id: deliveryId,
-    url: endpointUrl.meta({ description: 'the URL to post to; it need not belong to a route' }),
+    url: endpointUrl.describe('the URL to post to; it need not belong to a route'),
   },
   returns: attemptRecord
     .omit({ batch: true })
@@ -226,13 +210,12 @@ const tryRoute = operation({
     '`X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is ' +
     'stored.',
   params: {
-    id: text(255).meta({ description: 'id of the route' }),
-    address: optional(emailAddress).meta({
-      description:
-        'the recipient of the sample, which must match the pattern of the route, or a reply address for the ' +
+    id: text(255).describe('id of the route'),
+    address: optional(emailAddress).describe(
+      'the recipient of the sample, which must match the pattern of the route, or a reply address for the ' +
         'route; generated if omitted. A forged or expired reply address is a ValidationError, because mail to ' +
         'it is refused',
-    }),
+    ),
   },
   returns: attemptRecord
     .omit({ batch: true })

@@ -7,27 +7,20 @@ import { memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim, nameOf, pagesOfDomains } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { knownDomain, newDomain, str, time, timeOrNull } from './fields.ts';
+import { bool, knownDomain, listOf, newDomain, record, str, strOrNull, time, timeOrNull } from './fields.ts';
 
-const inboundDomainRecord = z
-  .object({
-    domain: str('the domain, as it was added'),
-    created_at: time('when it was added'),
-    valid_mx: z.boolean().meta({ description: 'whether an MX record points to this service' }),
-    routed: z.boolean().meta({ description: 'whether mail to it is accepted; if false, publish the TXT record first' }),
-    verified_at: timeOrNull('when the TXT record was first found; null if never'),
-    txt_name: str('name of the TXT record that proves ownership of the domain'),
-    txt_value: str('the value of that record'),
-    mx_hosts: z
-      .array(z.string())
-      .meta({ description: 'host names of this service: an MX record of the domain must point to one of them' }),
-    mx_error: z
-      .string()
-      .nullable()
-      .meta({ description: 'the problem with the MX records at the last check that the DNS answered, or null' }),
-    tested_at: timeOrNull('when the MX records were last checked, which is at least every hour', 'null if not yet'),
-  })
-  .meta({ title: 'inbound domain record' });
+const inboundDomainRecord = record('inbound domain record', {
+  domain: str('the domain, as it was added'),
+  created_at: time('when it was added'),
+  valid_mx: bool('whether an MX record points to this service'),
+  routed: bool('whether mail to it is accepted; if false, publish the TXT record first'),
+  verified_at: timeOrNull('when the TXT record was first found; null if never'),
+  txt_name: str('name of the TXT record that proves ownership of the domain'),
+  txt_value: str('the value of that record'),
+  mx_hosts: listOf(z.string(), 'host names of this service: an MX record of the domain must point to one of them'),
+  mx_error: strOrNull('the problem with the MX records at the last check that the DNS answered, or null'),
+  tested_at: timeOrNull('when the MX records were last checked, which is at least every hour', 'null if not yet'),
+});
 
 /** The host names that an MX record may have. */
 const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];

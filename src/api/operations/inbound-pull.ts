@@ -9,7 +9,7 @@ import type { PulledMail } from '../../webhooks/pulling.ts';
 import { askAll, oneCursor } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
 import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
-import { MAX_URL, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
+import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
 
 // Mail that an account fetches from routes with the URL `pull:`, and copies of the mail of any other route.
 
@@ -19,24 +19,24 @@ const MAX_LEASES = 1000;
 const MAX_WAIT_S = 50;
 const MAX_LEASE_S = 43_200;
 
-const wait = optional(z.int().min(0).max(MAX_WAIT_S)).meta({
-  description: `seconds to wait if there is no mail, at most ${MAX_WAIT_S}; 0 if omitted`,
-});
-const limit = optional(z.int().min(1).max(MAX_PULLED)).meta({
-  description: `maximum number of messages, 1 to ${MAX_PULLED}; 10 if omitted. Up to 8 MB in total, at least one message`,
-});
+const wait = optional(z.int().min(0).max(MAX_WAIT_S)).describe(
+  `seconds to wait if there is no mail, at most ${MAX_WAIT_S}; 0 if omitted`,
+);
+const limit = optional(z.int().min(1).max(MAX_PULLED)).describe(
+  `maximum number of messages, 1 to ${MAX_PULLED}; 10 if omitted. Up to 8 MB in total, at least one message`,
+);
 
 const shown = z.object({
   id: str('id of the delivery: `_id` of the event, and webhook-id'),
   message_id: str('the message; several recipients share one'),
   route: str('id of the route'),
   email: str('the recipient'),
-  attempts: z.int().meta({ description: 'number of earlier leases and POSTs' }),
+  attempts: int('number of earlier leases and POSTs'),
   url: str('the URL of the route, over which X-Mandrill-Signature is computed'),
   content_type: str('Content-Type of the body'),
   headers: z
     .record(z.string(), z.string())
-    .meta({ description: 'the headers of the corresponding POST: Content-Type and signatures' }),
+    .describe('the headers of the corresponding POST: Content-Type and signatures'),
   body: str('the body of the corresponding POST, in base64'),
 });
 
@@ -149,12 +149,12 @@ const pull = passing({
     `If several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it waits; ` +
     'an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
   params: {
-    url: optional(text(MAX_URL)).meta({ description: 'the URL of the routes; `pull:` if omitted' }),
-    id: optional(text(255)).meta({ description: 'id of a route, instead of the URL' }),
+    url: optional(text(MAX_URL)).describe('the URL of the routes; `pull:` if omitted'),
+    id: optional(text(255)).describe('id of a route, instead of the URL'),
     limit,
-    lease: optional(z.int().min(5).max(MAX_LEASE_S)).meta({
-      description: `seconds of the lease, 5 to ${MAX_LEASE_S}; 60 if omitted`,
-    }),
+    lease: optional(z.int().min(5).max(MAX_LEASE_S)).describe(
+      `seconds of the lease, 5 to ${MAX_LEASE_S}; 60 if omitted`,
+    ),
     wait,
   },
   returns: z.array(pulledRecord),
@@ -168,16 +168,12 @@ const pull = passing({
   },
 });
 
-const lease = optional(text(255)).meta({ description: 'a lease from /inbound/pull' });
-const leases = optional(z.array(text(255)).min(1).max(MAX_LEASES)).meta({
-  description: `several leases, at most ${MAX_LEASES}`,
-});
+const lease = optional(text(255)).describe('a lease from /inbound/pull');
+const leases = optional(z.array(text(255)).min(1).max(MAX_LEASES)).describe(`several leases, at most ${MAX_LEASES}`);
 
 const ended = z.object({
-  ended: z.int().meta({ description: 'number of leases that were ended' }),
-  unknown: z.array(z.string()).meta({
-    description: 'leases that no longer exist: the message was leased again, or its delivery has ended',
-  }),
+  ended: int('number of leases that were ended'),
+  unknown: listOf(z.string(), 'leases that no longer exist: the message was leased again, or its delivery has ended'),
 });
 
 const leasesOf = (given: { readonly lease?: string | undefined; readonly leases?: readonly string[] | undefined }) => [
@@ -244,16 +240,14 @@ const ack = operation({
 const nacking = {
   lease,
   leases,
-  delay: optional(z.int().min(0).max(MAX_LEASE_S)).meta({
-    description:
-      `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
+  delay: optional(z.int().min(0).max(MAX_LEASE_S)).describe(
+    `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
       '5 minutes and more)',
-  }),
-  reason: optional(z.string().max(1000)).meta({ description: 'the reason; the first 512 characters are kept' }),
-  status: optional(z.int().min(100).max(599)).meta({
-    description:
-      'HTTP status of your own receiver. After 413, attachments become links, as for a POST (`attachments: auto`)',
-  }),
+  ),
+  reason: optional(z.string().max(1000)).describe('the reason; the first 512 characters are kept'),
+  status: optional(z.int().min(100).max(599)).describe(
+    'HTTP status of your own receiver. After 413, attachments become links, as for a POST (`attachments: auto`)',
+  ),
 };
 
 function refuse(
@@ -298,22 +292,20 @@ const tap = passing({
     `If several hosts share a store, the host that is called asks the others, every ${TAP_ROUND_S} seconds while it ` +
     'waits; an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
   params: {
-    id: text(255).meta({ description: 'id of the route' }),
-    cursor: optional(z.union([z.int().min(0), severalPlaces('cursor')])).meta({
-      description: '`cursor` of the previous answer; starts now if omitted',
-    }),
+    id: text(255).describe('id of the route'),
+    cursor: optional(z.union([z.int().min(0), severalPlaces('cursor')])).describe(
+      '`cursor` of the previous answer; starts now if omitted',
+    ),
     limit,
     wait,
   },
-  returns: z
-    .object({
-      cursor: z
-        .union([z.int(), z.string()])
-        .meta({ description: 'cursor for the next call: a number, or a text if several hosts share a store' }),
-      gap: z.boolean().meta({ description: 'true if messages were skipped' }),
-      messages: z.array(shown.meta({ title: 'message of a route' })),
-    })
-    .meta({ title: 'tapped messages' }),
+  returns: record('tapped messages', {
+    cursor: z
+      .union([z.int(), z.string()])
+      .describe('cursor for the next call: a number, or a text if several hosts share a store'),
+    gap: bool('true if messages were skipped'),
+    messages: z.array(shown.meta({ title: 'message of a route' })),
+  }),
   errors: ['Unknown_InboundRoute'],
   example: { id: '1.1' },
   across: {

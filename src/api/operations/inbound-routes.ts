@@ -19,7 +19,7 @@ import { fold } from '../../mail/address.ts';
 import { type InboundRouteRow, nameOf, pagesOfRoutes } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { knownDomain, pattern, routeUrl, shownUrl, str, verifyUrl } from './fields.ts';
+import { bool, int, knownDomain, pattern, record, routeUrl, shownUrl, str, verifyUrl } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
 import {
   action,
@@ -36,72 +36,61 @@ import {
   when,
 } from './route-rules.ts';
 
-export const inboundRouteRecord = z
-  .object({
-    id: str('unique identifier'),
-    pattern: str('pattern for the mailbox name'),
-    url: str('webhook URL that inbound messages are posted to; `pull:` or `pull:NAME` if they are pulled'),
-    batch_events: z.int().meta({ description: 'maximum number of messages per POST' }),
-    format: z.enum(FORMAT_NAMES).meta({ description: 'payload format' }),
-    raw: z.boolean().meta({ description: 'whether posts of a parsed message include the raw message' }),
-    attachments: z.enum(ATTACHMENT_MODES).meta({ description: 'how attachments are delivered' }),
-    link_over: z.int().meta({ description: 'files up to this size in bytes are inlined' }),
-    facts: z.boolean().meta({ description: 'whether posts include `facts`: what a person sees of the message' }),
-    has_password: z.boolean().meta({ description: 'whether posts have a password (Basic authentication)' }),
-    order: z.enum(ORDER_NAMES).meta({ description: 'delivery order' }),
-    ...ruleRecord,
-  })
-  .meta({ title: 'inbound route record' });
+export const inboundRouteRecord = record('inbound route record', {
+  id: str('unique identifier'),
+  pattern: str('pattern for the mailbox name'),
+  url: str('webhook URL that inbound messages are posted to; `pull:` or `pull:NAME` if they are pulled'),
+  batch_events: int('maximum number of messages per POST'),
+  format: z.enum(FORMAT_NAMES).describe('payload format'),
+  raw: bool('whether posts of a parsed message include the raw message'),
+  attachments: z.enum(ATTACHMENT_MODES).describe('how attachments are delivered'),
+  link_over: int('files up to this size in bytes are inlined'),
+  facts: bool('whether posts include `facts`: what a person sees of the message'),
+  has_password: bool('whether posts have a password (Basic authentication)'),
+  order: z.enum(ORDER_NAMES).describe('delivery order'),
+  ...ruleRecord,
+});
 
 /** All messages of a POST must be handled before its deadline, so there cannot be many. */
 const MOST_BATCHED = 100;
 
-const routeId = text(255).meta({ description: 'id of the route' });
-const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).meta({
-  description:
-    `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if ` +
+const routeId = text(255).describe('id of the route');
+const batchEvents = optional(z.int().min(1).max(MOST_BATCHED)).describe(
+  `maximum number of messages per POST when several are waiting, 1 to ${MOST_BATCHED}; 1 for a new route if ` +
     'omitted',
-});
-const format = optional(z.enum(FORMAT_NAMES)).meta({
-  description:
-    `payload format: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; for a new ` +
+);
+const format = optional(z.enum(FORMAT_NAMES)).describe(
+  `payload format: ${FORMAT_NAMES.map((name) => `${name} (${FORMATS[name].about})`).join(', ')}; for a new ` +
     'route, inbound.default_format if omitted',
-});
-const raw = optional(z.boolean()).meta({
-  description:
-    'false leaves raw_msg, raw or RawEmail out of posts of a parsed message; true for a new route if omitted',
-});
-const attachments = optional(z.enum(ATTACHMENT_MODES)).meta({
-  description:
-    'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
+);
+const raw = optional(z.boolean()).describe(
+  'false leaves raw_msg, raw or RawEmail out of posts of a parsed message; true for a new route if omitted',
+);
+const attachments = optional(z.enum(ATTACHMENT_MODES)).describe(
+  'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
     '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and ' +
     'size only. ' +
     'The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
-});
+);
 const linkOver = optional(
   z
     .int()
     .min(0)
     .max(1024 ** 3),
-).meta({
-  description: 'files up to this size in bytes stay in the post when others are links; 0 for a new route if omitted',
-});
-const facts = optional(z.boolean()).meta({
-  description:
-    'true adds `facts` to the post: visible text, hidden text, invisible characters, and links whose text names ' +
+).describe('files up to this size in bytes stay in the post when others are links; 0 for a new route if omitted');
+const facts = optional(z.boolean()).describe(
+  'true adds `facts` to the post: visible text, hidden text, invisible characters, and links whose text names ' +
     'another host; false for a new route if omitted. Not available in formats that contain the whole message',
-});
-const password = optional(z.string().max(255)).meta({
-  description:
-    'sent as Basic authentication with the user `actionmailbox`, and never shown again; an empty text removes ' +
+);
+const password = optional(z.string().max(255)).describe(
+  'sent as Basic authentication with the user `actionmailbox`, and never shown again; an empty text removes ' +
     'it. A user and password in the URL take precedence',
-});
+);
 
-const order = optional(z.enum(ORDER_NAMES)).meta({
-  description:
-    `delivery order: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new ` +
+const order = optional(z.enum(ORDER_NAMES)).describe(
+  `delivery order: ${ORDER_NAMES.map((name) => `${name} (${ORDERS[name].about})`).join(', ')}; none for a new ` +
     'route if omitted',
-});
+);
 
 /** In place of a URL, for a route that posts nothing. */
 const NOWHERE = 'nowhere';
@@ -178,12 +167,13 @@ const addRoute = operation({
   params: {
     domain: knownDomain,
     pattern,
-    url: routeUrl.or(z.literal(NOWHERE)).meta({
-      description:
+    url: routeUrl
+      .or(z.literal(NOWHERE))
+      .describe(
         'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
-        '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions ' +
-        inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl)),
-    }),
+          '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions ' +
+          inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl)),
+      ),
     ...OPTIONS,
   },
   defaults: ({ action }) =>

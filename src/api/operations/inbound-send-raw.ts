@@ -5,7 +5,7 @@ import type { RoutedRecipient } from '../../inbound/types.ts';
 import { type Address, parseAddress } from '../../mail/address.ts';
 import { type Call, operation } from '../operation.ts';
 import { headerRecipients, toWireBytes, withoutBcc } from '../raw-document.ts';
-import { emailAddress, MAX_RECIPIENTS } from './fields.ts';
+import { emailAddress, MAX_RECIPIENTS, str } from './fields.ts';
 
 /** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
 const reversePath = z
@@ -55,24 +55,17 @@ const sendRaw = operation({
     'Line endings become CRLF.',
   large: true,
   params: {
-    raw_message: z
-      .string()
-      .min(1, 'Please enter a value')
-      .meta({ description: 'the full MIME document, including headers' }),
-    to: optional(recipients).meta({
-      description: 'recipients, at least one; if omitted, those of the To, Cc and Bcc headers',
-    }),
-    mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
-    helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
-    client_address: optional(ipAddress).meta({
-      description: 'IP address of the remote MTA; required for the SPF check',
-    }),
+    raw_message: z.string().min(1, 'Please enter a value').describe('the full MIME document, including headers'),
+    to: optional(recipients).describe('recipients, at least one; if omitted, those of the To, Cc and Bcc headers'),
+    mail_from: optional(reversePath).describe('the MAIL FROM address; required for the SPF check'),
+    helo: optional(greeting).describe('how the client MTA identified itself; required for the SPF check'),
+    client_address: optional(ipAddress).describe('IP address of the remote MTA; required for the SPF check'),
   },
   returns: z.array(
     z.object({
-      email: z.string().meta({ description: 'the recipient' }),
-      pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
-      url: z.string().meta({ description: 'the webhook URL of the route' }),
+      email: str('the recipient'),
+      pattern: str('the pattern of the route that matched'),
+      url: str('the webhook URL of the route'),
     }),
   ),
   errors: ['ServiceUnavailable'],

@@ -22,43 +22,41 @@ import {
 import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { str, time, timeOrNull } from './fields.ts';
+import { bool, record, str, strOrNull, time, timeOrNull } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 
 /** An IP address in any notation. Other text is treated as an address that the account does not have. */
 export const ipParam = text(64)
   .transform((value) => toIpId(value) ?? value)
-  .meta({ description: 'the IP address, in any notation' });
+  .describe('the IP address, in any notation');
 
 const MAX_POOL = 255;
 
 /** The name of an existing pool. */
 export const knownPool = text(MAX_POOL)
   .transform((value) => value.trim())
-  .meta({ description: 'name of the pool' });
+  .describe('name of the pool');
 
-export const ipRecord = z
-  .object({
-    ip: str('the IP address'),
-    created_at: time('when the account got it'),
-    pool: str('name of the pool it is in'),
-    domain: str('reverse DNS domain of the IP'),
-    custom_dns: z
-      .object({
-        enabled: z.boolean().meta({ description: 'whether a custom domain is configured' }),
-        valid: z.boolean().meta({ description: 'whether the reverse DNS names it and it points to the IP' }),
-        error: z.string().nullable().meta({ description: 'why it is not valid, or that the change is pending' }),
-      })
-      .meta({ description: "a domain of the account's own in the reverse DNS" }),
-    warmup: z
-      .object({
-        warming_up: z.boolean().meta({ description: 'whether the IP is warming up' }),
-        start_at: timeOrNull('when the warmup began', 'null when there is none'),
-        end_at: timeOrNull('when it ends, 30 days later', 'null when there is none'),
-      })
-      .meta({ description: 'the 30 days in which a growing share of mail is sent from it' }),
-  })
-  .meta({ title: 'dedicated IP record' });
+export const ipRecord = record('dedicated IP record', {
+  ip: str('the IP address'),
+  created_at: time('when the account got it'),
+  pool: str('name of the pool it is in'),
+  domain: str('reverse DNS domain of the IP'),
+  custom_dns: z
+    .object({
+      enabled: bool('whether a custom domain is configured'),
+      valid: bool('whether the reverse DNS names it and it points to the IP'),
+      error: strOrNull('why it is not valid, or that the change is pending'),
+    })
+    .describe("a domain of the account's own in the reverse DNS"),
+  warmup: z
+    .object({
+      warming_up: bool('whether the IP is warming up'),
+      start_at: timeOrNull('when the warmup began', 'null when there is none'),
+      end_at: timeOrNull('when it ends, 30 days later', 'null when there is none'),
+    })
+    .describe('the 30 days in which a growing share of mail is sent from it'),
+});
 
 /** Creates the conversion from rows to records, for the account's placement and the current time. */
 export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRow) => z.output<typeof ipRecord> {
@@ -88,7 +86,7 @@ const reverseDomain = text(1000)
     context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
     return z.NEVER;
   })
-  .meta({ description: 'the domain name, as `out.example.com`' });
+  .describe('the domain name, as `out.example.com`');
 
 /** All addresses of the account, sorted as text. */
 export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
@@ -135,7 +133,7 @@ const list = listing({
   summary: 'Lists the dedicated IPs of the account.',
   notes: 'Returns all of them, sorted as text; `after` continues after one.',
   params: {
-    after: optional(ipParam.meta({ description: 'continue after this IP (not part of the Mandrill API)' })),
+    after: optional(ipParam.describe('continue after this IP (not part of the Mandrill API)')),
   },
   returns: z.array(ipRecord),
   errors: [],
@@ -174,8 +172,8 @@ const provision = operation({
     `Without a pool, or if the pool was deleted in the meantime, the IP is placed in \`${DEFAULT_POOL}\`. The ` +
     'account must have sent mail, and have a reputation that the operator sets (40 by default).',
   params: {
-    warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false if omitted' })),
-    pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),
+    warmup: optional(bool('whether to begin with a warmup; false if omitted')),
+    pool: optional(knownPool.describe('id of the pool, which is its name; null for the default pool')),
   },
   returns: z.object({
     requested_at: time('when the IP was requested'),
@@ -203,7 +201,7 @@ const withdraw = operation({
   extension: true,
   params: {},
   returns: z.object({
-    withdrawn: z.boolean().meta({ description: 'whether a request was cancelled; false: none was pending' }),
+    withdrawn: bool('whether a request was cancelled; false: none was pending'),
     requested_at: timeOrNull('when that IP was requested', 'null: none was pending'),
   }),
   errors: [],
@@ -275,8 +273,8 @@ const remove = operation({
     'is not an error: `deleted` is false.',
   params: { ip: ipParam },
   returns: z.object({
-    ip: z.string().meta({ description: 'the IP address' }),
-    deleted: z.boolean().meta({ description: 'whether the account had it' }),
+    ip: str('the IP address'),
+    deleted: bool('whether the account had it'),
   }),
   errors: [],
   example: { ip: '192.0.2.2' },
@@ -296,8 +294,8 @@ const checkCustomDns = operation({
   notes: 'It can if its A record (AAAA for an IPv6 address) points to the IP.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: z.object({
-    valid: z.boolean().meta({ description: 'whether the domain has an A record that points to the IP' }),
-    error: z.string().nullable().meta({ description: 'why not' }),
+    valid: bool('whether the domain has an A record that points to the IP'),
+    error: strOrNull('why not'),
   }),
   errors: ['Unknown_IP'],
   example: { ip: '192.0.2.1', domain: 'out.example.com' },

@@ -3,7 +3,7 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import type { KeyRow } from '../../store/rows/accounts.ts';
 import { type Call, operation } from '../operation.ts';
-import { str, time, timeOrNull } from './fields.ts';
+import { record, str, time, timeOrNull } from './fields.ts';
 
 const fields = {
   id: str('unique identifier; not part of the key'),
@@ -13,11 +13,12 @@ const fields = {
   last_used_at: timeOrNull('when a call or an SMTP login last used it', 'null if never'),
 };
 
-const keyRecord = z.object(fields).meta({ title: 'API key record' });
+const keyRecord = record('API key record', fields);
 
-const newKeyRecord = z
-  .object({ ...fields, key: str('the key; copy it now: it is not shown again, because only its hash is stored') })
-  .meta({ title: 'new API key' });
+const newKeyRecord = record('new API key', {
+  ...fields,
+  key: str('the key; copy it now: it is not shown again, because only its hash is stored'),
+});
 
 async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typeof keyRecord>> {
   const lastUse = keys.lastUse(row);
@@ -66,7 +67,7 @@ const add = operation({
         (value) => !/[\p{Cc}\p{Cf}\u2028\u2029]/u.test(value),
         'Please enter a label without control characters',
       ),
-    ).meta({ description: 'the purpose of the key' }),
+    ).describe('the purpose of the key'),
   },
   returns: newKeyRecord,
   errors: [],
@@ -91,7 +92,7 @@ const revoke = operation({
   notes:
     'Every host refuses it within seconds. A key cannot revoke itself, so an account always keeps one; `postern ' +
     'key revoke` can revoke any key.',
-  params: { id: text(255).meta({ description: 'id of the key' }) },
+  params: { id: text(255).describe('id of the key') },
   returns: keyRecord,
   errors: ['Unknown_Key', 'Invalid_OwnKey'],
   example: { id: 'a6355eee6291ff6e' },

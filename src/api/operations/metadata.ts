@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { type MetadataFieldRow, metadataFieldId } from '../../store/rows/messages.ts';
 import { operation } from '../operation.ts';
+import { record, str, strOrNull } from './fields.ts';
 
 /** Maximum fields of an account; each is a column of its exports. */
 const MOST_FIELDS = 50;
@@ -9,25 +10,17 @@ const LONGEST_TEMPLATE = 10_000;
 
 const name = text(255)
   .refine((value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value), 'Please enter a name without control characters')
-  .meta({ description: 'the name of the field, as messages have it in their `metadata`' });
+  .describe('the name of the field, as messages have it in their `metadata`');
 
-const fieldRecord = z
-  .object({
-    name: z.string().meta({ description: 'the name of the field' }),
-    state: z
-      .enum(['active', 'delete', 'index'])
-      .meta({ description: 'always `active` here: adding and deleting a field take effect immediately' }),
-    view_template: z
-      .string()
-      .nullable()
-      .meta({ description: 'a Mustache template for programs that show activity; kept as it is' }),
-  })
-  .meta({ title: 'metadata field' });
+const fieldRecord = record('metadata field', {
+  name: str('the name of the field'),
+  state: z
+    .enum(['active', 'delete', 'index'])
+    .describe('always `active` here: adding and deleting a field take effect immediately'),
+  view_template: strOrNull('a Mustache template for programs that show activity; kept as it is'),
+});
 
-const viewTemplate = z
-  .string()
-  .max(LONGEST_TEMPLATE)
-  .meta({ description: 'a Mustache template for programs that show activity' });
+const viewTemplate = z.string().max(LONGEST_TEMPLATE).describe('a Mustache template for programs that show activity');
 
 const toRecord = ({ name, viewTemplate }: MetadataFieldRow) => ({
   name,

@@ -13,7 +13,7 @@ import {
 } from '../../store/rows/ips.ts';
 import type { AccountParts } from '../account.ts';
 import { type Call, operation } from '../operation.ts';
-import { time } from './fields.ts';
+import { bool, listOf, record, str, time } from './fields.ts';
 import { createIpRecorder, findPool, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
 import { MAX_LIST } from './stats.ts';
 
@@ -21,15 +21,13 @@ import { MAX_LIST } from './stats.ts';
 const newPool = knownPool
   .refine((name) => name !== '', 'Please enter a value')
   .refine((name) => !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(name), 'Please enter a name without control characters')
-  .meta({ description: 'name of the pool, case-sensitive' });
+  .describe('name of the pool, case-sensitive');
 
-const poolRecord = z
-  .object({
-    name: z.string().meta({ description: 'name of the pool' }),
-    created_at: time('when it was created'),
-    ips: z.array(ipRecord).meta({ description: 'the dedicated IPs in it' }),
-  })
-  .meta({ title: 'IP pool record' });
+const poolRecord = record('IP pool record', {
+  name: str('name of the pool'),
+  created_at: time('when it was created'),
+  ips: listOf(ipRecord, 'the dedicated IPs in it'),
+});
 
 /** Creates the conversion from pools to records, for all addresses of the account. */
 function createPoolRecorder(
@@ -54,9 +52,7 @@ const setPool = operation({
   params: {
     ip: ipParam,
     pool: newPool,
-    create_pool: optional(
-      z.boolean().meta({ description: 'whether to create the pool if it does not exist; false if omitted' }),
-    ),
+    create_pool: optional(bool('whether to create the pool if it does not exist; false if omitted')),
   },
   returns: ipRecord,
   errors: ['Unknown_IP', 'Unknown_Pool', 'Invalid_EmptyDefaultPool'],
@@ -92,9 +88,7 @@ const listPools = operation({
     `Sorted by name, at most ${MAX_LIST} at a time; for more, set \`after\` to the last name of the previous ` +
     `page. Every account has the pool \`${DEFAULT_POOL}\`.`,
   params: {
-    after: optional(
-      knownPool.meta({ description: 'the last name of the previous page (not part of the Mandrill API)' }),
-    ),
+    after: optional(knownPool.describe('the last name of the previous page (not part of the Mandrill API)')),
   },
   returns: z.array(poolRecord),
   errors: [],
@@ -149,8 +143,8 @@ const deletePool = operation({
   summary: 'Deletes an empty IP pool.',
   params: { pool: knownPool },
   returns: z.object({
-    pool: z.string().meta({ description: 'name of the pool' }),
-    deleted: z.boolean().meta({ description: 'true' }),
+    pool: str('name of the pool'),
+    deleted: bool('true'),
   }),
   errors: ['Unknown_Pool', 'Invalid_DeleteDefaultPool', 'Invalid_DeleteNonEmptyPool'],
   example: { pool: 'Old Pool' },

@@ -9,23 +9,23 @@ import type { RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { emailAddress, time, timeOrNull } from './fields.ts';
+import { bool, emailAddress, record, str, strOrNull, time, timeOrNull } from './fields.ts';
 import { MAX_LIST, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
 
 /** An address in the form in which the lists store and show it. */
-export const listAddress = emailAddress.transform(toListed).meta({ description: 'an email address; case is ignored' });
+export const listAddress = emailAddress.transform(toListed).describe('an email address; case is ignored');
 
 /** A search for an address or the beginning of one. */
-export const addressPrefix = optional(z.string().max(1000).transform(listedPrefix)).meta({
-  description: 'an address, or the beginning of one; case is ignored; all entries if omitted',
-});
+export const addressPrefix = optional(z.string().max(1000).transform(listedPrefix)).describe(
+  'an address, or the beginning of one; case is ignored; all entries if omitted',
+);
 
 /** Clients send an empty text for no subaccount. */
-const subaccountParam = optional(z.string().max(255)).meta({
-  description: 'id of a subaccount; the list of the whole account if omitted',
-});
+const subaccountParam = optional(z.string().max(255)).describe(
+  'id of a subaccount; the list of the whole account if omitted',
+);
 
 /** Returns the id of the subaccount that a call names, '' for none. Throws Unknown_Subaccount. */
 async function findSubaccount(
@@ -103,34 +103,25 @@ function compare(a: string, b: string): number {
 /** No limit is documented; a comment is a sentence or two. */
 const MAX_COMMENT = 1000;
 
-const email = z.string().meta({ description: 'the address, in lower case' });
+const email = str('the address, in lower case');
 
-const rejectEntry = z
-  .object({
-    email,
-    reason: z.enum(REJECT_REASONS).meta({ description: 'the cause; custom: added by hand' }),
-    detail: z
-      .string()
-      .nullable()
-      .meta({ description: 'the diagnosis of a bounce, or the comment of an entry added by hand' }),
-    created_at: time('when it was added'),
-    last_event_at: time('the latest event that created or renewed it'),
-    expires_at: timeOrNull('when it expires', 'null for never'),
-    expired: z.boolean().meta({ description: 'whether it has expired, so that mail to the address is sent again' }),
-    sender: senderRecord
-      .nullable()
-      .meta({ description: 'the sender whose mail caused it, a sender record; null for entries added by hand' }),
-    subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
-    message_id: z
-      .string()
-      .nullable()
-      .meta({
-        description:
-          'id of the message whose event last created or renewed it; null if it was added by hand, or no longer ' +
-          'known (not part of the Mandrill API)',
-      }),
-  })
-  .meta({ title: 'reject entry' });
+const rejectEntry = record('reject entry', {
+  email,
+  reason: z.enum(REJECT_REASONS).describe('the cause; custom: added by hand'),
+  detail: strOrNull('the diagnosis of a bounce, or the comment of an entry added by hand'),
+  created_at: time('when it was added'),
+  last_event_at: time('the latest event that created or renewed it'),
+  expires_at: timeOrNull('when it expires', 'null for never'),
+  expired: bool('whether it has expired, so that mail to the address is sent again'),
+  sender: senderRecord
+    .nullable()
+    .describe('the sender whose mail caused it, a sender record; null for entries added by hand'),
+  subaccount: strOrNull('the subaccount it applies to; null for the whole account'),
+  message_id: strOrNull(
+    'id of the message whose event last created or renewed it; null if it was added by hand, or no longer ' +
+      'known (not part of the Mandrill API)',
+  ),
+});
 
 type Sender = z.input<typeof senderRecord>;
 
@@ -196,14 +187,12 @@ const add = operation({
     'the entry costs no reputation, unless it replaced one created by events.',
   params: {
     email: listAddress,
-    comment: optional(z.string().max(MAX_COMMENT)).meta({
-      description: `why, at most ${MAX_COMMENT} characters; shown as detail`,
-    }),
+    comment: optional(z.string().max(MAX_COMMENT)).describe(`why, at most ${MAX_COMMENT} characters; shown as detail`),
     subaccount: subaccountParam,
   },
   returns: z.object({
     email,
-    added: z.boolean().meta({ description: 'whether the address is on the list now; false when it is whitelisted' }),
+    added: bool('whether the address is on the list now; false when it is whitelisted'),
   }),
   errors: ['Unknown_Subaccount'],
   example: { email: 'ann@example.com', comment: 'asked us to stop' },
@@ -238,10 +227,10 @@ const list = operation({
     `account and one for each subaccount. ${EXPIRY_RULES}`,
   params: {
     email: addressPrefix,
-    include_expired: optional(z.boolean()).meta({ description: 'true: also shows entries that have expired' }),
-    subaccount: optional(z.string().max(255)).meta({
-      description: 'id of a subaccount: only entries that apply to it alone; all entries if omitted',
-    }),
+    include_expired: optional(z.boolean()).describe('true: also shows entries that have expired'),
+    subaccount: optional(z.string().max(255)).describe(
+      'id of a subaccount: only entries that apply to it alone; all entries if omitted',
+    ),
   },
   returns: z.array(rejectEntry),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
@@ -264,11 +253,8 @@ const remove = operation({
   params: { email: listAddress, subaccount: subaccountParam },
   returns: z.object({
     email,
-    deleted: z.boolean().meta({ description: 'whether it was removed' }),
-    subaccount: z
-      .string()
-      .nullable()
-      .meta({ description: 'the subaccount whose list it was on; null for the list of the whole account' }),
+    deleted: bool('whether it was removed'),
+    subaccount: strOrNull('the subaccount whose list it was on; null for the list of the whole account'),
   }),
   errors: ['Invalid_Reject', 'Unknown_Subaccount'],
   example: { email: 'gone@example.com' },

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
-import { ALL_HOSTS } from './fields.ts';
+import { ALL_HOSTS, int, strOrNull } from './fields.ts';
 import { type Changed, changeInbound, onAllHosts, selecting } from './selection.ts';
 
 const toRecord = ({ matched, forgotten, changed, job }: Changed) => ({ matched, forgotten, replayed: changed, job });
@@ -22,13 +22,12 @@ const replayInbound = operation({
     ALL_HOSTS,
   params: selecting('replay'),
   returns: z.object({
-    matched: z.int().meta({ description: 'number of deliveries that can be replayed' }),
-    forgotten: z.int().meta({
-      description:
-        'with `query` or `status`: number of further matches in the history whose message was deleted; otherwise 0',
-    }),
-    replayed: z.int().meta({ description: 'number of deliveries queued again by this call; 0 if a job replays them' }),
-    job: z.string().nullable().meta({ description: 'id of the job that replays them, or null' }),
+    matched: int('number of deliveries that can be replayed'),
+    forgotten: int(
+      'with `query` or `status`: number of further matches in the history whose message was deleted; otherwise 0',
+    ),
+    replayed: int('number of deliveries queued again by this call; 0 if a job replays them'),
+    job: strOrNull('id of the job that replays them, or null'),
   }),
   errors: [],
   example: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },

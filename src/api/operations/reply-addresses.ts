@@ -5,7 +5,7 @@ import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../
 import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { knownDomain, str, timeOrNull, withinCalendar } from './fields.ts';
+import { bool, knownDomain, str, timeOrNull, withinCalendar } from './fields.ts';
 
 type Errors = 'Unknown_InboundDomain' | 'ServiceUnavailable';
 
@@ -58,13 +58,11 @@ const replyAddress = operation({
     'until the domain is deleted.',
   params: {
     domain: knownDomain,
-    mailbox: mailboxName.meta({
-      description: 'the mailbox for replies, such as `reply`; a route of the domain must match it',
-    }),
-    data: text(1000).meta({ description: 'the `reply_data` in the payload of a reply' }),
-    expires_at: optional(optionalTime).meta({
-      description: 'when it expires, rounded up to a full minute, UTC, YYYY-MM-DD HH:MM:SS; never if omitted',
-    }),
+    mailbox: mailboxName.describe('the mailbox for replies, such as `reply`; a route of the domain must match it'),
+    data: text(1000).describe('the `reply_data` in the payload of a reply'),
+    expires_at: optional(optionalTime).describe(
+      'when it expires, rounded up to a full minute, UTC, YYYY-MM-DD HH:MM:SS; never if omitted',
+    ),
   },
   returns: z.object({
     email: str('the address'),
@@ -115,11 +113,11 @@ const rotateReplyKey = operation({
     'addresses are rejected from now on.',
   params: {
     domain: knownDomain,
-    revoke: optional(z.boolean()).meta({ description: 'true also rejects all existing addresses' }),
+    revoke: optional(z.boolean()).describe('true also rejects all existing addresses'),
   },
   returns: z.object({
     domain: str('the domain'),
-    revoked: z.boolean().meta({ description: 'whether existing addresses are rejected' }),
+    revoked: bool('whether existing addresses are rejected'),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
   example: { domain: 'inbound.example.com' },

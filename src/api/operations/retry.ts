@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { operation } from '../operation.ts';
-import { ALL_HOSTS } from './fields.ts';
+import { ALL_HOSTS, int, strOrNull } from './fields.ts';
 import { type Changed, changeInbound, onAllHosts, selecting } from './selection.ts';
 
 const toRecord = ({ matched, changed, job }: Changed) => ({ matched, retried: changed, job });
@@ -20,9 +20,9 @@ const retryInbound = operation({
     `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ${ALL_HOSTS}`,
   params: selecting('retry'),
   returns: z.object({
-    matched: z.int().meta({ description: 'number of waiting deliveries that match' }),
-    retried: z.int().meta({ description: 'number of deliveries made due by this call; 0 if a job retries them' }),
-    job: z.string().nullable().meta({ description: 'id of the job that retries them, or null' }),
+    matched: int('number of waiting deliveries that match'),
+    retried: int('number of deliveries made due by this call; 0 if a job retries them'),
+    job: strOrNull('id of the job that retries them, or null'),
   }),
   errors: [],
   example: { url: 'https://app.example.com/hooks/mail', at_most: 1 },

@@ -4,7 +4,7 @@ import { CONDITIONS, DMARC_RESULTS } from '../../inbound/conditions.ts';
 import { ACTION_NAMES, ACTIONS } from '../../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import type { AlsoRow, InboundRouteRow, When } from '../../store/rows/domains.ts';
-import { routeUrl, str } from './fields.ts';
+import { int, listOf, routeUrl, str } from './fields.ts';
 
 // The conditions and actions of routes: parameters, records, and the rows between them.
 
@@ -43,8 +43,8 @@ export const when = optional(
       ).meta(about('header')),
       size: optional(
         z.strictObject({
-          over: optional(z.int().min(0)).meta({ description: 'more bytes than this' }),
-          under: optional(z.int().min(1)).meta({ description: 'fewer bytes than this' }),
+          over: optional(z.int().min(0)).describe('more bytes than this'),
+          under: optional(z.int().min(1)).describe('fewer bytes than this'),
         }),
       ).meta(about('size')),
       automated: optional(z.boolean()).meta(about('automated')),
@@ -57,32 +57,27 @@ export const when = optional(
       const all = [...sender, ...from, ...subject, ...Object.values(header).flat()];
       return all.join('').length <= MOST_GLOB_TEXT;
     }, `Please enter at most ${MOST_GLOB_TEXT} characters of texts to compare with`),
-).meta({
-  description:
-    'conditions on the message, all of which must be met. Texts are patterns (`*`, `?`), ignoring case; lists ' +
+).describe(
+  'conditions on the message, all of which must be met. Texts are patterns (`*`, `?`), ignoring case; lists ' +
     'are alternatives. Empty: matches all mail',
-});
+);
 
 type GivenWhen = NonNullable<z.output<typeof when>>;
 
-export const action = optional(z.enum(ACTION_NAMES)).meta({
-  description:
-    `action for matching mail: ${ACTION_NAMES.map((name) => `${name} (${ACTIONS[name].about})`).join(', ')}; ` +
+export const action = optional(z.enum(ACTION_NAMES)).describe(
+  `action for matching mail: ${ACTION_NAMES.map((name) => `${name} (${ACTIONS[name].about})`).join(', ')}; ` +
     'post for a new route if omitted',
-});
+);
 
 export const tags = optional(
   z
     .array(text(100).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a tag without control characters'))
     .max(MOST_TAGS),
-).meta({
-  description: 'added to `tags` in the payload of mail that the route takes, or passes on with the action tag',
-});
+).describe('added to `tags` in the payload of mail that the route takes, or passes on with the action tag');
 
-export const priority = optional(z.int().min(-1000).max(1000)).meta({
-  description:
-    'routes with a higher priority are tried first, regardless of their patterns; 0 for a new route if omitted',
-});
+export const priority = optional(z.int().min(-1000).max(1000)).describe(
+  'routes with a higher priority are tried first, regardless of their patterns; 0 for a new route if omitted',
+);
 
 const alsoOne = z.strictObject({
   url: routeUrl,
@@ -94,35 +89,31 @@ const alsoOne = z.strictObject({
   password: optional(z.string().max(255)),
 });
 
-export const also = optional(z.array(alsoOne).max(MOST_ALSO)).meta({
-  description:
-    'further URLs to post each message to, at most ten, each with its own format and deliveries. A new list ' +
+export const also = optional(z.array(alsoOne).max(MOST_ALSO)).describe(
+  'further URLs to post each message to, at most ten, each with its own format and deliveries. A new list ' +
     'replaces the previous one; an entry without a password keeps the password of the same URL',
-});
+);
 
 type GivenAlso = NonNullable<z.output<typeof also>>;
 
 /** The same in records. */
 export const ruleRecord = {
-  action: z.enum(ACTION_NAMES).meta({ description: 'action for matching mail' }),
-  when: z
-    .record(z.string(), z.unknown())
-    .meta({ description: 'conditions on the message; empty if it matches all mail' }),
-  tags: z.array(z.string()).meta({ description: 'added to `tags` in the payload' }),
-  priority: z.int().meta({ description: 'routes with a higher priority are tried first' }),
-  also: z
-    .array(
-      z.object({
-        url: str('a further URL to post mail to'),
-        format: z.enum(FORMAT_NAMES),
-        raw: z.boolean(),
-        attachments: z.enum(ATTACHMENT_MODES),
-        link_over: z.int(),
-        facts: z.boolean(),
-        has_password: z.boolean(),
-      }),
-    )
-    .meta({ description: 'further URLs' }),
+  action: z.enum(ACTION_NAMES).describe('action for matching mail'),
+  when: z.record(z.string(), z.unknown()).describe('conditions on the message; empty if it matches all mail'),
+  tags: listOf(z.string(), 'added to `tags` in the payload'),
+  priority: int('routes with a higher priority are tried first'),
+  also: listOf(
+    z.object({
+      url: str('a further URL to post mail to'),
+      format: z.enum(FORMAT_NAMES),
+      raw: z.boolean(),
+      attachments: z.enum(ATTACHMENT_MODES),
+      link_over: z.int(),
+      facts: z.boolean(),
+      has_password: z.boolean(),
+    }),
+    'further URLs',
+  ),
 };
 
 /** The conditions as a row has them; null if there are none. */

@@ -11,7 +11,7 @@ import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
-import { emailAddress, knownDomain, MAX_URL, shownUrl } from './fields.ts';
+import { emailAddress, knownDomain, listOf, MAX_URL, shownUrl, str, strOrNull } from './fields.ts';
 import { inboundRouteRecord, toRouteRecord } from './inbound-routes.ts';
 import { fieldName } from './route-rules.ts';
 
@@ -28,15 +28,15 @@ const routeKey = operation({
     'Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, posts carry ' +
     'the signatures of both keys (webhook-signature) for a day.',
   params: {
-    id: text(255).meta({ description: 'id of the route' }),
-    rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
-    url: optional(text(MAX_URL)).meta({ description: 'a further URL of the route (`also`); its own if omitted' }),
+    id: text(255).describe('id of the route'),
+    rotate: optional(z.boolean()).describe('true creates a new key'),
+    url: optional(text(MAX_URL)).describe('a further URL of the route (`also`); its own if omitted'),
   },
   returns: z.object({
-    id: z.string().meta({ description: 'id of the route' }),
-    url: z.string().meta({ description: 'the URL that the key belongs to' }),
-    auth_key: z.string().meta({ description: 'the key' }),
-    signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
+    id: str('id of the route'),
+    url: str('the URL that the key belongs to'),
+    auth_key: str('the key'),
+    signing_secret: str('`whsec_` and the base64 of the key'),
   }),
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
   example: { id: '1.1' },
@@ -58,14 +58,12 @@ const RESULTS = ['hit', 'tags', 'conditions', 'depends', 'less specific', 'no ma
 
 const given = optional(
   z.strictObject({
-    sender: optional(z.string().max(1000)).meta({ description: 'MAIL FROM; empty: the null sender' }),
-    from: optional(z.string().max(1000)).meta({ description: 'the address in From' }),
+    sender: optional(z.string().max(1000)).describe('MAIL FROM; empty: the null sender'),
+    from: optional(z.string().max(1000)).describe('the address in From'),
     subject: optional(z.string().max(1000)),
-    header: optional(z.record(fieldName, z.string().max(1000))).meta({ description: 'header fields' }),
-    size: optional(z.int().min(0)).meta({ description: 'bytes' }),
-    automated: optional(z.boolean()).meta({
-      description: 'whether it is automated; derived from `header` and `sender` if omitted',
-    }),
+    header: optional(z.record(fieldName, z.string().max(1000))).describe('header fields'),
+    size: optional(z.int().min(0)).describe('bytes'),
+    automated: optional(z.boolean()).describe('whether it is automated; derived from `header` and `sender` if omitted'),
     authenticated: optional(z.boolean()),
     dmarc: optional(z.enum(DMARC_RESULTS)),
     spam: optional(z.enum(['ham', 'spam', 'unknown'])),
@@ -112,44 +110,43 @@ const testRoute = operation({
     'Pass `address`, or `domain` and `mailbox`; for routes with conditions, describe the message in `message`. ' +
     'Nothing is sent, scanned or looked up.',
   params: {
-    address: optional(emailAddress).meta({ description: 'the address to try' }),
+    address: optional(emailAddress).describe('the address to try'),
     domain: optional(knownDomain),
-    mailbox: optional(text(64)).meta({ description: 'the part before the @' }),
-    format: optional(z.enum(FORMAT_NAMES)).meta({
-      description: 'payload format; that of the route if omitted',
-    }),
-    message: given.meta({
-      description:
-        'the message. If one of the content fields (from, subject, header, size, automated) is given, omitted ' +
+    mailbox: optional(text(64)).describe('the part before the @'),
+    format: optional(z.enum(FORMAT_NAMES)).describe('payload format; that of the route if omitted'),
+    message: given.describe(
+      'the message. If one of the content fields (from, subject, header, size, automated) is given, omitted ' +
         'ones count as empty; other omitted fields count as unknown',
-    }),
+    ),
   },
   returns: z.object({
-    email: z.string().meta({ description: 'the tested address' }),
-    route: inboundRouteRecord.nullable().meta({
-      description:
+    email: str('the tested address'),
+    route: inboundRouteRecord
+      .nullable()
+      .describe(
         'the route that takes the mail; null if mail is refused with 550, or if unknown facts decide (`result` ' +
-        'is depends)',
-    }),
-    routes: z
-      .array(
-        inboundRouteRecord.extend({
-          result: z.enum(RESULTS).meta({
-            description:
-              'hit: takes the mail; tags: adds its tags; conditions: the pattern matches, but its conditions ' +
+          'is depends)',
+      ),
+    routes: listOf(
+      inboundRouteRecord.extend({
+        result: z
+          .enum(RESULTS)
+          .describe(
+            'hit: takes the mail; tags: adds its tags; conditions: the pattern matches, but its conditions ' +
               'are not met; depends: depends on unknown facts; less specific: matches, but another route takes ' +
               'precedence; no match: the pattern does not match',
-          }),
-          why: z.string().meta({ description: 'the result in words' }),
-        }),
-      )
-      .meta({ description: 'every route of the domain, oldest first' }),
-    payload: z.unknown().meta({
-      description:
+          ),
+        why: str('the result in words'),
+      }),
+      'every route of the domain, oldest first',
+    ),
+    payload: z
+      .unknown()
+      .describe(
         'the payload for a sample message: the value of mandrill_events, the JSON of another format, or the ' +
-        'body as text; null if no route matches',
-    }),
-    content_type: z.string().nullable().meta({ description: 'Content-Type of that post; null if no route matches' }),
+          'body as text; null if no route matches',
+      ),
+    content_type: strOrNull('Content-Type of that post; null if no route matches'),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
   example: { address: 'mailbox-123@inbound.example.com' },

@@ -17,28 +17,28 @@ const MAX_EXCEPT = 100;
 
 /** The parameters that select the deliveries of an action. */
 export const selecting = <const A extends BulkAction>(action: A) => ({
-  id: optional(deliveryIdField).meta({ description: 'one delivery' }),
-  ids: optional(z.array(deliveryIdField).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
+  id: optional(deliveryIdField).describe('one delivery'),
+  ids: optional(z.array(deliveryIdField).max(MAX_LISTED)).describe(`up to ${MAX_LISTED} deliveries`),
   from,
   to,
   route: routeId,
-  state: optional(z.enum(BULK_ACTIONS[action].states)).meta({ description: 'only in this state' }),
-  query: optional(text(MAX_QUERY)).meta({
-    description: `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
-  }),
-  url: optional(text(2048)).meta({ description: 'only deliveries to this URL' }),
-  except_urls: optional(z.array(text(2048)).max(MAX_EXCEPT)).meta({
-    description: `with a query or a status: exclude deliveries to these URLs, at most ${MAX_EXCEPT}`,
-  }),
-  status: optional(text(10)).meta({
-    description: 'only deliveries with this last answer: a status such as 500, a class such as 5xx, or none',
-  }),
-  dry_run: optional(z.boolean()).meta({ description: 'only count the deliveries' }),
-  at_most: optional(z.int().min(0)).meta({
-    description: `nothing is ${BULK_ACTIONS[action].ended} if more deliveries match${
+  state: optional(z.enum(BULK_ACTIONS[action].states)).describe('only in this state'),
+  query: optional(text(MAX_QUERY)).describe(
+    `only mail that /inbound/search finds with this query: words, quotes, ${MAIL_FIELDS}`,
+  ),
+  url: optional(text(2048)).describe('only deliveries to this URL'),
+  except_urls: optional(z.array(text(2048)).max(MAX_EXCEPT)).describe(
+    `with a query or a status: exclude deliveries to these URLs, at most ${MAX_EXCEPT}`,
+  ),
+  status: optional(text(10)).describe(
+    'only deliveries with this last answer: a status such as 500, a class such as 5xx, or none',
+  ),
+  dry_run: optional(z.boolean()).describe('only count the deliveries'),
+  at_most: optional(z.int().min(0)).describe(
+    `nothing is ${BULK_ACTIONS[action].ended} if more deliveries match${
       BULK_ACTIONS[action].isLimited ? '; required unless ids are given or `dry_run` is true' : ''
     }`,
-  }),
+  ),
 });
 
 type Given = z.output<z.ZodObject<ReturnType<typeof selecting<BulkAction>>>>;

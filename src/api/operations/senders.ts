@@ -11,7 +11,7 @@ import { pagesByKey } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { time, timeOrNull } from './fields.ts';
+import { bool, record, str, strOrNull, time, timeOrNull } from './fields.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -33,9 +33,7 @@ const SENDERS_NOTES =
   'Returns all of them, sorted by address; `after` continues after one. An address appears with the first ' +
   'event of its mail.';
 /** The parameter `after` of both lists of senders. */
-const afterAddress = optional(text(1000)).meta({
-  description: 'continue after this address (not part of the Mandrill API)',
-});
+const afterAddress = optional(text(1000)).describe('continue after this address (not part of the Mandrill API)');
 
 /** An address that mail was sent from, in lower case as in the counters. */
 const address = text(1000)
@@ -45,7 +43,7 @@ const address = text(1000)
     context.addIssue({ code: 'custom', message: 'Not a valid email address' });
     return z.NEVER;
   })
-  .meta({ description: 'the sending address; case is ignored' });
+  .describe('the sending address; case is ignored');
 
 /** Declares the list of senders, which has two paths. */
 export function listAt(path: '/senders/list' | '/users/senders') {
@@ -78,14 +76,12 @@ const info = operation({
   summary: 'Shows the statistics of a sender: totals, and five windows that end now.',
   notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
   params: { address },
-  returns: z
-    .object({
-      address: z.string().meta({ description: 'the sending address' }),
-      created_at: time('when it was first used'),
-      ...totalFields,
-      stats: windowsRecord,
-    })
-    .meta({ title: 'sender detail' }),
+  returns: record('sender detail', {
+    address: str('the sending address'),
+    created_at: time('when it was first used'),
+    ...totalFields,
+    stats: windowsRecord,
+  }),
   errors: ['Unknown_Sender'],
   example: { address: 'news@example.com' },
   async handle({ address }, call) {
@@ -128,7 +124,7 @@ export const domainName = text(MAX_DOMAIN_TEXT)
     context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
     return z.NEVER;
   })
-  .meta({ description: 'a domain name; an international one as U-labels or A-labels, returned as A-labels' });
+  .describe('a domain name; an international one as U-labels or A-labels, returned as A-labels');
 
 const mailbox = text(255)
   .refine((value) => !value.includes('@'), 'Please enter only the part before the @')
@@ -136,32 +132,29 @@ const mailbox = text(255)
     (value) => value.includes('@') || isPlainMailbox(value),
     'Not a valid mailbox: use only letters, digits, dots and _ + = ~ & -',
   )
-  .meta({ description: 'the mailbox at the domain that the link is mailed to: the part before the @' });
+  .describe('the mailbox at the domain that the link is mailed to: the part before the @');
 
 const dnsTest = (what: string) =>
   z
     .object({
-      valid: z.boolean().meta({ description: `whether the ${what} record is valid` }),
+      valid: bool(`whether the ${what} record is valid`),
       valid_after: timeOrNull('for a record that became valid: when its TTL has passed and it is used'),
-      error: z.string().nullable().meta({ description: 'the problem, or null' }),
+      error: strOrNull('the problem, or null'),
     })
-    .meta({ description: `the ${what} record` });
+    .describe(`the ${what} record`);
 
-const senderDomainRecord = z
-  .object({
-    domain: z.string().meta({ description: 'the domain' }),
-    created_at: time('when it was added'),
-    last_tested_at: timeOrNull('when its DNS last answered a check; null before the first'),
-    spf: dnsTest('SPF'),
-    dkim: dnsTest('DKIM'),
-    verified_at: timeOrNull('when its ownership was verified in this account; null if it was not'),
-    valid_signing: z.boolean().meta({
-      description:
-        'whether the domain signs mail. If it is false with two valid records, a `valid_after` has not passed, ' +
-        'or the domain must be verified first (/senders/verify-domain)',
-    }),
-  })
-  .meta({ title: 'sender domain record' });
+const senderDomainRecord = record('sender domain record', {
+  domain: str('the domain'),
+  created_at: time('when it was added'),
+  last_tested_at: timeOrNull('when its DNS last answered a check; null before the first'),
+  spf: dnsTest('SPF'),
+  dkim: dnsTest('DKIM'),
+  verified_at: timeOrNull('when its ownership was verified in this account; null if it was not'),
+  valid_signing: bool(
+    'whether the domain signs mail. If it is false with two valid records, a `valid_after` has not passed, ' +
+      'or the domain must be verified first (/senders/verify-domain)',
+  ),
+});
 
 const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS';
 const NOT_TESTED = 'This domain has not been tested yet.';
@@ -190,7 +183,7 @@ const domains = listing({
   summary: 'Lists the sender domains of the account, by name.',
   notes: 'Returns all of them; `after` continues after a name.',
   params: {
-    after: optional(domainName.meta({ description: 'continue after this name (not part of the Mandrill API)' })),
+    after: optional(domainName.describe('continue after this name (not part of the Mandrill API)')),
   },
   returns: z.array(senderDomainRecord),
   errors: [],
@@ -251,9 +244,9 @@ const verifyDomain = operation({
     'mail cannot be verified.',
   params: { domain: domainName, mailbox },
   returns: z.object({
-    status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or none was needed' }),
-    domain: z.string().meta({ description: 'the domain' }),
-    email: z.string().meta({ description: 'the address that the mail goes to' }),
+    status: z.enum(['sent', 'already_verified']).describe('whether a mail was sent, or none was needed'),
+    domain: str('the domain'),
+    email: str('the address that the mail goes to'),
   }),
   errors: [],
   example: { domain: 'example.com', mailbox: 'postmaster' },
@@ -271,10 +264,10 @@ const verifyDomain = operation({
 });
 
 const keyInDns = {
-  selector: z.string().meta({ description: 'the DKIM selector' }),
-  name: z.string().meta({ description: 'name of the DKIM record' }),
-  txt: z.string().meta({ description: 'the value of the TXT record there' }),
-  cname: z.string().meta({ description: 'where a CNAME may point instead' }),
+  selector: str('the DKIM selector'),
+  name: str('name of the DKIM record'),
+  txt: str('the value of the TXT record there'),
+  cname: str('where a CNAME may point instead'),
 };
 
 const toKeyInDns = ({ selector, place, txt }: KeyInDns) => ({ selector, name: place.name, txt, cname: place.target });
@@ -289,23 +282,21 @@ const domainKey = operation({
   extension: true,
   params: { domain: domainName },
   returns: z.object({
-    domain: z.string().meta({ description: 'the domain' }),
+    domain: str('the domain'),
     ...keyInDns,
-    spf_include: z.string().meta({ description: 'what the SPF record must contain' }),
-    spf: z.string().meta({ description: 'an SPF record for a domain that has none' }),
-    next: z.object(keyInDns).nullable().meta({
-      description: 'during a key rotation: the record to publish in addition; its key signs once the record is found',
-    }),
+    spf_include: str('what the SPF record must contain'),
+    spf: str('an SPF record for a domain that has none'),
+    next: z
+      .object(keyInDns)
+      .nullable()
+      .describe('during a key rotation: the record to publish in addition; its key signs once the record is found'),
     previous: z
       .object({
         ...keyInDns,
         keep_until: time('when the record may be removed'),
       })
       .nullable()
-      .meta({
-        description:
-          'after a rotation: the record of the previous key, as long as mail signed with it may be in transit',
-      }),
+      .describe('after a rotation: the record of the previous key, as long as mail signed with it may be in transit'),
   }),
   errors: [],
   example: { domain: 'example.com' },
@@ -332,9 +323,7 @@ const deleteDomain = operation({
     'removed only with `confirm`.',
   params: {
     domain: domainName,
-    confirm: optional(z.boolean()).meta({
-      description: 'removes it even if it is verified (not part of the Mandrill API)',
-    }),
+    confirm: optional(z.boolean()).describe('removes it even if it is verified (not part of the Mandrill API)'),
   },
   returns: senderDomainRecord,
   errors: ['Unknown_Domain', 'Invalid_Verified_Domain'],

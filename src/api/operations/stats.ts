@@ -11,7 +11,7 @@ import {
 } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import type { Pages } from '../whole-lists.ts';
-import { time } from './fields.ts';
+import { record, str, time } from './fields.ts';
 
 // Records with statistics, and their conversion from counters. Several groups share them: senders, tags, templates,
 // subaccounts, rejects, users.
@@ -84,7 +84,7 @@ export const windowFields = {
 };
 
 /** A struct with a stats block for each of the five windows. */
-export const windowsRecord = z.object(windowFields).meta({ description: 'a stats block for each window' });
+export const windowsRecord = z.object(windowFields).describe('a stats block for each window');
 
 /** The five windows as a record. */
 export function toWindows(windows: Windows) {
@@ -100,10 +100,10 @@ export function toWindows(windows: Windows) {
 const { unsubs: _, ...hourlyFields } = statsFields;
 
 /** An entry of a time series of a template or a sender. */
-export const hourlyEntry = z.object({ time: time('the hour'), ...hourlyFields }).meta({ title: 'hourly entry' });
+export const hourlyEntry = record('hourly entry', { time: time('the hour'), ...hourlyFields });
 
 /** An entry of a time series of a tag, which counts unsubs too. */
-export const tagHourlyEntry = z.object({ time: time('the hour'), ...statsFields }).meta({ title: 'tag hourly entry' });
+export const tagHourlyEntry = record('tag hourly entry', { time: time('the hour'), ...statsFields });
 
 /** An entry of a time series, from an `hour` row. */
 export function toHourlyEntry(row: CounterRow) {
@@ -117,13 +117,11 @@ export function toTagHourlyEntry(row: CounterRow) {
 }
 
 /** A sender with its totals: in senders/list and inside a reject entry. */
-export const senderRecord = z
-  .object({
-    address: z.string().meta({ description: 'the sending address' }),
-    created_at: time('when it was first used'),
-    ...statsFields,
-  })
-  .meta({ title: 'sender record' });
+export const senderRecord = record('sender record', {
+  address: str('the sending address'),
+  created_at: time('when it was first used'),
+  ...statsFields,
+});
 
 /** A sender, from its `total` row. */
 export function toSenderRecord(row: CounterRow) {

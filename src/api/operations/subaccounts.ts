@@ -23,33 +23,27 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { str, timeOrNull } from './fields.ts';
+import { int, intOrNull, record, str, strOrNull, timeOrNull } from './fields.ts';
 import { hoursOf, MAX_LIST, statsBlock, toStats } from './stats.ts';
 
-const count = (description: string) => z.int().meta({ description });
-
-const subaccountRecord = z
-  .object({
-    id: str('unique identifier, used in sending calls'),
-    name: z.string().nullable().meta({ description: 'display name; null if there is none' }),
-    custom_quota: z.int().nullable().meta({ description: 'hourly quota set by hand; null: by reputation' }),
-    status: z
-      .enum(['active', 'paused'])
-      .meta({ description: 'mail of a paused subaccount is queued for at most 3 days' }),
-    reputation: count('0 to 100'),
-    created_at: str('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
-    first_sent_at: timeOrNull('when it first sent', 'null before'),
-    sent_weekly: count('sent this week, which began on Monday 00:00 UTC'),
-    sent_monthly: count('sent this month, which began on the 1st, 00:00 UTC'),
-    sent_total: count('sent since it was added'),
-  })
-  .meta({ title: 'subaccount record' });
+const subaccountRecord = record('subaccount record', {
+  id: str('unique identifier, used in sending calls'),
+  name: strOrNull('display name; null if there is none'),
+  custom_quota: intOrNull('hourly quota set by hand; null: by reputation'),
+  status: z.enum(['active', 'paused']).describe('mail of a paused subaccount is queued for at most 3 days'),
+  reputation: int('0 to 100'),
+  created_at: str('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
+  first_sent_at: timeOrNull('when it first sent', 'null before'),
+  sent_weekly: int('sent this week, which began on Monday 00:00 UTC'),
+  sent_monthly: int('sent this month, which began on the 1st, 00:00 UTC'),
+  sent_total: int('sent since it was added'),
+});
 
 const subaccountDetail = subaccountRecord
   .extend({
     notes: str('notes'),
-    sent_hourly: count('sent in the last 60 minutes, to the minute'),
-    hourly_quota: count('messages it may send in an hour: the custom quota, or by reputation'),
+    sent_hourly: int('sent in the last 60 minutes, to the minute'),
+    hourly_quota: int('messages it may send in an hour: the custom quota, or by reputation'),
     last_30_days: statsBlock,
   })
   .meta({ title: 'subaccount detail' });
@@ -148,19 +142,19 @@ const newId = text(255)
     (value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value) && value.trim() !== '',
     'Please enter an id of printable characters',
   )
-  .meta({ description: 'a new id, case-sensitive, at most 255 characters' });
-const knownId = text(1000).meta({ description: 'id of the subaccount' });
+  .describe('a new id, case-sensitive, at most 255 characters');
+const knownId = text(1000).describe('id of the subaccount');
 const details = {
-  name: optional(z.string().max(1024)).meta({ description: 'display name, at most 1024 characters' }),
-  notes: optional(z.string().max(MAX_NOTES)).meta({ description: `notes, at most ${MAX_NOTES} characters` }),
-  custom_quota: optional(z.int().min(1)).meta({
-    description: 'messages it may send in an hour, above 0; by reputation if never set',
-  }),
+  name: optional(z.string().max(1024)).describe('display name, at most 1024 characters'),
+  notes: optional(z.string().max(MAX_NOTES)).describe(`notes, at most ${MAX_NOTES} characters`),
+  custom_quota: optional(z.int().min(1)).describe(
+    'messages it may send in an hour, above 0; by reputation if never set',
+  ),
 };
 
-const removeQuota = optional(z.boolean()).meta({
-  description: 'true: removes the custom quota, so that reputation decides again (not part of the Mandrill API)',
-});
+const removeQuota = optional(z.boolean()).describe(
+  'true: removes the custom quota, so that reputation decides again (not part of the Mandrill API)',
+);
 
 async function toRecord(row: SubaccountRow, { store, now }: Call<never>) {
   return toSubaccountRecord(row, (await numbersOf(store, [row], now()))(row));
@@ -189,9 +183,7 @@ const list = operation({
   summary: 'Lists the subaccounts by id.',
   notes: `Up to ${MAX_LIST}. ${REPUTATION_FORMULA}`,
   params: {
-    q: optional(z.string().max(1024)).meta({
-      description: 'the beginning of an id or of a name; case is ignored; all if omitted',
-    }),
+    q: optional(z.string().max(1024)).describe('the beginning of an id or of a name; case is ignored; all if omitted'),
   },
   returns: z.array(subaccountRecord),
   errors: [],

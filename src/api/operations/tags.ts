@@ -7,6 +7,7 @@ import type { AccountStore } from '../../store/store.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { hasBadText } from '../parameters.ts';
 import { mapPages, type Pages } from '../whole-lists.ts';
+import { int, record, str } from './fields.ts';
 import {
   hoursOf,
   LONGEST_WINDOW_DAYS,
@@ -25,14 +26,12 @@ import {
   windowsRecord,
 } from './stats.ts';
 
-const tag = text(1000).meta({ description: 'a tag that mail was sent with' });
-const tagRecord = z
-  .object({
-    tag: z.string().meta({ description: 'the tag' }),
-    reputation: z.int().meta({ description: '0 to 100' }),
-    ...statsFields,
-  })
-  .meta({ title: 'tag record' });
+const tag = text(1000).describe('a tag that mail was sent with');
+const tagRecord = record('tag record', {
+  tag: str('the tag'),
+  reputation: int('0 to 100'),
+  ...statsFields,
+});
 
 function toTagRecord(total: CounterRow, recent: Month) {
   return { tag: total.key, reputation: reputationOf(recent), ...toStats(total) };
@@ -50,9 +49,7 @@ const list = listing({
   summary: 'Lists the tags that mail was sent with, with their totals and reputation.',
   notes: `Returns all of them, sorted by name; \`after\` continues after one. ${REPUTATION_FORMULA}`,
   params: {
-    after: optional(text(1000)).meta({
-      description: 'continue after this tag (not part of the Mandrill API)',
-    }),
+    after: optional(text(1000)).describe('continue after this tag (not part of the Mandrill API)'),
   },
   returns: z.array(tagRecord),
   errors: [],
@@ -93,9 +90,7 @@ const info = operation({
   notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
   params: { tag },
   anyText: ['tag'],
-  returns: z
-    .object({ tag: z.string().meta({ description: 'the tag' }), ...totalFields, stats: windowsRecord })
-    .meta({ title: 'tag detail' }),
+  returns: record('tag detail', { tag: str('the tag'), ...totalFields, stats: windowsRecord }),
   errors: ['Invalid_Tag_Name'],
   example: { tag: 'example-tag' },
   async handle({ tag }, call) {
@@ -129,14 +124,12 @@ const allTimeSeries = listing({
     'An entry for each tag in each hour with activity, by time and then tag; `after_time` and `after_tag` ' +
     'continue after one.',
   params: {
-    after_time: optionalTime.meta({
-      description: 'continue in this hour, after `after_tag` (not part of the Mandrill API)',
-    }),
-    after_tag: optional(z.string().max(1000)).meta({
-      description: 'the tag to continue after in that hour (not part of the Mandrill API)',
-    }),
+    after_time: optionalTime.describe('continue in this hour, after `after_tag` (not part of the Mandrill API)'),
+    after_tag: optional(z.string().max(1000)).describe(
+      'the tag to continue after in that hour (not part of the Mandrill API)',
+    ),
   },
-  returns: z.array(tagHourlyEntry.extend({ tag: z.string().meta({ description: 'the tag' }) })),
+  returns: z.array(tagHourlyEntry.extend({ tag: str('the tag') })),
   errors: [],
   example: {},
   pages({ after_time: time, after_tag: name = '' }, { store, now }) {

@@ -9,7 +9,7 @@ import type { TemplateContent, TemplateRow } from '../../store/rows/templates.ts
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { str, time, timeOrNull } from './fields.ts';
+import { listOf, record, str, strOrNull, time, timeOrNull } from './fields.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, toHourlyEntry } from './stats.ts';
 import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
@@ -26,10 +26,8 @@ const MAX_VARIABLES = 10_000;
 const bytes = (max: number) =>
   z.string().refine((value) => Buffer.byteLength(value) <= max, `Please enter at most ${max} bytes`);
 
-const newName = text(MAX_TEMPLATE_NAME).meta({
-  description: 'unique within the account, ignoring case; it never changes',
-});
-export const templateName = text(MAX_TEMPLATE_NAME).meta({ description: 'name or slug of a template' });
+const newName = text(MAX_TEMPLATE_NAME).describe('unique within the account, ignoring case; it never changes');
+export const templateName = text(MAX_TEMPLATE_NAME).describe('name or slug of a template');
 
 /** An address, unchanged; an empty text means none. */
 const senderAddress = z
@@ -44,15 +42,14 @@ const senderAddress = z
 
 /** The content of a template as add and update accept it. */
 const contentParams = {
-  from_email: optional(senderAddress).meta({ description: 'default sender address; an empty text removes it' }),
-  from_name: optional(z.string().max(MAX_FROM_NAME)).meta({ description: 'default sender name' }),
-  subject: optional(z.string().max(MAX_SUBJECT)).meta({ description: 'default subject' }),
-  code: optional(bytes(MAX_CODE_BYTES)).meta({
-    description:
-      'HTML; an element with mc:edit="name" is a region that content can be put into, unless it is one without ' +
+  from_email: optional(senderAddress).describe('default sender address; an empty text removes it'),
+  from_name: optional(z.string().max(MAX_FROM_NAME)).describe('default sender name'),
+  subject: optional(z.string().max(MAX_SUBJECT)).describe('default subject'),
+  code: optional(bytes(MAX_CODE_BYTES)).describe(
+    'HTML; an element with mc:edit="name" is a region that content can be put into, unless it is one without ' +
       `content, such as <img>; at most ${MAX_CODE_BYTES} bytes`,
-  }),
-  text: optional(bytes(MAX_TEXT_BYTES)).meta({ description: `default text part; at most ${MAX_TEXT_BYTES} bytes` }),
+  ),
+  text: optional(bytes(MAX_TEXT_BYTES)).describe(`default text part; at most ${MAX_TEXT_BYTES} bytes`),
 };
 
 /** Labels, without duplicates. */
@@ -62,13 +59,11 @@ const labelParams = {
       .array(text(MAX_LABEL))
       .max(MAX_LABELS)
       .transform((labels) => [...new Set(labels)]),
-  ).meta({ description: `up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters` }),
+  ).describe(`up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters`),
 };
 
 /** A label to filter by; clients send an empty text for none. */
-const labelFilter = optional(z.string().max(MAX_LABEL)).meta({
-  description: 'only templates with exactly this label',
-});
+const labelFilter = optional(z.string().max(MAX_LABEL)).describe('only templates with exactly this label');
 
 interface ContentParams {
   readonly code?: string | undefined;
@@ -91,29 +86,25 @@ function toContent(before: TemplateContent, given: ContentParams): TemplateConte
 
 const NO_CONTENT: TemplateContent = { code: null, subject: null, fromEmail: null, fromName: null, text: null };
 
-const maybe = (description: string) => z.string().nullable().meta({ description });
-
-const templateRecord = z
-  .object({
-    slug: str('immutable unique code name'),
-    name: str('immutable unique name'),
-    labels: z.array(z.string()).meta({ description: 'labels applied to the template' }),
-    code: maybe('HTML, the draft'),
-    subject: maybe('default subject, the draft'),
-    from_email: maybe('default sender address, the draft'),
-    from_name: maybe('default sender name, the draft'),
-    text: maybe('default text part, the draft'),
-    publish_name: str('the same as name'),
-    publish_code: maybe('HTML as published'),
-    publish_subject: maybe('default subject as published'),
-    publish_from_email: maybe('default sender address as published'),
-    publish_from_name: maybe('default sender name as published'),
-    publish_text: maybe('default text part as published'),
-    published_at: timeOrNull('when it was last published', 'null: never'),
-    created_at: time('when it was added'),
-    updated_at: time('when it was last changed'),
-  })
-  .meta({ title: 'template record' });
+const templateRecord = record('template record', {
+  slug: str('immutable unique code name'),
+  name: str('immutable unique name'),
+  labels: listOf(z.string(), 'labels applied to the template'),
+  code: strOrNull('HTML, the draft'),
+  subject: strOrNull('default subject, the draft'),
+  from_email: strOrNull('default sender address, the draft'),
+  from_name: strOrNull('default sender name, the draft'),
+  text: strOrNull('default text part, the draft'),
+  publish_name: str('the same as name'),
+  publish_code: strOrNull('HTML as published'),
+  publish_subject: strOrNull('default subject as published'),
+  publish_from_email: strOrNull('default sender address as published'),
+  publish_from_name: strOrNull('default sender name as published'),
+  publish_text: strOrNull('default text part as published'),
+  published_at: timeOrNull('when it was last published', 'null: never'),
+  created_at: time('when it was added'),
+  updated_at: time('when it was last changed'),
+});
 
 function toTemplateRecord(row: Omit<TemplateRow, 'id' | 'account' | 'version'>) {
   const { draft, published } = row;
@@ -149,7 +140,7 @@ const DRAFT = {
 };
 
 const publishParam = {
-  publish: optional(z.boolean()).meta({ description: 'false: only the draft; true if omitted' }),
+  publish: optional(z.boolean()).describe('false: only the draft; true if omitted'),
 };
 
 const add = operation({
@@ -283,9 +274,7 @@ const list = listing({
   notes: 'Returns all of them; `after` continues after a name.',
   params: {
     label: labelFilter,
-    after: optional(text(MAX_TEMPLATE_NAME)).meta({
-      description: 'continue after this name (not part of the Mandrill API)',
-    }),
+    after: optional(text(MAX_TEMPLATE_NAME)).describe('continue after this name (not part of the Mandrill API)'),
   },
   returns: z.array(templateRecord),
   errors: [],
@@ -335,16 +324,15 @@ const render = operation({
   anyText: ['template_name'],
   params: {
     template_name: templateName,
-    template_content: regionContents.meta({
-      description: 'name of each region and the content to inject; if a name occurs twice, the last one counts',
-    }),
-    merge_vars: optional(z.array(variable).max(MAX_VARIABLES)).meta({
-      description:
-        'name (case-insensitive, not beginning with _) and content of each merge variable; if a name occurs ' +
+    template_content: regionContents.describe(
+      'name of each region and the content to inject; if a name occurs twice, the last one counts',
+    ),
+    merge_vars: optional(z.array(variable).max(MAX_VARIABLES)).describe(
+      'name (case-insensitive, not beginning with _) and content of each merge variable; if a name occurs ' +
         'twice, the last one counts',
-    }),
+    ),
   },
-  returns: z.object({ html: z.string().meta({ description: 'the rendered HTML' }) }),
+  returns: z.object({ html: str('the rendered HTML') }),
   errors: ['Unknown_Template'],
   example: {
     template_name: 'Example Template',

@@ -8,7 +8,7 @@ import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { time, timeOrNull } from './fields.ts';
+import { bool, int, record, str, strOrNull, time, timeOrNull } from './fields.ts';
 import { domainName } from './senders.ts';
 import { SERIES_DAYS } from './stats.ts';
 
@@ -18,19 +18,15 @@ const MOST_CLICKED = 100;
 const SEARCHED = 10_000;
 
 const counted = {
-  sent: z.int().meta({ description: 'messages with the URL as a tracked link' }),
-  clicks: z.int().meta({ description: 'number of clicks' }),
-  unique_clicks: z.int().meta({ description: 'number of messages in which it was clicked' }),
+  sent: int('messages with the URL as a tracked link'),
+  clicks: int('number of clicks'),
+  unique_clicks: int('number of messages in which it was clicked'),
 };
-const urlRecord = z
-  .object({ url: z.string().meta({ description: 'the URL' }), ...counted })
-  .meta({ title: 'URL record' });
-const hourRecord = z
-  .object({
-    time: time('the hour'),
-    ...counted,
-  })
-  .meta({ title: 'URL hourly entry' });
+const urlRecord = record('URL record', { url: str('the URL'), ...counted });
+const hourRecord = record('URL hourly entry', {
+  time: time('the hour'),
+  ...counted,
+});
 
 const toCounts = ({ sent, clicks, uniqueClicks }: UrlCounts) => ({ sent, clicks, unique_clicks: uniqueClicks });
 const NOTES =
@@ -60,7 +56,7 @@ const search = operation({
   notes:
     `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ` +
     `${NOTES}`,
-  params: { q: text(1000).meta({ description: 'text that the URL must contain' }) },
+  params: { q: text(1000).describe('text that the URL must contain') },
   returns: z.array(urlRecord),
   errors: [],
   example: { q: 'example.com/OFF' },
@@ -77,7 +73,7 @@ const timeSeries = operation({
   access: 'numbers',
   summary: 'Shows the statistics of a URL by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first.',
-  params: { url: text(10_000).meta({ description: 'a URL as /urls/list shows it' }) },
+  params: { url: text(10_000).describe('a URL as /urls/list shows it') },
   returns: z.array(hourRecord),
   errors: ['Unknown_Url'],
   example: { url: 'https://www.example.com/offers' },
@@ -92,26 +88,23 @@ const timeSeries = operation({
   },
 });
 
-const trackingDomainRecord = z
-  .object({
-    domain: z.string().meta({ description: 'the domain' }),
-    created_at: time('when it was added'),
-    last_tested_at: timeOrNull('when its DNS last answered a check; null before the first'),
-    cname: z
-      .object({
-        valid: z.boolean().meta({ description: 'whether the domain points here' }),
-        valid_after: timeOrNull('for a record that became valid: when its TTL has passed'),
-        error: z.string().nullable().meta({ description: 'the problem, or null' }),
-      })
-      .meta({ description: 'the CNAME record of the domain, or address records that are those of this service' }),
-    valid_tracking: z.boolean().meta({
-      description:
-        'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not ' +
-        'passed, ' +
-        'or neither the domain nor one above it is a verified sender domain of the account',
-    }),
-  })
-  .meta({ title: 'tracking domain record' });
+const trackingDomainRecord = record('tracking domain record', {
+  domain: str('the domain'),
+  created_at: time('when it was added'),
+  last_tested_at: timeOrNull('when its DNS last answered a check; null before the first'),
+  cname: z
+    .object({
+      valid: bool('whether the domain points here'),
+      valid_after: timeOrNull('for a record that became valid: when its TTL has passed'),
+      error: strOrNull('the problem, or null'),
+    })
+    .describe('the CNAME record of the domain, or address records that are those of this service'),
+  valid_tracking: bool(
+    'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not ' +
+      'passed, ' +
+      'or neither the domain nor one above it is a verified sender domain of the account',
+  ),
+});
 
 const NOT_TESTED = 'This domain has not been tested yet.';
 
@@ -221,9 +214,9 @@ const deleteTrackingDomain = operation({
     'use is removed only with `confirm`.',
   params: {
     domain: domainName,
-    confirm: optional(z.boolean()).meta({
-      description: 'removes it even if tracked links may use it (not part of the Mandrill API)',
-    }),
+    confirm: optional(z.boolean()).describe(
+      'removes it even if tracked links may use it (not part of the Mandrill API)',
+    ),
   },
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain', 'Invalid_Verified_TrackingDomain'],

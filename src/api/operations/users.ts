@@ -11,7 +11,7 @@ import {
 
 import { askAll } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
-import { ALL_HOSTS, time } from './fields.ts';
+import { ALL_HOSTS, int, str, time } from './fields.ts';
 import { listAt } from './senders.ts';
 import {
   hoursOf,
@@ -71,13 +71,13 @@ const info = operation({
   notes: `${REPUTATION_FORMULA} ${QUOTA_FORMULA} ${ALL_HOSTS}`,
   params: {},
   returns: z.object({
-    username: z.string().meta({ description: 'name of the account' }),
+    username: str('name of the account'),
     created_at: time('when the account was created'),
-    public_id: z.string().meta({ description: 'unique identifier of the account' }),
-    reputation: z.int().meta({ description: '0 to 100' }),
-    hourly_quota: z.int().meta({ description: 'messages that may be sent in an hour' }),
-    backlog: z.int().meta({ description: 'queued deliveries, on all hosts' }),
-    stats: z.object({ ...windowFields, all_time: statsBlock }).meta({ description: 'a stats block for each window' }),
+    public_id: str('unique identifier of the account'),
+    reputation: int('0 to 100'),
+    hourly_quota: int('messages that may be sent in an hour'),
+    backlog: int('queued deliveries, on all hosts'),
+    stats: z.object({ ...windowFields, all_time: statsBlock }).describe('a stats block for each window'),
   }),
   errors: [],
   example: {},

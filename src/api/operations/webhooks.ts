@@ -12,24 +12,34 @@ import { askAll } from '../joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import { AT_A_TIME, deliveryRecord, newest, toDeliveryRecord } from './deliveries.ts';
-import { ALL_HOSTS, endpointUrl, limitOf, time, timeOrNull, verifyUrl } from './fields.ts';
+import {
+  ALL_HOSTS,
+  endpointUrl,
+  int,
+  limitOf,
+  listOf,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+  verifyUrl,
+} from './fields.ts';
 
 // Records of the Webhooks group, and their conversion from rows.
 
-const webhookRecord = z
-  .object({
-    id: z.int().meta({ description: 'unique identifier' }),
-    url: z.string().meta({ description: 'URL that batches of events are posted to' }),
-    description: z.string().nullable().meta({ description: 'its purpose' }),
-    auth_key: z.string().meta({ description: 'the key that signs its posts' }),
-    events: z.array(z.enum(HOOK_EVENTS)).meta({ description: 'the events that are posted' }),
-    created_at: time('when it was added'),
-    last_sent_at: timeOrNull('when it last accepted a batch; null if never'),
-    batches_sent: z.int().meta({ description: 'number of batches it accepted' }),
-    events_sent: z.int().meta({ description: 'number of events in these batches' }),
-    last_error: z.string().nullable().meta({ description: 'the last error; null if there was none' }),
-  })
-  .meta({ title: 'webhook record' });
+const webhookRecord = record('webhook record', {
+  id: int('unique identifier'),
+  url: str('URL that batches of events are posted to'),
+  description: strOrNull('its purpose'),
+  auth_key: str('the key that signs its posts'),
+  events: listOf(z.enum(HOOK_EVENTS), 'the events that are posted'),
+  created_at: time('when it was added'),
+  last_sent_at: timeOrNull('when it last accepted a batch; null if never'),
+  batches_sent: int('number of batches it accepted'),
+  events_sent: int('number of events in these batches'),
+  last_error: strOrNull('the last error; null if there was none'),
+});
 
 /** The record; `tallies` has one row for each host. */
 function toWebhookRecord(
@@ -70,13 +80,11 @@ const {
   ...shared
 } = deliveryRecord.shape;
 
-const batchRecord = z
-  .object({
-    ...shared,
-    webhook: z.int().meta({ description: 'id of the webhook' }),
-    events: z.int().meta({ description: 'number of events in the batch' }),
-  })
-  .meta({ title: 'batch record' });
+const batchRecord = record('batch record', {
+  ...shared,
+  webhook: int('id of the webhook'),
+  events: int('number of events in the batch'),
+});
 
 /** A batch with its attempts. */
 function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): z.input<typeof batchRecord> {
@@ -89,14 +97,10 @@ function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecor
 const MAX_DESCRIPTION = 10_000;
 
 /** The id of a webhook. */
-const webhookId = z.int().meta({ description: 'id of the webhook' });
+const webhookId = int('id of the webhook');
 const details = {
-  description: optional(z.string().max(MAX_DESCRIPTION)).meta({
-    description: `its purpose, at most ${MAX_DESCRIPTION} characters`,
-  }),
-  events: optional(z.array(z.enum(HOOK_EVENTS)).max(100)).meta({
-    description: `the events to post, of: ${HOOK_EVENTS.join(', ')}`,
-  }),
+  description: optional(z.string().max(MAX_DESCRIPTION)).describe(`its purpose, at most ${MAX_DESCRIPTION} characters`),
+  events: optional(z.array(z.enum(HOOK_EVENTS)).max(100)).describe(`the events to post, of: ${HOOK_EVENTS.join(', ')}`),
 };
 
 /** Returns the webhook's row. Throws Unknown_Webhook, also for a webhook of another account. */
@@ -122,9 +126,7 @@ const list = listing({
   summary: 'Lists the webhooks of the account, oldest first.',
   notes: 'Returns all of them; `after` continues after one.',
   params: {
-    after: optional(webhookId).meta({
-      description: 'continue after the webhook with this id (not part of the Mandrill API)',
-    }),
+    after: optional(webhookId).describe('continue after the webhook with this id (not part of the Mandrill API)'),
   },
   returns: z.array(webhookRecord),
   errors: ['ServiceUnavailable'],
@@ -251,8 +253,8 @@ const test = operation({
     'batches_sent and events_sent.',
   params: { id: webhookId },
   returns: z.object({
-    id: z.string().meta({ description: 'id of the delivery; sent as the header webhook-id' }),
-    events: z.int().meta({ description: 'number of events in the batch' }),
+    id: str('id of the delivery; sent as the header webhook-id'),
+    events: int('number of events in the batch'),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
   example: { id: 4 },
@@ -275,12 +277,12 @@ const key = operation({
     'key for X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries ' +
     'expect. Turn off their JSON parsing (jsonParse: false), because the body is a form. After a rotation, ' +
     'posts carry the signatures of both keys (webhook-signature) for a day.',
-  params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }) },
+  params: { id: webhookId, rotate: optional(z.boolean()).describe('true creates a new key') },
   returns: z.object({
     id: webhookId,
-    url: z.string().meta({ description: 'the URL that the key belongs to' }),
-    auth_key: z.string().meta({ description: 'the key' }),
-    signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
+    url: str('the URL that the key belongs to'),
+    auth_key: str('the key'),
+    signing_secret: str('`whsec_` and the base64 of the key'),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
   example: { id: 4 },
@@ -294,10 +296,10 @@ const key = operation({
 
 const listingBatches = {
   id: webhookId,
-  delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
+  delivery: optional(text(255)).describe('id of one delivery'),
   state: optional(z.enum(DELIVERY_STATES)),
-  from: optionalTime.meta({ description: 'created at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-  to: optionalTime.meta({ description: 'created before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
+  from: optionalTime.describe('created at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
+  to: optionalTime.describe('created before this time, UTC, YYYY-MM-DD HH:MM:SS'),
   limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
 };
 

@@ -3,19 +3,17 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import type { WhitelistRow } from '../../store/rows/lists.ts';
 import { operation } from '../operation.ts';
-import { time } from './fields.ts';
+import { bool, record, str, strOrNull, time } from './fields.ts';
 import { addressPrefix, listAddress } from './rejects.ts';
 import { MAX_LIST } from './stats.ts';
 
-const email = z.string().meta({ description: 'the address, in lower case' });
+const email = str('the address, in lower case');
 
-const whitelistEntry = z
-  .object({
-    email,
-    detail: z.string().nullable().meta({ description: 'why the address was whitelisted; null without a comment' }),
-    created_at: time('when it was added'),
-  })
-  .meta({ title: 'whitelist entry' });
+const whitelistEntry = record('whitelist entry', {
+  email,
+  detail: strOrNull('why the address was whitelisted; null without a comment'),
+  created_at: time('when it was added'),
+});
 
 function toWhitelistEntry({ email, detail, createdAt }: WhitelistRow) {
   return { email, detail, created_at: toTimestamp(createdAt) };
@@ -40,11 +38,11 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
           'entries that it removed.',
       params: {
         email: listAddress,
-        comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }),
+        comment: optional(z.string().max(255)).describe('why, at most 255 characters'),
       },
       returns: z.object({
         email,
-        added: z.boolean().meta({ description: 'whether the address is on the whitelist now' }),
+        added: bool('whether the address is on the whitelist now'),
       }),
       errors: [],
       example: { email: 'ann@example.com', comment: 'a colleague' },
@@ -76,7 +74,7 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       access: 'settings',
       summary: 'Removes an address from the whitelist.',
       params: { email: listAddress },
-      returns: z.object({ email, deleted: z.boolean().meta({ description: 'whether it was on the whitelist' }) }),
+      returns: z.object({ email, deleted: bool('whether it was on the whitelist') }),
       errors: [],
       example: { email: 'friend@example.com' },
       async handle({ email }, { lists, numbers }) {

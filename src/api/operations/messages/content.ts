@@ -9,6 +9,7 @@ import type { Mail } from '../../../webhooks/types.ts';
 import type { AccountParts } from '../../account.ts';
 import type { MessageContent } from '../../account-queue.ts';
 import { operation } from '../../operation.ts';
+import { record } from '../fields.ts';
 import { findMessage, messageId } from './info.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
@@ -17,21 +18,19 @@ import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 /** Content is parsed and merged in the process that also serves SMTP. */
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 
-const contentRecord = z
-  .object({
-    ts: z.int(),
-    _id: z.string(),
-    from_email: z.string(),
-    from_name: z.string().nullable(),
-    subject: z.string(),
-    to: z.object({ email: z.string(), name: z.string().nullable() }),
-    tags: z.array(z.string()),
-    headers: headersRecord,
-    text: z.string().nullable(),
-    html: z.string().nullable(),
-    attachments: z.array(attachmentRecord),
-  })
-  .meta({ title: 'message content' });
+const contentRecord = record('message content', {
+  ts: z.int(),
+  _id: z.string(),
+  from_email: z.string(),
+  from_name: z.string().nullable(),
+  subject: z.string(),
+  to: z.object({ email: z.string(), name: z.string().nullable() }),
+  tags: z.array(z.string()),
+  headers: headersRecord,
+  text: z.string().nullable(),
+  html: z.string().nullable(),
+  attachments: z.array(attachmentRecord),
+});
 
 const content = operation({
   path: '/messages/content',

@@ -7,7 +7,7 @@ import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import { DELIVERY_STATES } from '../../../queue/states.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
 import { type Call, operation } from '../../operation.ts';
-import { str, time, timeOrNull } from '../fields.ts';
+import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull } from '../fields.ts';
 
 // Records of sent messages, and their conversion from rows.
 
@@ -17,103 +17,98 @@ const maybe = z.string().nullable();
 const visit = { ts: z.int(), ip: maybe, location: maybe, ua: maybe };
 
 const fields = {
-  ts: z.int().meta({ description: 'when it was submitted, in seconds since 1970' }),
+  ts: int('when it was submitted, in seconds since 1970'),
   _id: str('the id of the message'),
   sender: str('the address of its From header'),
-  template: maybe.meta({ description: 'slug of its template' }),
+  template: strOrNull('slug of its template'),
   subject: z.string(),
   email: str('the recipient'),
   tags: z.array(z.string()),
   opens: z.int(),
-  opens_detail: z
-    .array(z.object(visit))
-    .meta({ description: 'the latest opens; address and user agent only in /messages/info' }),
+  opens_detail: listOf(z.object(visit), 'the latest opens; address and user agent only in /messages/info'),
   clicks: z.int(),
-  clicks_detail: z.array(z.object({ ...visit, url: z.string() })).meta({ description: 'the latest clicks' }),
+  clicks_detail: listOf(z.object({ ...visit, url: z.string() }), 'the latest clicks'),
   state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
   metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
-  subaccount: maybe.meta({ description: 'id of the subaccount (not part of the Mandrill API)' }),
-  diag: maybe.meta({ description: 'reply of the receiving server, for a bounce (not part of the Mandrill API)' }),
-  bounce_description: maybe.meta({ description: 'the kind of bounce (not part of the Mandrill API)' }),
+  subaccount: strOrNull('id of the subaccount (not part of the Mandrill API)'),
+  diag: strOrNull('reply of the receiving server, for a bounce (not part of the Mandrill API)'),
+  bounce_description: strOrNull('the kind of bounce (not part of the Mandrill API)'),
 };
 
-export const messageRecord = z.object(fields).meta({ title: 'message record' });
+export const messageRecord = record('message record', fields);
 
 const connectionRecord = z.object({
   host: str('name of the server'),
   address: str('its IP address and port'),
-  source_ip: maybe.meta({ description: 'our address; null without a connection' }),
-  tls: maybe.meta({ description: 'TLS version; null without TLS' }),
-  reused: z.boolean().meta({ description: 'whether the connection was open from an earlier message' }),
+  source_ip: strOrNull('our address; null without a connection'),
+  tls: strOrNull('TLS version; null without TLS'),
+  reused: bool('whether the connection was open from an earlier message'),
   duration_ms: z.number(),
-  error: maybe.meta({ description: 'why it ended without a reply to the message, or null' }),
-  dialog: z.array(z.string()).meta({
-    description:
-      'the SMTP dialog: lines with `> ` were sent, lines with `< ` are replies; the message is shown by its size',
-  }),
+  error: strOrNull('why it ended without a reply to the message, or null'),
+  dialog: listOf(
+    z.string(),
+    'the SMTP dialog: lines with `> ` were sent, lines with `< ` are replies; the message is shown by its size',
+  ),
 });
 
 const mailAttemptRecord = z.object({
   time: time('when it began'),
   duration_ms: z.number(),
-  status: z.int().nullable().meta({ description: 'SMTP reply code; null without a reply' }),
-  error: maybe.meta({ description: 'why there was no reply, or null' }),
+  status: intOrNull('SMTP reply code; null without a reply'),
+  error: strOrNull('why there was no reply, or null'),
   answer: str('the reply'),
-  connections: z.array(connectionRecord).meta({
-    description:
-      `the connections of the attempt, in order; kept for the last eight attempts, up to ${DETAIL_BYTES} bytes ` +
-      'each',
-  }),
-  connections_left_out: z.int().meta({ description: 'number of earlier connections left out' }),
+  connections: listOf(
+    connectionRecord,
+    `the connections of the attempt, in order; kept for the last eight attempts, up to ${DETAIL_BYTES} bytes ` + 'each',
+  ),
+  connections_left_out: int('number of earlier connections left out'),
 });
 
 const sentDelivery = z.object({
   state: z
     .enum(DELIVERY_STATES)
-    .meta({ description: 'dead: retries have ended; dropped: dropped by a person; held: inbound mail only' }),
+    .describe('dead: retries have ended; dropped: dropped by a person; held: inbound mail only'),
   next_attempt_at: timeOrNull('time of the next attempt', 'null unless it is waiting'),
-  attempts: z.array(mailAttemptRecord).meta({ description: 'every attempt, oldest first' }),
+  attempts: listOf(mailAttemptRecord, 'every attempt, oldest first'),
 });
 
 /** The latest replies to a message, in its record. */
 const MAX_REPLIES = 50;
 
 const replyRecord = z.object({
-  ts: z.int().meta({ description: 'when it was accepted, in seconds since 1970' }),
-  id: maybe.meta({ description: 'id of the received message: `msg.id` in its payload' }),
-  from_email: maybe.meta({ description: 'its author' }),
-  email: maybe.meta({ description: 'its recipient' }),
+  ts: int('when it was accepted, in seconds since 1970'),
+  id: strOrNull('id of the received message: `msg.id` in its payload'),
+  from_email: strOrNull('its author'),
+  email: strOrNull('its recipient'),
   subject: maybe,
-  automated: maybe.meta({ description: 'why it is automated, as `msg.automated.why` in its payload, or null' }),
+  automated: strOrNull('why it is automated, as `msg.automated.why` in its payload, or null'),
 });
 
-const infoRecord = z
-  .object({
-    ...fields,
-    smtp_events: z
-      .array(
-        z.object({
-          ts: z.int(),
-          type: z.string(),
-          diag: z.string(),
-          source_ip: maybe.meta({ description: 'our address (not part of the Mandrill API, as those below)' }),
-          destination_ip: maybe.meta({ description: 'address of the server that replied; null if none did' }),
-          destination: maybe.meta({ description: 'name of that server' }),
-        }),
-      )
-      .meta({ description: 'events of its delivery: sent, deferred, bounced, soft-bounced' }),
-    thread: str('id of its conversation, the same as `msg.thread` of its replies (not part of the Mandrill API)'),
-    replies: z.array(replyRecord).meta({
-      description:
-        `replies to it that routes of the account received, oldest first: the latest ${MAX_REPLIES} (not part of ` +
-        'the Mandrill API)',
+const infoRecord = record('message detail', {
+  ...fields,
+  smtp_events: listOf(
+    z.object({
+      ts: z.int(),
+      type: z.string(),
+      diag: z.string(),
+      source_ip: strOrNull('our address (not part of the Mandrill API, as those below)'),
+      destination_ip: strOrNull('address of the server that replied; null if none did'),
+      destination: strOrNull('name of that server'),
     }),
-    delivery: sentDelivery.nullable().meta({
-      description:
-        'its delivery; null if it is not, or no longer, in the queue of this host (not part of the Mandrill API)',
-    }),
-  })
-  .meta({ title: 'message detail' });
+    'events of its delivery: sent, deferred, bounced, soft-bounced',
+  ),
+  thread: str('id of its conversation, the same as `msg.thread` of its replies (not part of the Mandrill API)'),
+  replies: listOf(
+    replyRecord,
+    `replies to it that routes of the account received, oldest first: the latest ${MAX_REPLIES} (not part of ` +
+      'the Mandrill API)',
+  ),
+  delivery: sentDelivery
+    .nullable()
+    .describe(
+      'its delivery; null if it is not, or no longer, in the queue of this host (not part of the Mandrill API)',
+    ),
+});
 
 /** The record of a message as a search returns it. */
 export function toMessageRecord(row: SentMessageRow): z.input<typeof messageRecord> {
@@ -241,7 +236,7 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
   return value === undefined || value === null ? null : String(value);
 }
 
-export const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
+export const messageId = text(255).describe('id of the message: `_id` in answers and webhooks');
 
 /** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;

@@ -3,7 +3,7 @@ import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
 import { readMergeValue } from '../../../mail/merge/values.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../../mail/outgoing.ts';
-import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
+import { emailAddress, MAX_RECIPIENTS, record, str, strOrNull } from '../fields.ts';
 
 // The parameters of the sending operations, as Mandrill's clients write them.
 
@@ -106,34 +106,27 @@ const messageFields = {
   track_clicks: flag,
   auto_text: flag,
   preserve_recipients: flag,
-  auto_html: flag.meta({
-    description: 'creates HTML from the text if the message has none: escaped, with paragraphs and links',
-  }),
-  inline_css: flag.meta({
-    description:
-      'inlines the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, or too ' +
+  auto_html: flag.describe('creates HTML from the text if the message has none: escaped, with paragraphs and links'),
+  inline_css: flag.describe(
+    'inlines the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, or too ' +
       'expensive to process, is left unchanged',
-  }),
-  url_strip_qs: flag.meta({
-    description: 'clicks are reported without the query of their URL; links lead to the full URL',
-  }),
-  view_content_link: flag.meta({
-    description:
-      'false: /messages/content does not show the message, and it is deleted within minutes after its delivery ' +
+  ),
+  url_strip_qs: flag.describe('clicks are reported without the query of their URL; links lead to the full URL'),
+  view_content_link: flag.describe(
+    'false: /messages/content does not show the message, and it is deleted within minutes after its delivery ' +
       'has ended for all recipients',
-  }),
+  ),
   bcc_address: optional(z.string().max(1000)),
-  tracking_domain: domain.meta({
-    description:
-      `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ` +
+  tracking_domain: domain.describe(
+    `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ` +
       'ours',
-  }),
-  signing_domain: domain.meta({
-    description: "domain that signs (DKIM) instead of the sender's, if it is one of the account's with valid_signing",
-  }),
-  return_path_domain: domain.meta({
-    description: `domain that bounces are returned to instead of ours. ${PROVEN}, and an MX of it is ours`,
-  }),
+  ),
+  signing_domain: domain.describe(
+    "domain that signs (DKIM) instead of the sender's, if it is one of the account's with valid_signing",
+  ),
+  return_path_domain: domain.describe(
+    `domain that bounces are returned to instead of ours. ${PROVEN}, and an MX of it is ours`,
+  ),
   merge: flag,
   merge_language: optional(z.enum(['mailchimp', 'handlebars'])),
   global_merge_vars: optional(z.array(variable).max(MAX_FIELDS)),
@@ -149,17 +142,16 @@ const messageFields = {
       .array(analyticsDomain)
       .max(MAX_ANALYTICS_DOMAINS)
       .transform((names) => names.filter((name) => name !== undefined)),
-  ).meta({
-    description:
-      'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, unless ' +
+  ).describe(
+    'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, unless ' +
       'they already have them',
-  }),
+  ),
   // Clients document a list as well; the first text that is not empty counts.
   google_analytics_campaign: optional(
     z
       .union([campaign, z.array(campaign).max(MAX_ANALYTICS_DOMAINS)])
       .transform((value) => [value].flat().find((text) => text !== '')),
-  ).meta({ description: "value of utm_campaign; the sender's address if omitted" }),
+  ).describe("value of utm_campaign; the sender's address if omitted"),
   metadata: optional(map(scalar)),
   recipient_metadata: optional(
     z.array(z.object({ rcpt: z.string().max(1000), values: optional(map(scalar)) })).max(MAX_RECIPIENTS),
@@ -182,45 +174,30 @@ export type MessageParam = z.output<typeof messageParam>;
 
 /** The parameters of all sending operations besides the message. */
 export const sendingParams = {
-  async: optional(z.boolean()).meta({
-    description: 'accepted and ignored: every message is queued, and safe on disk when the call returns',
-  }),
-  ip_pool: optional(z.string().max(255)).meta({
-    description: 'the pool of dedicated addresses to send from; the default pool if there is none of that name',
-  }),
-  send_at: optionalTime.meta({
-    description: 'when to send it, UTC, YYYY-MM-DD HH:MM:SS; immediately if that time has passed',
-  }),
+  async: optional(z.boolean()).describe(
+    'accepted and ignored: every message is queued, and safe on disk when the call returns',
+  ),
+  ip_pool: optional(z.string().max(255)).describe(
+    'the pool of dedicated addresses to send from; the default pool if there is none of that name',
+  ),
+  send_at: optionalTime.describe('when to send it, UTC, YYYY-MM-DD HH:MM:SS; immediately if that time has passed'),
 };
 
 /** The outcome for each recipient. */
-export const sentRecord = z
-  .object({
-    email: z.string().meta({ description: 'the recipient, as it was given' }),
-    status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
-    reject_reason: z.string().nullable().meta({
-      description:
-        'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` if it is not an address',
-    }),
-    queued_reason: z
-      .string()
-      .nullable()
-      .meta({
-        description:
-          'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, because every ' +
-          'message goes through the queue',
-      }),
-    _id: z.string().meta({ description: 'the id of the message to this recipient' }),
-    signed_by: z
-      .string()
-      .nullable()
-      .meta({
-        description:
-          'the domain that currently signs it (DKIM); null if it is sent unsigned, or not sent (not part of the ' +
-          'Mandrill API)',
-      }),
-    warning: z.string().nullable().meta({
-      description: "why the sender's domain does not sign it and what to do, or null (not part of the Mandrill API)",
-    }),
-  })
-  .meta({ title: 'sent message' });
+export const sentRecord = record('sent message', {
+  email: str('the recipient, as it was given'),
+  status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
+  reject_reason: strOrNull(
+    'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` if it is not an address',
+  ),
+  queued_reason: strOrNull(
+    'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, because every ' +
+      'message goes through the queue',
+  ),
+  _id: str('the id of the message to this recipient'),
+  signed_by: strOrNull(
+    'the domain that currently signs it (DKIM); null if it is sent unsigned, or not sent (not part of the ' +
+      'Mandrill API)',
+  ),
+  warning: strOrNull("why the sender's domain does not sign it and what to do, or null (not part of the Mandrill API)"),
+});

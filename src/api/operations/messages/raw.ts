@@ -20,7 +20,7 @@ import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.t
 import { toConversation } from '../../../mail/sent-names.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, toWireBytes } from '../../raw-document.ts';
-import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
+import { emailAddress, MAX_RECIPIENTS, record } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
 import { submit } from './send.ts';
 
@@ -30,27 +30,23 @@ const file = { name: z.string(), type: z.string(), content: z.string() };
 
 export const attachmentRecord = z
   .object({ ...file, binary: z.boolean() })
-  .meta({ description: 'name, type and content; `binary`: the content is base64, otherwise text' });
-const imageRecord = z
-  .object(file)
-  .meta({ description: 'an image of the HTML: name (its Content-ID), type, content in base64' });
+  .describe('name, type and content; `binary`: the content is base64, otherwise text');
+const imageRecord = z.object(file).describe('an image of the HTML: name (its Content-ID), type, content in base64');
 export const headersRecord = z
   .record(z.string(), z.union([z.string(), z.array(z.string())]))
-  .meta({ description: 'the header; a field that occurs several times is an array' });
+  .describe('the header; a field that occurs several times is an array');
 
-const parsedRecord = z
-  .object({
-    subject: z.string(),
-    from_email: z.string().nullable(),
-    from_name: z.string().nullable(),
-    to: z.array(z.object({ email: z.string(), name: z.string().nullable() })),
-    headers: headersRecord,
-    text: z.string().nullable(),
-    html: z.string().nullable(),
-    attachments: z.array(attachmentRecord),
-    images: z.array(imageRecord),
-  })
-  .meta({ title: 'parsed message' });
+const parsedRecord = record('parsed message', {
+  subject: z.string(),
+  from_email: z.string().nullable(),
+  from_name: z.string().nullable(),
+  to: z.array(z.object({ email: z.string(), name: z.string().nullable() })),
+  headers: headersRecord,
+  text: z.string().nullable(),
+  html: z.string().nullable(),
+  attachments: z.array(attachmentRecord),
+  images: z.array(imageRecord),
+});
 
 /** The record of a parsed message. */
 export function toParsedRecord(parsed: ParsedMessage): z.input<typeof parsedRecord> {
@@ -114,7 +110,7 @@ const RAW =
 /** Parsing shares the process with SMTP; larger documents would hold it up. */
 const MAX_PARSED_BYTES = 4 * 1024 * 1024;
 
-const rawMessage = z.string().min(1, PLEASE_ENTER).meta({ description: 'the full MIME document' });
+const rawMessage = z.string().min(1, PLEASE_ENTER).describe('the full MIME document');
 
 /** What the header of a document contains: author, subject and X-MC-* options. */
 interface Head {
@@ -220,15 +216,13 @@ const sendRaw = operation({
   large: true,
   params: {
     raw_message: rawMessage,
-    from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header if omitted' }),
-    from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
+    from_email: optional(emailAddress).describe('the sender; that of the From header if omitted'),
+    from_name: optional(z.string().max(998)).describe('the name of the sender'),
     to: optional(
       z.array(z.string().max(1000)).min(1, 'Please enter at least one recipient, or leave it out').max(MAX_RECIPIENTS),
-    ).meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers if omitted' }),
+    ).describe('recipients, at least one; those of the To, Cc and Bcc headers if omitted'),
     ...sendingParams,
-    return_path_domain: domain.meta({
-      description: 'domain that bounces are returned to, as in the message of /messages/send',
-    }),
+    return_path_domain: domain.describe('domain that bounces are returned to, as in the message of /messages/send'),
   },
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],

@@ -5,19 +5,17 @@ import { pagesByTime } from '../../../store/pages.ts';
 import type { ScheduledRow } from '../../../store/rows/messages.ts';
 import { type Call, listing, operation } from '../../operation.ts';
 import { mapPages } from '../../whole-lists.ts';
-import { time } from '../fields.ts';
+import { record, str, time } from '../fields.ts';
 import { keyOf } from './send.ts';
 
-const scheduledRecord = z
-  .object({
-    _id: z.string().meta({ description: 'the id of the message' }),
-    created_at: time('when it was submitted'),
-    send_at: time('when it will be sent'),
-    from_email: z.string(),
-    to: z.string(),
-    subject: z.string(),
-  })
-  .meta({ title: 'scheduled message' });
+const scheduledRecord = record('scheduled message', {
+  _id: str('the id of the message'),
+  created_at: time('when it was submitted'),
+  send_at: time('when it will be sent'),
+  from_email: z.string(),
+  to: z.string(),
+  subject: z.string(),
+});
 
 function toScheduledRecord({
   id,
@@ -37,9 +35,7 @@ function toScheduledRecord({
   };
 }
 
-const messageId = text(255).meta({
-  description: 'id of the message, as returned by sending or by /messages/list-scheduled',
-});
+const messageId = text(255).describe('id of the message, as returned by sending or by /messages/list-scheduled');
 
 /** Returns the row of a scheduled message, which may have left already. Throws Unknown_Message. */
 async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
@@ -53,7 +49,7 @@ const list = listing({
   access: 'mail',
   summary: 'Lists scheduled messages, the next ones first.',
   notes: 'Returns all of them.',
-  params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
+  params: { to: optional(z.string().max(1000)).describe('only those to this address') },
   returns: z.array(scheduledRecord),
   errors: [],
   example: { to: 'later@example.com' },
@@ -95,7 +91,7 @@ const reschedule = operation({
   notes:
     'With a time in the past, it is sent immediately, or within a minute if it is queued on another host. If it ' +
     'is already being sent, the answer is that of /messages/cancel-scheduled.',
-  params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
+  params: { id: messageId, send_at: timestamp.describe('the new time, UTC, YYYY-MM-DD HH:MM:SS') },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
   example: { id: '5c1e0d0000000000000000000000000b', send_at: '2026-01-07 09:00:00' },

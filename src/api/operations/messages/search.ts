@@ -24,20 +24,15 @@ const MAX_SCANNED = 100_000;
 const PAGE = 200;
 
 const filterParams = {
-  query: optional(z.string().max(4000)).meta({
-    description:
-      'words that must all be in recipient, sender, subject or tags, ignoring case; also email:, sender:, ' +
+  query: optional(z.string().max(4000)).describe(
+    'words that must all be in recipient, sender, subject or tags, ignoring case; also email:, sender:, ' +
       'subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages if ' +
       'omitted or *',
-  }),
-  date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago if omitted' }),
-  date_to: optionalEndTime.meta({
-    description: 'messages of this time or earlier; a date alone means all of that day',
-  }),
-  tags: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({ description: 'messages with any of these tags' }),
-  senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({
-    description: 'messages from any of these addresses',
-  }),
+  ),
+  date_from: optionalTime.describe('messages of this time or later, UTC; 7 days ago if omitted'),
+  date_to: optionalEndTime.describe('messages of this time or earlier; a date alone means all of that day'),
+  tags: optional(z.array(z.string().max(255)).max(MAX_FILTER)).describe('messages with any of these tags'),
+  senders: optional(z.array(emailAddress).max(MAX_FILTER)).describe('messages from any of these addresses'),
 };
 
 interface Filter {
@@ -121,9 +116,9 @@ const search = operation({
   notes: `A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: {
     ...filterParams,
-    api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({
-      description: 'messages sent with any of these API keys of the account',
-    }),
+    api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).describe(
+      'messages sent with any of these API keys of the account',
+    ),
     limit: limitOf(MAX_LIMIT, DEFAULT_LIMIT),
   },
   returns: z.array(messageRecord),

@@ -136,7 +136,7 @@ const sendTemplate = operation({
   anyText: ['template_name'],
   params: {
     template_name: templateName,
-    template_content: regionContents.meta({ description: 'name of each region and the content to put there' }),
+    template_content: regionContents.describe('name of each region and the content to put there'),
     message: messageParam,
     ...sendingParams,
   },
