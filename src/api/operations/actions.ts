@@ -5,6 +5,7 @@ import type { ActionRecord } from '../../journal/types.ts';
 import { isStart, jobName } from '../account-bulk.ts';
 import { askAll, joinPages, oneCursor, placed } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
+import { JOBS_BETWEEN } from './bulk.ts';
 import {
   ALL_HOSTS,
   cursorOfHosts,
@@ -17,7 +18,6 @@ import {
   strOrNull,
   time,
 } from './fields.ts';
-import { JOBS_BETWEEN } from './selection.ts';
 
 // The activity of people, and their jobs.
 

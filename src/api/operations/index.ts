@@ -1,9 +1,9 @@
 import type { Operation } from '../operation.ts';
 import { actions, jobs } from './actions.ts';
+import { bulkOperations } from './bulk.ts';
 import { conversations } from './conversation.ts';
 import { deliveries } from './deliveries.ts';
 import { domainTools } from './domain-servers.ts';
-import { drop } from './drop.ts';
 import { endpoints } from './endpoints.ts';
 import { exportOperations } from './exports.ts';
 import { inboundHistory } from './history.ts';
@@ -25,9 +25,7 @@ import { messagesWaiting } from './messages/waiting.ts';
 import { metadata } from './metadata.ts';
 import { poolOperations } from './pools.ts';
 import { rejectOperations } from './rejects.ts';
-import { replayOperations } from './replay.ts';
 import { replyAddresses } from './reply-addresses.ts';
-import { retry } from './retry.ts';
 import { routeTools } from './route-tools.ts';
 import { senderDomainOperations, senders } from './senders.ts';
 import { subaccountOperations } from './subaccounts.ts';
@@ -74,9 +72,7 @@ const ALL = [
   ...endpoints,
   ...inboundContent,
   ...inboundPull,
-  ...replayOperations,
-  ...drop,
-  ...retry,
+  ...bulkOperations,
   ...inboundHistory,
   ...conversations,
   ...jobs,

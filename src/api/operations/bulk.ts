@@ -1,22 +1,24 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
+import { inWords } from '../../base/tables.ts';
 import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
 import type { MailFilter } from '../../journal/types.ts';
-import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../../queue/states.ts';
+import { BULK_ACTIONS, type BulkAction, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import type { MailSelection } from '../account-bulk.ts';
+import { MOST_AT_ONCE } from '../bulk-orders.ts';
 import { askAll } from '../joining.ts';
-import type { AskedHost, Call, Hosts } from '../operation.ts';
+import { type AskedHost, type Call, type Hosts, operation } from '../operation.ts';
 import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts';
-import { earlier, later } from './fields.ts';
+import { ALL_HOSTS, earlier, int, later, strOrNull } from './fields.ts';
 import { MAX_QUERY } from './history.ts';
 
-// Selects deliveries for calls that change many of them: replay, drop and retry have the same parameters.
+// Calls that change many deliveries: replay, drop and retry select them by the same parameters.
 
 /** URLs that may be left out. */
 const MAX_EXCEPT = 100;
 
 /** The parameters that select the deliveries of an action. */
-export const selecting = <const A extends BulkAction>(action: A) => ({
+const selecting = <const A extends BulkAction>(action: A) => ({
   id: optional(deliveryIdField).describe('one delivery'),
   ids: optional(z.array(deliveryIdField).max(MAX_LISTED)).describe(`up to ${MAX_LISTED} deliveries`),
   from,
@@ -47,7 +49,7 @@ type Given = z.output<z.ZodObject<ReturnType<typeof selecting<BulkAction>>>>;
 const areNamed = ({ id, ids }: Given): boolean => id !== undefined || ids !== undefined;
 
 /** Counts the deliveries that a call means, and changes them unless it is a dry run or more match than `at_most`. */
-export async function changeInbound(action: BulkAction, given: Given, call: Call<never>): Promise<Changed> {
+async function changeInbound(action: BulkAction, given: Given, call: Call<never>): Promise<Changed> {
   const { states, ended } = BULK_ACTIONS[action];
   const which = toSelection(given, states, call);
   mustBeLimited(action, given, call);
@@ -73,7 +75,7 @@ const changedPart = z.object({
   changed: z.int(),
   job: z.string().nullable(),
 });
-export type Changed = z.output<typeof changedPart>;
+type Changed = z.output<typeof changedPart>;
 
 /** What stands between the ids of the jobs of several hosts. */
 export const JOBS_BETWEEN = ',';
@@ -116,14 +118,101 @@ async function changeOnAll(
   return { ...total(parts), matched: counted.matched, forgotten: counted.forgotten };
 }
 
-/** How an action is carried out on all hosts; a change of a thousand deliveries takes a while. */
-export const onAllHosts = <R>(action: BulkAction, toRecord: (changed: Changed) => R) => ({
-  patienceMs: 40_000,
-  part: changedPart,
-  own: (given: Given, call: Call<never>) => changeInbound(action, given, call),
-  join: async (hosts: Hosts<Changed>, given: Given, call: Call<never>) =>
-    toRecord(await changeOnAll(action, hosts, given, call)),
+/** How an action is carried out, on one host or on all of them; a change of a thousand deliveries takes a while. */
+const changing = <R>(action: BulkAction, toRecord: (changed: Changed) => R) => ({
+  handle: async (given: Given, call: Call<never>) => toRecord(await changeInbound(action, given, call)),
+  across: {
+    patienceMs: 40_000,
+    part: changedPart,
+    own: (given: Given, call: Call<never>) => changeInbound(action, given, call),
+    join: async (hosts: Hosts<Changed>, given: Given, call: Call<never>) =>
+      toRecord(await changeOnAll(action, hosts, given, call)),
+  },
 });
+
+const replay = operation({
+  path: '/inbound/replay',
+  access: 'mail',
+  extension: true,
+  summary: 'Replays ended deliveries by id, time, URL, status or search.',
+  notes:
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to` (one of the two is ' +
+    'enough); all given conditions must match. By id, a delivery may have any ended state or be held; otherwise ' +
+    'only dead ones are replayed, unless `state` or the query names another state. A replay keeps the ' +
+    'webhook-id of the first delivery, so receivers can detect duplicates. ' +
+    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the answer: /jobs/info ` +
+    'shows its progress. An account has one job at a time. ' +
+    'Deleted mail cannot be replayed. ' +
+    ALL_HOSTS,
+  params: selecting('replay'),
+  returns: z.object({
+    matched: int('number of deliveries that can be replayed'),
+    forgotten: int(
+      'with `query` or `status`: number of further matches in the history whose message was deleted; otherwise 0',
+    ),
+    replayed: int('number of deliveries queued again by this call; 0 if a job replays them'),
+    job: strOrNull('id of the job that replays them, or null'),
+  }),
+  errors: [],
+  example: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
+  ...changing('replay', ({ matched, forgotten, changed, job }: Changed) => ({
+    matched,
+    forgotten,
+    replayed: changed,
+    job,
+  })),
+});
+
+const drop = operation({
+  path: '/inbound/drop',
+  access: 'settings',
+  extension: true,
+  summary: `Drops ${inWords(OPEN_STATES)} deliveries without posting them.`,
+  notes:
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; ' +
+    'all given conditions must match. By id, a delivery may be waiting, held or dead; otherwise only dead ones ' +
+    'are dropped, unless `state` or the query names another state. ' +
+    'Without ids, `at_most` is required: nothing is dropped if more deliveries match. Call with `dry_run` first ' +
+    'to count them. ' +
+    `A job drops more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ` +
+    'Senders are not notified. Dropped mail can be replayed for delivery.keep_delivered_hours. ' +
+    ALL_HOSTS,
+  params: selecting('drop'),
+  returns: z.object({
+    matched: int('number of deliveries that can be dropped'),
+    dropped: int('number of deliveries dropped by this call; 0 if a job drops them'),
+    job: strOrNull('id of the job that drops them, or null'),
+  }),
+  errors: [],
+  example: { url: 'https://app.example.com/hooks/mail', state: 'dead', at_most: 1 },
+  ...changing('drop', ({ matched, changed, job }: Changed) => ({ matched, dropped: changed, job })),
+});
+
+const retry = operation({
+  path: '/inbound/retry',
+  access: 'mail',
+  extension: true,
+  summary: 'Retries waiting deliveries now, by id, time, URL, status or search.',
+  notes:
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; ' +
+    'all given conditions must match. The deliveries become due; their attempts and the end of their retries do ' +
+    'not change. ' +
+    'Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses still ' +
+    'apply. Pulled mail is left out. ' +
+    `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ${ALL_HOSTS}`,
+  params: selecting('retry'),
+  returns: z.object({
+    matched: int('number of waiting deliveries that match'),
+    retried: int('number of deliveries made due by this call; 0 if a job retries them'),
+    job: strOrNull('id of the job that retries them, or null'),
+  }),
+  errors: [],
+  example: { url: 'https://app.example.com/hooks/mail', at_most: 1 },
+  ...changing('retry', ({ matched, changed, job }: Changed) => ({ matched, retried: changed, job })),
+});
+
+/** Changes of many deliveries; not part of Mandrill's API. */
+export const bulkOperations = [replay, drop, retry];
 
 /**
  * What is meant of the deliveries in these states: named ones in any of them, else dead ones unless it says otherwise.
