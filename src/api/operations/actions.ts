@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
 import type { ActionRecord } from '../../journal/types.ts';
 import { isStart, jobName } from '../account-bulk.ts';
@@ -17,6 +16,7 @@ import {
   str,
   strOrNull,
   time,
+  toTime,
 } from './fields.ts';
 
 // The activity of people, and their jobs.
@@ -44,7 +44,7 @@ async function findActions(
     rows: rows.map(({ n, at, by, what, count, detail }) => ({
       n,
       at,
-      record: { at: toTimestamp(new Date(at)), by, what, count, detail },
+      record: { at: toTime(at), by, what, count, detail },
     })),
     next,
   };

@@ -1,12 +1,11 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { messageOf } from '../../base/ids.ts';
 import { text } from '../../base/schema.ts';
 import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
 import { askAll, eachOnce } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
-import { ALL_HOSTS, bool, record, str, strOrNull, time } from './fields.ts';
+import { ALL_HOSTS, bool, record, str, strOrNull, time, toTime } from './fields.ts';
 
 // The mail of one conversation in the history.
 
@@ -65,7 +64,7 @@ function toEntry({ id, kind, at, from, recipient, subject, state }: MailRecord):
   return {
     way: isOut ? 'out' : 'in',
     id: isOut ? sentId(id) : id,
-    at: toTimestamp(new Date(at)),
+    at: toTime(at),
     from,
     to: recipient,
     subject,

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
 import { atOnce } from '../../base/turns.ts';
@@ -22,6 +21,8 @@ import {
   strOrNull,
   time,
   timeOrNull,
+  toTime,
+  toTimeOrNull,
 } from './fields.ts';
 
 const millisecondsOrNull = (description: string) => z.number().nullable().describe(description);
@@ -99,8 +100,8 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
     email: delivery.recipient,
     state: delivery.state,
     created_at: toTime(delivery.createdAt),
-    next_attempt_at: nextAt === null ? null : toTime(nextAt),
-    ended_at: delivery.endedAt === null ? null : toTime(delivery.endedAt),
+    next_attempt_at: toTimeOrNull(nextAt),
+    ended_at: toTimeOrNull(delivery.endedAt),
     last_status: delivery.lastStatus,
     last_error: delivery.lastError,
     attempts: attempts.toSorted((a, b) => a.at - b.at).map(toAttemptRecord),
@@ -153,10 +154,6 @@ function toDetailRecord({ detail: text }: AttemptRecord): z.input<typeof attempt
 }
 
 const toField = ([name, value]: Field) => ({ name, value });
-
-function toTime(ms: number): string {
-  return toTimestamp(new Date(ms));
-}
 
 export const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;

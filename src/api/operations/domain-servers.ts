@@ -1,12 +1,11 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import type { ServerAnswer, Survey } from '../../dns/name-servers.ts';
 import { type MxRecord, sameName } from '../../dns/types.ts';
 import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
 import { memberOf } from '../../mail/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
-import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull } from './fields.ts';
+import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 
 const STATES = ['ok', 'differs', 'missing', 'failed', 'not_asked'] as const;
 type State = (typeof STATES)[number];
@@ -69,24 +68,23 @@ const domainServers = operation({
     const [mx, txt] = await inTurn('domain-servers', () =>
       Promise.all([nameServers.ask(memberOf(name), 'MX'), nameServers.ask(proof.name, 'TXT')]),
     );
-    const since = (at: Date | null | undefined) => (at ? toTimestamp(at) : null);
     return {
       domain: row.domain,
-      asked_at: toTimestamp(now()),
-      next_test_at: row.testedAt && toTimestamp(new Date(row.testedAt.getTime() + RETEST_MS)),
+      asked_at: toTime(now()),
+      next_test_at: toTimeOrNull(row.testedAt && row.testedAt.getTime() + RETEST_MS),
       records: [
         {
           type: 'MX' as const,
           name,
           expected: hosts.map((host) => `10 ${host}.`),
-          since: since(row.mxSince),
+          since: toTimeOrNull(row.mxSince),
           ...toRecord(mx, ({ exchange }) => hosts.some((host) => sameName(exchange, host)), toMxText),
         },
         {
           type: 'TXT' as const,
           name: proof.name,
           expected: [proof.value],
-          since: since(row.verifiedAt),
+          since: toTimeOrNull(row.verifiedAt),
           ...toRecord(txt, (text) => text === proof.value, String),
         },
       ],

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../sending/notices.ts';
 import { pagesByKey } from '../../store/pages.ts';
@@ -13,7 +12,18 @@ import {
 } from '../../store/rows/exports.ts';
 import { type Call, listing, operation, type Path } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { emailAddress, optionalEndTime, record, str, strOrNull, time, timeOrNull } from './fields.ts';
+import {
+  emailAddress,
+  optionalEndTime,
+  readAs,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+  toTime,
+  toTimeOrNull,
+} from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than any account needs. */
@@ -36,9 +46,9 @@ const exportRecord = record('export record', {
 function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
   return {
     id: exportName(row),
-    created_at: toTimestamp(row.createdAt),
+    created_at: toTime(row.createdAt),
     type: row.type,
-    finished_at: row.finishedAt === null ? null : toTimestamp(row.finishedAt),
+    finished_at: toTimeOrNull(row.finishedAt),
     state: row.state,
     result_url: row.state === 'complete' ? row.resultUrl : null,
     error: row.error,
@@ -96,15 +106,13 @@ async function start(request: ExportRequest, { store, settings, now, poke, refus
  */
 function nameAt(time: Date, n: number): string {
   const units = time.getTime() * 100 + n;
-  return `${toTimestamp(new Date(Math.floor(units / 100)))}.${String(units % 100_000).padStart(5, '0')}`;
+  return `${toTime(Math.floor(units / 100))}.${String(units % 100_000).padStart(5, '0')}`;
 }
 
 const notifyEmail = optional(
-  emailAddress.transform(({ text: address }, context) => {
-    if (toPlainAddress(address) !== undefined) return address;
-    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-    return z.NEVER;
-  }),
+  emailAddress.transform(
+    readAs(({ text: address }) => toPlainAddress(address) && address, 'Not a valid email address'),
+  ),
 ).describe('address to notify by mail when the job ends');
 
 const list = (item: z.ZodType<string>, description: string) =>

@@ -4,7 +4,7 @@ import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/sch
 import type { FormatName } from '../../inbound/formats.ts';
 import { MAX_PATTERN, namesIn } from '../../inbound/patterns.ts';
 import { isMeantAsPulled, isPulled } from '../../inbound/pulled.ts';
-import { parseAddress } from '../../mail/address.ts';
+import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import { toInboundDomain } from '../../mail/wildcard-domain.ts';
 import type { Call } from '../operation.ts';
 
@@ -21,11 +21,11 @@ export const listOf = <S extends z.ZodType>(item: S, description: string) => z.a
 /** A struct that the reference and generated clients know by this name. */
 export const record = <S extends z.ZodRawShape>(title: string, fields: S) => z.object(fields).meta({ title });
 
-/** Milliseconds since 1970 as records show a time. */
-export const toTime = (ms: number): string => toTimestamp(new Date(ms));
+/** A moment as records show it: a Date, or milliseconds since 1970. */
+export const toTime = (at: Date | number): string => toTimestamp(new Date(at));
 
-export const toTimeOrNull = (ms: number | null | undefined): string | null =>
-  ms === null || ms === undefined ? null : toTime(ms);
+export const toTimeOrNull = (at: Date | number | null | undefined): string | null =>
+  at === null || at === undefined ? null : toTime(at);
 
 /** A time. */
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
@@ -39,6 +39,26 @@ export const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
 /** Maximum recipients of a message, as in an SMTP transaction (the default of smtp.max_recipients). */
 export const MAX_RECIPIENTS = 1000;
+
+/** A transformation by `read`: a value for which that gives undefined is refused with this text. */
+export const readAs =
+  <A, T>(read: (value: A) => T | undefined, problem: string) =>
+  (value: A, context: z.RefinementCtx): T => {
+    const found = read(value);
+    if (found !== undefined) return found;
+    context.addIssue({ code: 'custom', message: problem });
+    return z.NEVER;
+  };
+
+/** A domain name, in any script; parsed to A-labels. */
+export const domainName = text(MAX_DOMAIN_TEXT)
+  .transform(
+    readAs((value) => {
+      const domain = toAsciiDomain(value.trim());
+      return domain?.includes('.') ? domain : undefined;
+    }, 'Not a valid domain name'),
+  )
+  .describe('a domain name; an international one as U-labels or A-labels, returned as A-labels');
 
 /** A domain to add: HTML tags are stripped first (rule strip_tags), then it must be a domain that can receive mail. */
 export const newDomain = text(MAX_DOMAIN_TEXT)
@@ -122,12 +142,9 @@ export function shownUrl(url: string): string {
 }
 
 /** An address that a message can be sent to. */
-export const emailAddress = text(1000).transform((value, context) => {
-  const address = parseAddress(value.trim());
-  if (address) return address;
-  context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-  return z.NEVER;
-});
+export const emailAddress = text(1000).transform(
+  readAs((value) => parseAddress(value.trim()), 'Not a valid email address'),
+);
 
 /** The maximum number of results; clients in typed languages send 0 for "not given". */
 export function limitOf(max: number, otherwise: number) {

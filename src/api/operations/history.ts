@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { messageOf } from '../../base/ids.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import {
@@ -32,6 +31,8 @@ import {
   strOrNull,
   time,
   timeOrNull,
+  toTime,
+  toTimeOrNull,
 } from './fields.ts';
 
 // The history of inbound mail and of refusals, which lasts longer than the mail in the queue.
@@ -85,7 +86,7 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
     attempts,
     last_status: mail.lastStatus,
     last_error: mail.lastError,
-    ended_at: mail.endedAt === null ? null : toTime(mail.endedAt),
+    ended_at: toTimeOrNull(mail.endedAt),
     spf: mail.spf,
     dkim: mail.dkim,
     dmarc: mail.dmarc,
@@ -95,8 +96,6 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
     kept,
   };
 }
-
-const toTime = (ms: number): string => toTimestamp(new Date(ms));
 
 /** Characters of a query. */
 export const MAX_QUERY = 1000;
@@ -193,7 +192,7 @@ async function findCauses({ query = '' }: { readonly query?: string | undefined 
       last_error: lastError,
       count,
       oldest_at: toTime(oldestAt),
-      first_ended_at: firstEnded === null ? null : toTime(firstEnded),
+      first_ended_at: toTimeOrNull(firstEnded),
     })),
   };
 }

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { checkMx } from '../../dns/checks.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
@@ -7,7 +6,19 @@ import { memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim, nameOf, pagesOfDomains } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, knownDomain, listOf, newDomain, record, str, strOrNull, time, timeOrNull } from './fields.ts';
+import {
+  bool,
+  knownDomain,
+  listOf,
+  newDomain,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+  toTime,
+  toTimeOrNull,
+} from './fields.ts';
 
 const inboundDomainRecord = record('inbound domain record', {
   domain: str('the domain, as it was added'),
@@ -29,15 +40,15 @@ function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']
   const { name, value } = proofOf(row);
   return {
     domain: row.domain,
-    created_at: toTimestamp(row.createdAt),
+    created_at: toTime(row.createdAt),
     valid_mx: row.validMx,
     routed: !isClaim(row),
-    verified_at: row.verifiedAt ? toTimestamp(row.verifiedAt) : null,
+    verified_at: toTimeOrNull(row.verifiedAt),
     txt_name: name,
     txt_value: value,
     mx_hosts: mxHostsOf(settings),
     mx_error: row.mxError ?? null,
-    tested_at: row.testedAt ? toTimestamp(row.testedAt) : null,
+    tested_at: toTimeOrNull(row.testedAt),
   };
 }
 

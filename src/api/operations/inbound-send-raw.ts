@@ -5,27 +5,26 @@ import type { RoutedRecipient } from '../../inbound/types.ts';
 import { type Address, parseAddress } from '../../mail/address.ts';
 import { type Call, operation } from '../operation.ts';
 import { headerRecipients, toWireBytes, withoutBcc } from '../raw-document.ts';
-import { emailAddress, MAX_RECIPIENTS, str } from './fields.ts';
+import { emailAddress, MAX_RECIPIENTS, readAs, str } from './fields.ts';
 
 /** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
 const reversePath = z
   .string()
   .max(1000)
-  .transform((value, context) => {
-    const path = value.trim().replace(/^<(.*)>$/s, '$1');
-    if (path === '' || parseAddress(path)) return path;
-    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-    return z.NEVER;
-  });
+  .transform(
+    readAs((value) => {
+      const path = value.trim().replace(/^<(.*)>$/s, '$1');
+      return path === '' || parseAddress(path) ? path : undefined;
+    }, 'Not a valid email address'),
+  );
 
 /** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
-const ipAddress = text(64).transform((value, context) => {
-  const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
-  const normal = address.includes('%') ? undefined : normalizeAddress(address);
-  if (normal !== undefined) return normal;
-  context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
-  return z.NEVER;
-});
+const ipAddress = text(64).transform(
+  readAs((value) => {
+    const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
+    return address.includes('%') ? undefined : normalizeAddress(address);
+  }, 'Not a valid IP address'),
+);
 
 /** The argument of HELO or EHLO: a name or an address literal, in any case without spaces. */
 const greeting = z

@@ -1,8 +1,6 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { checkA } from '../../dns/checks.ts';
-import { toAsciiDomain } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { reputationOf } from '../../mail/stats.ts';
 import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
@@ -22,7 +20,7 @@ import {
 import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, record, str, strOrNull, time, timeOrNull } from './fields.ts';
+import { bool, domainName, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 
 /** An IP address in any notation. Other text is treated as an address that the account does not have. */
@@ -63,7 +61,7 @@ export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRo
   const poolOf = createPoolFinder(placement);
   return (row) => ({
     ip: row.id,
-    created_at: toTimestamp(row.createdAt),
+    created_at: toTime(row.createdAt),
     pool: poolOf(row.id),
     domain: row.domain,
     custom_dns: { enabled: row.customDomain !== null, valid: row.customState === 'valid', error: row.customError },
@@ -74,19 +72,11 @@ export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRo
 /** A warmup whose end has passed is over, even if the task has not cleared it yet. */
 function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
   const warming = isWarming(warmupEndAt, now);
-  const shown = (at: Date | null) => (warming && at ? toTimestamp(at) : null);
+  const shown = (at: Date | null) => (warming ? toTimeOrNull(at) : null);
   return { warming_up: warming, start_at: shown(warmupStartAt), end_at: shown(warmupEndAt) };
 }
 
-/** A name for the reverse DNS. */
-const reverseDomain = text(1000)
-  .transform((value, context) => {
-    const name = toAsciiDomain(value.trim());
-    if (name?.includes('.')) return name;
-    context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
-    return z.NEVER;
-  })
-  .describe('the domain name, as `out.example.com`');
+const reverseDomain = domainName.describe('the domain name, as `out.example.com`');
 
 /** All addresses of the account, sorted as text. */
 export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
@@ -187,7 +177,7 @@ const provision = operation({
     const requestedAt = now();
     const row = { id: account.id, token: call.newToken(), pool, warmup, requestedAt, ip: null, claim: null };
     if ((await store.ipRequests.insert(row)) === 'duplicate') throw refuse('IP_ProvisionLimit');
-    return { requested_at: toTimestamp(requestedAt) };
+    return { requested_at: toTime(requestedAt) };
   },
 });
 
@@ -209,7 +199,7 @@ const withdraw = operation({
   async handle(_, { store, account }) {
     // One atomic change: the task that chooses an address sets it in the row in one atomic change, too.
     const row = await store.ipRequests.remove({ id: account.id, ip: null });
-    return { withdrawn: row !== undefined, requested_at: row ? toTimestamp(row.requestedAt) : null };
+    return { withdrawn: row !== undefined, requested_at: toTimeOrNull(row?.requestedAt) };
   },
 });
 

@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import type { KeyRow } from '../../store/rows/accounts.ts';
 import { type Call, operation } from '../operation.ts';
-import { record, str, time, timeOrNull } from './fields.ts';
+import { record, str, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 
 const fields = {
   id: str('unique identifier; not part of the key'),
@@ -26,8 +25,8 @@ async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typ
     id: await keys.nameOf(row),
     starts_with: row.hint,
     label: row.label,
-    created_at: toTimestamp(row.createdAt),
-    last_used_at: lastUse && toTimestamp(lastUse),
+    created_at: toTime(row.createdAt),
+    last_used_at: toTimeOrNull(lastUse),
   };
 }
 

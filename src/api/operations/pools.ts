@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import {
   createPoolFinder,
@@ -13,7 +12,7 @@ import {
 } from '../../store/rows/ips.ts';
 import type { AccountParts } from '../account.ts';
 import { type Call, operation } from '../operation.ts';
-import { bool, listOf, record, str, time } from './fields.ts';
+import { bool, listOf, record, str, time, toTime } from './fields.ts';
 import { createIpRecorder, findPool, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
 import { MAX_LIST } from './stats.ts';
 
@@ -36,7 +35,7 @@ function createPoolRecorder(
   now: Date,
 ): (row: PoolRow) => z.output<typeof poolRecord> {
   const byPool = Map.groupBy(ips.map(createIpRecorder(placement, now)), ({ pool }) => pool);
-  return ({ name, createdAt }) => ({ name, created_at: toTimestamp(createdAt), ips: byPool.get(name) ?? [] });
+  return ({ name, createdAt }) => ({ name, created_at: toTime(createdAt), ips: byPool.get(name) ?? [] });
 }
 
 async function showPool(row: PoolRow, parts: AccountParts) {

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import { listedPrefix, toListed } from '../../mail/address.ts';
 import { NO_COUNTS, REPUTATION_FORMULA } from '../../mail/stats.ts';
@@ -9,7 +8,7 @@ import type { RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { bool, emailAddress, record, str, strOrNull, time, timeOrNull } from './fields.ts';
+import { bool, emailAddress, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 import { MAX_LIST, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
@@ -135,16 +134,16 @@ function toRejectEntry(
     email: row.email,
     reason: row.reason,
     detail: row.detail,
-    created_at: toTimestamp(row.createdAt),
-    last_event_at: toTimestamp(row.lastEventAt),
-    expires_at: row.expiresAt === null ? null : toTimestamp(row.expiresAt),
+    created_at: toTime(row.createdAt),
+    last_event_at: toTime(row.lastEventAt),
+    expires_at: toTimeOrNull(row.expiresAt),
     expired: isExpired(row, now),
     sender:
       row.sender === null
         ? null
         : (senders.get(row.sender) ?? {
             address: row.sender,
-            created_at: toTimestamp(row.createdAt),
+            created_at: toTime(row.createdAt),
             ...toStats(NO_COUNTS),
           }),
     subaccount: row.subaccount === '' ? null : row.subaccount,

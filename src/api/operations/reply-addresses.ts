@@ -1,11 +1,10 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../mail/reply-address.ts';
 import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { bool, knownDomain, str, timeOrNull, withinCalendar } from './fields.ts';
+import { bool, knownDomain, str, timeOrNull, toTimeOrNull, withinCalendar } from './fields.ts';
 
 type Errors = 'Unknown_InboundDomain' | 'ServiceUnavailable';
 
@@ -98,7 +97,7 @@ const replyAddress = operation({
     return {
       email: `${local}@${domain.id}`,
       data,
-      expires_at: expiresAt === null ? null : toTimestamp(new Date(expiresAt)),
+      expires_at: toTimeOrNull(expiresAt),
     };
   },
 });

@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
-import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
+import { parseAddress } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { windowsOf } from '../../mail/stats.ts';
 import { mayBeSigned } from '../../sending/domains/domain-tests.ts';
@@ -11,7 +10,7 @@ import { pagesByKey } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, record, str, strOrNull, time, timeOrNull } from './fields.ts';
+import { bool, domainName, readAs, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -37,12 +36,12 @@ const afterAddress = optional(text(1000)).describe('continue after this address 
 
 /** An address that mail was sent from, in lower case as in the counters. */
 const address = text(1000)
-  .transform((value, context) => {
-    const sender = value.trim();
-    if (parseAddress(sender)) return { given: sender, key: sender.toLowerCase() };
-    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-    return z.NEVER;
-  })
+  .transform(
+    readAs((value) => {
+      const given = value.trim();
+      return parseAddress(given) && { given, key: given.toLowerCase() };
+    }, 'Not a valid email address'),
+  )
   .describe('the sending address; case is ignored');
 
 /** Declares the list of senders, which has two paths. */
@@ -89,7 +88,7 @@ const info = operation({
     const hours = await hoursOf(call.store, 'sender', total.key, LONGEST_WINDOW_DAYS, call.now());
     return {
       address: total.key,
-      created_at: toTimestamp(total.firstAt),
+      created_at: toTime(total.firstAt),
       ...toTotals(total),
       stats: toWindows(windowsOf(hours, call.now())),
     };
@@ -113,18 +112,6 @@ const timeSeries = operation({
 
 /** Sending addresses and their statistics. */
 export const senders = [listAt('/senders/list'), info, timeSeries];
-
-const MAX_DOMAIN_TEXT = 1000;
-
-/** A domain name parameter, in any script; parsed to A-labels. */
-export const domainName = text(MAX_DOMAIN_TEXT)
-  .transform((value, context) => {
-    const domain = toAsciiDomain(value.trim());
-    if (domain?.includes('.')) return domain;
-    context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
-    return z.NEVER;
-  })
-  .describe('a domain name; an international one as U-labels or A-labels, returned as A-labels');
 
 const mailbox = text(255)
   .refine((value) => !value.includes('@'), 'Please enter only the part before the @')
@@ -160,19 +147,18 @@ const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX re
 const NOT_TESTED = 'This domain has not been tested yet.';
 
 function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
-  const date = (value: Date | null) => (value === null ? null : toTimestamp(value));
   const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
     valid: valid === true,
-    valid_after: date(validAfter),
+    valid_after: toTimeOrNull(validAfter),
     error: valid === null ? (error ?? NOT_TESTED) : error,
   });
   return {
     domain: row.domain,
-    created_at: toTimestamp(row.createdAt),
-    last_tested_at: date(row.lastTestedAt),
+    created_at: toTime(row.createdAt),
+    last_tested_at: toTimeOrNull(row.lastTestedAt),
     spf: test(row.spfValid, row.spfValidAfter, row.spfError),
     dkim: test(row.dkimValid, row.dkimValidAfter, row.dkimError),
-    verified_at: date(row.verifiedAt),
+    verified_at: toTimeOrNull(row.verifiedAt),
     valid_signing: mayBeSigned(row, now),
   };
 }
@@ -194,7 +180,7 @@ const domains = listing({
       ({ domain }: SenderDomainRow) => domain,
       (behind, limit) => store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }),
     );
-    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, new Date(now()))));
+    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, now())));
   },
 });
 
@@ -210,7 +196,7 @@ const addDomain = operation({
   errors: [],
   example: { domain: 'mail.example.com' },
   async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.add(domain), new Date(now()));
+    return toSenderDomainRecord(await senderDomains.add(domain), now());
   },
 });
 
@@ -228,7 +214,7 @@ const checkDomain = operation({
   errors: [],
   example: { domain: 'example.com' },
   async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.check(domain), new Date(now()));
+    return toSenderDomainRecord(await senderDomains.check(domain), now());
   },
 });
 
@@ -309,7 +295,7 @@ const domainKey = operation({
       spf_include: include,
       spf: `v=spf1 ${include} ~all`,
       next: next && toKeyInDns(next),
-      previous: previous && { ...toKeyInDns(previous), keep_until: toTimestamp(previous.keepUntil) },
+      previous: previous && { ...toKeyInDns(previous), keep_until: toTime(previous.keepUntil) },
     };
   },
 });
@@ -336,7 +322,7 @@ const deleteDomain = operation({
     // A domain that was verified meanwhile is not removed without `confirm`.
     const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
     if (!removed) throw refuse('Invalid_Verified_Domain', domain);
-    return toSenderDomainRecord(removed, new Date(now()));
+    return toSenderDomainRecord(removed, now());
   },
 });
 

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { addUpMonths, type Counts, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
 import { pagesByKey } from '../../store/pages.ts';
 import {
@@ -11,7 +10,7 @@ import {
 } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import type { Pages } from '../whole-lists.ts';
-import { record, str, time } from './fields.ts';
+import { record, str, time, toTime } from './fields.ts';
 
 // Records with statistics, and their conversion from counters. Several groups share them: senders, tags, templates,
 // subaccounts, rejects, users.
@@ -108,12 +107,12 @@ export const tagHourlyEntry = record('tag hourly entry', { time: time('the hour'
 /** An entry of a time series, from an `hour` row. */
 export function toHourlyEntry(row: CounterRow) {
   const { unsubs: _, ...counts } = toStats(row);
-  return { time: toTimestamp(row.start), ...counts };
+  return { time: toTime(row.start), ...counts };
 }
 
 /** An entry of a time series of a tag, from an `hour` row. */
 export function toTagHourlyEntry(row: CounterRow) {
-  return { time: toTimestamp(row.start), ...toStats(row) };
+  return { time: toTime(row.start), ...toStats(row) };
 }
 
 /** A sender with its totals: in senders/list and inside a reject entry. */
@@ -125,7 +124,7 @@ export const senderRecord = record('sender record', {
 
 /** A sender, from its `total` row. */
 export function toSenderRecord(row: CounterRow) {
-  return { address: row.key, created_at: toTimestamp(row.firstAt), ...toStats(row) };
+  return { address: row.key, created_at: toTime(row.firstAt), ...toStats(row) };
 }
 
 type Counters = Pick<AccountStore, 'counters'>;

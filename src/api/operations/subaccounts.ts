@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import {
   addUp,
@@ -23,7 +22,7 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { int, intOrNull, record, str, strOrNull, timeOrNull } from './fields.ts';
+import { int, intOrNull, record, str, strOrNull, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 import { hoursOf, MAX_LIST, statsBlock, toStats } from './stats.ts';
 
 const subaccountRecord = record('subaccount record', {
@@ -55,8 +54,8 @@ function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
     custom_quota: row.customQuota,
     status: row.status,
     reputation: reputationOf(numbers.recent),
-    created_at: toTimestamp(row.createdAt),
-    first_sent_at: numbers.firstSentAt === null ? null : toTimestamp(numbers.firstSentAt),
+    created_at: toTime(row.createdAt),
+    first_sent_at: toTimeOrNull(numbers.firstSentAt),
     sent_weekly: numbers.week,
     sent_monthly: numbers.month,
     sent_total: numbers.total,

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { MAX_RENDERED } from '../../mail/faults.ts';
@@ -9,7 +8,7 @@ import type { TemplateContent, TemplateRow } from '../../store/rows/templates.ts
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { listOf, record, str, strOrNull, time, timeOrNull } from './fields.ts';
+import { listOf, readAs, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, toHourlyEntry } from './stats.ts';
 import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
@@ -33,12 +32,13 @@ export const templateName = text(MAX_TEMPLATE_NAME).describe('name or slug of a 
 const senderAddress = z
   .string()
   .max(1000)
-  .transform((value, context) => {
-    const address = value.trim();
-    if (address === '' || parseAddress(address)) return address === '' ? null : address;
-    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-    return z.NEVER;
-  });
+  .transform(
+    readAs((value) => {
+      const address = value.trim();
+      if (address === '') return null;
+      return parseAddress(address) && address;
+    }, 'Not a valid email address'),
+  );
 
 /** The content of a template as add and update accept it. */
 const contentParams = {
@@ -123,9 +123,9 @@ function toTemplateRecord(row: Omit<TemplateRow, 'id' | 'account' | 'version'>) 
     publish_from_email: published?.fromEmail ?? null,
     publish_from_name: published?.fromName ?? null,
     publish_text: published?.text ?? null,
-    published_at: row.publishedAt && toTimestamp(row.publishedAt),
-    created_at: toTimestamp(row.createdAt),
-    updated_at: toTimestamp(row.updatedAt),
+    published_at: toTimeOrNull(row.publishedAt),
+    created_at: toTime(row.createdAt),
+    updated_at: toTime(row.updatedAt),
   };
 }
 

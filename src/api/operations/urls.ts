@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { sinceHours } from '../../mail/stats.ts';
@@ -8,8 +7,7 @@ import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, int, record, str, strOrNull, time, timeOrNull } from './fields.ts';
-import { domainName } from './senders.ts';
+import { bool, domainName, int, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 import { SERIES_DAYS } from './stats.ts';
 
 /** As documented: the 100 most clicked URLs. */
@@ -84,7 +82,7 @@ const timeSeries = operation({
       { key, start: { range: { gt: sinceHours(now(), SERIES_DAYS) } } },
       { sort: 'start' },
     );
-    return rows.map((row) => ({ time: toTimestamp(row.start), ...toCounts(row) }));
+    return rows.map((row) => ({ time: toTime(row.start), ...toCounts(row) }));
   },
 });
 
@@ -118,11 +116,11 @@ async function toDomainRecords(
     const used = valid && (row.validAfter === null || row.validAfter <= now());
     return {
       domain: row.domain,
-      created_at: toTimestamp(row.createdAt),
-      last_tested_at: row.lastTestedAt === null ? null : toTimestamp(row.lastTestedAt),
+      created_at: toTime(row.createdAt),
+      last_tested_at: toTimeOrNull(row.lastTestedAt),
       cname: {
         valid,
-        valid_after: row.validAfter === null ? null : toTimestamp(row.validAfter),
+        valid_after: toTimeOrNull(row.validAfter),
         error: row.valid === null ? (row.error ?? NOT_TESTED) : row.error,
       },
       valid_tracking: used && owned.has(row.domain),

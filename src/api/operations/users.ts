@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import {
   hourlyQuota,
   NO_COUNTS,
@@ -11,7 +10,7 @@ import {
 
 import { askAll } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
-import { ALL_HOSTS, int, str, time } from './fields.ts';
+import { ALL_HOSTS, int, str, time, toTime } from './fields.ts';
 import { listAt } from './senders.ts';
 import {
   hoursOf,
@@ -55,7 +54,7 @@ async function infoOf({ account, store, queue, now }: Call<never>) {
   const reputation = reputationOf(recent);
   return {
     username: account.name,
-    created_at: toTimestamp(account.createdAt),
+    created_at: toTime(account.createdAt),
     public_id: account.id,
     reputation,
     hourly_quota: hourlyQuota(reputation, recent),

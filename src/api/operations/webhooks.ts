@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { atOnce } from '../../base/turns.ts';
 import { toExampleEvents } from '../../events/payload.ts';
@@ -23,6 +22,8 @@ import {
   strOrNull,
   time,
   timeOrNull,
+  toTime,
+  toTimeOrNull,
   verifyUrl,
 } from './fields.ts';
 
@@ -55,8 +56,8 @@ function toWebhookRecord(
     description: row.description,
     auth_key: authKey,
     events: row.events.length === 0 ? [...DEFAULT_EVENTS] : [...row.events],
-    created_at: toTimestamp(row.createdAt),
-    last_sent_at: sent?.lastSentAt ? toTimestamp(sent.lastSentAt) : null,
+    created_at: toTime(row.createdAt),
+    last_sent_at: toTimeOrNull(sent?.lastSentAt),
     batches_sent: tallies.reduce((sum, { batchesSent }) => sum + batchesSent, 0),
     events_sent: tallies.reduce((sum, { eventsSent }) => sum + eventsSent, 0),
     last_error: failed?.lastError ?? null,

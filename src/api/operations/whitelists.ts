@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import type { WhitelistRow } from '../../store/rows/lists.ts';
 import { operation } from '../operation.ts';
-import { bool, record, str, strOrNull, time } from './fields.ts';
+import { bool, record, str, strOrNull, time, toTime } from './fields.ts';
 import { addressPrefix, listAddress } from './rejects.ts';
 import { MAX_LIST } from './stats.ts';
 
@@ -16,7 +15,7 @@ const whitelistEntry = record('whitelist entry', {
 });
 
 function toWhitelistEntry({ email, detail, createdAt }: WhitelistRow) {
-  return { email, detail, created_at: toTimestamp(createdAt) };
+  return { email, detail, created_at: toTime(createdAt) };
 }
 
 /** Newer clients of Mandrill call the same operations by another name. */

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
 import { threadOfSent } from '../../../mail/sent-names.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
@@ -7,7 +6,7 @@ import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import { DELIVERY_STATES } from '../../../queue/states.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
 import { type Call, operation } from '../../operation.ts';
-import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull } from '../fields.ts';
+import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull, toTime } from '../fields.ts';
 
 // Records of sent messages, and their conversion from rows.
 
@@ -190,7 +189,7 @@ function toInfo(
     delivery: kept
       ? {
           state: kept.delivery.state,
-          next_attempt_at: kept.delivery.state === 'waiting' ? toTimestamp(new Date(kept.delivery.dueAt)) : null,
+          next_attempt_at: kept.delivery.state === 'waiting' ? toTime(kept.delivery.dueAt) : null,
           attempts: kept.attempts.toSorted((a, b) => a.at - b.at).map(toMailAttempt),
         }
       : null,
@@ -201,7 +200,7 @@ function toMailAttempt({ at, durationMs, status, error, answer, detail: text }: 
   const detail = text === undefined ? undefined : readDetail(text);
   const { hops = [], leftOut = 0 } = detail && 'hops' in detail ? detail : {};
   return {
-    time: toTimestamp(new Date(at)),
+    time: toTime(at),
     duration_ms: durationMs,
     status,
     error,

@@ -3,7 +3,7 @@ import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
 import { readMergeValue } from '../../../mail/merge/values.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../../mail/outgoing.ts';
-import { emailAddress, MAX_RECIPIENTS, record, str, strOrNull } from '../fields.ts';
+import { emailAddress, MAX_RECIPIENTS, readAs, record, str, strOrNull } from '../fields.ts';
 
 // The parameters of the sending operations, as Mandrill's clients write them.
 
@@ -47,12 +47,7 @@ const map = <T extends z.ZodType>(value: T) =>
 /** Lists and structs are for handlebars; they may contain any JSON. */
 const content = z
   .union([scalar, z.array(z.unknown()), z.record(z.string(), z.unknown())])
-  .transform((value, context) => {
-    const read = readMergeValue(value);
-    if (read !== undefined) return read;
-    context.addIssue({ code: 'custom', message: 'The value is nested too deeply' });
-    return z.NEVER;
-  });
+  .transform(readAs(readMergeValue, 'The value is nested too deeply'));
 
 const variable = z.object({
   name: text(1000).refine((name) => !name.startsWith('_'), 'Merge variable names may not start with _'),

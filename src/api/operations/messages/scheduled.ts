@@ -1,11 +1,10 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../../base/clock.ts';
 import { optional, text, timestamp } from '../../../base/schema.ts';
 import { pagesByTime } from '../../../store/pages.ts';
 import type { ScheduledRow } from '../../../store/rows/messages.ts';
 import { type Call, listing, operation } from '../../operation.ts';
 import { mapPages } from '../../whole-lists.ts';
-import { record, str, time } from '../fields.ts';
+import { record, str, time, toTime } from '../fields.ts';
 import { keyOf } from './send.ts';
 
 const scheduledRecord = record('scheduled message', {
@@ -27,8 +26,8 @@ function toScheduledRecord({
 }: ScheduledRow): z.input<typeof scheduledRecord> {
   return {
     _id: id,
-    created_at: toTimestamp(createdAt),
-    send_at: toTimestamp(sendAt),
+    created_at: toTime(createdAt),
+    send_at: toTime(sendAt),
     from_email: sender,
     to: email,
     subject,

@@ -1,6 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
-import { toTimestamp } from '../../../base/clock.ts';
 import { toTerms } from '../../../base/query-terms.ts';
 import { optional, optionalTime } from '../../../base/schema.ts';
 import { addUp, type Counts, NO_COUNTS } from '../../../mail/stats.ts';
@@ -9,7 +8,7 @@ import { startOf } from '../../../store/rows/counters.ts';
 import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { AccountStore } from '../../../store/store.ts';
 import { type Call, operation } from '../../operation.ts';
-import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../fields.ts';
+import { emailAddress, limitOf, optionalEndTime, toTime, withinCalendar } from '../fields.ts';
 import { tagHourlyEntry, toStats } from '../stats.ts';
 import { messageRecord, toMessageRecord } from './info.ts';
 
@@ -156,7 +155,7 @@ const searchTimeSeries = operation({
     }
     return [...hours]
       .toSorted(([a], [b]) => a - b)
-      .map(([hour, counts]) => ({ time: toTimestamp(new Date(hour)), ...toStats(counts) }));
+      .map(([hour, counts]) => ({ time: toTime(hour), ...toStats(counts) }));
   },
 });
 
