@@ -17,6 +17,7 @@ import type { AccountLimits } from './account-limits.ts';
 import { type BodySettings, createBodyReader, type WantedBody } from './body.ts';
 import type { BodyParser } from './body-parser.ts';
 import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
+import { whenGone } from './listening.ts';
 import type { Answer, Operation, Path } from './operation.ts';
 import type { Params } from './parameters.ts';
 import { answerPages } from './whole-lists.ts';
@@ -214,13 +215,6 @@ function callByKey(
       const { account, id } = await authenticate(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
       return { account, run: () => operation.run(params, deps.partsOf(account, id, undefined, whenGone(ctx))) };
     });
-}
-
-/** Aborted when the client hangs up. */
-function whenGone({ res }: Context): AbortSignal {
-  const gone = new AbortController();
-  res.once('close', () => gone.abort());
-  return gone.signal;
 }
 
 /** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), where generated clients send credentials. */

@@ -1,4 +1,4 @@
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Server as NetServer } from 'node:net';
 
 /** Where to listen, or a socket passed in by systemd. */
@@ -63,4 +63,11 @@ export async function stop(server: Server): Promise<void> {
   await closed;
   clearTimeout(force);
   clearInterval(sweep);
+}
+
+/** Aborted when the client hangs up. */
+export function whenGone({ res }: { readonly res: ServerResponse }): AbortSignal {
+  const gone = new AbortController();
+  res.once('close', () => gone.abort());
+  return gone.signal;
 }

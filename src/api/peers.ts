@@ -10,6 +10,7 @@ import type { HostRow, TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import type { PartsOf } from './account.ts';
 import { ERRORS, type ErrorName, Refusal, refusal, toEnvelope } from './errors.ts';
+import { whenGone } from './listening.ts';
 import { type Answer, type AnsweringHost, type Call, type Operation, wholeOf } from './operation.ts';
 import { type Params, paramsOf } from './parameters.ts';
 import { createPeerWire, PEER_PATH, PING, readBody } from './peer-wire.ts';
@@ -198,7 +199,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
     async fetchFile(ctx: Context, path: string, name?: string): Promise<boolean> {
       const headers = Object.fromEntries(ASKED.flatMap((one) => (ctx.get(one) === '' ? [] : [[one, ctx.get(one)]])));
       const call = { path, headers } satisfies z.input<typeof fileCall>;
-      const waiting = { ms: JOINED_MS, gone: whenClosed(ctx) };
+      const waiting = { ms: JOINED_MS, gone: whenGone(ctx) };
       for (const host of await others()) {
         if (name !== undefined && host.name !== name) continue;
         const response = await wire.call(host, FILES, call, waiting, async (found) => found);
@@ -247,7 +248,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
         const { account: id, apiKey, person, params } = forwarded.parse(call);
         const account = await store.accounts.one({ id });
         if (!account) throw refusal('Invalid_Key');
-        const parts = partsOf(account, apiKey ?? undefined, person ?? undefined, whenClosed(ctx));
+        const parts = partsOf(account, apiKey ?? undefined, person ?? undefined, whenGone(ctx));
         const run = operation.across?.part ?? operation.run;
         const answer = await run(paramsOf(params), parts);
         if ('text' in answer) {
@@ -265,13 +266,6 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
       }
     }) satisfies Middleware,
   });
-}
-
-/** Aborted when the other host hangs up. */
-function whenClosed({ res }: Context): AbortSignal {
-  const gone = new AbortController();
-  res.once('close', () => gone.abort());
-  return gone.signal;
 }
 
 /** The error that nobody has it, with the hosts that could not be asked. */

@@ -19,7 +19,7 @@ import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { createJobs, type Jobs } from './jobs.ts';
 import { addressOf, createBoundedServer, type ListenPlace, listen, stop } from './listening.ts';
-import type { Operation } from './operation.ts';
+import { type Operation, wholeOf } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createFiles, createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
@@ -122,11 +122,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     const operation = operations.find((one) => one.path === path);
     if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
     const answer = await operation.run(paramsOf(params), partsOf(account, undefined, person));
-    if ('text' in answer) return JSON.parse(await toText(answer.text.content));
-    if (!('pages' in answer)) return answer.record;
-    const records: unknown[] = [];
-    for await (const page of answer.pages) records.push(...page);
-    return records;
+    return 'text' in answer ? JSON.parse(await toText(answer.text.content)) : wholeOf(answer);
   }
 
   let stopAttached = () => {};

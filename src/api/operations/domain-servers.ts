@@ -6,6 +6,7 @@ import { memberOf } from '../../mail/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
 import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { findDomain } from './inbound-domains.ts';
 
 const STATES = ['ok', 'differs', 'missing', 'failed', 'not_asked'] as const;
 type State = (typeof STATES)[number];
@@ -59,9 +60,9 @@ const domainServers = operation({
   }),
   errors: ['Unknown_InboundDomain'],
   example: { domain: 'inbound.example.com' },
-  async handle({ domain }, { inbound, nameServers, settings, inTurn, now, refuse }) {
-    const row = await inbound.find(domain.id);
-    if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
+  async handle({ domain }, call) {
+    const { nameServers, settings, inTurn, now } = call;
+    const row = await findDomain(domain, call);
     const name = nameOf(row);
     const proof = proofOf(row);
     const hosts = [settings.hostname, ...settings.mxHosts];

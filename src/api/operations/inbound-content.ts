@@ -14,6 +14,7 @@ import type { QueuedMail } from '../account-queue.ts';
 import { type Call, operation, passing } from '../operation.ts';
 import { attemptRecord, toAttemptRecord } from './deliveries.ts';
 import { bool, emailAddress, endpointUrl, int, listOf, record, str, strOrNull } from './fields.ts';
+import { findRoute } from './inbound-routes.ts';
 import { factsRecord, toFactsRecord } from './message-facts.ts';
 
 // The content of one delivery of inbound mail. Everything in it was written by a stranger.
@@ -224,8 +225,7 @@ const tryRoute = operation({
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
   example: { id: '1.1', address: 'mailbox-123@inbound.example.com' },
   async handle({ id, address }, call) {
-    const route = await call.store.inboundRoutes.one({ id });
-    if (!route) throw call.refuse('Unknown_InboundRoute', id);
+    const route = await findRoute(id, call);
     const { domain, pattern, url } = route;
     if (isPulled(url))
       throw call.invalid('id', 'Nothing is posted for this route: its mail is fetched by /inbound/pull');

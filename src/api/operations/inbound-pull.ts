@@ -10,6 +10,7 @@ import { askAll, oneCursor } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
 import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
+import { findRoute } from './inbound-routes.ts';
 
 // Mail that an account fetches from routes with the URL `pull:`, and copies of the mail of any other route.
 
@@ -75,8 +76,7 @@ async function urlOf(
 ): Promise<string> {
   const { store, inbound, endpoints, refuse, invalid } = call;
   if (id !== undefined) {
-    const route = await store.inboundRoutes.one({ id });
-    if (!route) throw refuse('Unknown_InboundRoute', id);
+    const route = await findRoute(id, call);
     if (!isPulled(route.url))
       throw invalid('id', `The mail of this route is posted to ${shownUrl(route.url)}: please give it the URL pull:`);
     return route.url;

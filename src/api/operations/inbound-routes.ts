@@ -131,6 +131,13 @@ export function toRouteRecord(
 const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url' | 'action'>) =>
   `${pattern}@${domain} ${url === '' ? `(${toAction(action)})` : `to ${shownUrl(url)}`}`;
 
+/** Throws Unknown_InboundRoute, also for a route of another account. */
+export async function findRoute(id: string, { store, refuse }: Call<'Unknown_InboundRoute'>): Promise<InboundRouteRow> {
+  const row = await store.inboundRoutes.one({ id });
+  if (!row) throw refuse('Unknown_InboundRoute', id);
+  return row;
+}
+
 const routes = listing({
   path: '/inbound/routes',
   access: 'settings',
@@ -328,8 +335,7 @@ const updateRoute = operation({
   errors: ['Unknown_InboundRoute'],
   example: { id: '1.1', pattern: 'box-*' },
   async handle({ id, pattern, url, batch_events, format, raw, attachments: mode, link_over: over, ...given }, call) {
-    const before = await call.store.inboundRoutes.one({ id });
-    if (!before) throw call.refuse('Unknown_InboundRoute', id);
+    const before = await findRoute(id, call);
     const style = toStyle(before);
     checkAttachments(format ?? style.format, mode ?? style.attachments, call);
     const { action = toAction(before.action), tags = before.tags ?? [], priority, password } = given;

@@ -12,7 +12,7 @@ import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';
 import { emailAddress, knownDomain, listOf, MAX_URL, shownUrl, str, strOrNull } from './fields.ts';
-import { inboundRouteRecord, toRouteRecord } from './inbound-routes.ts';
+import { findRoute, inboundRouteRecord, toRouteRecord } from './inbound-routes.ts';
 import { fieldName } from './route-rules.ts';
 
 // Tools to set up and debug routes.
@@ -40,9 +40,9 @@ const routeKey = operation({
   }),
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
   example: { id: '1.1' },
-  async handle({ id, rotate = false, url: asked }, { store, signingKeys, actions, refuse, invalid }) {
-    const route = await store.inboundRoutes.one({ id });
-    if (!route) throw refuse('Unknown_InboundRoute', id);
+  async handle({ id, rotate = false, url: asked }, call) {
+    const { signingKeys, actions, refuse, invalid } = call;
+    const route = await findRoute(id, call);
     const urls = [route.url, ...(route.also ?? []).map((one) => one.url)];
     const url = asked ?? route.url;
     if (url === '' || !urls.includes(url)) throw invalid('url', `The route ${id} posts nothing there`);
