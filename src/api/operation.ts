@@ -43,13 +43,14 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   /** Values of required parameters that may be left out, because others say so. */
   readonly defaults?: (given: Given) => Given;
   readonly returns: R;
-  readonly errors: readonly E[];
+  /** Its own, besides those that any call may answer. */
+  readonly errors?: readonly E[];
   /** The error that means that the thing it names is not on this host; the other hosts of the store are asked then. */
   readonly elsewhere?: E;
   /** It must not be done by two hosts: the others are asked one after another. */
   readonly once?: boolean;
-  /** The parameters of an example call. A test runs it; `npm run docs` records its answer for the reference. */
-  readonly example: Given;
+  /** The parameters of an example call, if any. A test runs it; `npm run docs` records its answer for the reference. */
+  readonly example?: Given;
 }
 
 /** The parameters as they came. */
@@ -178,7 +179,7 @@ export function operation<
   N extends Path,
   P extends z.ZodRawShape,
   R extends z.ZodType,
-  const E extends ErrorName,
+  const E extends ErrorName = never,
   Q extends z.ZodType = z.ZodType,
 >(declaration: Declaration<N, P, R, E, Q>): Declared<N, P, R> {
   const { across } = declaration;
@@ -195,9 +196,12 @@ export function operation<
 }
 
 /** Declares an operation that answers a list whole, however long it is. */
-export function listing<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
-  declaration: ListDeclaration<N, P, R, E>,
-): Declared<N, P, z.ZodArray<R>> {
+export function listing<
+  N extends Path,
+  P extends z.ZodRawShape,
+  R extends z.ZodType,
+  const E extends ErrorName = never,
+>(declaration: ListDeclaration<N, P, R, E>): Declared<N, P, z.ZodArray<R>> {
   const own = async (params: z.output<z.ZodObject<P>>, call: Call<E>) => ({ pages: declaration.pages(params, call) });
   const { across, returns } = declaration;
   return declare(
@@ -213,9 +217,12 @@ export function listing<N extends Path, P extends z.ZodRawShape, R extends z.Zod
 }
 
 /** Declares an operation whose record may be large: it is made as JSON text elsewhere and passed on. */
-export function passing<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
-  declaration: TextDeclaration<N, P, R, E>,
-): Declared<N, P, R> {
+export function passing<
+  N extends Path,
+  P extends z.ZodRawShape,
+  R extends z.ZodType,
+  const E extends ErrorName = never,
+>(declaration: TextDeclaration<N, P, R, E>): Declared<N, P, R> {
   const own = async (params: z.output<z.ZodObject<P>>, call: Call<E>) => ({
     text: await declaration.text(params, call),
   });
@@ -267,8 +274,10 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     large = false,
     waits = false,
     once = false,
+    errors = [],
+    example = {},
   } = declaration;
-  const { params, returns, errors, elsewhere, example } = declaration;
+  const { params, returns, elsewhere } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape, declaration);
   return frozen({

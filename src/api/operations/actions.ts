@@ -58,7 +58,6 @@ const list = operation({
   notes: `Actions are kept for a year. ${ALL_HOSTS}`,
   params: listing,
   returns: z.object({ actions: z.array(actionRecord), next: nextOfHosts }),
-  errors: [],
   example: { limit: 1 },
   async handle(given, call) {
     const { rows, next } = await findActions(given, call);

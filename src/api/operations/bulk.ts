@@ -153,7 +153,6 @@ const replay = operation({
     replayed: int('number of deliveries queued again by this call; 0 if a job replays them'),
     job: strOrNull('id of the job that replays them, or null'),
   }),
-  errors: [],
   example: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
   ...changing('replay', ({ matched, forgotten, changed, job }: Changed) => ({
     matched,
@@ -183,7 +182,6 @@ const drop = operation({
     dropped: int('number of deliveries dropped by this call; 0 if a job drops them'),
     job: strOrNull('id of the job that drops them, or null'),
   }),
-  errors: [],
   example: { url: 'https://app.example.com/hooks/mail', state: 'dead', at_most: 1 },
   ...changing('drop', ({ matched, changed, job }: Changed) => ({ matched, dropped: changed, job })),
 });
@@ -206,7 +204,6 @@ const retry = operation({
     retried: int('number of deliveries made due by this call; 0 if a job retries them'),
     job: strOrNull('id of the job that retries them, or null'),
   }),
-  errors: [],
   example: { url: 'https://app.example.com/hooks/mail', at_most: 1 },
   ...changing('retry', ({ matched, changed, job }: Changed) => ({ matched, retried: changed, job })),
 });

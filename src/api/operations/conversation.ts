@@ -53,7 +53,6 @@ const conversation = operation({
     `Conversations are kept for journal.keep_days, unless journal.subjects is off. ${ALL_HOSTS}`,
   params: { thread: text(64).describe('id of the conversation') },
   returns: found,
-  errors: [],
   example: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },
   handle: findMails,
   across: { part: found, own: findMails, join: async (hosts) => joinMails(await askAll(hosts)) },

@@ -143,8 +143,6 @@ const list = listing({
     ),
   },
   returns: z.array(endpointRecord),
-  errors: [],
-  example: {},
   pages: pagesOf,
   across: {
     async join({ others }, params, call) {

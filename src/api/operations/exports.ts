@@ -156,8 +156,6 @@ const listJobs = listing({
     after: optional(text(255)).describe('continue after the job with this id (not part of the Mandrill API)'),
   },
   returns: z.array(exportRecord),
-  errors: [],
-  example: {},
   pages({ after }, { store }) {
     const first = after === undefined ? undefined : exportId(store.account, after);
     const rows = pagesByKey(
@@ -173,13 +171,12 @@ const listJobs = listing({
 /** An operation that starts an export of a whole list. */
 const exporting = <N extends Path>(
   type: Exclude<ExportType, 'activity'>,
-  about: { path: N; summary: string; notes: string; extension?: boolean; example: Record<string, unknown> },
+  about: { path: N; summary: string; notes: string; extension?: boolean; example?: Record<string, unknown> },
 ) =>
   operation({
     access: 'settings',
     params: { notify_email: notifyEmail },
     returns: exportRecord,
-    errors: [],
     ...about,
     handle: async ({ notify_email: to = null }, call) =>
       toExportRecord(await start({ type, notifyEmail: to, filter: null }, call)),
@@ -198,7 +195,6 @@ const whitelist = exporting('whitelist', {
   path: '/exports/whitelist',
   summary: 'Starts an export of the rejection whitelist.',
   notes: `The archive contains whitelist.csv with the columns email, detail, created_at. ${NOTES}`,
-  example: {},
 });
 
 const allowlist = exporting('whitelist', {
@@ -206,7 +202,6 @@ const allowlist = exporting('whitelist', {
   summary: 'Starts an export of the rejection whitelist, under its newer name.',
   notes: 'The same as /exports/whitelist, including its answer.',
   extension: true,
-  example: {},
 });
 
 const activity = operation({
@@ -231,7 +226,6 @@ const activity = operation({
     ),
   },
   returns: exportRecord,
-  errors: [],
   example: {
     date_from: '2026-01-01 00:00:00',
     date_to: '2026-01-05 12:00:00',

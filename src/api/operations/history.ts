@@ -147,7 +147,6 @@ const search = operation({
     `There are no wildcards, because each word matches parts of words. ${KEPT} ${ALL_HOSTS}`,
   params: searching,
   returns: z.object({ mails: z.array(mailRecord), next: nextOfHosts }),
-  errors: [],
   example: { query: 'from:sam@sender.example state:dead', limit: 10 },
   async handle(given, call) {
     const { rows, next } = await findMail(given, call);
@@ -229,7 +228,6 @@ const causes = operation({
     query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all mail if omitted, empty or *'),
   },
   returns: causesFound,
-  errors: [],
   example: { query: 'state:dead' },
   handle: findCauses,
   across: {
@@ -405,7 +403,6 @@ const listRefusals = operation({
     by_reason: listOf(reasonCount, 'all matching refusals on all pages, the most frequent reason first'),
     next: nextOfHosts,
   }),
-  errors: [],
   example: { query: 'nobody@inbound.example.com', limit: 10 },
   async handle(given, call) {
     const { rows, by_reason, next } = await findRefusals(given, call);

@@ -68,8 +68,6 @@ const domains = listing({
   summary: 'Lists the inbound domains of the account.',
   params: {},
   returns: z.array(inboundDomainRecord),
-  errors: [],
-  example: {},
   pages: (_, { store, settings }) =>
     mapPages(pagesOfDomains(store), async (rows) => {
       // While a proof takes effect, a domain may briefly be listed together with its claim.
@@ -100,7 +98,6 @@ const addDomain = operation({
     'suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
-  errors: [],
   example: { domain: 'mail.example.com' },
   async handle({ domain: { domain, id } }, call) {
     const note = await call.actions.begin();

@@ -126,8 +126,6 @@ const list = listing({
     after: optional(ipParam.describe('continue after this IP (not part of the Mandrill API)')),
   },
   returns: z.array(ipRecord),
-  errors: [],
-  example: {},
   async *pages({ after = '' }, { store, now }) {
     const toRecord = createIpRecorder(await readPlacement(store), now());
     const rows = pagesByKey(
@@ -194,8 +192,6 @@ const withdraw = operation({
     withdrawn: bool('whether a request was cancelled; false: none was pending'),
     requested_at: timeOrNull('when that IP was requested', 'null: none was pending'),
   }),
-  errors: [],
-  example: {},
   async handle(_, { store, account }) {
     // One atomic change: the task that chooses an address sets it in the row in one atomic change, too.
     const row = await store.ipRequests.remove({ id: account.id, ip: null });
@@ -266,7 +262,6 @@ const remove = operation({
     ip: str('the IP address'),
     deleted: bool('whether the account had it'),
   }),
-  errors: [],
   example: { ip: '192.0.2.2' },
   async handle({ ip }, { store, now }) {
     // Accounts cannot reach the inventory: a task moves the address there.

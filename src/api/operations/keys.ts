@@ -47,8 +47,6 @@ const list = operation({
     'minute late.',
   params: {},
   returns: z.array(keyRecord),
-  errors: [],
-  example: {},
   async handle(_, call) {
     return Promise.all((await call.keys.valid()).map((row) => toRecord(row, call)));
   },
@@ -69,7 +67,6 @@ const add = operation({
     ).describe('the purpose of the key'),
   },
   returns: newKeyRecord,
-  errors: [],
   example: { label: 'billing' },
   async handle({ label = '' }, call) {
     return call.inTurn('keys', async () => {

@@ -37,8 +37,6 @@ const list = operation({
     '(`u_name:value`), whether a field is listed here or not.',
   params: {},
   returns: z.array(fieldRecord),
-  errors: [],
-  example: {},
   async handle(_, { store }) {
     return (await store.metadataFields.many({}, { sort: 'createdAt' })).map(toRecord);
   },

@@ -90,8 +90,6 @@ const listPools = operation({
     after: optional(knownPool.describe('the last name of the previous page (not part of the Mandrill API)')),
   },
   returns: z.array(poolRecord),
-  errors: [],
-  example: {},
   async handle({ after = '' }, call) {
     const { store } = call;
     const placement = await readPlacement(store);
@@ -128,7 +126,6 @@ const createPool = operation({
   summary: 'Creates an IP pool; if it already exists, it is returned as it is.',
   params: { pool: newPool },
   returns: poolRecord,
-  errors: [],
   example: { pool: 'Newsletters' },
   async handle({ pool }, call) {
     await readPlacement(call.store); // as above

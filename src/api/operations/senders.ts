@@ -53,8 +53,6 @@ export function listAt(path: '/senders/list' | '/users/senders') {
     notes: SENDERS_NOTES,
     params: { after: afterAddress },
     returns: z.array(senderRecord),
-    errors: [],
-    example: {},
     pages: ({ after }, { store }) =>
       mapPages(totalsAfter(store, 'sender', after?.toLowerCase()), (page) => page.map(toSenderRecord)),
   });
@@ -172,8 +170,6 @@ const domains = listing({
     after: optional(domainName.describe('continue after this name (not part of the Mandrill API)')),
   },
   returns: z.array(senderDomainRecord),
-  errors: [],
-  example: {},
   pages({ after = '' }, { store, now }) {
     const rows = pagesByKey(
       after,
@@ -193,7 +189,6 @@ const addDomain = operation({
     'DNS records it needs.',
   params: { domain: domainName },
   returns: senderDomainRecord,
-  errors: [],
   example: { domain: 'mail.example.com' },
   async handle({ domain }, { senderDomains, now }) {
     return toSenderDomainRecord(await senderDomains.add(domain), now());
@@ -211,7 +206,6 @@ const checkDomain = operation({
     'is signed as soon as the records are valid.',
   params: { domain: domainName },
   returns: senderDomainRecord,
-  errors: [],
   example: { domain: 'example.com' },
   async handle({ domain }, { senderDomains, now }) {
     return toSenderDomainRecord(await senderDomains.check(domain), now());
@@ -234,7 +228,6 @@ const verifyDomain = operation({
     domain: str('the domain'),
     email: str('the address that the mail goes to'),
   }),
-  errors: [],
   example: { domain: 'example.com', mailbox: 'postmaster' },
   async handle({ domain, mailbox }, { senderDomains, invalid }) {
     const status = await senderDomains.verify(domain, mailbox);
@@ -284,7 +277,6 @@ const domainKey = operation({
       .nullable()
       .describe('after a rotation: the record of the previous key, as long as mail signed with it may be in transit'),
   }),
-  errors: [],
   example: { domain: 'example.com' },
   async handle({ domain }, { senderDomains }) {
     const { spfInclude, next, previous, ...present } = await senderDomains.records(domain);

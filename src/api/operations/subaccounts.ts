@@ -185,7 +185,6 @@ const list = operation({
     q: optional(z.string().max(1024)).describe('the beginning of an id or of a name; case is ignored; all if omitted'),
   },
   returns: z.array(subaccountRecord),
-  errors: [],
   example: { q: 'abc' },
   async handle({ q = '' }, { store, now }) {
     const rows = await search(store, searchKey(q));
@@ -211,7 +210,6 @@ const add = operation({
   notes: 'An existing id is a ValidationError.',
   params: { id: newId, ...details },
   returns: subaccountRecord,
-  errors: [],
   example: { id: 'cust-124', name: 'Widgets & Sons' },
   async handle({ id: slug, name = '', notes = '', custom_quota: customQuota = null }, call) {
     const id = subaccountId(call.account.id, slug);

@@ -52,8 +52,6 @@ const list = listing({
     after: optional(text(1000)).describe('continue after this tag (not part of the Mandrill API)'),
   },
   returns: z.array(tagRecord),
-  errors: [],
-  example: {},
   pages: ({ after }, { store, now }) =>
     mapPages(totalsAfter(store, 'tag', after), async (page) => {
       const recent = await recentOfPage(store, 'tag', page, now());
@@ -130,8 +128,6 @@ const allTimeSeries = listing({
     ),
   },
   returns: z.array(tagHourlyEntry.extend({ tag: str('the tag') })),
-  errors: [],
-  example: {},
   pages({ after_time: time, after_tag: name = '' }, { store, now }) {
     const oldest = sinceHours(now(), SERIES_DAYS);
     const rows = hoursAfter(

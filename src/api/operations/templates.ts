@@ -277,7 +277,6 @@ const list = listing({
     after: optional(text(MAX_TEMPLATE_NAME)).describe('continue after this name (not part of the Mandrill API)'),
   },
   returns: z.array(templateRecord),
-  errors: [],
   example: { label: 'example-label' },
   pages: ({ label, after }, { store }) =>
     mapPages(pagesOfTemplates(label === '' ? undefined : label, after, store), (page) => page.map(toTemplateRecord)),

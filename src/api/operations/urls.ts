@@ -39,8 +39,6 @@ const list = operation({
   notes: NOTES,
   params: {},
   returns: z.array(urlRecord),
-  errors: [],
-  example: {},
   async handle(_, { store }) {
     const rows = await store.urls.many({}, { sort: '-clicks', limit: MOST_CLICKED });
     return rows.map((row) => ({ url: row.url, ...toCounts(row) }));
@@ -56,7 +54,6 @@ const search = operation({
     `${NOTES}`,
   params: { q: text(1000).describe('text that the URL must contain') },
   returns: z.array(urlRecord),
-  errors: [],
   example: { q: 'example.com/OFF' },
   async handle({ q }, { store }) {
     const wanted = q.toLowerCase();
@@ -145,8 +142,6 @@ const trackingDomains = listing({
   summary: 'Lists the tracking domains of the account, by name.',
   params: {},
   returns: z.array(trackingDomainRecord),
-  errors: [],
-  example: {},
   pages: (_, call) =>
     mapPages(
       pagesByKey(
@@ -170,7 +165,6 @@ const addTrackingDomain = operation({
     'links use the domain within minutes, once it has one. Adding one again tests it again.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
-  errors: [],
   example: { domain: 'track.example.com' },
   async handle({ domain }, call) {
     if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);

@@ -29,8 +29,6 @@ const ping = operation({
   summary: 'Answers PONG! if the key is valid.',
   params: {},
   returns: z.literal('PONG!'),
-  errors: [],
-  example: {},
   handle: () => Promise.resolve('PONG!' as const),
 });
 
@@ -40,8 +38,6 @@ const ping2 = operation({
   summary: 'Like ping, but answers with a struct.',
   params: {},
   returns: z.object({ PING: z.literal('PONG!') }),
-  errors: [],
-  example: {},
   handle: () => Promise.resolve({ PING: 'PONG!' as const }),
 });
 
@@ -78,8 +74,6 @@ const info = operation({
     backlog: int('queued deliveries, on all hosts'),
     stats: z.object({ ...windowFields, all_time: statsBlock }).describe('a stats block for each window'),
   }),
-  errors: [],
-  example: {},
   handle: (_, call) => infoOf(call),
   across: {
     part: z.object({ backlog: z.int() }),

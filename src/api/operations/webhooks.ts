@@ -131,7 +131,6 @@ const list = listing({
   },
   returns: z.array(webhookRecord),
   errors: ['ServiceUnavailable'],
-  example: {},
   pages({ after = 0 }, call) {
     const rows = pagesByKey(
       after,

@@ -43,7 +43,6 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
         email,
         added: bool('whether the address is on the whitelist now'),
       }),
-      errors: [],
       example: { email: 'ann@example.com', comment: 'a colleague' },
       async handle({ email, comment = '' }, { lists }) {
         await lists.whitelist(email, comment === '' ? null : comment);
@@ -58,8 +57,6 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       notes: extension ? known.notes : `Up to ${MAX_LIST} entries; an export contains all of them.`,
       params: { email: addressPrefix },
       returns: z.array(whitelistEntry),
-      errors: [],
-      example: {},
       async handle({ email }, { store }) {
         const search = email === undefined || email === '' ? {} : { email: { startsWith: email } };
         return (await store.whitelists.many({ ...search, removed: false }, { sort: 'email', limit: MAX_LIST })).map(
@@ -74,7 +71,6 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       summary: 'Removes an address from the whitelist.',
       params: { email: listAddress },
       returns: z.object({ email, deleted: bool('whether it was on the whitelist') }),
-      errors: [],
       example: { email: 'friend@example.com' },
       async handle({ email }, { lists, numbers }) {
         const removed = await lists.unwhitelist(email);

@@ -276,7 +276,6 @@ const parse = operation({
   large: true,
   params: { raw_message: rawMessage },
   returns: parsedRecord,
-  errors: [],
   example: { raw_message: RAW },
   async handle({ raw_message }, call) {
     const bytes = await toWireBytes(raw_message);

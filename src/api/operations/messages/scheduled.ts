@@ -50,7 +50,6 @@ const list = listing({
   notes: 'Returns all of them.',
   params: { to: optional(z.string().max(1000)).describe('only those to this address') },
   returns: z.array(scheduledRecord),
-  errors: [],
   example: { to: 'later@example.com' },
   pages({ to }, { store, now }) {
     const only = to === undefined || to.trim() === '' ? {} : { email: keyOf(to) };

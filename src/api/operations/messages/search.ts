@@ -121,7 +121,6 @@ const search = operation({
     limit: limitOf(MAX_LIMIT, DEFAULT_LIMIT),
   },
   returns: z.array(messageRecord),
-  errors: [],
   example: {
     query: 'subject:example state:sent',
     tags: ['password-resets'],
@@ -145,7 +144,6 @@ const searchTimeSeries = operation({
   notes: `Only hours with messages, oldest first. A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: filterParams,
   returns: z.array(tagHourlyEntry),
-  errors: [],
   example: { query: 'tag:password-resets' },
   async handle(filter, call) {
     const hours = new Map<number, Counts>();
