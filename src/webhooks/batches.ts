@@ -145,11 +145,6 @@ export function createBatching(
   });
 }
 
-interface Tallies extends Service {
-  /** Whether all counts so far are in the store. */
-  idle(): boolean;
-}
-
 /**
  * Writes this host's counts for each webhook to the store. The numbers are absolute and each spool has its own row, so
  * writing them again, after a crash or a store outage, is harmless.
@@ -159,7 +154,7 @@ export function createTallies(deps: {
   store: Pick<Store, 'webhooks' | 'webhookTallies'>;
   clock: Clock;
   log: Log;
-}): Tallies {
+}) {
   const {
     spool: { events },
     store,
@@ -226,6 +221,7 @@ export function createTallies(deps: {
       cancel();
       await writing;
     },
+    /** Whether all counts so far are in the store. */
     idle: () => waiting.size === 0,
   });
 }

@@ -20,24 +20,18 @@ import type { EventCopies } from './event-copies.ts';
 /** Milliseconds for which an account's webhooks are cached: the delay until another host's change is seen. */
 const FRESH_MS = 1000;
 
-/** An outbox whose cached webhooks can be invalidated. */
-export interface WebhookOutbox extends Outbox {
-  /** Drops the account's cached webhooks: later events go to the webhooks that the store has then. */
-  forget(account: string): void;
-}
-
 /** Spools events for every webhook of the account that subscribes to them. */
 export function createOutbox(deps: {
   store: Pick<Store, 'webhooks'>;
   spool: Pick<Spool, 'events'>;
   copies: Pick<EventCopies, 'write'>;
   clock: Clock;
-}): WebhookOutbox {
+}) {
   const { store, spool, copies, clock } = deps;
   const known = createRecent((account) => store.webhooks.many({ account }), FRESH_MS);
 
   return frozen({
-    async publish(account, events) {
+    async publish(account: string, events: readonly UnsentEvent[]) {
       if (events.length === 0) return;
       const wanted = (await known.get(account, clock.monotonic()))
         .map((row) => toWanted(row, events))
@@ -46,6 +40,7 @@ export function createOutbox(deps: {
       const ours = wanted.length > 0 ? await copies.write(wanted) : wanted;
       if (ours.length > 0) await spool.events.publish(ours, clock.now());
     },
+    /** Drops the account's cached webhooks: later events go to the webhooks that the store has then. */
     forget: known.forget,
   });
 }

@@ -47,25 +47,9 @@ type DueMail = readonly [due: Due, mail: Mail];
  */
 type NoMail = { readonly none: 'later'; readonly at: number } | { readonly none: 'missing' };
 
-export interface Preparation {
-  /** Finds the message of a delivery, and has it scanned. */
-  find(due: Due): Promise<Mail | NoMail>;
-  /**
-   * Renders and signs the POST of one message, or of several of one route. `store away`: not now. Undefined: a shared
-   * POST broke the parser. A shared POST omits messages whose verdicts take long. Discard it at the end.
-   */
-  render(all: readonly [DueMail, ...DueMail[]], target: PostTarget): Promise<Post | 'store away' | undefined>;
-  /** Like `render`, of one message, for tap: nothing is recorded or counted. */
-  show(one: DueMail): Promise<Post | 'store away'>;
-  /** Discards the body of a POST. Never throws. */
-  discard(delivery: Pick<Delivery, 'id'>, post: Post): Promise<void>;
-  /** Verdicts that are to be kept with the message, because they were computed now; counts them. */
-  fresh(delivery: Delivery, message: Message, found: Findings): Verdicts | undefined;
-  /** Sends the DSN if the sender requested one. */
-  tell(message: Message, verdicts: Verdicts, delivery: Delivery, outcome: Settled['outcome']): Promise<void>;
-}
+export type Preparation = ReturnType<typeof createPreparation>;
 
-export function createPreparation(deps: PreparationDeps): Preparation {
+export function createPreparation(deps: PreparationDeps) {
   const { spool, renderer, destinations, signingKeys, clock, log } = deps;
   const unparsed = deps.metrics.counter('postern_message_parse_failures_total');
   const countVerdicts = createVerdictMeters(deps.metrics);
@@ -144,7 +128,8 @@ export function createPreparation(deps: PreparationDeps): Preparation {
   }
 
   return frozen({
-    async find({ delivery, attempts, budgetFrom }) {
+    /** Finds the message of a delivery, and has it scanned. */
+    async find({ delivery, attempts, budgetFrom }: Due): Promise<Mail | NoMail> {
       const scanning = delivery.kind === 'inbound' ? deps.scanning : undefined;
       const turn = scanning && attempts === 0 ? await scanning.turn(delivery, budgetFrom) : undefined;
       if (turn !== undefined) return { none: 'later', at: turn };
@@ -159,7 +144,11 @@ export function createPreparation(deps: PreparationDeps): Preparation {
       if (scan) return { delivery, message: { ...message, scan }, body };
       return { none: 'later', at };
     },
-    async render(all, target) {
+    /**
+     * Renders and signs the POST of one message, or of several of one route. `store away`: not now. Undefined: a shared
+     * POST broke the parser. A shared POST omits messages whose verdicts take long. Discard it at the end.
+     */
+    async render(all: readonly [DueMail, ...DueMail[]], target: PostTarget): Promise<Post | 'store away' | undefined> {
       const post = await unlessAway(all, target, true);
       if (post === undefined || post === 'store away') return post;
       for (const [i, one] of all.entries()) {
@@ -168,24 +157,27 @@ export function createPreparation(deps: PreparationDeps): Preparation {
       }
       return post;
     },
-    async show(one) {
+    /** Like `render`, of one message, for tap: nothing is recorded or counted. */
+    async show(one: DueMail): Promise<Post | 'store away'> {
       // Only a shared POST may be undefined.
       return (await unlessAway([one], destinations.target(one[0].delivery), false)) ?? 'store away';
     },
-    async discard({ id }, { body }) {
+    /** Discards the body of a POST. Never throws. */
+    async discard({ id }: Pick<Delivery, 'id'>, { body }: Post) {
       // Failing to remove the file does not change the outcome of the attempt.
       await renderer.discard(body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
     },
-    fresh(delivery, message, { verdicts }) {
+    /** Verdicts that are to be kept with the message, because they were computed now; counts them. */
+    fresh(delivery: Delivery, message: Message, { verdicts }: Findings) {
       if (message.verdicts || delivery.kind === 'events') return undefined;
       countVerdicts(verdicts);
       return verdicts;
     },
     /**
-     * Reports to the reverse-path only if SPF passed: a forged one would make us send mail to third parties
+     * Sends the DSN if the sender requested one. Reports to the reverse-path only if SPF passed: a forged one would make us send mail to third parties
      * (RFC 3834 section 2).
      */
-    async tell(message, { spf }, delivery, outcome) {
+    async tell(message: Message, { spf }: Verdicts, delivery: Delivery, outcome: Settled['outcome']) {
       if (!message.envelope.dsn || outcome === 'deferred' || spf.result !== 'pass') return;
       const diag = outcome === 'failed' ? '5.4.7 delivery time expired' : '';
       await deps.senderReports.tell(message, delivery, outcome, diag);

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { HookEvent } from '../../../src/store/rows/webhooks.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { createOutbox, type WebhookOutbox } from '../../../src/webhooks/outbox.ts';
+import { createOutbox } from '../../../src/webhooks/outbox.ts';
 import { events } from '../../support/batch-world.ts';
 import { NO_EVENT_COPIES } from '../../support/copies.ts';
 import { freshSpool, type OpenedSpool } from '../../support/spool.ts';
@@ -11,7 +11,7 @@ import { openTestStore } from '../../support/store.ts';
 describe('the outbox', () => {
   let opened: OpenedSpool;
   let store: Store;
-  let outbox: WebhookOutbox;
+  let outbox: ReturnType<typeof createOutbox>;
   let away = false;
   beforeEach(async () => {
     opened = await freshSpool();
