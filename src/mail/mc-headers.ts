@@ -35,6 +35,18 @@ export interface McOptions {
   readonly ignored: readonly string[];
 }
 
+/** The options as an outgoing message has them; `tracking` is for messages that do not set it. */
+export function toOutgoingOptions(options: McOptions, tracking: NonNullable<McOptions['track']>) {
+  const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, mergeLanguage } = options;
+  const { preserveRecipients, signingDomain, pool } = options;
+  const { opens, clicks } = options.track ?? tracking;
+  return {
+    ...{ tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars },
+    ...(mergeLanguage && { mergeLanguage }),
+    ...{ preserveRecipients, signingDomain, pool, trackOpens: opens, trackClicks: clicks },
+  };
+}
+
 /** In characters. */
 const LONGEST_TAG = 50;
 const MAX_TAGS = 100;

@@ -208,7 +208,6 @@ const retry = operation({
   ...changing('retry', ({ matched, changed, job }: Changed) => ({ matched, retried: changed, job })),
 });
 
-/** Changes of many deliveries; not part of Mandrill's API. */
 export const bulkOperations = [replay, drop, retry];
 
 /**

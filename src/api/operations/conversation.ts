@@ -71,5 +71,4 @@ function toEntry({ id, kind, at, from, recipient, subject, state }: MailRecord):
   };
 }
 
-/** The mail of a conversation; not part of Mandrill's API. */
 export const conversations = [conversation];

@@ -234,5 +234,4 @@ const list = operation({
   },
 });
 
-/** Deliveries of inbound mail; not part of Mandrill's API. */
 export const deliveries = [list];

@@ -141,5 +141,4 @@ const REASONS = {
   private: 'It has a private address, which is not queried.',
 } as const;
 
-/** The answers of a domain's name servers; not part of Mandrill's API. */
 export const domainTools = [domainServers];

@@ -294,5 +294,4 @@ const retry = operation({
   },
 });
 
-/** The endpoints of routes and webhooks; not part of Mandrill's API. */
 export const endpoints = [list, info, pause, resume, retry];

@@ -422,5 +422,4 @@ const listRefusals = operation({
   },
 });
 
-/** The history of inbound mail; not part of Mandrill's API. */
 export const inboundHistory = [search, causes, info, listRefusals];

@@ -272,5 +272,4 @@ async function matchOf(
   return matches(pattern, address.mailbox) ? { captures: capture(pattern, address.mailbox) } : undefined;
 }
 
-/** The content of inbound mail, and trials with it; not part of Mandrill's API. */
 export const inboundContent = [content, payload, tryOut, tryRoute];

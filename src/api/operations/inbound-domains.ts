@@ -179,5 +179,4 @@ async function removeRoutes(domain: string, { store }: Call<never>): Promise<num
   return count;
 }
 
-/** Inbound domains, as in Mandrill's API. */
 export const inboundDomainOperations = [domains, addDomain, checkDomain, deleteDomain];

@@ -320,5 +320,4 @@ const tap = passing({
   },
 });
 
-/** Mail that its account fetches; not part of Mandrill's API. */
 export const inboundPull = [pull, ack, nack, tap];

@@ -406,5 +406,4 @@ const deleteRoute = operation({
   },
 });
 
-/** Routes of inbound domains, as in Mandrill's API. */
 export const inboundRouteOperations = [routes, addRoute, updateRoute, deleteRoute];

@@ -123,5 +123,4 @@ async function route(
   return routed.flat();
 }
 
-/** Inbound mail submitted through the API. */
 export const inboundSendRaw = [sendRaw];

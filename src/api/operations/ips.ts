@@ -269,7 +269,6 @@ const remove = operation({
   },
 });
 
-/** Dedicated IPs: listing, provisioning, warmup and return. */
 export const ipOperations = [list, info, provision, withdraw, startWarmup, cancelWarmup, remove];
 
 const checkCustomDns = operation({
@@ -347,5 +346,4 @@ async function begin(
   return begin(present, domain, call);
 }
 
-/** Custom reverse DNS of dedicated IPs. */
 export const customDns = [checkCustomDns, setCustomDns];

@@ -109,5 +109,4 @@ async function findKey(id: string, { keys, refuse }: Call<'Unknown_Key'>): Promi
   throw refuse('Unknown_Key', id);
 }
 
-/** The account's own API keys; not part of Mandrill's API. */
 export const apiKeys = [list, add, revoke];

@@ -96,5 +96,4 @@ const remove = operation({
   },
 });
 
-/** Metadata fields that an account wants in its activity exports. */
 export const metadata = [list, add, update, remove];

@@ -163,5 +163,4 @@ const deletePool = operation({
   },
 });
 
-/** Pools of dedicated IPs. */
 export const poolOperations = [setPool, listPools, poolInfo, createPool, deletePool];

@@ -266,5 +266,4 @@ const remove = operation({
   },
 });
 
-/** The rejection list: addresses that no mail is sent to. */
 export const rejectOperations = [add, list, remove];

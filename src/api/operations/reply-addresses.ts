@@ -135,5 +135,4 @@ const rotateReplyKey = operation({
   },
 });
 
-/** Addresses with data sealed in; not part of Mandrill's API. */
 export const replyAddresses = [replyAddress, rotateReplyKey];

@@ -232,5 +232,4 @@ function resultOf(
   return { result: 'less specific', why: `The route ${taker} is tried first, and takes the mail.` };
 }
 
-/** Tools to set up and debug routes; not part of Mandrill's API. */
 export const routeTools = [routeKey, testRoute];

@@ -108,7 +108,6 @@ const timeSeries = operation({
   },
 });
 
-/** Sending addresses and their statistics. */
 export const senders = [listAt('/senders/list'), info, timeSeries];
 
 const mailbox = text(255)
@@ -318,5 +317,4 @@ const deleteDomain = operation({
   },
 });
 
-/** Domains that mail is sent from. */
 export const senderDomainOperations = [domains, addDomain, checkDomain, verifyDomain, deleteDomain, domainKey];

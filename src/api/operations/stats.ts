@@ -34,7 +34,6 @@ export const statsFields = {
   unique_clicks: counter,
 };
 
-/** The ten counters as a struct. */
 export const statsBlock = z
   .object(statsFields)
   .meta({ title: 'stats block', description: `the integers ${Object.keys(statsFields).join(', ')}` });
@@ -56,18 +55,8 @@ export function toStats(counts: Counts) {
 }
 
 /** Totals of a detail record: the ten counters except the unique ones. */
-export const totalFields = {
-  sent: counter,
-  hard_bounces: counter,
-  soft_bounces: counter,
-  rejects: counter,
-  complaints: counter,
-  unsubs: counter,
-  opens: counter,
-  clicks: counter,
-};
+export const { unique_opens: _opens, unique_clicks: _clicks, ...totalFields } = statsFields;
 
-/** The totals of a detail record, from a `total` row. */
 export function toTotals(counts: Counts) {
   const { unique_opens: _, unique_clicks: __, ...totals } = toStats(counts);
   return totals;
@@ -82,10 +71,8 @@ export const windowFields = {
   last_90_days: statsBlock,
 };
 
-/** A struct with a stats block for each of the five windows. */
 export const windowsRecord = z.object(windowFields).describe('a stats block for each window');
 
-/** The five windows as a record. */
 export function toWindows(windows: Windows) {
   return {
     today: toStats(windows.today),
@@ -104,13 +91,11 @@ export const hourlyEntry = record('hourly entry', { time: time('the hour'), ...h
 /** An entry of a time series of a tag, which counts unsubs too. */
 export const tagHourlyEntry = record('tag hourly entry', { time: time('the hour'), ...statsFields });
 
-/** An entry of a time series, from an `hour` row. */
 export function toHourlyEntry(row: CounterRow) {
   const { unsubs: _, ...counts } = toStats(row);
   return { time: toTime(row.start), ...counts };
 }
 
-/** An entry of a time series of a tag, from an `hour` row. */
 export function toTagHourlyEntry(row: CounterRow) {
   return { time: toTime(row.start), ...toStats(row) };
 }
@@ -122,7 +107,6 @@ export const senderRecord = record('sender record', {
   ...statsFields,
 });
 
-/** A sender, from its `total` row. */
 export function toSenderRecord(row: CounterRow) {
   return { address: row.key, created_at: toTime(row.firstAt), ...toStats(row) };
 }

@@ -327,5 +327,4 @@ const resume = operation({
   },
 });
 
-/** Subaccounts: customers of the account whose mail is kept separate. */
 export const subaccountOperations = [list, add, info, update, remove, pause, resume];

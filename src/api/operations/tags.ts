@@ -155,5 +155,4 @@ function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: 
   );
 }
 
-/** Tags of messages and their statistics. */
 export const tagOperations = [list, remove, info, timeSeries, allTimeSeries];

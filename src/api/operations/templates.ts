@@ -40,7 +40,6 @@ const senderAddress = z
     }, 'Not a valid email address'),
   );
 
-/** The content of a template as add and update accept it. */
 const contentParams = {
   from_email: optional(senderAddress).describe('default sender address; an empty text removes it'),
   from_name: optional(z.string().max(MAX_FROM_NAME)).describe('default sender name'),
@@ -52,29 +51,11 @@ const contentParams = {
   text: optional(bytes(MAX_TEXT_BYTES)).describe(`default text part; at most ${MAX_TEXT_BYTES} bytes`),
 };
 
-/** Labels, without duplicates. */
-const labelParams = {
-  labels: optional(
-    z
-      .array(text(MAX_LABEL))
-      .max(MAX_LABELS)
-      .transform((labels) => [...new Set(labels)]),
-  ).describe(`up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters`),
-};
-
 /** A label to filter by; clients send an empty text for none. */
 const labelFilter = optional(z.string().max(MAX_LABEL)).describe('only templates with exactly this label');
 
-interface ContentParams {
-  readonly code?: string | undefined;
-  readonly subject?: string | undefined;
-  readonly from_email?: string | null | undefined;
-  readonly from_name?: string | undefined;
-  readonly text?: string | undefined;
-}
-
 /** The content of a template, with the given fields replaced. */
-function toContent(before: TemplateContent, given: ContentParams): TemplateContent {
+function toContent(before: TemplateContent, given: z.output<z.ZodObject<typeof contentParams>>): TemplateContent {
   return {
     code: given.code ?? before.code,
     subject: given.subject ?? before.subject,
@@ -139,9 +120,13 @@ const DRAFT = {
   text: 'Example text',
 };
 
-const publishParam = {
-  publish: optional(z.boolean()).describe('false: only the draft; true if omitted'),
-};
+const publish = optional(z.boolean()).describe('false: only the draft; true if omitted');
+const labels = optional(
+  z
+    .array(text(MAX_LABEL))
+    .max(MAX_LABELS)
+    .transform((all) => [...new Set(all)]),
+).describe(`up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters`);
 
 const add = operation({
   path: '/templates/add',
@@ -151,7 +136,7 @@ const add = operation({
   notes:
     'The slug is derived from the name: lower case, with a hyphen for every run of characters other than ' +
     'letters and digits. Two names with the same slug cannot coexist.',
-  params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
+  params: { name: newName, ...contentParams, publish, labels },
   anyText: ['name'],
   returns: templateRecord,
   errors: ['Invalid_Template'],
@@ -218,7 +203,7 @@ const update = operation({
   summary:
     'Changes the draft of a template and, unless `publish` is false, publishes it; null fields remain unchanged.',
   notes: 'Publishing applies the whole draft, including earlier changes that were not published.',
-  params: { name: templateName, ...contentParams, ...publishParam, ...labelParams },
+  params: { name: templateName, ...contentParams, publish, labels },
   anyText: ['name'],
   returns: templateRecord,
   errors: ['Unknown_Template'],
@@ -234,7 +219,7 @@ const update = operation({
   },
 });
 
-const publish = operation({
+const publishDraft = operation({
   path: '/templates/publish',
   access: 'settings',
   summary: 'Publishes the draft of a template; messages sent from now on use it.',
@@ -354,5 +339,4 @@ const render = operation({
   },
 });
 
-/** Templates, as in Mandrill's API. */
-export const templateOperations = [add, info, update, publish, remove, list, timeSeries, render];
+export const templateOperations = [add, info, update, publishDraft, remove, list, timeSeries, render];

@@ -222,7 +222,6 @@ const deleteTrackingDomain = operation({
   },
 });
 
-/** Links of messages with their statistics, and the domains of tracked links. */
 export const urlOperations = [
   list,
   search,

@@ -85,5 +85,4 @@ const info = operation({
   },
 });
 
-/** The account itself. */
 export const users = [ping, ping2, info, listAt('/users/senders')];

@@ -97,7 +97,6 @@ function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecor
 /** No limit is documented. */
 const MAX_DESCRIPTION = 10_000;
 
-/** The id of a webhook. */
 const webhookId = int('id of the webhook');
 const details = {
   description: optional(z.string().max(MAX_DESCRIPTION)).describe(`its purpose, at most ${MAX_DESCRIPTION} characters`),
@@ -237,7 +236,6 @@ const remove = operation({
   },
 });
 
-/** Webhooks, as in Mandrill's API. */
 export const webhookOperations = [list, add, info, update, remove];
 
 const MAX_LISTED = 1000;
@@ -341,5 +339,4 @@ const deliveries = operation({
   },
 });
 
-/** Tools to set up and debug webhooks; not part of Mandrill's API. */
 export const webhookTools = [test, key, deliveries];

@@ -82,5 +82,4 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
   ];
 }
 
-/** The whitelist: addresses that are never added to the rejection list. */
 export const whitelistOperations = [...operationsAt('/whitelists'), ...operationsAt('/allowlists')];

@@ -1,5 +1,6 @@
 import { frozen } from '../../base/frozen.ts';
 import { inSlices } from '../../base/turns.ts';
+import { toOutgoingOptions } from '../../mail/mc-headers.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
 import { conversationOfDraft, toConversation } from '../../mail/sent-names.ts';
@@ -122,42 +123,19 @@ function toSubmission(
   login: Login,
   { clock, tracking }: Parts,
 ): Omit<Submission, 'recipients' | 'client' | 'dsn'> {
-  const {
-    track,
-    sendAt,
-    globalVars,
-    rcptVars,
-    metadata,
-    rcptMetadata,
-    tags,
-    subaccount,
-    preserveRecipients,
-    signingDomain,
-    pool,
-    mergeLanguage,
-  } = options;
-  const { opens, clicks } = track ?? tracking;
+  const { sendAt } = options;
+  const shared = toOutgoingOptions(options, tracking);
   const outgoing: Outgoing = {
+    ...shared,
     sender,
     fromName,
-    tags,
-    subaccount,
-    metadata,
-    rcptMetadata,
-    rcptVars,
-    preserveRecipients,
-    signingDomain,
-    pool,
     ...content,
     ...toExtras(options.extras),
     apiKey: login.key,
-    ...(mergeLanguage && { mergeLanguage }),
     // A document is sent as it is; a filled template gets a text part by default.
     autoText: options.autoText ?? content.form === 'draft',
-    trackOpens: opens,
-    trackClicks: clicks,
     // A template has merge tags, even if the message gives no values for them.
-    globalVars: globalVars ?? (content.template === null ? null : []),
+    globalVars: shared.globalVars ?? (content.template === null ? null : []),
   };
   return {
     account: login.account,

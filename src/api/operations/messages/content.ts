@@ -156,5 +156,4 @@ function filler(
   };
 }
 
-/** The content of sent messages. */
 export const messagesContent = [content];

@@ -111,37 +111,23 @@ const infoRecord = record('message detail', {
 
 /** The record of a message as a search returns it. */
 export function toMessageRecord(row: SentMessageRow): z.input<typeof messageRecord> {
-  const {
-    sender,
-    template,
-    subject,
-    email,
-    tags,
-    opens,
-    clicks,
-    state,
-    metadata,
-    subaccount,
-    diag,
-    bounceDescription,
-  } = row;
   return {
     ts: seconds(row.createdAt),
     _id: row.id,
-    sender,
-    template,
-    subject,
-    email,
-    tags: [...tags],
-    opens,
+    sender: row.sender,
+    template: row.template,
+    subject: row.subject,
+    email: row.email,
+    tags: [...row.tags],
+    opens: row.opens,
     opens_detail: row.openDetail.map(({ ts }) => ({ ts, ...NOBODY })),
-    clicks,
+    clicks: row.clicks,
     clicks_detail: row.clickDetail.map(({ ts, url }) => ({ ts, ...NOBODY, url })),
-    state,
-    metadata: { ...metadata },
-    subaccount,
-    diag,
-    bounce_description: bounceDescription,
+    state: row.state,
+    metadata: { ...row.metadata },
+    subaccount: row.subaccount,
+    diag: row.diag,
+    bounce_description: row.bounceDescription,
   };
 }
 
@@ -266,5 +252,4 @@ const info = operation({
   },
 });
 
-/** The outcome of one sent message. */
 export const messagesInfo = [info];

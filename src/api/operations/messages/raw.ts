@@ -6,7 +6,7 @@ import { type SoleAuthor, shownBeside, soleAuthorOf } from '../../../mail/author
 import { createNames, toFileName } from '../../../mail/filename.ts';
 import { isHeadless } from '../../../mail/header-section.ts';
 import { decodeWords, firstValue, type HeaderField, parseHeaders, toTitleCase } from '../../../mail/headers.ts';
-import { type McOptions, parseMcHeaders } from '../../../mail/mc-headers.ts';
+import { type McOptions, parseMcHeaders, toOutgoingOptions } from '../../../mail/mc-headers.ts';
 import {
   type Content,
   type FilePart,
@@ -168,38 +168,15 @@ function toOutgoing(
     );
   if (options.template)
     throw call.invalid('raw_message', 'X-MC-Template is not supported here: please use /messages/send-template');
-  const {
-    tags,
-    subaccount,
-    metadata,
-    rcptMetadata,
-    globalVars,
-    rcptVars,
-    preserveRecipients,
-    autoText,
-    signingDomain,
-    mergeLanguage,
-  } = options;
-  const { opens, clicks } = call.settings.tracking;
   return {
+    ...toOutgoingOptions(options, call.settings.tracking),
     sender: sender.toLowerCase(),
     fromName: fromName ?? from?.name ?? null,
     subject,
-    tags,
     template: null,
-    subaccount,
-    metadata,
-    rcptMetadata,
     apiKey: call.apiKey,
-    trackOpens: options.track?.opens ?? opens,
-    trackClicks: options.track?.clicks ?? clicks,
-    globalVars,
-    rcptVars,
-    ...(mergeLanguage && { mergeLanguage }),
-    preserveRecipients,
-    autoText: autoText ?? false,
-    signingDomain,
-    pool: pool === undefined || pool === '' ? options.pool : pool,
+    autoText: options.autoText ?? false,
+    ...(pool !== undefined && pool !== '' && { pool }),
     form: 'mime',
     ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
     ...toConversation(fields, sender),
@@ -287,5 +264,4 @@ const parse = operation({
   },
 });
 
-/** Sending and parsing raw MIME documents. */
 export const messagesRaw = [sendRaw, parse];

@@ -55,5 +55,4 @@ function fieldsOf({ form }: Outgoing, bytes: Buffer): HeaderField[] {
   return draft.headers.map(([name, value]) => ({ name, value }));
 }
 
-/** Sending a message again; not part of Mandrill's API. */
 export const messagesResend = [resend];

@@ -16,21 +16,14 @@ const scheduledRecord = record('scheduled message', {
   subject: z.string(),
 });
 
-function toScheduledRecord({
-  id,
-  createdAt,
-  sendAt,
-  sender,
-  email,
-  subject,
-}: ScheduledRow): z.input<typeof scheduledRecord> {
+function toScheduledRecord(row: ScheduledRow): z.input<typeof scheduledRecord> {
   return {
-    _id: id,
-    created_at: toTime(createdAt),
-    send_at: toTime(sendAt),
-    from_email: sender,
-    to: email,
-    subject,
+    _id: row.id,
+    created_at: toTime(row.createdAt),
+    send_at: toTime(row.sendAt),
+    from_email: row.sender,
+    to: row.email,
+    subject: row.subject,
   };
 }
 
@@ -101,5 +94,4 @@ const reschedule = operation({
   },
 });
 
-/** Scheduled messages. */
 export const messagesScheduled = [list, cancel, reschedule];

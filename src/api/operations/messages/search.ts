@@ -34,12 +34,7 @@ const filterParams = {
   senders: optional(z.array(emailAddress).max(MAX_FILTER)).describe('messages from any of these addresses'),
 };
 
-interface Filter {
-  readonly query?: string | undefined;
-  readonly date_from?: Date | undefined;
-  readonly date_to?: Date | undefined;
-  readonly tags?: readonly string[] | undefined;
-  readonly senders?: readonly { readonly text: string }[] | undefined;
+interface Filter extends z.output<z.ZodObject<typeof filterParams>> {
   readonly api_keys?: readonly string[] | undefined;
 }
 
@@ -174,7 +169,6 @@ function countsOf({ state, opens, clicks }: SentMessageRow): Counts {
   };
 }
 
-/** Searches in sent messages. */
 export const messagesSearch = [search, searchTimeSeries];
 
 // The query language of /messages/search: words that must all match, `field:value`, quotes, a prefix `-` for "not", OR

@@ -5,7 +5,7 @@ import { shownBeside } from '../../../mail/author.ts';
 import { MAX_RENDERED } from '../../../mail/faults.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
 import { render } from '../../../mail/merge/merge.ts';
-import { type MergeValue, textOfValue } from '../../../mail/merge/values.ts';
+import { textOfValue } from '../../../mail/merge/values.ts';
 import {
   type ClickTracking,
   type Draft,
@@ -168,7 +168,6 @@ const sendTemplate = operation({
   },
 });
 
-/** Sending messages composed from parts. */
 export const messagesSend = [send, sendTemplate];
 
 /** A template whose regions are filled. */
@@ -283,13 +282,14 @@ function clicksOf(wanted: boolean | undefined, otherwise: ClickTracking): ClickT
   return wanted ? 'all' : 'none';
 }
 
-type Variables = readonly { readonly name: string; readonly content?: MergeValue | undefined }[];
-
 /**
  * Converts values to text, except for handlebars, where conditions may test their type: in mailchimp, a list becomes
  * its values and a struct an empty text.
  */
-function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
+function toMergeVars(
+  vars: NonNullable<MessageParam['global_merge_vars']>,
+  language: MergeLanguage | undefined,
+): readonly MergeVar[] {
   return vars.map(({ name, content = '' }) => ({
     name,
     content: language === 'handlebars' ? content : textOfValue(content),
@@ -317,9 +317,7 @@ async function checkTemplates(
   if (fault !== undefined) throw call.invalid('message', `.${fault}`);
 }
 
-type Map<T> = Readonly<Record<string, T>> | readonly never[];
-
-function toMetadata(values: Map<string | number | boolean> | undefined): Metadata {
+function toMetadata(values: MessageParam['metadata']): Metadata {
   return Object.fromEntries(Object.entries(values ?? {}));
 }
 

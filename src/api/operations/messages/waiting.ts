@@ -60,5 +60,4 @@ const stop = changing({
   change: (messages, delivery) => messages.stop(delivery),
 });
 
-/** Messages that wait for another attempt; not part of Mandrill's API. */
 export const messagesWaiting = [retry, stop];
