@@ -34,9 +34,7 @@ function isOnlyBounded(schema: z.ZodArray): boolean {
 }
 
 function cutAt(values: unknown, path: readonly string[]): readonly (readonly unknown[])[] {
-  const holder = path
-    .slice(0, -1)
-    .reduce<unknown>((inner, step) => (isHolder(inner) ? inner[step] : undefined), values);
+  const holder = valueAt(values, path.slice(0, -1));
   const name = path.at(-1) ?? '';
   const list = isHolder(holder) ? holder[name] : undefined;
   if (!isHolder(holder) || !Array.isArray(list)) return [];
@@ -71,6 +69,13 @@ function sizeOf(value: unknown): number {
   return Array.isArray(value) ? value.length : isHolder(value) ? Object.keys(value).length : 0;
 }
 
-function isHolder(value: unknown): value is Record<PropertyKey, unknown> {
+/** A struct or a list. */
+export type Holder = Record<PropertyKey, unknown>;
+
+export function isHolder(value: unknown): value is Holder {
   return typeof value === 'object' && value !== null;
 }
+
+/** The value at a place inside another; undefined if there is none. */
+export const valueAt = (value: unknown, path: readonly PropertyKey[]): unknown =>
+  path.reduce((inner, step) => (isHolder(inner) ? inner[step] : undefined), value);

@@ -140,22 +140,13 @@ interface Spread {
 }
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
-export interface Operation {
-  readonly path: Path;
-  readonly access: Access;
-  readonly ofMail: readonly string[];
-  readonly summary: string;
-  readonly notes: string;
-  readonly extension: boolean;
-  readonly large: boolean;
-  readonly waits: boolean;
+export interface Operation
+  extends Required<
+    Omit<Described<Path, z.ZodRawShape, z.ZodType, ErrorName>, 'params' | 'elsewhere' | 'anyText' | 'defaults'>
+  > {
   readonly params: z.ZodObject;
-  readonly returns: z.ZodType;
-  readonly errors: readonly ErrorName[];
   readonly elsewhere: ErrorName | undefined;
-  readonly once: boolean;
   readonly across: Spread | undefined;
-  readonly example: Given;
   /**
    * Validates the parameters, reporting all faults together, and runs the operation. Throws refusals; so do pages while
    * they are read.
@@ -264,38 +255,14 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
   answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
   reach: Reach<P, E, A, J> | undefined,
 ): Declared<N, P, R> {
-  const {
-    path,
-    access,
-    ofMail = [],
-    summary,
-    notes = '',
-    extension = false,
-    large = false,
-    waits = false,
-    once = false,
-    errors = [],
-    example = {},
-  } = declaration;
-  const { params, returns, elsewhere } = declaration;
+  const { path, access, ofMail = [], summary, notes = '', extension = false, large = false } = declaration;
+  const { waits = false, once = false, params, returns, errors = [], elsewhere, example = {} } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape, declaration);
   return frozen({
-    path,
-    access,
-    ofMail,
-    summary,
-    notes,
-    extension,
-    large,
-    waits,
+    ...{ path, access, ofMail, summary, notes, extension, large, waits, once, returns, errors, elsewhere, example },
     params: shape,
-    returns,
-    errors,
-    elsewhere,
-    once,
     across: reach && spread(reach, read),
-    example,
     run: async (given, call) => answer(await read(given), call),
   });
 }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { words } from '../base/schema.ts';
 import type { SlicedWork } from '../base/turns.ts';
 import { boundsOf } from './bounds.ts';
-import { longLists } from './long-lists.ts';
+import { type Holder, isHolder, longLists, valueAt } from './long-lists.ts';
 
 // Reads parameters by their schema: what the schema refuses is read as what clients mean. A form has only text and no
 // empty list, PHP writes an empty struct as a list, and many clients send an empty text for an omitted value. Values
@@ -20,8 +20,6 @@ type Read<T> =
 
 /** Enough for a struct in a list in a struct in the message, each of which may need another round. */
 const MOST_ROUNDS = 6;
-
-type Holder = Record<PropertyKey, unknown>;
 
 /**
  * Creates the reading of parameters by a schema, in steps. It changes `values` in place. Each refused item costs an
@@ -60,7 +58,7 @@ export function createReading<S extends z.ZodObject>(
 
 /** The list that was read at this place; its items are added to it. */
 function listAt(data: unknown, path: readonly string[]): unknown[] {
-  const found = path.reduce<unknown>((inner, step) => (isHolder(inner) ? inner[step] : undefined), data);
+  const found = valueAt(data, path);
   return Array.isArray(found) ? found : [];
 }
 
@@ -95,9 +93,7 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
       continue;
     }
     const name = issue.path.at(-1);
-    const holder = issue.path
-      .slice(0, -1)
-      .reduce<unknown>((inner, step) => (isHolder(inner) ? inner[step] : undefined), values);
+    const holder = valueAt(values, issue.path.slice(0, -1));
     if (name === undefined || !isHolder(holder) || holder[name] === undefined) continue;
     const value = holder[name];
     const isItem = Array.isArray(holder);
@@ -177,8 +173,4 @@ function isNumbered(names: readonly string[]): boolean {
 
 function isStruct(value: unknown): value is Holder {
   return isHolder(value) && !Array.isArray(value);
-}
-
-function isHolder(value: unknown): value is Holder {
-  return typeof value === 'object' && value !== null;
 }

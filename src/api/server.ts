@@ -4,7 +4,6 @@ import type { RouterMiddleware } from '@koa/router';
 import { frozen } from '../base/frozen.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Exposition, Figures } from '../base/prometheus.ts';
-import type { Service } from '../base/service.ts';
 import type { AccountRow, KeyCheckSettings } from '../store/rows/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
@@ -82,28 +81,10 @@ export interface ApiServices extends SessionCalls {
   readonly clientAddress: (req: IncomingMessage) => string;
 }
 
-interface HttpPlace {
-  readonly host: string;
-  readonly port: number;
-}
-
 /** The HTTP server: the API, its reference and the health checks. */
-export interface Api extends Service {
-  /** Where it listens without TLS. Throws before `start`. */
-  address(): { readonly host: string; readonly port: number };
-  /** Where it listens with TLS, and where it answers challenges and redirects. */
-  places(): { readonly https: readonly HttpPlace[]; readonly redirect: readonly HttpPlace[] };
-  /** How many connections are open. */
-  connections(kind: 'http' | 'https'): number;
-  readonly handler: RequestListener;
-  /**
-   * Runs an operation for an account without a key or HTTP but by the same rules, for operators on the command line.
-   * Returns the record, or the whole list. Throws `Refusal`.
-   */
-  run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>): Promise<unknown>;
-}
+export type Api = ReturnType<typeof createApi>;
 
-export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
+export function createApi(settings: ApiSettings, deps: ApiDeps) {
   const clientAddress = createClientAddress(settings.trustedProxies);
   const limits = createAccountLimits(settings.limits, deps);
   const jobs = createJobs(deps);
@@ -118,6 +99,10 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   });
   const operations = OPERATIONS.map(peers.across);
 
+  /**
+   * Runs an operation for an account without a key or HTTP but by the same rules, for operators on the command line.
+   * Returns the record, or the whole list. Throws `Refusal`.
+   */
   async function run(path: string, account: AccountRow, params: object, person?: string): Promise<unknown> {
     const operation = operations.find((one) => one.path === path);
     if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
@@ -183,9 +168,12 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   return frozen({
     handler,
     run,
+    /** Where it listens without TLS. Throws before `start`. */
     address: () => addressOf(server),
+    /** Where it listens with TLS, and where it answers challenges and redirects. */
     places: () => ({ https: secure.addresses(), redirect: redirect.addresses() }),
-    connections: (kind) => open[kind],
+    /** How many connections are open. */
+    connections: (kind: keyof typeof open) => open[kind],
     async start() {
       await listen(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });

@@ -40,9 +40,9 @@ type Apply = (event: MessageEventRow) => Promise<void>;
  */
 export function createApply(deps: ApplyDeps): Apply {
   const { store, clock } = deps;
-  const messages = createOnce({ rows: store.messages, events: store.messageEvents });
-  const counting = createCounting({ store });
-  const urlCounting = createUrlCounting({ store });
+  const applyOnce = createOnce({ rows: store.messages, events: store.messageEvents });
+  const count = createCounting({ store });
+  const countUrls = createUrlCounting({ store });
 
   async function spread(event: MessageEventRow, message: SentMessageRow): Promise<void> {
     const { account, subaccount } = message;
@@ -52,12 +52,12 @@ export function createApply(deps: ApplyDeps): Apply {
       await suppress(deps, event, message);
       await markFirstSend(deps, event, message);
     }
-    await counting.count(event, deleted ? { ...message, subaccount: null } : message);
-    await urlCounting.count(event, message);
+    await count(event, deleted ? { ...message, subaccount: null } : message);
+    await countUrls(event, message);
   }
 
   return async (event) => {
-    const message = await messages.apply({
+    const message = await applyOnce({
       row: event.message,
       event: event.id,
       toPatch: (row) => outcomeOf(event, row),

@@ -1,4 +1,3 @@
-import { frozen } from '../base/frozen.ts';
 import { COUNTS, type Counts, NO_COUNTS } from '../mail/stats.ts';
 import { type Collection, filterOf, type Patch, type Row } from '../store/driver/port.ts';
 import {
@@ -100,12 +99,10 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
  */
 export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }) {
   const once = createOnce({ rows: store.counters, events: store.messageEvents });
-  return frozen({
-    /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
-    async count(event: MessageEventRow, message: SentMessageRow) {
-      await Promise.all(changesOf(event, message).map((change) => once.apply(change)));
-    },
-  });
+  /** Resolves when every counter has the event exactly once. `message` is the row with the event applied. */
+  return async (event: MessageEventRow, message: SentMessageRow) => {
+    await Promise.all(changesOf(event, message).map(once));
+  };
 }
 
 interface UrlCountingDeps {
@@ -128,13 +125,13 @@ export function createUrlCounting({ store }: UrlCountingDeps) {
     const total = urlId(account, key);
     const hour = urlHourId(account, key, at);
     await Promise.all([
-      totals.apply({
+      totals({
         row: total,
         event: id,
         toPatch: (row) => ({ ...sumOf(row, amounts), lastHour: start > row.lastHour ? start : row.lastHour }),
         fresh: { ...NONE, id: total, account, url, lastHour: start },
       }),
-      hours.apply({
+      hours({
         row: hour,
         event: id,
         toPatch: (row) => sumOf(row, amounts),
@@ -143,12 +140,10 @@ export function createUrlCounting({ store }: UrlCountingDeps) {
     ]);
   }
 
-  return frozen({
-    /** Resolves when every link has the event exactly once. `message` is the row with the event applied. */
-    async count(event: MessageEventRow, message: SentMessageRow) {
-      await Promise.all(urlAmountsOf(event, message).map(({ url, amounts }) => add(event, url, urlKey(url), amounts)));
-    },
-  });
+  /** Resolves when every link has the event exactly once. `message` is the row with the event applied. */
+  return async (event: MessageEventRow, message: SentMessageRow) => {
+    await Promise.all(urlAmountsOf(event, message).map(({ url, amounts }) => add(event, url, urlKey(url), amounts)));
+  };
 }
 
 /** What an event adds, and to which links. */
@@ -186,12 +181,6 @@ interface OnceDeps<R extends Row> {
   readonly events: Pick<Collection<MessageEventRow>, 'many'>;
 }
 
-/** Applies each event to a row once. */
-interface Once<R> {
-  /** Resolves with the row once it has the event; undefined if there is no row. Throws the store's errors. */
-  apply(change: Change<R>): Promise<R | undefined>;
-}
-
 /** Changes per turn; the rest waits for the next. Each turn takes two queries, however many changes it has. */
 const MOST_CHANGES = 1000;
 /** Rounds lost to concurrent writers; it never takes this many. */
@@ -213,7 +202,7 @@ interface Waiting<R> {
  *
  * Within a process, changes are batched while the store works: fifty events of one message or tag are one write.
  */
-export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDeps<R>): Once<R> {
+export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDeps<R>) {
   const waiting: Waiting<R>[] = [];
   let running = false;
 
@@ -269,13 +258,12 @@ export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDep
     return written !== undefined && end(all, written);
   }
 
-  return frozen({
-    apply: (change) =>
-      new Promise<R | undefined>((resolve, reject) => {
-        waiting.push({ change, resolve, reject });
-        if (!running) void run();
-      }),
-  });
+  /** Resolves with the row once it has the event; undefined if there is no row. Throws the store's errors. */
+  return (change: Change<R>) =>
+    new Promise<R | undefined>((resolve, reject) => {
+      waiting.push({ change, resolve, reject });
+      if (!running) void run();
+    });
 }
 
 function end<R>(all: readonly Waiting<R>[], row: R | undefined): true {

@@ -6,6 +6,7 @@ import { tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
+import { answerLine } from './small-page.ts';
 
 export interface ExportFileSettings {
   readonly hostname: string;
@@ -30,20 +31,21 @@ export function createExportFiles(
     });
     // Every token is hashed and looked up, whatever it looks like, so that no answer is faster than another.
     const job = await deps.store.exportJobs.one({ tokenHash: tokenHash(token) });
-    if (!job) return say(ctx, 404, 'There is no export at this address.');
+    if (!job) return answerLine(ctx, 404, 'There is no export at this address.');
     if (job.state !== 'complete')
-      return say(ctx, 410, 'This export has expired, and its archive is gone. Start the export again.');
+      return answerLine(ctx, 410, 'This export has expired, and its archive is gone. Start the export again.');
     if (job.host !== settings.hostname) {
       if (job.host && (await fetch?.(job.host))) return;
       // 404, so that a proxy in front of several hosts can be configured to try the next one.
-      return say(
+      return answerLine(
         ctx,
         404,
         `This archive is on the host ${job.host ?? ''}. Fetch it there, with the result_url that /exports/info shows; that URL must lead to that host (its setting public_url).`,
       );
     }
     const archive = await openArchive(settings.exportsDir, job);
-    if (!archive) return say(ctx, 410, 'The archive of this export is no longer on this host. Start the export again.');
+    if (!archive)
+      return answerLine(ctx, 410, 'The archive of this export is no longer on this host. Start the export again.');
     await send(ctx, job, archive);
     deps.log.info('export.fetched', { export: exportName(job), account: job.account, method: ctx.method });
   };
@@ -69,10 +71,4 @@ async function send(ctx: Context, job: ExportRow, archive: FileHandle): Promise<
   if (ctx.method === 'HEAD') await archive.close();
   else ctx.body = archive.createReadStream();
   ctx.length = size;
-}
-
-function say(ctx: Context, status: number, text: string): void {
-  ctx.status = status;
-  ctx.type = 'text/plain; charset=utf-8';
-  ctx.body = `${text}\n`;
 }

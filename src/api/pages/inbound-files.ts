@@ -1,6 +1,7 @@
 import type { Context } from 'koa';
 import type { Log } from '../../base/log.ts';
 import type { LinkedFiles } from '../../webhooks/linked-files.ts';
+import { answerLine } from './small-page.ts';
 
 /**
  * Answers GET and HEAD of a link to an attachment (RFC 9110: one range, ETag, If-None-Match, If-Range); the token is the
@@ -25,7 +26,10 @@ export function createInboundFiles({
     });
     const opened = await linkedFiles.open(token);
     if (opened.kind === 'missing' && (await fetch?.())) return;
-    if (opened.kind !== 'file') return say(ctx, opened.kind);
+    if (opened.kind !== 'file') {
+      const [status, text] = ANSWERS[opened.kind];
+      return answerLine(ctx, status, text);
+    }
     const { file, size, hash } = opened;
     const etag = `"${hash}"`;
     ctx.set({ ETag: etag, 'Accept-Ranges': 'bytes' });
@@ -63,13 +67,6 @@ const ANSWERS = {
   // 404, so that a proxy in front of several hosts can be configured to try the next one.
   missing: [404, 'This file is not on this host: it was removed to make room, or another host has it.'],
 } as const;
-
-function say(ctx: Context, kind: keyof typeof ANSWERS): void {
-  const [status, text] = ANSWERS[kind];
-  ctx.status = status;
-  ctx.type = 'text/plain; charset=utf-8';
-  ctx.body = `${text}\n`;
-}
 
 /** The one range of a Range header; undefined: the whole file, also for several ranges and for what is no range. */
 function toRange(header: string, size: number): { readonly from: number; readonly to: number } | 'outside' | undefined {

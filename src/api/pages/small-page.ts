@@ -38,3 +38,10 @@ export function answerPage(ctx: Context, { status, title, main }: SmallPage): vo
 <body><main><h1>${title}</h1>${main}</main></body></html>
 `;
 }
+
+/** Answers with a line of text. */
+export function answerLine(ctx: Context, status: number, text: string): void {
+  ctx.status = status;
+  ctx.type = 'text/plain; charset=utf-8';
+  ctx.body = `${text}\n`;
+}

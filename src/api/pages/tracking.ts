@@ -6,7 +6,7 @@ import { escapeHtml } from '../../base/html.ts';
 import type { Subscription, UnsubscribeLinks } from '../../returns/unsubscribe.ts';
 import type { TrackedClient, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-import { answerPage, type SmallPage } from './small-page.ts';
+import { answerLine, answerPage, type SmallPage } from './small-page.ts';
 
 /** What recipients do with a message: open it, click in it, unsubscribe. */
 export interface Tracking {
@@ -124,7 +124,5 @@ function locationOf(written: string): string | undefined {
 
 function say(ctx: Context, status: number, text: string): void {
   ctx.set(PRIVATE);
-  ctx.status = status;
-  ctx.type = 'text/plain; charset=utf-8';
-  ctx.body = `${text}\n`;
+  answerLine(ctx, status, text);
 }

@@ -177,10 +177,10 @@ describe('link statistics', () => {
       event('e4', 'click', { detail: { url: `https://x.example/${'y'.repeat(2001)}` } }),
     ];
     for (const one of events) await world.store.messageEvents.insert(one);
-    const counting = createUrlCounting({ store: world.store });
+    const count = createUrlCounting({ store: world.store });
     for (const one of events) {
       message = { ...message, ...outcomeOf(one, message) };
-      for (let times = 0; times < 3; times++) await counting.count(one, message);
+      for (let times = 0; times < 3; times++) await count(one, message);
     }
     const { body } = await world.call('/urls/search', { q: 'shop.example.com' });
     expect(body).to.deep.equal([{ url, sent: 1, clicks: 2, unique_clicks: 1 }]);
