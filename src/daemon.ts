@@ -172,7 +172,6 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     scheduling,
     copies,
     clock,
-    ids,
     log,
   });
   const delivery = createDelivery(settings, deps, {

@@ -53,25 +53,12 @@ export interface MessageEvent {
   readonly names?: readonly string[];
 }
 
-/** The only way for events into the numbers, the lists, and onto subscribed webhooks. */
-export interface Recorder {
-  /**
-   * Creates the row of a message. The caller must refuse tags that begin with an underscore or exceed 50 characters.
-   */
-  begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'>;
-  /** Records an event; idempotent by its id. `unknown`: the account has no such message. */
-  record(event: MessageEvent): Promise<'recorded' | 'duplicate' | 'unknown'>;
-}
-
 interface RecorderDeps extends ApplyDeps {
   readonly store: ApplyDeps['store'] & Pick<Store, 'messageTags' | 'messageNames' | 'senderDomains'>;
 }
 
-/** A recorder that can finish interrupted work. */
-export interface EventRecorder extends Recorder {
-  /** Applies unfinished events recorded before `before` or after `beyond`. Returns how many were finished. */
-  finish(before: Date, ending?: AbortSignal, beyond?: Date): Promise<number>;
-}
+export type EventRecorder = ReturnType<typeof createRecorder>;
+export type Recorder = Pick<EventRecorder, 'begin' | 'record'>;
 
 /** Events finished concurrently. */
 const PAGE = 50;
@@ -81,7 +68,7 @@ const PAGE = 50;
  * includes the webhook payloads; everything else is derived from the row and may be interrupted anywhere. Whatever
  * fails is finished by the sweep (`finish`), unnoticed by the caller.
  */
-export function createRecorder(deps: RecorderDeps): EventRecorder {
+export function createRecorder(deps: RecorderDeps) {
   const { store, clock, log } = deps;
   const apply = createApply(deps);
 
@@ -126,7 +113,10 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
   }
 
   return frozen({
-    async begin(message) {
+    /**
+     * Creates the row of a message. The caller must refuse tags that begin with an underscore or exceed 50 characters.
+     */
+    async begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'> {
       const row = toMessageRow(message);
       const { account, createdAt } = row;
       await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
@@ -140,7 +130,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       await keepNames(row, message.names);
       return (await store.messages.insert(row)) === 'inserted' ? 'recorded' : 'duplicate';
     },
-    async record(event) {
+    /** Records an event; idempotent by its id. `unknown`: the account has no such message. */
+    async record(event: MessageEvent): Promise<'recorded' | 'duplicate' | 'unknown'> {
       const message = await store.messages.one({ id: event.message, account: event.account });
       if (!message) return 'unknown';
       await keepNames(message, event.names);
@@ -154,7 +145,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       if (known?.appliedAt === null) await tryToApply(known);
       return 'duplicate';
     },
-    finish: async (before, ending, beyond) =>
+    /** Applies unfinished events recorded before `before` or after `beyond`. Returns how many were finished. */
+    finish: async (before: Date, ending?: AbortSignal, beyond?: Date) =>
       (await finishBetween(new Date(0), { lt: before }, ending)) +
       (beyond ? await finishBetween(beyond, {}, ending) : 0),
   });

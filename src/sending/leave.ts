@@ -11,7 +11,6 @@ import { StoreAway } from '../store/driver/port.ts';
 import { reputationMonths, sinceMinutes, startOf } from '../store/rows/counters.ts';
 import { type SubaccountRow, subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
-import type { Holding, Leave, Leaving } from './types.ts';
 
 interface LeaveSettings {
   /** Whether accounts, and subaccounts without a custom quota, are limited to the quota that their reputation earns. */
@@ -34,7 +33,14 @@ const LONGEST_WAIT_MS = 600_000;
 /** Retry interval while the store is unavailable. */
 const AWAY_MS = 30_000;
 
-type Verdict = Exclude<Leave, { readonly kind: 'now' }>;
+/**
+ * Whether a message may leave now. `later`: paused or over quota; ask again at `at`. `never`: paused for too long, or
+ * the subaccount was deleted.
+ */
+export type Leave = { readonly kind: 'now' } | Verdict;
+type Verdict = { readonly kind: 'later'; readonly at: number } | { readonly kind: 'never'; readonly reason: string };
+
+export type Leaving = ReturnType<typeof createLeaving>;
 
 /** The quota state of one account or subaccount. */
 interface Holder {
@@ -46,7 +52,7 @@ interface Holder {
  * Decides whether mail may leave now: its subaccount must exist and not be paused, and both subaccount and account must
  * be within their hourly quotas.
  */
-export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving & Holding {
+export function createLeaving(settings: LeaveSettings, deps: LeaveDeps) {
   const { store, ids } = deps;
   const rows = createRecent((id) => store.subaccounts.one({ id }), FRESH_MS);
   const holders = createHolders(settings, deps);
@@ -68,8 +74,14 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
   }
 
   return frozen({
-    changed: (account, subaccount) => rows.forget(subaccountId(account, subaccount)),
-    async heldBecause(account, { subaccount }, now) {
+    /** Forgets what is cached of a subaccount, after it was changed. */
+    changed: (account: string, subaccount: string) => rows.forget(subaccountId(account, subaccount)),
+    /** Why the message would be held back now; undefined when it would not. Uses up no quota. Throws `StoreAway`. */
+    async heldBecause(
+      account: string,
+      { subaccount }: Outgoing,
+      now: number,
+    ): Promise<'sending-paused' | 'hourly-quota' | undefined> {
       const row = subaccount === null ? null : await rows.get(subaccountId(account, subaccount), now);
       if (row?.status === 'paused') return 'sending-paused';
       for (const { meter } of [holders.of(account, null), ...(row ? [holders.of(account, row)] : [])]) {
@@ -78,11 +90,11 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
       }
       return undefined;
     },
-    async mayLeave(account, outgoing, queuedAt, now) {
+    async mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave> {
       try {
         return await decide(account, outgoing, queuedAt, now);
       } catch (error) {
-        if (error instanceof StoreAway) return { kind: 'later', at: now + AWAY_MS } as const;
+        if (error instanceof StoreAway) return { kind: 'later', at: now + AWAY_MS };
         throw error;
       }
     },
@@ -264,7 +276,7 @@ function createSpread() {
 
 interface ReleasingDeps {
   readonly spool: Pick<Spool, 'retry'>;
-  readonly holding: Holding;
+  readonly holding: Pick<Leaving, 'changed'>;
   readonly clock: Clock;
   readonly log: Log;
 }

@@ -12,7 +12,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
 import type { SignOwn } from './own-signature.ts';
-import type { MailCarrier, Mailer, MailOutcome, NoticeMail, Notices } from './types.ts';
+import type { MailCarrier, Mailer, MailOutcome, NoticeMail } from './types.ts';
 
 interface NoticeDeps {
   /** The sender of notices (`mail.from`), who also gets their bounces. */
@@ -43,8 +43,18 @@ const AT_ONCE = 5;
 const PURGED_AT_ONCE = 200;
 const LONGEST_REASON = 300;
 
-/** Creates the part that sends notices. */
-export function createNotices(deps: NoticeDeps): Notices {
+/** A notice to be sent. Subject and text are ours: the subject must contain nothing that a user typed. */
+export interface NewNotice {
+  readonly account: string;
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+}
+
+/** Notices: stored first, then sent, and retried for a day. */
+export type Notices = ReturnType<typeof createNotices>;
+
+export function createNotices(deps: NoticeDeps) {
   const { store, mailer, clock, ids, log } = deps;
   const attempt = createAttempt(deps);
   let running: Promise<Tally> | undefined;
@@ -78,7 +88,11 @@ export function createNotices(deps: NoticeDeps): Notices {
   }
 
   return frozen({
-    async enqueue({ account, to, subject, text }) {
+    /**
+     * Stores and sends a notice. `queued`: it is durable and being sent. `limited`: this address or its domain received
+     * too many already. `refused`: not an address that we write to (`isPlainMailbox`).
+     */
+    async enqueue({ account, to, subject, text }: NewNotice) {
       const address = toPlainAddress(to);
       if (address === undefined) return 'refused';
       if (!/^[ -~]{1,200}$/.test(subject)) throw new TypeError('the subject of a notice is one line of ASCII');
@@ -99,7 +113,9 @@ export function createNotices(deps: NoticeDeps): Notices {
       sendSoon();
       return 'queued';
     },
+    /** Sends what is due now and returns the number of results of each kind. Concurrent calls share one run. */
     sendDue,
+    /** Deletes notices that ended long ago, a bounded number per call. Returns how many rows were deleted. */
     purge: () => purge(deps, new Date(clock.now() - KEPT_MS)),
     async stop() {
       stopped = true;

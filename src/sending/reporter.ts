@@ -2,7 +2,6 @@ import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { Service } from '../base/service.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
 import { bounceDetail, classifyReply } from '../mail/bounce.ts';
@@ -23,14 +22,6 @@ interface ReporterDeps {
   readonly log: Log;
 }
 
-/** Records in the store what became of outbound mail. */
-export interface Reporter extends Service {
-  /** New reports were written. */
-  poke(): void;
-  /** Whether all reports have been recorded, except those being retried. */
-  idle(): boolean;
-}
-
 /** Reports recorded before the spool forgets them, together. */
 const BATCH = 50;
 /** Lets many reports share one spool write, and incoming mail in between. */
@@ -45,7 +36,7 @@ const STUBBORN_MS = 300_000;
  * interruption a report is recorded again, but counted once, because events have the ids of their reports. While the
  * store is unavailable, reports stay on the spool.
  */
-export function createReporter({ spool, copies, recorder, clock, log }: ReporterDeps): Reporter {
+export function createReporter({ spool, copies, recorder, clock, log }: ReporterDeps) {
   /** Reports that failed on their own account, and when they may be retried. */
   const stubborn = new Map<string, number>();
   let phase: 'new' | 'running' | 'stopped' = 'new';
@@ -150,7 +141,9 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
       cancel();
       await working;
     },
+    /** New reports were written. */
     poke,
+    /** Whether all reports have been recorded, except those being retried. */
     idle: () => !working && (pausing === undefined || pausing === 'stubborn') && !fresh,
   });
 }

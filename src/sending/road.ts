@@ -20,11 +20,13 @@ import {
 import type { Waiting } from '../queue/schedule/waiting.ts';
 import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
+import type { Sources } from './carry/sources.ts';
 import { type Copies, type CopyClaim, stateOf } from './copies.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
+import type { Leaving } from './leave.ts';
 import { type Happening, tellsDeferral, toExpiry, toHappening, toReport } from './reporter.ts';
 import type { Claim, Scheduling } from './scheduling.ts';
-import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sources } from './types.ts';
+import type { ComposeJob, Composer, ComposeSettings, MailCarrier } from './types.ts';
 
 // The road of the kind `outbound`: accounts' mail, composed for each recipient and delivered to a server of theirs.
 
@@ -33,13 +35,13 @@ type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dki
 
 /** The parts that only outbound mail needs. */
 export interface OutboundParts {
-  readonly leaving: Leaving;
+  readonly leaving: Pick<Leaving, 'mayLeave'>;
   readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly copies: Pick<Copies, 'claim' | 'holds' | 'record' | 'write'>;
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
-  /** Whether the account may still write as the sender: much can change until a scheduled message leaves. Throws `StoreAway`. */
+  /** Whether the account may still write as the sender: much can change until mail leaves. Throws `StoreAway`. */
   readonly mayWriteFrom: OwnDomains['mayWriteFrom'];
   /** The number of an account; undefined if there is no such account. */
   numberOf(account: string): Promise<number | undefined>;

@@ -1,6 +1,5 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/memory.ts';
 import type { Recorder } from '../events/record.ts';
@@ -11,31 +10,20 @@ import type { Store } from '../store/store.ts';
 import type { Copies } from './copies.ts';
 import type { CustomDomains } from './domains/custom-domains.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
-import { createReporter, type Reporter } from './reporter.ts';
+import { createReporter } from './reporter.ts';
 import type { OutboundParts } from './road.ts';
-import type { Scheduling } from './scheduling.ts';
 import type { Signing } from './signing.ts';
-import type { Leaving, MailCarrier, Sources } from './types.ts';
 
-interface SendingSettings {
-  readonly hostname: string;
-}
-
-interface SendingDeps {
+interface SendingDeps extends Omit<OutboundParts, 'signerOf' | 'mayWriteFrom' | 'numberOf' | 'composing' | 'reported'> {
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly store: Pick<Store, 'accounts'>;
-  readonly signing: Signing;
+  readonly signing: Pick<Signing, 'signerOf'>;
   readonly tokenSecret: Pick<TokenSecret, 'read'>;
   readonly recorder: Recorder;
   readonly customDomains: CustomDomains;
   readonly ownDomains: OwnDomains;
-  readonly leaving: Leaving;
-  readonly scheduling: Scheduling;
-  readonly copies: Copies;
-  readonly sources: Sources;
-  readonly mailCarrier: MailCarrier;
+  readonly copies: OutboundParts['copies'] & Pick<Copies, 'ended'>;
   readonly clock: Clock;
-  readonly ids: Ids;
   readonly log: Log;
 }
 
@@ -43,12 +31,8 @@ interface SendingDeps {
 const FRESH_MS = 60_000;
 
 /** Builds what the outbound road needs from the store, and the reporter that records results there. */
-export function createSending(
-  settings: SendingSettings,
-  deps: SendingDeps,
-): { readonly mail: OutboundParts; readonly reporter: Reporter } {
+export function createSending({ hostname }: { readonly hostname: string }, deps: SendingDeps) {
   const { store, clock, tokenSecret, customDomains, leaving, scheduling, copies, sources, mailCarrier } = deps;
-  const { hostname } = settings;
   const reporter = createReporter(deps);
   const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
   return frozen({

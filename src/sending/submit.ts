@@ -18,8 +18,9 @@ import type { Store } from '../store/store.ts';
 import { fillingSubject } from './compose/merge-fields.ts';
 import type { Copies } from './copies.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
+import type { Leaving } from './leave.ts';
 import type { Signing } from './signing.ts';
-import type { Leaving, RecipientOutcome, SigningOutlook, Submission, SubmitOutcome, Submitting } from './types.ts';
+import type { RecipientOutcome, SigningOutlook, Submission, SubmitOutcome } from './types.ts';
 
 interface SubmitSettings {
   /** Used in our Received line. */
@@ -58,16 +59,19 @@ interface SortedSubmission {
   readonly answers: readonly RecipientOutcome[];
 }
 
+/** The only way for an account's mail onto the spool. */
+export type Submitting = ReturnType<typeof createSubmitting>;
+
 /**
  * Accepts an account's mail: one message on the spool, with a delivery for each recipient that is not suppressed. Its
  * rows are written after the sync; if the store becomes unavailable in between, they are created when the deliveries
  * are reported.
  */
-export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
+export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps) {
   const { store, log } = deps;
   const count = createCount(deps.metrics);
   return frozen({
-    async submit(submission): Promise<SubmitOutcome> {
+    async submit(submission: Submission): Promise<SubmitOutcome> {
       const {
         account,
         outgoing: { subaccount },

@@ -24,28 +24,6 @@ export interface Mailer {
   stop(): void;
 }
 
-/** A notice to be sent. Subject and text are ours: the subject must contain nothing that a user typed. */
-export interface NewNotice {
-  readonly account: string;
-  readonly to: string;
-  readonly subject: string;
-  readonly text: string;
-}
-
-/** Notices: stored first, then sent, and retried for a day. */
-export interface Notices {
-  /**
-   * Stores and sends a notice. `queued`: it is durable and being sent. `limited`: this address or its domain received
-   * too many already. `refused`: not an address that we write to (`isPlainMailbox`).
-   */
-  enqueue(notice: NewNotice): Promise<'queued' | 'limited' | 'refused'>;
-  /** Sends what is due now and returns the number of results of each kind. Concurrent calls share one run. */
-  sendDue(): Promise<{ readonly sent: number; readonly deferred: number; readonly failed: number }>;
-  /** Deletes notices that ended long ago, a bounded number per call. Returns how many rows were deleted. */
-  purge(): Promise<number>;
-  stop(): Promise<void>;
-}
-
 /** Mail submitted by API or SMTP. */
 export interface Submission {
   readonly account: string;
@@ -100,32 +78,6 @@ export type SubmitOutcome =
       readonly signing: SigningOutlook;
     }
   | { readonly outcome: 'unknown-subaccount' | 'full' | 'fault' };
-
-/** The only way for an account's mail onto the spool. */
-export interface Submitting {
-  submit(submission: Submission): Promise<SubmitOutcome>;
-}
-
-/**
- * Whether a message may leave now. `later`: paused or over quota; ask again at `at`. `never`: paused for too long, or
- * the subaccount was deleted.
- */
-export type Leave =
-  | { readonly kind: 'now' }
-  | { readonly kind: 'later'; readonly at: number }
-  | { readonly kind: 'never'; readonly reason: string };
-
-export interface Leaving {
-  mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
-  /** Why the message would be held back now; undefined when it would not. Uses up no quota. Throws `StoreAway`. */
-  heldBecause(account: string, outgoing: Outgoing, now: number): Promise<'sending-paused' | 'hourly-quota' | undefined>;
-}
-
-/** The cached state of subaccounts that decides whether mail is held back. */
-export interface Holding {
-  /** Invalidates the cache after a subaccount was changed. */
-  changed(account: string, subaccount: string): void;
-}
 
 /** Everything needed to compose a message for one recipient. */
 export interface ComposeJob {
@@ -188,13 +140,6 @@ export interface MailCarrier {
     readonly sourceAddresses: readonly string[];
   }): Promise<MailAttempt>;
   stop(): Promise<void>;
-}
-
-/**
- * Chooses the source addresses for a message: those of its pool, weighted by warmup. Empty: the host's default address.
- */
-export interface Sources {
-  choose(account: string, outgoing: Pick<Outgoing, 'pool'>, chance: number, now: Date): Promise<readonly string[]>;
 }
 
 /** A delivery as the reporter sees it. */

@@ -19,9 +19,9 @@ import {
 import { type DomainTests, retestSenderDomainsTask } from '../sending/domains/domain-tests.ts';
 import type { KeySwitch } from '../sending/domains/key-rotation.ts';
 import { type RetestTrackingDeps, retestTrackingDomainsTask } from '../sending/domains/tracking-domains.ts';
+import type { Notices } from '../sending/notices.ts';
 import { sendNoticesTask } from '../sending/notices.ts';
 import { type Scheduling, tendScheduledTask } from '../sending/scheduling.ts';
-import type { Notices } from '../sending/types.ts';
 import type { Store } from '../store/store.ts';
 import { countUsageTask, type UsageMeter } from '../store/usage.ts';
 import { tendBatchesTask } from '../webhooks/batches.ts';

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createIds } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
-import type { NewNotice } from '../../src/sending/types.ts';
+import type { NewNotice } from '../../src/sending/notices.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import type { ExportRow } from '../../src/store/rows/exports.ts';
 import type { RejectRow, WhitelistRow } from '../../src/store/rows/lists.ts';

@@ -4,9 +4,10 @@ import type { MessageEvent } from '../../src/events/record.ts';
 import { mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
 import type { MailAttempt } from '../../src/queue/settle.ts';
+import type { Leave } from '../../src/sending/leave.ts';
 import { readReport } from '../../src/sending/reporter.ts';
 import { createOutboundRoad, type OutboundParts } from '../../src/sending/road.ts';
-import type { ComposeJob, ComposeReply, Leave } from '../../src/sending/types.ts';
+import type { ComposeJob, ComposeReply } from '../../src/sending/types.ts';
 import { NO_COPIES } from './copies.ts';
 import { aDelivery } from './delivery.ts';
 import { type Bench, createBench, ids } from './dispatcher-bench.ts';
@@ -78,7 +79,6 @@ export async function createWorld(parts: Partial<OutboundParts> = {}, maxAgeHour
   const mail: OutboundParts = {
     leaving: {
       mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now),
-      heldBecause: async () => undefined,
     },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
     copies: NO_COPIES,

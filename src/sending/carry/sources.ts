@@ -4,9 +4,9 @@ import { createExpiringMemory, createMemory } from '../../base/memory.ts';
 import { checkA, toReverseName } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
+import type { Outgoing } from '../../mail/outgoing.ts';
 import { createPoolFinder, DEFAULT_POOL, readPlacement } from '../../store/rows/ips.ts';
 import type { AccountStore, Store } from '../../store/store.ts';
-import type { Sources } from '../types.ts';
 
 /** How long an account's addresses are cached: after a change, mail uses the old ones for this long. Milliseconds. */
 const KEPT_MS = 5000;
@@ -37,8 +37,10 @@ interface CachedAddresses {
   readonly until: number;
 }
 
-/** `choose` throws `StoreAway` if the store is unavailable and the account is not cached. */
-export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }): Sources {
+/** Chooses the source addresses for messages. */
+export type Sources = ReturnType<typeof createSources>;
+
+export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }) {
   const known = createMemory<CachedAddresses>({ most: MOST_ACCOUNTS });
 
   function ownOf(account: string, now: Date): Promise<AccountAddresses> {
@@ -54,7 +56,11 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
   }
 
   return frozen({
-    async choose(account, { pool: wished }, chance, now) {
+    /**
+     * The addresses of the message's pool, weighted by warmup. Empty: the host's default address. Throws `StoreAway` if
+     * the store is unavailable and the account is not cached.
+     */
+    async choose(account: string, { pool: wished }: Pick<Outgoing, 'pool'>, chance: number, now: Date) {
       const { places, daily } = await ownOf(account, now);
       // If the pool is unknown or empty, use the default pool rather than lose the reputation of the account's
       // addresses.

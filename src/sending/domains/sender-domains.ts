@@ -6,7 +6,7 @@ import type { Resolver } from '../../dns/types.ts';
 import { isFreeMail, isPublicSuffix } from '../../mail/reserved-names.ts';
 import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
-import type { Notices } from '../types.ts';
+import type { Notices } from '../notices.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';
 import { type DomainKeys, keyPlace, keyRecord, selectorOf } from './keys.ts';
 

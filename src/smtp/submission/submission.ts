@@ -2,7 +2,7 @@ import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { ClickTracking } from '../../mail/outgoing.ts';
 import type { Spool } from '../../queue/delivery.ts';
-import type { Submitting } from '../../sending/types.ts';
+import type { Submitting } from '../../sending/submit.ts';
 import type { KeyUses } from '../../store/key-uses.ts';
 import type { Store } from '../../store/store.ts';
 import type { UsageMeter } from '../../store/usage.ts';

@@ -4,7 +4,7 @@ import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
 import type { Tools } from '../../base/tools.ts';
-import type { NewNotice, Notices } from '../../sending/types.ts';
+import type { NewNotice, Notices } from '../../sending/notices.ts';
 import { type Patch, StoreAway } from '../../store/driver/port.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';

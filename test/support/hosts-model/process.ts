@@ -98,7 +98,7 @@ export async function openProcess({ host, number, wrongMs, left, random, ...give
       ...parts,
       spool,
       copies: fenced,
-      leaving: { mayLeave: async () => ({ kind: 'now' }), heldBecause: async () => undefined },
+      leaving: { mayLeave: async () => ({ kind: 'now' }) },
       scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
       sources: { choose: async () => [] },
       mailCarrier: {

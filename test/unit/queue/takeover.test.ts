@@ -382,7 +382,7 @@ function outboundParts(carried: (recipient: string) => void): OutboundParts & Pi
     composer: {
       compose: async () => ({ kind: 'composed', composed: { bytes: Buffer.from('x'), links: [], mailFrom: '' } }),
     },
-    leaving: { mayLeave: async () => ({ kind: 'now' }), heldBecause: async () => undefined },
+    leaving: { mayLeave: async () => ({ kind: 'now' }) },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
     copies: NO_COPIES,
     sources: { choose: async () => [] },

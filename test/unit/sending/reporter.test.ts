@@ -4,7 +4,7 @@ import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder, type Recorder } from '../../../src/events/record.ts';
 import { sentId } from '../../../src/mail/return-address.ts';
 import type { Report } from '../../../src/queue/delivery.ts';
-import { createReporter, type Reporter, toReport } from '../../../src/sending/reporter.ts';
+import { createReporter, toReport } from '../../../src/sending/reporter.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { NO_COPIES } from '../../support/copies.ts';
@@ -16,7 +16,7 @@ import { openTestStore } from '../../support/store.ts';
 describe('reports to the store', () => {
   let world: SendingWorld;
   let store: Store;
-  let reporter: Reporter;
+  let reporter: ReturnType<typeof createReporter>;
   /** What every call of the recorder does first; it may throw. */
   let first: (what: string) => void;
   beforeEach(async () => {
