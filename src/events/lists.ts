@@ -8,7 +8,7 @@ import { createKeyedMutex, type KeyedMutex } from '../base/turns.ts';
 import { listedAddress } from '../mail/address.ts';
 import { isExpired, isOfEvents, newListing, type RejectReason, renewed, suppressing } from '../mail/suppression.ts';
 import { createSteadiness } from '../queue/purge.ts';
-import type { Row } from '../store/driver/port.ts';
+import { type Collection, filterOf, type Row } from '../store/driver/port.ts';
 import { type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
 import type { Carrier } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
@@ -54,8 +54,8 @@ const MOST_OVERRULED = 100;
  */
 export function createLists(deps: ListsDeps) {
   const { store } = deps;
-  const rejects = rejectRows(store.rejects);
-  const whitelists = whitelistRows(store.whitelists);
+  const rejects = listRows(store.rejects);
+  const whitelists = listRows(store.whitelists);
   // Serializes changes of the same row; if the store is unavailable, all waiting callers fail together.
   const inTurn = createKeyedMutex('fail');
   const announce = createAnnouncer(deps, inTurn);
@@ -204,21 +204,12 @@ function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inT
   };
 }
 
-function rejectRows(rejects: Store['rejects']): ListRows<RejectRow> {
+function listRows<R extends ListRow>(rows: Collection<R>): ListRows<R> {
   return {
-    one: (id) => rejects.one({ id }),
-    insert: (row) => rejects.insert(row),
-    replace: ({ id, ...row }, version) => rejects.change({ id, version }, row),
-    remove: (id, version) => rejects.remove({ id, version }),
-  };
-}
-
-function whitelistRows(whitelists: Store['whitelists']): ListRows<WhitelistRow> {
-  return {
-    one: (id) => whitelists.one({ id }),
-    insert: (row) => whitelists.insert(row),
-    replace: ({ id, ...row }, version) => whitelists.change({ id, version }, row),
-    remove: (id, version) => whitelists.remove({ id, version }),
+    one: (id) => rows.one(filterOf<ListRow, R>({ id })),
+    insert: (row) => rows.insert(row),
+    replace: ({ id, ...row }, version) => rows.change(filterOf<ListRow, R>({ id, version }), row),
+    remove: (id, version) => rows.remove(filterOf<ListRow, R>({ id, version })),
   };
 }
 

@@ -7,30 +7,10 @@ import answers from './examples.json' with { type: 'json' };
 export const EXAMPLE_KEY = 'ExampleKey000000000001';
 
 /** An operation in readable form, from which the page and the markdown are made. */
-export interface Entry {
-  readonly path: string;
-  readonly group: string;
-  readonly summary: string;
-  readonly notes: string;
-  readonly extension: boolean;
-  readonly params: readonly Field[];
-  /** The type of the answer, in one line. */
-  readonly returns: string;
-  readonly fields: readonly Field[];
-  readonly errors: readonly {
-    readonly name: ErrorName;
-    readonly code: number;
-    readonly status: number;
-    readonly when: string;
-  }[];
-  /** A curl command that can be pasted. */
-  readonly request: string;
-  /** The answer as JSON. */
-  readonly answer: string;
-}
+export type Entry = ReturnType<typeof toEntry>;
 
 /** Converts a declaration to its readable form. `origin` is the URL of the service. */
-export function toEntry(operation: Operation, origin: string): Entry {
+export function toEntry(operation: Operation, origin: string) {
   const returns = toSchema(operation.returns);
   const body = JSON.stringify({ key: EXAMPLE_KEY, ...operation.example });
   return {
@@ -43,9 +23,11 @@ export function toEntry(operation: Operation, origin: string): Entry {
       { name: 'key', type: 'string', required: true, description: 'a valid API key' },
       ...fieldsOf(toSchema(operation.params)),
     ],
+    /** The type of the answer, in one line. */
     returns: typeOf(returns),
     fields: fieldsOf(returns),
     errors: errorRows(operation.errors),
+    /** A curl command that can be pasted. */
     request: `curl -s ${origin}/api/1.0${operation.path}.json -d '${body.replaceAll("'", `'\\''`)}'`,
     answer: JSON.stringify(exampleAnswer(operation), null, 2),
   };

@@ -71,21 +71,10 @@ function latest(
   return tallies.filter((tally) => timeOf(tally) !== null).toSorted((a, b) => Number(timeOf(b)) - Number(timeOf(a)))[0];
 }
 
-const {
-  message_id: _,
-  route: __,
-  pattern: ___,
-  email: ____,
-  scan: _____,
-  hint: ______,
-  ...shared
-} = deliveryRecord.shape;
-
-const batchRecord = record('batch record', {
-  ...shared,
-  webhook: int('id of the webhook'),
-  events: int('number of events in the batch'),
-});
+const batchRecord = deliveryRecord
+  .omit({ message_id: true, route: true, pattern: true, email: true, scan: true, hint: true })
+  .extend({ webhook: int('id of the webhook'), events: int('number of events in the batch') })
+  .meta({ title: 'batch record' });
 
 /** A batch with its attempts. */
 function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): z.input<typeof batchRecord> {

@@ -24,25 +24,7 @@ export type Handover =
   | { readonly kind: 'lost'; readonly reason: string; readonly given: boolean };
 
 /** A session with a mail server, ready for MAIL FROM. */
-export interface ClientSession {
-  /** Whether TLS is active. */
-  readonly tls: boolean;
-  /** `TLSv1.3`; undefined without TLS. */
-  readonly tlsVersion: string | undefined;
-  /** Our source address. */
-  readonly source: string | null;
-  /** Records the dialog from now on; undefined: none. */
-  noteTo(notes: HopNotes | undefined): void;
-  /** How many messages were sent over it, accepted or not. */
-  sent(): number;
-  alive(): boolean;
-  send(letter: Letter): Promise<Handover>;
-  /** Sends RSET; false if the session is no longer usable. */
-  reset(): Promise<boolean>;
-  /** Sends QUIT and closes. */
-  end(): void;
-  destroy(): void;
-}
+export type ClientSession = ReturnType<typeof sessionOf>;
 
 /** Disables nodemailer's own deadlines, which run by the machine's clock. Ours end much earlier. */
 const NEVER_MS = 24 * 3_600_000;
@@ -155,7 +137,7 @@ function sessionOf(
   source: string | null,
   takesUtf8: boolean,
   scribe: Scribe,
-): ClientSession {
+) {
   let sent = 0;
   let utf8 = false;
   askForUtf8(connection, () => utf8);
@@ -196,16 +178,22 @@ function sessionOf(
   }
 
   return frozen({
+    /** Whether TLS is active. */
     tls: connection.secure,
+    /** `TLSv1.3`; undefined without TLS. */
     tlsVersion: tlsVersionOf(connection),
+    /** Our source address. */
     source,
-    noteTo(notes) {
+    /** Records the dialog from now on; undefined: none. */
+    noteTo(notes: HopNotes | undefined) {
       scribe.notes = notes;
     },
     send,
     destroy,
+    /** How many messages were sent over it, accepted or not. */
     sent: () => sent,
     alive: () => !connection.destroyed && !socket.destroyed && socket.writable,
+    /** Sends RSET; false if the session is no longer usable. */
     reset: () =>
       step<boolean>(connection, (done) => connection.reset(done)).then(
         () => true,
@@ -215,6 +203,7 @@ function sessionOf(
           return false;
         },
       ),
+    /** Sends QUIT and closes. */
     end() {
       if (connection.destroyed) return destroy();
       connection.quit();

@@ -9,16 +9,7 @@ import type { Hop } from './hops.ts';
 export type Transcript = ReturnType<typeof createTranscript>;
 
 /** The record of one connection. */
-export interface HopNotes {
-  /** Our address, and the TLS version; undefined without TLS. */
-  opened(source: string | null, tls: string | undefined): void;
-  /** A command, or what we say of one that is not shown. */
-  sent(command: string): void;
-  /** A reply of one or more lines. */
-  received(reply: string): void;
-  /** It ended, and not by a reply to the message. */
-  failed(reason: string): void;
-}
+export type HopNotes = ReturnType<typeof createHopNotes>['notes'];
 
 /** Lines of a dialog that are noted; beyond it the middle is forgotten. A session without faults has some thirty. */
 const MOST_LINES = 120;
@@ -31,7 +22,7 @@ export function createTranscript(clock: Pick<Clock, 'monotonic'>) {
   const hops: (() => HopDetail)[] = [];
   return frozen({
     /** A connection is being opened, or one that was kept is `reused`. */
-    begin(hop: Hop, reused: boolean): HopNotes {
+    begin(hop: Hop, reused: boolean) {
       const { notes, detail } = createHopNotes(hop, reused, clock);
       hops.push(detail);
       return notes;
@@ -57,12 +48,15 @@ function createHopNotes(hop: Hop, reused: boolean, clock: Pick<Clock, 'monotonic
     dialog.push(Buffer.from(`${mark} ${line.slice(0, LINE_CHARACTERS)}`).toString());
   }
 
-  const notes: HopNotes = frozen({
-    opened(from, version) {
+  const notes = frozen({
+    /** Our address, and the TLS version; undefined without TLS. */
+    opened(from: string | null, version: string | undefined) {
       [source, tls] = [from ?? undefined, version];
     },
-    sent: (command) => add('>', command),
-    received(reply) {
+    /** A command, or what we say of one that is not shown. */
+    sent: (command: string) => add('>', command),
+    /** A reply of one or more lines. */
+    received(reply: string) {
       const lines = withoutPassword(hop, reply).split(/\r?\n/);
       const left = lines.length - MOST_OF_REPLY - 1;
       for (const line of left > 0 ? lines.slice(0, MOST_OF_REPLY) : lines) add('<', line);
@@ -71,7 +65,8 @@ function createHopNotes(hop: Hop, reused: boolean, clock: Pick<Clock, 'monotonic
         add('<', lines.at(-1) ?? '');
       }
     },
-    failed(reason) {
+    /** It ended, and not by a reply to the message. */
+    failed(reason: string) {
       last = clock.monotonic();
       error = withoutPassword(hop, reason);
     },

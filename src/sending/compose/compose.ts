@@ -14,7 +14,7 @@ import type { ComposedMessage, ComposeJob, ComposeReply } from '../types.ts';
 import { assertAuthor, UnclearAuthor } from './authorship.ts';
 import { composeDocument } from './document.ts';
 import { composeDraft, parseDraft } from './draft.ts';
-import { createFilling, type Filling } from './merge-fields.ts';
+import { createFilling } from './merge-fields.ts';
 import { sign } from './sign.ts';
 
 /** Cached keys, some kilobytes each. */
@@ -112,24 +112,12 @@ async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined
  * What makes a message specific to one recipient. Everything throws `TooLong` when its output grows too long; filling
  * also throws `FaultyTemplate`.
  */
-export interface Personal extends Filling {
-  /** Whether links are tracked or changed, opens counted, or style sheets inlined. */
-  readonly tracks: boolean;
-  /** Adds inlined style sheets, links and the open pixel to an HTML part; `withPixel` is true only for the first. */
-  trackHtml(html: string, withPixel: boolean): string;
-  trackText(text: string): string;
-  /** HTML for a filled text part, for a message without HTML. */
-  toHtml(text: string): string;
-  /** The links tracked so far, as reported in click events. */
-  followed(): readonly string[];
-  readonly listUnsubscribe: ReadonlyArray<readonly [name: string, value: string]>;
-  readonly messageId: string;
-}
+export type Personal = ReturnType<typeof createPersonal>;
 
 /** Inlines the style sheets of an HTML text. */
 type Inline = (html: string) => string;
 
-function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
+function createPersonal(job: ComposeJob, inline: Inline | undefined) {
   const { outgoing, settings, accountNumber, id } = job;
   const { secret, publicUrl } = settings;
   const most = mostOctets(sizeOf(job.body));
@@ -139,8 +127,10 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   const pixel = `<img src="${escapeHtml(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
   return frozen({
     ...createFilling(job, unsubUrl, most),
+    /** Whether links are tracked or changed, opens counted, or style sheets inlined. */
     tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
-    trackHtml(html, withPixel) {
+    /** Adds inlined style sheets, links and the open pixel to an HTML part; `withPixel` is true only for the first. */
+    trackHtml(html: string, withPixel: boolean) {
       return changeHtml(
         inline ? inline(html) : html,
         {
@@ -150,11 +140,13 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
         most,
       );
     },
-    trackText(text) {
+    trackText(text: string) {
       const relink = links.relink(clicks === 'text' || clicks === 'all');
       return relink ? changeText(text, relink, most) : text;
     },
-    toHtml: (text) => toHtmlPage(text, most),
+    /** HTML for a filled text part, for a message without HTML. */
+    toHtml: (text: string) => toHtmlPage(text, most),
+    /** The links tracked so far, as reported in click events. */
     followed: links.followed,
     listUnsubscribe: [
       [

@@ -6,7 +6,7 @@ import type { MergeVar, Outgoing } from '../../mail/outgoing.ts';
 import type { ComposeJob } from '../types.ts';
 
 /** Fills the texts of one message. */
-export interface Filling {
+interface Filling {
   /** Whether merge tags are replaced. */
   readonly merges: boolean;
   /** Whether a text may contain merge tags. */

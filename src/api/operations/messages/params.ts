@@ -20,19 +20,13 @@ const line = optional(z.string().max(LONGEST_LINE));
 const words = optional(z.string());
 
 /** A domain that may be empty, as forms send it. */
-export const domain = optional(
-  z
-    .string()
-    .max(1000)
-    .refine((value) => value.trim() === '' || toAsciiDomain(value.trim()) !== undefined, 'Not a valid domain name')
-    .transform((value) => (value.trim() === '' ? undefined : toAsciiDomain(value.trim()))),
-);
-
-const analyticsDomain = z
+const domainOrNone = z
   .string()
   .max(1000)
   .refine((value) => value.trim() === '' || toAsciiDomain(value.trim()) !== undefined, 'Not a valid domain name')
   .transform((value) => toAsciiDomain(value.trim()));
+export const domain = optional(domainOrNone);
+
 const campaign = z
   .string()
   .max(LONGEST_CAMPAIGN)
@@ -134,7 +128,7 @@ const messageFields = {
   subaccount: optional(z.string().max(255)),
   google_analytics_domains: optional(
     z
-      .array(analyticsDomain)
+      .array(domainOrNone)
       .max(MAX_ANALYTICS_DOMAINS)
       .transform((names) => names.filter((name) => name !== undefined)),
   ).describe(
