@@ -20,6 +20,7 @@ import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
 import { whenGone } from './listening.ts';
 import type { Answer, Operation, Path } from './operation.ts';
 import type { Params } from './parameters.ts';
+import type { AttachedApp } from './server.ts';
 import { answerPages } from './whole-lists.ts';
 
 // The path of every request: pages, then operations; thrown errors become the answer.
@@ -37,14 +38,9 @@ interface AppDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
   /** A part with operations of its own; it answers before the pages. */
-  readonly attached: AttachedMiddleware | undefined;
-}
-
-/** Answers some paths before the API does, and runs operations without a key: a session says who calls. */
-interface AttachedMiddleware {
-  readonly middleware: (calls: SessionCalls) => RouterMiddleware;
-  /** Paths of operations of its own, which are counted with the others. */
-  readonly operations: readonly Pick<Operation, 'path'>[];
+  readonly attached:
+    | (Pick<AttachedApp, 'operations'> & { readonly middleware: (calls: SessionCalls) => RouterMiddleware })
+    | undefined;
 }
 
 /** How operations run when a session says who calls. Each is counted and logged as a call with a key is. */

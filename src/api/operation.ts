@@ -108,10 +108,10 @@ interface Joining<P extends z.ZodRawShape, E extends ErrorName, A, J> {
 
 interface Across<P extends z.ZodRawShape, E extends ErrorName, Q extends z.ZodType, J>
   extends Joining<P, E, z.output<Q>, J> {
-  /** What each host answers. */
-  readonly part: Q;
-  /** Makes the answer of this host. */
-  own(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<Q>>;
+  /** What each host answers; absent: as `returns`. */
+  readonly part?: Q;
+  /** Makes the answer of this host; absent: as `handle`. */
+  own?(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<Q>>;
 }
 
 /**
@@ -171,16 +171,17 @@ export function operation<
   P extends z.ZodRawShape,
   R extends z.ZodType,
   const E extends ErrorName = never,
-  Q extends z.ZodType = z.ZodType,
+  Q extends z.ZodType = R,
 >(declaration: Declaration<N, P, R, E, Q>): Declared<N, P, R> {
-  const { across } = declaration;
+  const { across, handle, returns } = declaration;
+  const { part = returns, own = handle } = across ?? {};
   return declare(
     declaration,
-    async (params, call) => ({ record: await declaration.handle(params, call) }),
+    async (params, call) => ({ record: await handle(params, call) }),
     across && {
       ...across,
-      own: async (params, call) => ({ record: await across.own(params, call) }),
-      read: (answer) => across.part.parse(recordOf(answer)),
+      own: async (params, call) => ({ record: await own(params, call) }),
+      read: (answer) => part.parse(recordOf(answer)),
       toAnswer: (record) => ({ record }),
     },
   );

@@ -44,8 +44,6 @@ const sealed = z.strictObject({
   call: z.unknown(),
 });
 
-export type PeerWire = ReturnType<typeof createPeerWire>;
-
 export function createPeerWire({ store, tokenSecret, member, clock, log, metrics }: WireDeps) {
   const meters = {
     answered: metrics.counter('postern_peer_calls_total', { result: 'answered' }),

@@ -4,7 +4,7 @@ import { text } from '../../base/schema.ts';
 import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
 import { sentId } from '../../mail/return-address.ts';
 import { askAll, eachOnce } from '../joining.ts';
-import { type Call, operation } from '../operation.ts';
+import { operation } from '../operation.ts';
 import { ALL_HOSTS, bool, record, str, strOrNull, time, toTime } from './fields.ts';
 
 // The mail of one conversation in the history.
@@ -29,12 +29,6 @@ const found = z.object({
   more: bool('true if there is earlier mail'),
 });
 
-async function findMails({ thread }: { readonly thread: string }, call: Call<never>) {
-  const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
-  const once = new Map(rows.map((mail) => [`${messageOf(mail.id)} ${mail.recipient}`, mail]));
-  return { mails: [...once.values()].reverse().map(toEntry), more: next !== null };
-}
-
 /** The latest mail of several hosts, oldest first; times in the form of the API are ordered as texts. */
 function joinMails(parts: readonly z.output<typeof found>[]): z.output<typeof found> {
   const mails = eachOnce(parts.flatMap((part) => part.mails));
@@ -54,8 +48,12 @@ const conversation = operation({
   params: { thread: text(64).describe('id of the conversation') },
   returns: found,
   example: { thread: 'om2ZAsQjawEGHFuS_sHvKm' },
-  handle: findMails,
-  across: { part: found, own: findMails, join: async (hosts) => joinMails(await askAll(hosts)) },
+  async handle({ thread }, call) {
+    const { rows, next } = await call.history.conversation(thread, MOST_SHOWN);
+    const once = new Map(rows.map((mail) => [`${messageOf(mail.id)} ${mail.recipient}`, mail]));
+    return { mails: [...once.values()].reverse().map(toEntry), more: next !== null };
+  },
+  across: { join: async (hosts) => joinMails(await askAll(hosts)) },
 });
 
 function toEntry({ id, kind, at, from, recipient, subject, state }: MailRecord): z.input<typeof entry> {

@@ -7,7 +7,7 @@ import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget }
 import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
 import { askAll, eachOnce } from '../joining.ts';
-import { type Call, operation } from '../operation.ts';
+import { operation } from '../operation.ts';
 import {
   ALL_HOSTS,
   bool,
@@ -175,45 +175,6 @@ export const newest = <R extends { readonly created_at: string }>(
     .sort((a, b) => (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : 0))
     .slice(0, limit);
 
-const listing = {
-  id: optional(deliveryIdField).describe('one delivery'),
-  route: routeId,
-  domain: optional(knownDomain).describe('deliveries of the current routes of this domain'),
-  state: optional(z.enum(DELIVERY_STATES)),
-  from,
-  to,
-  limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
-};
-
-async function findDeliveries(
-  { id, route, domain, state, from, to, limit = DEFAULT_LISTED }: z.output<z.ZodObject<typeof listing>>,
-  { store, inbound, queue, refuse }: Call<'Unknown_InboundDomain'>,
-) {
-  let routeIds = route === undefined ? undefined : [route];
-  if (domain) {
-    if (!(await inbound.find(domain.id))) throw refuse('Unknown_InboundDomain', domain.domain);
-    const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
-    routeIds = route === undefined ? now : now.filter((one) => one === route);
-  }
-  // An empty list of routes means none, but the queue would take it for all.
-  if (routeIds?.length === 0) return [];
-  const found = await queue.deliveries(
-    {
-      ids: id === undefined ? undefined : [id],
-      routeIds,
-      states: state && [state],
-      from: from?.getTime(),
-      to: to?.getTime(),
-    },
-    limit,
-  );
-  return atOnce(
-    found,
-    async (one) => toDeliveryRecord(one, await queue.attempts(one), await queue.scanOf(one)),
-    AT_A_TIME,
-  );
-}
-
 const list = operation({
   path: '/inbound/deliveries',
   access: 'mail',
@@ -222,14 +183,45 @@ const list = operation({
   notes:
     `Mail that is ${inWords(keptAs('delivered'))} is listed for delivery.keep_delivered_hours, mail that is ` +
     `${inWords(keptAs('dead'))} for delivery.keep_dead_days. ${ALL_HOSTS}`,
-  params: listing,
+  params: {
+    id: optional(deliveryIdField).describe('one delivery'),
+    route: routeId,
+    domain: optional(knownDomain).describe('deliveries of the current routes of this domain'),
+    state: optional(z.enum(DELIVERY_STATES)),
+    from,
+    to,
+    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+  },
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
   example: { state: 'dead', limit: 10 },
-  handle: findDeliveries,
+  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, call) {
+    const { store, inbound, queue, refuse } = call;
+    let routeIds = route === undefined ? undefined : [route];
+    if (domain) {
+      if (!(await inbound.find(domain.id))) throw refuse('Unknown_InboundDomain', domain.domain);
+      const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
+      routeIds = route === undefined ? now : now.filter((one) => one === route);
+    }
+    // An empty list of routes means none, but the queue would take it for all.
+    if (routeIds?.length === 0) return [];
+    const found = await queue.deliveries(
+      {
+        ids: id === undefined ? undefined : [id],
+        routeIds,
+        states: state && [state],
+        from: from?.getTime(),
+        to: to?.getTime(),
+      },
+      limit,
+    );
+    return atOnce(
+      found,
+      async (one) => toDeliveryRecord(one, await queue.attempts(one), await queue.scanOf(one)),
+      AT_A_TIME,
+    );
+  },
   across: {
-    part: z.array(deliveryRecord),
-    own: findDeliveries,
     join: async (hosts, { limit = DEFAULT_LISTED }) => newest([eachOnce((await askAll(hosts)).flat())], limit),
   },
 });

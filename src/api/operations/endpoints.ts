@@ -155,13 +155,6 @@ const list = listing({
   },
 });
 
-async function showEndpoint({ url }: { readonly url: string }, call: Call<'Unknown_Endpoint'>) {
-  const show = await findEndpoint(url, call);
-  // One at a time: it may keep the queue's reader busy for a tenth of a second.
-  const history = await call.inTurn('endpoints', () => call.endpoints.history(url));
-  return toDetail(show(), call.endpoints.one(url)?.lane, history, await call.endpoints.making(url));
-}
-
 const info = operation({
   path: '/endpoints/info',
   access: 'numbers',
@@ -176,10 +169,13 @@ const info = operation({
   errors: ['Unknown_Endpoint'],
   elsewhere: 'Unknown_Endpoint',
   example: { url: 'https://app.example.com/hooks/mail' },
-  handle: showEndpoint,
+  async handle({ url }, call) {
+    const show = await findEndpoint(url, call);
+    // One at a time: it may keep the queue's reader busy for a tenth of a second.
+    const history = await call.inTurn('endpoints', () => call.endpoints.history(url));
+    return toDetail(show(), call.endpoints.one(url)?.lane, history, await call.endpoints.making(url));
+  },
   across: {
-    part: endpointDetail,
-    own: showEndpoint,
     async join(hosts) {
       const [first, ...others] = await askAll(hosts);
       return first && joinDetails(first, others);
@@ -256,16 +252,6 @@ const resume = operation({
   },
 });
 
-const retried = z.object({
-  waiting: int('number of deliveries waiting for it'),
-  retried: int('number of these that were not due yet'),
-});
-
-async function retryHere({ url }: { readonly url: string }, call: Call<'Unknown_Endpoint'>) {
-  const { waiting } = (await findEndpoint(url, call))();
-  return { waiting, retried: await call.inTurn('endpoints', () => call.endpoints.retry(url)) };
-}
-
 const retry = operation({
   path: '/endpoints/retry',
   access: 'settings',
@@ -275,14 +261,18 @@ const retry = operation({
     'If it is down, one delivery is posted as a probe; after a 2xx answer, the others follow. Does not end a ' +
     `pause. ${ALL_HOSTS}`,
   params: { url: endpointUrl },
-  returns: retried,
+  returns: z.object({
+    waiting: int('number of deliveries waiting for it'),
+    retried: int('number of these that were not due yet'),
+  }),
   errors: ['Unknown_Endpoint'],
   elsewhere: 'Unknown_Endpoint',
   example: { url: 'https://app.example.com/hooks/mail' },
-  handle: retryHere,
+  async handle({ url }, call) {
+    const { waiting } = (await findEndpoint(url, call))();
+    return { waiting, retried: await call.inTurn('endpoints', () => call.endpoints.retry(url)) };
+  },
   across: {
-    part: retried,
-    own: retryHere,
     async join(hosts) {
       const parts = await askAll(hosts);
       if (parts.length === 0) return undefined;

@@ -179,23 +179,6 @@ const causesFound = z.object({
   causes: listOf(causeRecord, 'the most frequent first'),
 });
 
-async function findCauses({ query = '' }: { readonly query?: string | undefined }, call: Call<never>) {
-  const parsed = parseMailQuery(query, call.now().getTime());
-  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const found = await call.history.causes(parsed.filter);
-  return {
-    count: found.reduce((sum, { count }) => sum + count, 0),
-    causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
-      url,
-      last_status: lastStatus,
-      last_error: lastError,
-      count,
-      oldest_at: toTime(oldestAt),
-      first_ended_at: toTimeOrNull(firstEnded),
-    })),
-  };
-}
-
 /** The causes of several hosts; times in this form are ordered as texts. */
 function joinCauses(parts: readonly z.output<typeof causesFound>[]): z.output<typeof causesFound> {
   const joined = new Map<string, z.output<typeof causeRecord>>();
@@ -229,12 +212,23 @@ const causes = operation({
   },
   returns: causesFound,
   example: { query: 'state:dead' },
-  handle: findCauses,
-  across: {
-    part: causesFound,
-    own: findCauses,
-    join: async (hosts) => joinCauses(await askAll(hosts)),
+  async handle({ query = '' }, call) {
+    const parsed = parseMailQuery(query, call.now().getTime());
+    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+    const found = await call.history.causes(parsed.filter);
+    return {
+      count: found.reduce((sum, { count }) => sum + count, 0),
+      causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
+        url,
+        last_status: lastStatus,
+        last_error: lastError,
+        count,
+        oldest_at: toTime(oldestAt),
+        first_ended_at: toTimeOrNull(firstEnded),
+      })),
+    };
   },
+  across: { join: async (hosts) => joinCauses(await askAll(hosts)) },
 });
 
 const timelineEntry = record('timeline entry', {

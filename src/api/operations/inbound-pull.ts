@@ -213,12 +213,6 @@ async function endOnAll(
   return { ended: count, unknown: unknown.filter((lease) => rest.every((one) => one?.unknown.includes(lease))) };
 }
 
-type Ended = Promise<z.input<typeof ended>>;
-type Leases = Parameters<typeof endAll>[0];
-
-const acknowledge = (given: Leases, call: Call<'Unknown_Lease'>): Ended =>
-  endAll(given, call, { kind: 'acknowledged' });
-
 const ack = operation({
   path: '/inbound/ack',
   access: 'content',
@@ -233,30 +227,9 @@ const ack = operation({
   errors: ['Unknown_Lease'],
   elsewhere: 'Unknown_Lease',
   example: { lease: LEASE },
-  handle: acknowledge,
-  across: { part: ended, own: acknowledge, join: endOnAll },
+  handle: (given, call) => endAll(given, call, { kind: 'acknowledged' }),
+  across: { join: endOnAll },
 });
-
-const nacking = {
-  lease,
-  leases,
-  delay: optional(z.int().min(0).max(MAX_LEASE_S)).describe(
-    `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
-      '5 minutes and more)',
-  ),
-  reason: optional(z.string().max(1000)).describe('the reason; the first 512 characters are kept'),
-  status: optional(z.int().min(100).max(599)).describe(
-    'HTTP status of your own receiver. After 413, attachments become links, as for a POST (`attachments: auto`)',
-  ),
-};
-
-function refuse(
-  { delay, reason = '', status, ...given }: z.output<z.ZodObject<typeof nacking>>,
-  call: Call<'Unknown_Lease'>,
-): Ended {
-  const ms = delay === undefined ? undefined : delay * 1000;
-  return endAll(given, call, { kind: 'refused', status: status ?? null, reason, delay: ms });
-}
 
 const nack = operation({
   path: '/inbound/nack',
@@ -264,13 +237,27 @@ const nack = operation({
   extension: true,
   summary: 'Returns pulled messages, which are then due again.',
   notes: '`/inbound/deliveries` shows the attempt with its reason.',
-  params: nacking,
+  params: {
+    lease,
+    leases,
+    delay: optional(z.int().min(0).max(MAX_LEASE_S)).describe(
+      `seconds until they are due again, at most ${MAX_LEASE_S}; as after a failed POST if omitted (5 s, 30 s, ` +
+        '5 minutes and more)',
+    ),
+    reason: optional(z.string().max(1000)).describe('the reason; the first 512 characters are kept'),
+    status: optional(z.int().min(100).max(599)).describe(
+      'HTTP status of your own receiver. After 413, attachments become links, as for a POST (`attachments: auto`)',
+    ),
+  },
   returns: ended,
   errors: ['Unknown_Lease'],
   elsewhere: 'Unknown_Lease',
   example: { lease: LEASE, delay: 30, reason: 'no room' },
-  handle: refuse,
-  across: { part: ended, own: refuse, join: endOnAll },
+  handle({ delay, reason = '', status, ...given }, call) {
+    const ms = delay === undefined ? undefined : delay * 1000;
+    return endAll(given, call, { kind: 'refused', status: status ?? null, reason, delay: ms });
+  },
+  across: { join: endOnAll },
 });
 
 async function checkRoute(id: string, { store, refuse }: Call<'Unknown_InboundRoute'>): Promise<void> {

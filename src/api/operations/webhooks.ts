@@ -281,33 +281,6 @@ const key = operation({
   },
 });
 
-const listingBatches = {
-  id: webhookId,
-  delivery: optional(text(255)).describe('id of one delivery'),
-  state: optional(z.enum(DELIVERY_STATES)),
-  from: optionalTime.describe('created at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
-  to: optionalTime.describe('created before this time, UTC, YYYY-MM-DD HH:MM:SS'),
-  limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
-};
-
-async function findBatches(
-  { id, delivery, state, from, to, limit = DEFAULT_LISTED }: z.output<z.ZodObject<typeof listingBatches>>,
-  call: Call<'Unknown_Webhook'>,
-) {
-  const { id: webhook } = await findWebhook(id, call);
-  const found = await call.webhooks.batches(
-    {
-      ids: delivery === undefined ? undefined : [delivery],
-      webhook,
-      states: state && [state],
-      from: from?.getTime(),
-      to: to?.getTime(),
-    },
-    limit,
-  );
-  return atOnce(found, async (one) => toBatchRecord(one, await call.queue.attempts(one)), AT_A_TIME);
-}
-
 const deliveries = operation({
   path: '/webhooks/deliveries',
   access: 'settings',
@@ -316,14 +289,32 @@ const deliveries = operation({
   notes:
     'Delivered batches are listed for delivery.keep_delivered_hours, dead ones for delivery.keep_dead_days. ' +
     `Events that are not in a batch yet are not listed. ${ALL_HOSTS}`,
-  params: listingBatches,
+  params: {
+    id: webhookId,
+    delivery: optional(text(255)).describe('id of one delivery'),
+    state: optional(z.enum(DELIVERY_STATES)),
+    from: optionalTime.describe('created at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
+    to: optionalTime.describe('created before this time, UTC, YYYY-MM-DD HH:MM:SS'),
+    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+  },
   returns: z.array(batchRecord),
   errors: ['Unknown_Webhook'],
   example: { id: 4 },
-  handle: findBatches,
+  async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
+    const { id: webhook } = await findWebhook(id, call);
+    const found = await call.webhooks.batches(
+      {
+        ids: delivery === undefined ? undefined : [delivery],
+        webhook,
+        states: state && [state],
+        from: from?.getTime(),
+        to: to?.getTime(),
+      },
+      limit,
+    );
+    return atOnce(found, async (one) => toBatchRecord(one, await call.queue.attempts(one)), AT_A_TIME);
+  },
   across: {
-    part: z.array(batchRecord),
-    own: findBatches,
     join: async (hosts, { limit = DEFAULT_LISTED }) => newest(await askAll(hosts), limit),
   },
 });
