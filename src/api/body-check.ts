@@ -43,7 +43,6 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const AMPERSAND = 0x26;
 
-/** The check of one format. */
 interface ChunkCheck {
   count(): number;
   faultOf(chunk: Buffer): string | undefined;

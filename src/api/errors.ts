@@ -301,7 +301,6 @@ export class Refusal extends Error {
   }
 }
 
-/** Creates a refusal from its name and the arguments of its message. */
 export function refusal<N extends ErrorName>(name: N, ...about: About<N>): Refusal {
   const errors: { readonly [E in ErrorName]: { message(...about: About<E>): string } } = ERRORS;
   return new Refusal(name, errors[name].message(...about));

@@ -54,7 +54,6 @@ interface PeerDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly files: (ctx: Context, path: string) => Promise<void>;
 }
 
-/** The path of calls for the standing of a host. */
 const STANDING = '/standing';
 /** The path of calls for files, and what they pass on. */
 const FILES = '/files';

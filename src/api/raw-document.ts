@@ -29,7 +29,6 @@ export function headerRecipients(document: Buffer, max: number): string[] {
   return found;
 }
 
-/** The document without its Bcc fields. */
 export function withoutBcc(document: Buffer): Buffer {
   const header = headerOf(document);
   if (!/^bcc[ \t]*:/im.test(header)) return document;

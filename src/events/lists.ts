@@ -17,7 +17,6 @@ import type { Outbox } from './apply.ts';
 /** The rejection list and the whitelist; every change makes a sync event. */
 export type Lists = ReturnType<typeof createLists>;
 
-/** A new entry on the rejection list. */
 export interface NewReject {
   readonly account: string;
   /** In any letter case. */

@@ -215,7 +215,6 @@ function cut(text: string, max: number): string {
   return text.length <= max ? text : text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
 }
 
-/** The initial row of a message. */
 export function toMessageRow(message: NewSentMessage): SentMessageRow {
   const metadata = Object.entries(message.metadata)
     .slice(0, MOST_METADATA)

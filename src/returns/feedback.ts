@@ -23,7 +23,6 @@ export type AccountOf = (number: number) => Promise<string | undefined>;
 /** Cached accounts that get returned mail. */
 const MOST_ACCOUNTS = 50_000;
 
-/** Creates a caching lookup. */
 export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
   const known = createMemory<string>({ most: MOST_ACCOUNTS });
   return async (number) => {

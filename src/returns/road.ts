@@ -58,7 +58,6 @@ const gapFor = (ageMs: number) => Math.min(Math.max(ageMs, SHORTEST_GAP_MS), LON
  */
 const LOOK_MS = 3_600_000;
 
-/** Creates the road of returned mail. */
 export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadDeps): Road {
   const { spool, returns, clock, log, time } = deps;
   const limit = settings.retryHours * 3_600_000;

@@ -157,7 +157,6 @@ export interface Happening {
   readonly names?: readonly string[];
 }
 
-/** A parsed report. */
 interface OutcomeReport {
   readonly event: MessageEvent;
   /** The message's row, in case it could not be written at submission. Null if the message itself was lost. */

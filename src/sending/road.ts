@@ -85,7 +85,6 @@ const NOBODY_ELSES = { kind: 'ours', first: false } as const;
 /** When mail is tried again if it is not known whose it is. Milliseconds. */
 const UNSURE_MS = 2000;
 
-/** Creates the road of outbound mail. */
 export function createOutboundRoad(settings: OutboundRoadSettings, deps: OutboundRoadDeps): Road {
   const { spool, leaving, scheduling, copies, clock, log, time } = deps;
   const limit = settings.maxAgeHours * 3_600_000;

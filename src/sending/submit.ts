@@ -360,7 +360,6 @@ async function recordAll(
   }
 }
 
-/** A valid recipient. */
 interface Recipient {
   /** As the account wrote it, trimmed. */
   readonly email: string;

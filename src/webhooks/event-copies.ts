@@ -39,7 +39,6 @@ const MOST_ENDED = 10_000;
 /** For how long a webhook is cached while the events of a host are taken over. Milliseconds. */
 const FRESH_MS = 1000;
 
-/** The id of the copy of an event for a webhook. */
 export const eventCopyId = (webhook: string, event: string): string => `${webhook} ${event}`;
 
 export function createEventCopies({ mode, retryHours }: EventCopiesSettings, deps: EventCopiesDeps) {

@@ -54,7 +54,6 @@ const ALONE = { kind: 'turned back', alone: true } as const;
 /** A delivery with its message. */
 type WaitingMail = readonly [waiting: Waiting, mail: Mail];
 
-/** The road to webhooks. */
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
   const { spool, poster, destinations, clock, ids, time } = deps;
   const preparation = createPreparation(deps);

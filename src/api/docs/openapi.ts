@@ -147,7 +147,6 @@ function createSchemas() {
 
   return {
     named,
-    /** The schema of an operation's answer. */
     answer(operation: string, schema: Schema): Schema {
       if (schema.type === 'object' && schema.title === undefined) return named(`${operation}Response`, schema);
       const { items } = schema;

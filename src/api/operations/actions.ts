@@ -34,7 +34,6 @@ const DEFAULT_LISTED = 50;
 
 const listing = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: cursorOfHosts };
 
-/** A page of the actions on this host. */
 async function findActions(
   { limit = DEFAULT_LISTED, before }: z.output<z.ZodObject<typeof listing>>,
   call: Call<never>,

@@ -17,7 +17,6 @@ import { MAX_QUERY } from './history.ts';
 /** URLs that may be left out. */
 const MAX_EXCEPT = 100;
 
-/** The parameters that select the deliveries of an action. */
 const selecting = <const A extends BulkAction>(action: A) => ({
   id: optional(deliveryIdField).describe('one delivery'),
   ids: optional(z.array(deliveryIdField).max(MAX_LISTED)).describe(`up to ${MAX_LISTED} deliveries`),

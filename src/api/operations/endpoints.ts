@@ -30,7 +30,6 @@ const PAGE = 500;
 /** Whether it is an endpoint even without a route or webhook. */
 const standsAlone = ({ waiting, lane }: KnownEndpoint) => waiting > 0 || Boolean(lane?.hold);
 
-/** Returns the routes and webhooks of each URL. */
 async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
   const names = new Map<string, Names>();
   const of = (url: string) => {

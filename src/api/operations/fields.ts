@@ -27,7 +27,6 @@ export const toTime = (at: Date | number): string => toTimestamp(new Date(at));
 export const toTimeOrNull = (at: Date | number | null | undefined): string | null =>
   at === null || at === undefined ? null : toTime(at);
 
-/** A time. */
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
 /** A time that may be null; `missing` says what null means. */
@@ -81,7 +80,6 @@ export const knownDomain = text(MAX_DOMAIN_TEXT)
   .transform((value) => ({ domain: value, id: toInboundDomain(value.trim()) ?? '' }))
   .describe('a domain that was added');
 
-/** A pattern on the mailbox name. */
 export const pattern = text(MAX_PATTERN)
   .refine((value) => !value.includes('@'), 'Only the part before the @ is matched: please enter a pattern without @')
   .refine(

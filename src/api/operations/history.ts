@@ -66,7 +66,6 @@ const mailRecord = record('mail record', {
   kept: bool('true if the queue still has the message, so that it can be replayed'),
 });
 
-/** The mail of the history as the API shows it. */
 export function toMailRecord(mail: MailRecord, kept: boolean) {
   const { id, sender, from, subject, thread, size, route, pattern, url, state, attempts, client, helo, tls } = mail;
   return {
@@ -116,7 +115,6 @@ const searching = {
 };
 type Searching = z.output<z.ZodObject<typeof searching>>;
 
-/** A page of the mail that this host has. */
 async function findMail({ query = '', from, to, limit = DEFAULT_LISTED, before }: Searching, call: Call<never>) {
   const parsed = parseMailQuery(query, call.now().getTime());
   if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
@@ -245,7 +243,6 @@ const timelineEntry = record('timeline entry', {
   detail: strOrNull('details, such as the start of an answer or advice about a refusal'),
 });
 
-/** The timeline as the API shows it. */
 export function toTimelineRecords(entries: readonly TimelineEntry[], acceptedAt: number) {
   return entries.map(({ at, kind, text, detail }) => ({
     at: toTime(at),
@@ -325,7 +322,6 @@ const refusalRecord = record('refusal record', {
   ),
 });
 
-/** A refusal as the API shows it. */
 export function toRefusalRecord(refusal: RefusalRecord, adviceOf: (reason: string) => string) {
   const { at, listener, stage, reply, reason, client, helo, tls, sender, recipient, times } = refusal;
   const advice = adviceOf(reason);
@@ -341,7 +337,6 @@ const searchingRefusals = {
 };
 type SearchingRefusals = z.output<z.ZodObject<typeof searchingRefusals>>;
 
-/** A page of the refusals of this host. */
 async function findRefusals(
   { query = '', reason, domain, from, to, limit = DEFAULT_LISTED, before }: SearchingRefusals,
   call: Call<never>,

@@ -33,7 +33,6 @@ const inboundDomainRecord = record('inbound domain record', {
   tested_at: timeOrNull('when the MX records were last checked, which is at least every hour', 'null if not yet'),
 });
 
-/** The host names that an MX record may have. */
 const mxHostsOf = ({ hostname, mxHosts }: Call<never>['settings']) => [hostname, ...mxHosts];
 
 function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']) {
@@ -172,7 +171,6 @@ const deleteDomain = operation({
   },
 });
 
-/** Returns how many there were. */
 async function removeRoutes(domain: string, { store }: Call<never>): Promise<number> {
   let count = 0;
   while (await store.inboundRoutes.remove({ domain })) count++;

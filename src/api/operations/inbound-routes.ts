@@ -103,7 +103,6 @@ const OPTIONS = {
 
 type RouteOption = Exclude<keyof InboundRouteRow, 'id' | 'pattern' | 'url' | 'account' | 'domain' | 'createdAt'>;
 
-/** The record of a route. */
 export function toRouteRecord(
   row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'> & Partial<Pick<InboundRouteRow, RouteOption>>,
 ) {

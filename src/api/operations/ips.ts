@@ -30,7 +30,6 @@ export const ipParam = text(64)
 
 const MAX_POOL = 255;
 
-/** The name of an existing pool. */
 export const knownPool = text(MAX_POOL)
   .transform((value) => value.trim())
   .describe('name of the pool');
@@ -105,7 +104,6 @@ export async function makePool(
 
 const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
 
-/** The record of an address as it is now. */
 async function showIp(row: IpRow, { store, now }: Call<never>) {
   return createIpRecorder(await readPlacement(store), now())(row);
 }

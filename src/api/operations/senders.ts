@@ -27,11 +27,9 @@ import {
   windowsRecord,
 } from './stats.ts';
 
-/** Notes of both lists of senders. */
 const SENDERS_NOTES =
   'Returns all of them, sorted by address; `after` continues after one. An address appears with the first ' +
   'event of its mail.';
-/** The parameter `after` of both lists of senders. */
 const afterAddress = optional(text(1000)).describe('continue after this address (not part of the Mandrill API)');
 
 /** An address that mail was sent from, in lower case as in the counters. */

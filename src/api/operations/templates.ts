@@ -283,7 +283,6 @@ const timeSeries = operation({
   },
 });
 
-/** The contents of regions. */
 export const regionContents = z.array(z.object({ name: z.string(), content: z.string() })).max(MAX_REGIONS);
 
 const variable = z.object({

@@ -76,7 +76,6 @@ const batchRecord = deliveryRecord
   .extend({ webhook: int('id of the webhook'), events: int('number of events in the batch') })
   .meta({ title: 'batch record' });
 
-/** A batch with its attempts. */
 function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): z.input<typeof batchRecord> {
   const record = toDeliveryRecord(delivery, attempts, undefined);
   const { message_id: _, route: __, pattern: ___, email: ____, scan: _____, hint: ______, ...rest } = record;

@@ -10,7 +10,6 @@ import { answerLine } from './small-page.ts';
 
 export interface ExportFileSettings {
   readonly hostname: string;
-  /** The folder of this host's archives. */
   readonly exportsDir: string;
 }
 

@@ -44,11 +44,9 @@ export interface PageDeps {
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
   /** Answers with the file that another host has at this path: the host with this name, or any. False if none has it. */
   readonly fetchFile: (ctx: Context, path: string, host?: string) => Promise<boolean>;
-  /** The answers to challenges of the certificate authority. */
   readonly certificates: { readonly answerTo: (token: string) => Promise<string | undefined> };
   /** The MTA-STS policy of the domain that a host name is for. */
   readonly policyAt: (host: string) => string | undefined;
-  /** Whether the start page links to the console. */
   readonly hasConsole: boolean;
   readonly metrics: Exposition;
   readonly clientAddress: (req: IncomingMessage) => string;

@@ -63,7 +63,6 @@ function rank(address: string, sources: readonly string[]): number {
   return first < 0 ? sources.length : first;
 }
 
-/** A mail host and its addresses. */
 interface Exchange {
   readonly host: string;
   readonly addresses: readonly string[];

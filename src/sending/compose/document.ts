@@ -312,7 +312,6 @@ function isOver(change: Replacement, span: FieldSpan): boolean {
 /** Rewrites the text of a part; returns the same text if nothing changes. */
 type Rewrite = (text: string, type: 'text/plain' | 'text/html') => string;
 
-/** A text part and its encoding. */
 interface TextPart {
   readonly part: Part;
   readonly type: string;

@@ -198,7 +198,6 @@ export function toField(name: string, value: string | { readonly name: string; r
   return `${foldLines(`${name}: ${encoded}`, 76)}\r\n`;
 }
 
-/** The From field. */
 export function fromField(name: string, address: string): string {
   return toField('From', authorField(name, address));
 }

@@ -40,7 +40,6 @@ const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be teste
 export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps) {
   const { store, resolver, keys, keySwitch, clock } = deps;
 
-  /** Returns the updated row. */
   async function test(row: SenderDomainRow): Promise<SenderDomainRow> {
     const key = await keySwitch.look(await keys.keyOf(row.domain));
     const { publicKey } = key;

@@ -81,7 +81,6 @@ export interface KeyNames {
   readonly dkimSelector: string;
 }
 
-/** The selector of the signing key. */
 export function selectorOf(
   { selector }: Pick<DomainKeyRow, 'selector'>,
   { dkimSelector }: Pick<KeyNames, 'dkimSelector'>,
@@ -98,7 +97,6 @@ export function keyPlace(
   return { name: `${key.selector}._domainkey.${domain}`, target: `${fingerprint(key.publicKey)}.dkim.${hostname}` };
 }
 
-/** The TXT record of a public key. */
 export function keyRecord(publicKey: string): string {
   return `v=DKIM1; k=rsa; p=${publicKey}`;
 }

@@ -27,7 +27,6 @@ export interface ShownMessage {
   readonly parseError: string | null;
 }
 
-/** The input of the task on the thread. */
 export interface ContentInput {
   readonly mail: Mail;
   /** If set, do not parse the message, for this reason. */

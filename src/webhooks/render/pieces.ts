@@ -26,7 +26,6 @@ export interface Plain {
   readonly bytes: Uint8Array;
 }
 
-/** A value as JSON text. */
 export function json(value: unknown): string {
   return JSON.stringify(value);
 }

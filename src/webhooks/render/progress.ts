@@ -1,7 +1,6 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Step } from '../../queue/road.ts';
 
-/** The progress of the messages on a render thread. */
 export type RenderProgress = ReturnType<typeof createProgress>;
 
 /** The longest DNS name, with its type. */

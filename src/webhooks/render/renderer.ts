@@ -167,7 +167,6 @@ function toReason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Whether a post in this style may have links. */
 const hasLinks = ({ format, attachments }: PostStyle): boolean => attachments === 'link' && !factsOf(format).whole;
 
 function pack(job: RenderJob, places: RenderPlaces, parseError: string | null): Packed<RenderInput> {

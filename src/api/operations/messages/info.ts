@@ -133,7 +133,6 @@ export function toMessageRecord(row: SentMessageRow): z.input<typeof messageReco
 
 const NOBODY = { ip: null, location: null, ua: null };
 
-/** The record of a message with the details of its events. */
 function toInfo(
   row: SentMessageRow,
   events: readonly MessageEventRow[],

@@ -172,7 +172,6 @@ export const sendingParams = {
   send_at: optionalTime.describe('when to send it, UTC, YYYY-MM-DD HH:MM:SS; immediately if that time has passed'),
 };
 
-/** The outcome for each recipient. */
 export const sentRecord = record('sent message', {
   email: str('the recipient, as it was given'),
   status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),

@@ -48,7 +48,6 @@ const parsedRecord = record('parsed message', {
   images: z.array(imageRecord),
 });
 
-/** The record of a parsed message. */
 export function toParsedRecord(parsed: ParsedMessage): z.input<typeof parsedRecord> {
   const names = createNames();
   const images = parsed.files.filter(isPicture);

@@ -174,7 +174,6 @@ export const messagesSearch = [search, searchTimeSeries];
 // The query language of /messages/search: words that must all match, `field:value`, quotes, a prefix `-` for "not", OR
 // between words.
 
-/** Whether a message matches. */
 type Matches = (row: SentMessageRow) => boolean;
 
 const MAX_TERMS = 50;

@@ -170,7 +170,6 @@ const sendTemplate = operation({
 
 export const messagesSend = [send, sendTemplate];
 
-/** A template whose regions are filled. */
 interface FilledTemplate {
   readonly slug: string;
   readonly content: TemplateContent;

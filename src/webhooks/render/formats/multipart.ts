@@ -12,7 +12,6 @@ export interface FormField {
   readonly value: Text | Iterable<Plain>;
 }
 
-/** A file of a form. */
 interface FormFile {
   readonly name: string;
   readonly fileName: string;
