@@ -77,6 +77,11 @@ const windowShape = z.object({
 
 /** Attempts for one request while the authority refuses its nonce (RFC 8555 section 6.5). */
 const NONCE_TRIES = 12;
+/**
+ * Refusals of an order for the certificate that it replaces (RFC 9773 section 5): an order that was interrupted has
+ * replaced it, or the authority does not know it as ours, for example after it lost our account.
+ */
+const NOT_REPLACED: ReadonlySet<string> = new Set(['alreadyReplaced', 'malformed', 'unauthorized']);
 /** Looks at an order or authorization that is being worked on, and the pauses between them. Milliseconds. */
 const LOOKS = 40;
 const LOOK_MS = 1_000;
@@ -186,6 +191,19 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
     throw new AcmeFault({ type: 'slow', detail: 'the authority did not finish in time' });
   }
 
+  /** Places an order; a second time if the authority does not accept that it replaces a certificate. */
+  async function placeOrder(name: string, replaces: string | undefined): Promise<AcmeAnswer> {
+    const { newOrder, renewalInfo } = await readDirectory();
+    const order = { identifiers: [{ type: 'dns', value: name }] };
+    if (renewalInfo === undefined || replaces === undefined) return ask(newOrder, order);
+    try {
+      return await ask(newOrder, { ...order, replaces });
+    } catch (error) {
+      if (!(error instanceof AcmeFault) || !NOT_REPLACED.has(error.type)) throw error;
+      return ask(newOrder, order);
+    }
+  }
+
   /** Proves to the authority that we have the name. */
   async function prove(url: string, show: ShowAnswer): Promise<void> {
     const { status, challenges } = readAs(authorizationShape, await ask(url));
@@ -211,11 +229,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
   return frozen({
     /** Orders a certificate. `replaces`: the renewal id of the one that it replaces. */
     async order(name: string, show: ShowAnswer, replaces?: string): Promise<Issued> {
-      const { newOrder, renewalInfo } = await readDirectory();
-      const answer = await ask(newOrder, {
-        identifiers: [{ type: 'dns', value: name }],
-        ...(renewalInfo !== undefined && replaces !== undefined && { replaces }),
-      });
+      const answer = await placeOrder(name, replaces);
       const url = answer.header('location') ?? fail('the authority named no order');
       const placed = readAs(orderShape, answer);
       for (const authorization of placed.authorizations) await prove(authorization, show);

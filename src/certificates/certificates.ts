@@ -17,6 +17,8 @@ import { type CertificateNames, NAME_KINDS, type WantedName } from './names.ts';
 import { AcmeFault } from './wire.ts';
 
 interface CertificatesSettings {
+  /** The directory of the authority that `acme` asks. */
+  readonly authority: string;
   /** Where certificates are kept for a start while the store is away; undefined: the store is on this host. */
   readonly copyFile: string | undefined;
   readonly minVersion: SecureVersion;
@@ -79,6 +81,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   let wanted = new Map<string, WantedName>(names.own.map((name) => [name, { name, kind: 'own' }]));
   let seen: number | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
+  let isAuthorityKnown = false;
   let namesReadAt = Number.NEGATIVE_INFINITY;
   /** The authority wants no orders for accounts' names before this time. */
   let restUntil = 0;
@@ -165,6 +168,23 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     return certificates.one({ id: name });
   };
 
+  /** Whether the authority of the settings issued it. */
+  const isTheirs = ({ authority = settings.authority }: Pick<CertificateRow, 'authority'>) =>
+    authority === settings.authority;
+
+  /**
+   * Makes certificates of another authority due: that one may have been for tests. Only after a start, so that hosts with
+   * different settings do not order in turn.
+   */
+  async function replaceForeign(): Promise<void> {
+    if (isAuthorityKnown) return;
+    const foreign = [...rows.values()].filter((row) => !isTheirs(row));
+    for (const { id, dueAt } of foreign)
+      await certificates.change({ id, dueAt }, { dueAt: new Date(clock.now()), failures: 0 });
+    if (foreign.length > 0) await counted();
+    isAuthorityKnown = true;
+  }
+
   /** Orders every certificate that is due, one after the other, our own first. */
   async function orderDue(client: Acme): Promise<void> {
     let left = ORDERS_AT_ONCE;
@@ -188,7 +208,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
 
   async function order(client: Acme, { name, kind }: WantedName, row: CertificateRow): Promise<void> {
     try {
-      const replaces = row.chain === null ? undefined : renewalId(row.chain);
+      const replaces = row.chain === null || !isTheirs(row) ? undefined : renewalId(row.chain);
       const issued = await client.order(name, challenges.show, replaces);
       mustFit(name, issued, clock.now());
       unsaved.set(name, issued);
@@ -226,6 +246,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       const patch = {
         chain,
         key,
+        authority: settings.authority,
         issuedAt: new Date(clock.now()),
         notAfter: validToDate,
         dueAt: new Date(renewalTime(chain, validFromDate.getTime(), validToDate.getTime())),
@@ -263,6 +284,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     try {
       await save();
       await follow();
+      await replaceForeign();
       await challenges.sweep();
       await readNames();
       await askRenewals(client);

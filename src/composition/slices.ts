@@ -117,8 +117,9 @@ export function certificateNameSettings(settings: Settings) {
 
 /** The certificates of these names. */
 export function certificatesSettings(settings: Settings) {
-  const { data_dir: dir, smtp } = settings;
+  const { acme, data_dir: dir, smtp } = settings;
   return {
+    authority: acme.directory,
     copyFile: hasOwnStore(settings) ? undefined : join(resolve(dir), 'certificates.json'),
     minVersion: smtp.tls.min_version,
   };

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import {
@@ -136,7 +136,7 @@ function fetchSecantus(): void {
     stdio: ['ignore', 'inherit', 'pipe'], // and pip speaks of other programs of this machine too
     timeout: 600_000,
   });
-  renameSync(made, SECANTUS);
+  putInPlace(made, SECANTUS);
 }
 
 /** Into a folder beside its place, so that a fetch that was cut off is none. */
@@ -149,7 +149,17 @@ function fetchJava(): void {
     stdio: 'inherit',
   });
   execFileSync('javac', ['-cp', join(made, '*'), '-d', made, join(JAVA, 'Server.java')], { stdio: 'inherit' });
-  renameSync(made, JARS);
+  putInPlace(made, JARS);
+}
+
+/** Another run may have fetched the same meanwhile. */
+function putInPlace(made: string, place: string): void {
+  try {
+    renameSync(made, place);
+  } catch (error) {
+    if (!existsSync(place)) throw error;
+    rmSync(made, { recursive: true });
+  }
 }
 
 /** A server that runs; a process of ours can be killed, halted and started again on the same port and files. */

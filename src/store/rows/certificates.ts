@@ -6,6 +6,8 @@ export interface CertificateRow extends Row {
   /** The chain, with the certificate first, and its key (PKCS #8), both PEM; null: none was issued yet. */
   readonly chain: string | null;
   readonly key: string | null;
+  /** The directory of the authority that issued it. Unset if none was issued, or by an earlier version. */
+  readonly authority?: string;
   readonly issuedAt: Date | null;
   readonly notAfter: Date | null;
   /** When it is ordered next. A host claims the order by moving this time forward. */

@@ -181,6 +181,21 @@ describe('the ACME client', () => {
     expect(Math.max(...client.waits)).to.be.at.most(15_000);
   });
 
+  it('orders anew if the authority does not accept that the order replaces a certificate', async () => {
+    const placed = { status: 201, headers: { location: `${CA}/order/1` }, body: { status: 'ready' } };
+    for (const type of ['alreadyReplaced', 'malformed', 'unauthorized']) {
+      const refused = { status: 409, body: { type: `urn:ietf:params:acme:error:${type}`, detail: 'no' } };
+      const { acme, asked, show } = clientOf({ '/order': [refused, placed] });
+      await faultOf(acme.order('a.test', show, 'an-id'));
+      expect(asked.filter((one) => one === 'POST /order')).to.have.length(2);
+    }
+    const { acme, asked, show } = clientOf({
+      '/order': { status: 429, body: { type: 'urn:ietf:params:acme:error:rateLimited', detail: 'later' } },
+    });
+    expect((await faultOf(acme.order('a.test', show, 'an-id'))).type).to.equal('rateLimited');
+    expect(asked.filter((one) => one === 'POST /order')).to.have.length(1);
+  });
+
   it('reads when the authority wants a renewal, and nothing from what it does not understand', async () => {
     const suggestedWindow = { start: '2026-02-01T00:00:00Z', end: '2026-02-03T00:00:00+02:00' };
     const { acme } = clientOf({ '/renewal/a.b': { body: { suggestedWindow }, headers: { 'retry-after': '21600' } } });

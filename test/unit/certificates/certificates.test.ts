@@ -75,17 +75,19 @@ describe('certificates', () => {
     copyFile,
     zone = HERE,
     policies = false,
+    directory = 'https://ca.test/directory',
   }: {
     rows?: Store;
     copyFile?: string;
     zone?: ZoneRecords;
     policies?: boolean;
+    directory?: string;
   } = {}) {
     const log = createTestLog();
     const changed: string[] = [];
     const challenges = createChallenges({ store: rows, clock });
     const certificates = createCertificates(
-      { copyFile, minVersion: 'TLSv1.2' },
+      { authority: directory, copyFile, minVersion: 'TLSv1.2' },
       {
         store: rows,
         names: createCertificateNames(
@@ -185,6 +187,27 @@ describe('certificates', () => {
     await pass(14 * DAY, () => one.of(API) !== before && authority.orders.length === 4);
     expect(authority.orders.at(-1)?.replaces).to.match(/^aYhba4dGQEHhs3uEe6CuLN4ByNQ\.[\w-]+$/);
     expect(one.log.of('certificate.renewed')).to.have.length(2);
+  });
+
+  it('of another authority are replaced after a start, once, and not as renewals', async () => {
+    const staging = await host({ directory: 'https://staging.ca.test/directory' });
+    staging.start();
+    await pass(0, saved);
+    await staging.stop();
+    const [before, count] = [staging.of(API), authority.orders.length];
+    const one = await host();
+    expect(one.of(API)?.chain, 'until it has another').to.equal(before?.chain);
+    one.start();
+    await pass(0, async () => one.of(API)?.chain !== before?.chain && (await saved()));
+    expect(authority.orders.slice(count).map(({ name, replaces }) => [name, replaces])).to.deep.equal([
+      [HOST, undefined],
+      [API, undefined],
+    ]);
+    await pass(DAY);
+    await one.stop();
+    (await host()).start();
+    await pass(DAY);
+    expect(authority.orders).to.have.length(count + 2);
   });
 
   it('are renewed earlier if the authority wants it, and never later', async () => {
