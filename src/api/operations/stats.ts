@@ -55,7 +55,8 @@ export function toStats(counts: Counts) {
 }
 
 /** Totals of a detail record: the ten counters except the unique ones. */
-export const { unique_opens: _opens, unique_clicks: _clicks, ...totalFields } = statsFields;
+const { unique_opens: _opens, unique_clicks: _clicks, ...totals } = statsFields;
+export const totalFields = totals;
 
 export function toTotals(counts: Counts) {
   const { unique_opens: _, unique_clicks: __, ...totals } = toStats(counts);
