@@ -22,7 +22,7 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { int, intOrNull, record, str, strOrNull, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { int, intOrNull, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
 import { hoursOf, MAX_LIST, statsBlock, toStats } from './stats.ts';
 
 const subaccountRecord = record('subaccount record', {
@@ -31,7 +31,7 @@ const subaccountRecord = record('subaccount record', {
   custom_quota: intOrNull('hourly quota set by hand; null: by reputation'),
   status: z.enum(['active', 'paused']).describe('mail of a paused subaccount is queued for at most 3 days'),
   reputation: int('0 to 100'),
-  created_at: str('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
+  created_at: time('when it was added'),
   first_sent_at: timeOrNull('when it first sent', 'null before'),
   sent_weekly: int('sent this week, which began on Monday 00:00 UTC'),
   sent_monthly: int('sent this month, which began on the 1st, 00:00 UTC'),
