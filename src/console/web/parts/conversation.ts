@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import type { Conversation } from '../records.ts';
@@ -16,7 +15,7 @@ export function ConversationList({
   /** The message itself. */
   readonly id: string;
   readonly level: 'h2' | 'h3';
-}): ComponentChildren {
+}) {
   const { data } = useCall('inbound/conversation', thread === null ? undefined : { thread });
   if (!data?.mails.some((mail) => mail.id !== id)) return null;
   return [
@@ -34,7 +33,7 @@ function One({
 }: {
   readonly mail: Conversation['mails'][number];
   readonly isThis: boolean;
-}): ComponentChildren {
+}) {
   const title = plain(subject ?? '') || '(no subject)';
   const link = linkTo(`/${way === 'in' ? 'message' : 'sent'}/${encodeURIComponent(id)}`);
   return [

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import type { Answer } from '../operations.ts';
@@ -12,7 +11,7 @@ import { count } from './text.ts';
 type DropTarget = { readonly ids: readonly string[] } | { readonly query: string; readonly state: OpenState };
 
 /** Drops. The number has to be typed, except for the one message that is open. */
-export function DropDialog({ wish, onClose }: { readonly wish: DropTarget; onClose(): void }): ComponentChildren {
+export function DropDialog({ wish, onClose }: { readonly wish: DropTarget; onClose(): void }) {
   const isQuery = 'query' in wish;
   const params = { ...wish, ...(isQuery && { query: wish.query || '*' }) };
   return h(Dialog, { title: 'Drop', onClose }, [

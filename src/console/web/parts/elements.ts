@@ -20,14 +20,7 @@ export interface ButtonProps {
 }
 
 /** A button that says what went wrong. */
-export function Button({
-  label,
-  icon,
-  kind = 'plain',
-  disabled = false,
-  title,
-  onPress,
-}: ButtonProps): ComponentChildren {
+export function Button({ label, icon, kind = 'plain', disabled = false, title, onPress }: ButtonProps) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   const alive = useRef(true);
@@ -58,7 +51,7 @@ export function Button({
 export function DialogButton({
   dialog,
   ...button
-}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren }): ComponentChildren {
+}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren }) {
   const [open, setOpen] = useState(false);
   return [h(Button, { ...button, onPress: () => setOpen(true) }), open && dialog(() => setOpen(false))];
 }
@@ -87,7 +80,7 @@ export function Field({
   required,
   options,
   onValue,
-}: FieldProps): ComponentChildren {
+}: FieldProps) {
   const id = useId();
   const wrong = {
     'aria-invalid': error === undefined ? undefined : ('true' as const),
@@ -122,12 +115,12 @@ export interface Mark {
   readonly tone: Tone;
 }
 
-export function State({ icon, word, tone }: Mark): ComponentChildren {
+export function State({ icon, word, tone }: Mark) {
   return h('span', { class: `state ${tone}` }, [h(Icon, { name: icon }), h('span', word)]);
 }
 
 /** A time of the API, relative; exact in its title. */
-export function Time({ at }: { readonly at: string }): ComponentChildren {
+export function Time({ at }: { readonly at: string }) {
   const ms = toMs(at);
   return h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, relative(ms, now.value));
 }
@@ -143,7 +136,7 @@ export function Notice({
   readonly title: string;
   readonly tone?: Tone;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   return h('div', { class: `notice ${tone}` }, [
     icon !== 'dot' && h(Icon, { name: icon }),
     h('div', [h('p.title', title), children]),
@@ -159,7 +152,7 @@ export function Fault({
   readonly error: Error;
   readonly since: number | undefined;
   again(): void;
-}): ComponentChildren {
+}) {
   return h('div', { role: 'alert' }, [
     h(Notice, { icon: 'alert', tone: 'bad', title: messageOf(error) }, [
       h('p.row', [
@@ -171,7 +164,7 @@ export function Fault({
 }
 
 /** Grey bars where text will be; the style sheet shows them after a moment. */
-export function Bars({ rows = 6 }: { readonly rows?: number }): ComponentChildren {
+export function Bars({ rows = 6 }: { readonly rows?: number }) {
   return h('div.bars', { role: 'status' }, [
     h('span.hidden', 'Loading'),
     Array.from({ length: rows }, (_, i) => h('span.bar', { key: i })),
@@ -188,19 +181,13 @@ export function Loading({
 }: {
   readonly of: Pick<Loaded<unknown>, 'data' | 'failedAt' | 'again'> & { readonly error: Error | undefined };
   readonly rows: number;
-}): ComponentChildren {
+}) {
   if (error) return h(Fault, { error, since: failedAt, again });
   return data === undefined && h(Bars, { rows });
 }
 
 /** A heading of a screen, which gets the focus when the screen opens, so that a reader of screens begins there. */
-export function Title({
-  text,
-  children,
-}: {
-  readonly text: string;
-  readonly children?: ComponentChildren;
-}): ComponentChildren {
+export function Title({ text, children }: { readonly text: string; readonly children?: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${text} \u00b7 Postern`;
@@ -229,7 +216,7 @@ export function Tabs({
   readonly label: string;
   onChoose(id: string): void;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;
@@ -278,7 +265,7 @@ export function Dialog({
   readonly title: string;
   onClose(): void;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -305,22 +292,14 @@ export function Dialog({
 }
 
 /** Names and values. */
-export function Facts({
-  rows,
-}: {
-  readonly rows: readonly (readonly [string, ComponentChildren])[];
-}): ComponentChildren {
+export function Facts({ rows }: { readonly rows: readonly (readonly [string, ComponentChildren])[] }) {
   return h('dl.facts', [
     rows.map(([name, value]) => h('div', { key: name }, [h('dt', name), h('dd', { dir: 'auto' }, [value])])),
   ]);
 }
 
 /** Header fields. */
-export function Headers({
-  fields,
-}: {
-  readonly fields: readonly { readonly name: string; readonly value: string }[];
-}): ComponentChildren {
+export function Headers({ fields }: { readonly fields: readonly { readonly name: string; readonly value: string }[] }) {
   return h('dl.headers', [
     fields.map(({ name, value }, i) =>
       h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
@@ -340,7 +319,7 @@ export function Table({
   readonly rows: readonly (readonly string[])[];
   /** Whether the first column has the names of the rows. */
   readonly areNamed?: boolean;
-}): ComponentChildren {
+}) {
   const toCell = (text: string, i: number) =>
     areNamed && i === 0 ? h('th', { key: i, scope: 'row' }, text) : h('td', { key: i }, text);
   return h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': label }, [
@@ -362,7 +341,7 @@ export function Choice({
   readonly value: string;
   readonly options: readonly (readonly [string, string])[];
   onValue(value: string): void;
-}): ComponentChildren {
+}) {
   return h('label.choice', [
     h('span.hidden', label),
     h('select', { value, onChange: (event) => onValue(event.currentTarget.value) }, [

@@ -28,7 +28,7 @@ interface FormProps {
 }
 
 /** A form. The fields are empty again after it was sent. */
-export function Form({ fields, label, inline = false, onSubmit }: FormProps): ComponentChildren {
+export function Form({ fields, label, inline = false, onSubmit }: FormProps) {
   const initial = () => Object.fromEntries(fields.map(({ name, value = '' }) => [name, value]));
   const [values, setValues] = useState<Values>(initial);
   const [error, setError] = useState<unknown>();
@@ -77,13 +77,7 @@ interface Question {
 }
 
 /** Asks once before something is lost. */
-export function Confirm({
-  question,
-  text,
-  confirm,
-  onConfirm,
-  onClose,
-}: Question & { onClose(): void }): ComponentChildren {
+export function Confirm({ question, text, confirm, onConfirm, onClose }: Question & { onClose(): void }) {
   return h(Dialog, { title: question, onClose }, [
     h('div', [text.map((one) => one && h('p', [one]))]),
     h('p.buttons', [
@@ -100,7 +94,7 @@ export function ConfirmButton({
   confirm,
   onConfirm,
   ...button
-}: Omit<ButtonProps, 'onPress'> & Question): ComponentChildren {
+}: Omit<ButtonProps, 'onPress'> & Question) {
   const dialog = (onClose: () => void) => h(Confirm, { question, text, confirm, onConfirm, onClose });
   return h(DialogButton, { ...button, dialog });
 }
@@ -110,7 +104,7 @@ export function Copy({
   text,
   label = 'Copy',
   kind = 'quiet',
-}: { readonly text: string } & Partial<Pick<ButtonProps, 'label' | 'kind'>>): ComponentChildren {
+}: { readonly text: string } & Partial<Pick<ButtonProps, 'label' | 'kind'>>) {
   const [copied, setCopied] = useState(false);
   return h(Button, {
     label: copied ? 'Copied' : label,

@@ -1,5 +1,4 @@
 import { signal } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -207,7 +206,7 @@ export function MailRow({
   readonly mail: Mail;
   readonly canMark: boolean;
   onFocus?(id: string): void;
-}): ComponentChildren {
+}) {
   const link = linkTo(`/message/${encodeURIComponent(mail.id)}`);
   return h('li.mail-row', { 'data-row': mail.id }, [
     canMark &&
@@ -235,7 +234,7 @@ export function MailRow({
 }
 
 /** A button for the next page. */
-export function More({ list }: { readonly list: List<unknown> }): ComponentChildren {
+export function More({ list }: { readonly list: List<unknown> }) {
   const [busy, setBusy] = useState(false);
   const [failed, setFailed] = useState(false);
   if (!list.hasMore) return null;

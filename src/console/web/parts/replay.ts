@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -33,7 +32,7 @@ export function ReplayDialog({
   /** Held mail was never posted, so its replay is a release. */
   readonly isHeld?: boolean;
   onClose(): void;
-}): ComponentChildren {
+}) {
   const word = isHeld ? 'Release' : 'Replay';
   const [leftOut, setLeftOut] = useState<readonly string[]>([]);
   const wish = 'query' in given && leftOut.length > 0 ? { ...given, except_urls: leftOut } : given;
@@ -126,7 +125,7 @@ function takes(where: readonly Where[]): number | undefined {
 }
 
 /** Where the mail goes, how old it is, and how long it takes. */
-function Facts({ where }: { readonly where: readonly Where[] }): ComponentChildren {
+function Facts({ where }: { readonly where: readonly Where[] }) {
   const [first] = where;
   if (!first) return null;
   const oldest = where.reduce((before, { oldestAt }) => (oldestAt < before ? oldestAt : before), first.oldestAt);
@@ -151,7 +150,7 @@ function Troubled({
   readonly where: readonly Where[] | undefined;
   readonly leftOut: readonly string[];
   onLeave(url: string): void;
-}): ComponentChildren {
+}) {
   const troubled = where.filter(
     ({ url, endpoint }) =>
       endpoint && !leftOut.includes(url) && (endpoint.breaker !== 'up' || endpoint.paused || isFailing(endpoint)),

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -21,7 +20,7 @@ export function RetryDialog({
   /** Without its state. */
   readonly query: string;
   onClose(): void;
-}): ComponentChildren {
+}) {
   const params = { query: query || '*', state: 'waiting' };
   return h(Dialog, { title: 'Retry now', onClose }, [
     h(Many<Answer<'inbound/retry'>>, {
@@ -47,7 +46,7 @@ export function RetryDialog({
 }
 
 /** The endpoints that it goes to, with their last answers, the most frequent first. */
-function WaitsFor({ query }: { readonly query: string }): ComponentChildren {
+function WaitsFor({ query }: { readonly query: string }) {
   const [opened] = useState(() => Date.now());
   const { data } = useCall('inbound/causes', { query: `${query} state:waiting` }, opened);
   if (!data) return null;

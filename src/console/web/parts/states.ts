@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import type { Endpoint, EndpointDetail, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
@@ -51,7 +50,7 @@ export function hasEnded(state: string | undefined): state is EndedState {
   return stateOf(state)?.ended === true;
 }
 
-export function MailStateMark({ state }: { readonly state: MailState }): ComponentChildren {
+export function MailStateMark({ state }: { readonly state: MailState }) {
   return h(State, STATES[state]);
 }
 
@@ -83,7 +82,7 @@ export function sentenceOf(mail: MailStory): string {
   }
 }
 
-export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {
+export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint }) {
   if (endpoint.paused) return h(State, { icon: 'pause', word: 'Paused', tone: 'off' });
   if (endpoint.breaker === 'gone') return h(State, { icon: 'cross', word: 'Gone', tone: 'bad' });
   if (endpoint.breaker === 'down') return h(State, { icon: 'cross', word: 'Down', tone: 'bad' });

@@ -13,7 +13,7 @@ export function DnsRecords({
 }: {
   readonly domain: InboundDomain;
   readonly servers: Loaded<DomainServers>;
-}): ComponentChildren {
+}) {
   const { domain: name, mx_hosts: hosts, valid_mx: isValid, mx_error: error, tested_at: testedAt } = domain;
   const { routed, txt_name: txtName, txt_value: txtValue, verified_at: verifiedAt } = domain;
   const { data, failedAt, again } = servers;
@@ -65,7 +65,7 @@ export function DnsRecords({
   ]);
 }
 
-function nextTest({ next_test_at: at }: DomainServers): ComponentChildren {
+function nextTest({ next_test_at: at }: DomainServers) {
   return at === null || toMs(at) < now.value ? 'Next check in minutes.' : ['Next check ', h(Time, { at }), '.'];
 }
 
@@ -89,7 +89,7 @@ function DnsRecord({
   /** Mail comes in without it. */
   readonly optional: boolean;
   readonly pending: boolean;
-}): ComponentChildren {
+}) {
   return h('li', [
     h('span.type', type),
     h('code.name', plain(name)),
@@ -116,7 +116,7 @@ function Servers({
 }: {
   readonly record: DomainRecord;
   readonly optional: boolean;
-}): ComponentChildren {
+}) {
   if (error !== null) return h('p.servers.faint', error);
   return h('ul.servers', { 'aria-label': `Name servers, ${type}` }, [
     servers.map((one) =>

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -18,7 +17,7 @@ import { account, may } from '../session.ts';
 const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: its state, its answers, and how to catch up. */
-export function Endpoint(): ComponentChildren {
+export function Endpoint() {
   const url = place.value.query.get('url') ?? '';
   const loaded = useCall('endpoints/info', { url });
   const { data: endpoint, error, failedAt, again } = loaded;
@@ -34,7 +33,7 @@ export function Endpoint(): ComponentChildren {
   ]);
 }
 
-function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
+function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }) {
   const { url, waiting, oldest_at: oldestAt, in_flight: inFlight, hour, day } = endpoint;
   return h('article', [
     h('p.sentence', [h(EndpointStateMark, { endpoint }), ' ', endpointSentence(endpoint), '.']),
@@ -66,7 +65,7 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
   ]);
 }
 
-function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
+function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }) {
   const [said, setSaid] = useState<string>();
   const { url, paused, paused_by: by } = endpoint;
   const [route] = endpoint.routes;
@@ -146,7 +145,7 @@ const STEP = 7;
 const HIGH = 28;
 
 /** The last POSTs as bars: high ones were answered with 2xx, low ones were not. */
-function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentChildren {
+function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
   if (strip.length === 0) return h('p.faint', 'None yet');
   const good = strip.filter(isOk).length;
   return h('figure.strip', [
@@ -190,7 +189,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
 }
 
 /** One cause is one row. */
-function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): ComponentChildren {
+function Answers({ endpoint }: { readonly endpoint: EndpointDetail }) {
   if (endpoint.answers.length === 0) return h('p.faint', 'None yet');
   return h('ul.rows.columns.answers', [
     endpoint.answers.map((answer) => {
@@ -213,7 +212,7 @@ function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): Component
   ]);
 }
 
-function MakingList({ making }: { readonly making: EndpointDetail['making'] }): ComponentChildren {
+function MakingList({ making }: { readonly making: EndpointDetail['making'] }) {
   return h('ul.rows', [
     making.map(({ id, since, waits_for: waitsFor, question }) =>
       h('li', { key: id }, [

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -16,7 +15,7 @@ import { may } from '../session.ts';
 import { Checks, Listeners } from './host-checks.ts';
 
 /** Whether this machine is well. */
-export function Host(): ComponentChildren {
+export function Host() {
   const loaded = useOverview();
   const { data: overview } = loaded;
   return h('div.screen', [
@@ -47,12 +46,12 @@ const PARTS = [
 ] as const;
 
 /** The screens of the host. */
-export function HostParts(): ComponentChildren {
+export function HostParts() {
   const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
   return [h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo }), h(ThisHost)];
 }
 
-function Overview({ overview }: { readonly overview: HostOverview }): ComponentChildren {
+function Overview({ overview }: { readonly overview: HostOverview }) {
   const { hostname, version, started_at: startedAt, waiting, oldest_at: oldestAt, dead, needs } = overview;
   return h('section', { 'aria-label': 'Overview' }, [
     h(HealthSentence, { overview }),
@@ -77,7 +76,7 @@ export function HealthSentence({
   overview: { state, text },
 }: {
   readonly overview: Pick<HostOverview, 'state' | 'text'>;
-}): ComponentChildren {
+}) {
   const tone = { ok: 'good', warning: 'wait', fault: 'bad' }[state];
   return h('p', { class: `health ${tone}` }, [h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text)]);
 }
@@ -90,7 +89,7 @@ function linkOfNeed({ what, account, url }: HostNeed): string | null {
 }
 
 /** Items that need the attention of an operator. */
-export function NeedRow({ need }: { readonly need: HostNeed }): ComponentChildren {
+export function NeedRow({ need }: { readonly need: HostNeed }) {
   const { level, text, account, url, since } = need;
   const href = linkOfNeed(need);
   const cells = [
@@ -140,7 +139,7 @@ const FIGURES = [
 const isSpan = (name: string | null): name is SpanName => name !== null && Object.hasOwn(SPANS, name);
 
 /** How fast it is and how much room it has. */
-function Figures(): ComponentChildren {
+function Figures() {
   const wanted = place.value.query.get('span');
   const chosen = isSpan(wanted) ? wanted : 'hour';
   const loaded = useSeries(
@@ -171,7 +170,7 @@ const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {
 };
 
 /** The scheduled tasks of the host. */
-function Tasks(): ComponentChildren {
+function Tasks() {
   const loaded = useCall('host/tasks', {});
   useRepeat(loaded);
   const { data, again } = loaded;
@@ -182,7 +181,7 @@ function Tasks(): ComponentChildren {
   ]);
 }
 
-function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): ComponentChildren {
+function TaskRow({ task, again }: { readonly task: HostTask; again(): void }) {
   const { name, schedule, running, last_at: lastAt, last_ms: lastMs, last_result: result, last_text: text } = task;
   const [asked, setAsked] = useState(false);
   const run = async () => {

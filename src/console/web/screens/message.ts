@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -38,11 +37,11 @@ import { HtmlTab, openMail, RawTab } from './mail-content.ts';
 import { Unseen } from './message-facts.ts';
 
 /** One message for one recipient: all that is known of it. */
-export function Message({ id }: { readonly id: string }): ComponentChildren {
+export function Message({ id }: { readonly id: string }) {
   return h('div.screen.narrow', [h(Back), h(MessageView, { id, beside: false })]);
 }
 
-export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {
+export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }) {
   const loaded = useCall('inbound/info', { id });
   useEffect(() => listen({ mail: (mail) => void (mail.id === id && loaded.again()), reset: loaded.again }), [id]);
   const { data: mail, error, again } = loaded;
@@ -73,7 +72,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
 }
 
 /** The filled button is the next step; what destroys is behind the menu. */
-function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
+function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void }) {
   const [open, setOpen] = useState<'replay' | 'drop'>();
   const close = () => {
     setOpen(undefined);
@@ -115,7 +114,7 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
 }
 
 /** What makes a waiting mail go on: its endpoint, or another attempt. */
-function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
+function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }) {
   const { id, url, waits } = mail;
   const then = (done: Promise<unknown>) => done.then(changed);
   if (waits?.kind === 'paused')
@@ -132,7 +131,7 @@ function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }
 }
 
 /** Posts the message to another URL, once; nothing else changes. */
-function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }): ComponentChildren {
+function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }) {
   const [url, setUrl] = useState(mail.url);
   const [trial, setTrial] = useState<Trial>();
   return h(Dialog, { title: 'Try another URL', onClose }, [
@@ -160,7 +159,7 @@ function scanText({ spam, virus, name, score, by, reason }: Scan): string {
   return found.filter(Boolean).join(', ');
 }
 
-function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
+function About({ mail }: { readonly mail: MailStory }) {
   const scan = mail.deliveries[0]?.scan;
   const verdicts = (
     [
@@ -213,7 +212,7 @@ function markOf({ kind, text }: TimelineEntry): Omit<Mark, 'word'> {
   return MARKS[kind] ?? { icon: 'dot', tone: 'off' };
 }
 
-function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
+function Timeline({ mail }: { readonly mail: MailStory }) {
   const details = detailsOf(mail);
   return h('ol.timeline', [
     mail.timeline.map((entry) => {
@@ -231,7 +230,7 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
 }
 
 /** The content of a message in several forms. */
-function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: boolean }): ComponentChildren {
+function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: boolean }) {
   const { id } = mail;
   const mayRead = person.value?.reads_content === true && may('inbound/content');
   const loaded = useCall('inbound/content', mail.kept && mayRead ? { id } : undefined);
@@ -268,15 +267,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
   ]);
 }
 
-function Panel({
-  tab,
-  id,
-  content,
-}: {
-  readonly tab: string;
-  readonly id: string;
-  readonly content: Content;
-}): ComponentChildren {
+function Panel({ tab, id, content }: { readonly tab: string; readonly id: string; readonly content: Content }) {
   switch (tab) {
     case 'html':
       return h(HtmlTab, { wanted: { id } });
@@ -297,7 +288,7 @@ function Panel({
   }
 }
 
-function Parts({ id, content }: { readonly id: string; readonly content: Content }): ComponentChildren {
+function Parts({ id, content }: { readonly id: string; readonly content: Content }) {
   return h('ul.rows.parts', [
     content.parts.map((part) =>
       h('li', { key: part.n }, [
@@ -317,7 +308,7 @@ function Parts({ id, content }: { readonly id: string; readonly content: Content
   ]);
 }
 
-function Payload({ id }: { readonly id: string }): ComponentChildren {
+function Payload({ id }: { readonly id: string }) {
   const loaded = useCall('inbound/payload', { id });
   const { data, error } = loaded;
   if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
@@ -23,11 +22,11 @@ const COUNTED = 100;
 const MOST_NEEDS = 8;
 
 /** Is all well, and what is happening; for those who see no mail, the numbers. */
-export function Now(): ComponentChildren {
+export function Now() {
   return may('inbound/search') ? h(NowWithMail) : h(NowInNumbers);
 }
 
-function NowInNumbers(): ComponentChildren {
+function NowInNumbers() {
   const endpoints = useEndpoints();
   const domains = useWrongDomains();
   return h('div.screen', [
@@ -61,7 +60,7 @@ const COUNTS = [
 ] as const;
 
 /** How much the account sent. */
-function Sent(): ComponentChildren {
+function Sent() {
   const loaded = useCall('users/info', {});
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'sent' }, [
@@ -80,7 +79,7 @@ function Sent(): ComponentChildren {
   ]);
 }
 
-function NowWithMail(): ComponentChildren {
+function NowWithMail() {
   const mail = useMail('', FEED);
   const refused = useRefusals('', FEED);
   const dead = useMail('state:dead', COUNTED);
@@ -111,7 +110,7 @@ function Health({
 }: {
   readonly endpoints: readonly Endpoint[] | undefined;
   readonly failed: boolean;
-}): ComponentChildren {
+}) {
   if (!endpoints) return failed ? null : h(Bars, { rows: 1 });
   const down = endpoints.filter(inTrouble);
   const waiting = endpoints.reduce((sum, one) => sum + one.waiting, 0);
@@ -143,7 +142,7 @@ function NeedsYou({
   readonly domains: readonly InboundDomain[];
   /** Items that need the attention of the operator. */
   readonly host: readonly HostNeed[];
-}): ComponentChildren {
+}) {
   const down = endpoints.filter((one) => inTrouble(one) || one.paused);
   // Endpoints of the account that is shown have their rows already.
   const others = host.filter(
@@ -194,7 +193,7 @@ function NeedsYou({
   ]);
 }
 
-function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }): ComponentChildren {
+function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }) {
   const { url } = endpoint;
   return h('li', { 'data-row': url }, [
     h(EndpointLink, { endpoint }),
@@ -229,7 +228,7 @@ function useWrongDomains(): readonly InboundDomain[] {
 type FeedEntry = { readonly at: number; readonly mail: Mail } | { readonly at: number; readonly refusal: RefusalRow };
 
 /** Mail and refusals as they come. It stands still while the pointer or the focus is on it. */
-function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: List<RefusalRow> }): ComponentChildren {
+function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: List<RefusalRow> }) {
   const [held, setHeld] = useState(false);
   const shown = useRef<readonly FeedEntry[] | undefined>(undefined);
   const newest = [
@@ -267,7 +266,7 @@ function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: 
   );
 }
 
-function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChildren {
+function RefusedRow({ refusal }: { readonly refusal: RefusalRow }) {
   const { sender, recipient, client, reply, at, times } = refusal;
   return h('li.mail-row', { 'data-row': `r${refusal.id}` }, [
     h('a', { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) }, [
@@ -284,7 +283,7 @@ function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChi
 }
 
 /** How the first mail gets here. */
-function FirstMinute(): ComponentChildren {
+function FirstMinute() {
   const { smtp = [] } = person.value ?? {};
   const [host = '127.0.0.1', port = '25'] = (smtp[0] ?? '').split(/:(?=\d+$)/);
   const isLocal = /^(?:localhost|127\.0\.0\.1|\[::1\])$/.test(window.location.hostname);

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -29,7 +28,7 @@ export function Routes({
 }: {
   readonly domain: string;
   readonly routes: Loaded<readonly InboundRoute[]>;
-}): ComponentChildren {
+}) {
   const loaded = routes;
   const { data, again, change } = loaded;
   // A visitor coming from a refusal wants a route for that mailbox.
@@ -66,15 +65,7 @@ export function Routes({
   ]);
 }
 
-function RouteRow({
-  route,
-  again,
-  removed,
-}: {
-  readonly route: InboundRoute;
-  again(): void;
-  removed(): void;
-}): ComponentChildren {
+function RouteRow({ route, again, removed }: { readonly route: InboundRoute; again(): void; removed(): void }) {
   const {
     id,
     pattern,
@@ -342,7 +333,7 @@ function AddRoute({
   mailbox,
   done,
   onClose,
-}: RouteDialog & { readonly domain: string; readonly mailbox: string | undefined }): ComponentChildren {
+}: RouteDialog & { readonly domain: string; readonly mailbox: string | undefined }) {
   return h(Dialog, { title: 'Add a route', onClose }, [
     h(Form, {
       fields: fieldsOf({ pattern: mailbox ?? '' }),
@@ -356,7 +347,7 @@ function AddRoute({
   ]);
 }
 
-function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }): ComponentChildren {
+function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }) {
   return h(Dialog, { title: `Edit route ${route.id}`, onClose }, [
     h('p.faint', ['If you change the URL, mail that waits for this route is posted there too.']),
     h(Form, {

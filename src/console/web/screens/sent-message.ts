@@ -21,7 +21,7 @@ import { toEntries } from './sent-timeline.ts';
 import { Dialogs } from './smtp-dialog.ts';
 
 /** One sent message: its state, and its SMTP dialog. */
-export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
+export function SentMessageScreen({ id }: { readonly id: string }) {
   const loaded = useCall('messages/info', { id });
   const { data: message, error, again } = loaded;
   useRepeat(loaded);
@@ -43,7 +43,7 @@ function Story({
   readonly message: SentStory;
   readonly error: ComponentChildren;
   again(): void;
-}): ComponentChildren {
+}) {
   const { sender, email, subject, state } = message;
   return h('article', [
     h(Title, { text: plain(subject) || '(no subject)' }),
@@ -111,7 +111,7 @@ function isHeld({ delivery }: SentStory): boolean {
 }
 
 /** The actions while it waits for another attempt. */
-function Waiting({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+function Waiting({ message, again }: { readonly message: SentStory; again(): void }) {
   const { _id: id, email, delivery } = message;
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
   return h('p.buttons', [
@@ -129,7 +129,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
 }
 
 /** Sends the content once more, as a new message, while it is kept. */
-function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
+function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }) {
   if (!delivery || !may('messages/resend')) return null;
   return h('p.buttons', [
     h(DialogButton, {
@@ -139,15 +139,7 @@ function Resend({ message: { _id: id, email, delivery } }: { readonly message: S
   ]);
 }
 
-function ResendDialog({
-  id,
-  email,
-  onClose,
-}: {
-  readonly id: string;
-  readonly email: string;
-  onClose(): void;
-}): ComponentChildren {
+function ResendDialog({ id, email, onClose }: { readonly id: string; readonly email: string; onClose(): void }) {
   const [sent, setSent] = useState<Answer<'messages/resend'>>();
   return h(Dialog, { title: 'Send again?', onClose }, [
     sent
@@ -174,7 +166,7 @@ function ResendDialog({
 }
 
 /** Why it is held back, and until when. */
-function Held({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+function Held({ message, again }: { readonly message: SentStory; again(): void }) {
   const { _id: id, email, subaccount } = message;
   const { data } = useCall('messages/list-scheduled', { to: email }, id);
   if (!data) return null;
@@ -207,7 +199,7 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
 }
 
 /** Whether its address gets mail, and a way to change that. */
-function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
+function Listed({ message: { email, subaccount } }: { readonly message: SentStory }) {
   const { data, again } = useCall('rejects/list', { email });
   if (!data) return null;
   const entry = data.find(
@@ -242,7 +234,7 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
   ]);
 }
 
-function About({ message }: { readonly message: SentStory }): ComponentChildren {
+function About({ message }: { readonly message: SentStory }) {
   const { _id: id, ts, tags, template, subaccount, email, delivery, diag } = message;
   const to = (name: string, value: string) =>
     h('a', { key: value, href: linkTo('/sent', { q: withField('', name, value) }) }, plain(value));
@@ -263,7 +255,7 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
   });
 }
 
-function Timeline({ message }: { readonly message: SentStory }): ComponentChildren {
+function Timeline({ message }: { readonly message: SentStory }) {
   return h('ol.timeline', [
     toEntries(message).map(({ attempt, open = false, ...entry }, i) =>
       h(Happening, { key: i, ...entry, afterMs: entry.at - message.ts * 1000 }, [

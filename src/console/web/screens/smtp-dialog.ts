@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { count, plain, span } from '../parts/text.ts';
 import type { Connection, MailAttempt } from '../records.ts';
@@ -11,7 +10,7 @@ export function Dialogs({
 }: {
   readonly attempt: MailAttempt;
   readonly open: boolean;
-}): ComponentChildren {
+}) {
   if (connections.length === 0) return null;
   return h('details.attempt', { open }, [
     h('summary', 'SMTP dialog'),
@@ -20,7 +19,7 @@ export function Dialogs({
   ]);
 }
 
-function Spoken({ connection }: { readonly connection: Connection }): ComponentChildren {
+function Spoken({ connection }: { readonly connection: Connection }) {
   const { host, address, source_ip: source, tls, reused, duration_ms: ms, error, dialog } = connection;
   const facts = [
     source !== null && `from ${source}`,
@@ -35,7 +34,7 @@ function Spoken({ connection }: { readonly connection: Connection }): ComponentC
   ]);
 }
 
-function Line({ line }: { readonly line: string }): ComponentChildren {
+function Line({ line }: { readonly line: string }) {
   const [, mark, text = line] = /^([<>]) (.*)$/s.exec(line) ?? [];
   const [arrow, who] = mark === '>' ? ['\u2192', 'sent: '] : mark === '<' ? ['\u2190', 'received: '] : ['', ''];
   return h('li', { class: mark === '>' ? 'ours' : 'theirs' }, [
