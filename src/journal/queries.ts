@@ -2,9 +2,18 @@ import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import type { DeliveryKind } from '../queue/delivery.ts';
 import type { SqlRow } from '../queue/disk/schema.ts';
 import type { OPEN_STATES } from '../queue/states.ts';
-import { mergeCauses } from './causes.ts';
 import { mergeMinutes, type WantedSeries } from './minutes.ts';
-import { actionOfRow, mailOfRow, toCause, toKind, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
+import {
+  actionOfRow,
+  mailOfRow,
+  mergeCauses,
+  toCause,
+  toKind,
+  toRefusal,
+  toSession,
+  toState,
+  UNDELIVERED,
+} from './rows.ts';
 import type {
   ActionRecord,
   FailureCause,
