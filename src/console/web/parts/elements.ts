@@ -19,31 +19,35 @@ export interface ButtonProps {
   onPress(): unknown;
 }
 
-/** A button that says what went wrong. */
-export function Button({ label, icon, kind = 'plain', disabled = false, title, onPress }: ButtonProps) {
+/** Something that a person starts: busy until it is done; what it throws stays until it is started again. */
+export function useAction(run: () => unknown) {
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string>();
-  const alive = useRef(true);
-  useEffect(() => () => void (alive.current = false), []);
-  const press = async () => {
+  const [error, setError] = useState<unknown>();
+  const start = async () => {
     if (busy) return;
     setError(undefined);
     setBusy(true);
     try {
-      await onPress();
+      await run();
     } catch (thrown) {
-      if (alive.current) setError(messageOf(thrown));
+      setError(thrown);
     } finally {
-      if (alive.current) setBusy(false);
+      setBusy(false);
     }
   };
+  return { busy, error, start };
+}
+
+/** A button that says what went wrong. */
+export function Button({ label, icon, kind = 'plain', disabled = false, title, onPress }: ButtonProps) {
+  const { busy, error, start } = useAction(onPress);
   return h('span.press', [
     h(
       'button',
-      { type: 'button', class: `button ${kind}`, disabled: disabled || busy, title, onClick: press, 'aria-busy': busy },
+      { type: 'button', class: `button ${kind}`, disabled: disabled || busy, title, onClick: start, 'aria-busy': busy },
       [icon && h(Icon, { name: icon }), label],
     ),
-    error !== undefined && h('span.wrong', { role: 'alert' }, error),
+    error !== undefined && h('span.wrong', { role: 'alert' }, messageOf(error)),
   ]);
 }
 

@@ -1,9 +1,9 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { faultsOf } from '../call.ts';
 import { h } from '../h.ts';
 import { messageOf } from '../session.ts';
-import { Button, type ButtonProps, Dialog, DialogButton, Field, type FieldProps } from './elements.ts';
+import { Button, type ButtonProps, Dialog, DialogButton, Field, type FieldProps, useAction } from './elements.ts';
 
 // Forms that call an operation, and questions before something is lost.
 
@@ -31,23 +31,10 @@ interface FormProps {
 export function Form({ fields, label, inline = false, onSubmit }: FormProps) {
   const initial = () => Object.fromEntries(fields.map(({ name, value = '' }) => [name, value]));
   const [values, setValues] = useState<Values>(initial);
-  const [error, setError] = useState<unknown>();
-  const [busy, setBusy] = useState(false);
-  const alive = useRef(true);
-  useEffect(() => () => void (alive.current = false), []);
-  const submit = async (event: Event) => {
+  const { busy, error, start } = useAction(() => onSubmit(values).then(() => setValues(initial())));
+  const submit = (event: Event) => {
     event.preventDefault();
-    if (busy) return;
-    setBusy(true);
-    setError(undefined);
-    try {
-      await onSubmit(values);
-      if (alive.current) setValues(initial());
-    } catch (thrown) {
-      if (alive.current) setError(thrown);
-    } finally {
-      if (alive.current) setBusy(false);
-    }
+    return start();
   };
   const faults = error === undefined ? {} : faultsOf(error);
   const shown = fields.filter(({ when }) => when?.(values) ?? true);

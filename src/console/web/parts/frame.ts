@@ -7,7 +7,7 @@ import { live } from '../live.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, messageOf, person, signOut } from '../session.ts';
 import { ConfirmPassword } from './confirm-password.ts';
-import { Button, Choice, Dialog } from './elements.ts';
+import { Button, Choice, Dialog, useAction } from './elements.ts';
 import { FactorDialog, factorOpen } from './factor.ts';
 import { Icon } from './icons.ts';
 import { JobBar } from './job.ts';
@@ -182,8 +182,7 @@ const opens =
   };
 
 function PersonMenu() {
-  const [failed, setFailed] = useState<string>();
-  const leave = () => signOut().catch((error: unknown) => setFailed(messageOf(error)));
+  const { error, start: leave } = useAction(signOut);
   const { name = '', role = '', has_password: has = false, can_set_password: can = false } = person.value ?? {};
   return h('details.menu', { key: place.value.path }, [
     h('summary', { 'aria-label': `Menu for ${name}` }, [h(Icon, { name: 'person' })]),
@@ -195,7 +194,7 @@ function PersonMenu() {
         h('button.button.quiet', { type: 'button', onClick: opens(factorOpen) }, 'Two-factor authentication\u2026'),
       h('a.button.quiet', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
       h('button.button.quiet', { type: 'button', onClick: leave }, 'Sign out'),
-      failed !== undefined && h('p.wrong', { role: 'alert' }, failed),
+      error !== undefined && h('p.wrong', { role: 'alert' }, messageOf(error)),
     ]),
   ]);
 }

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { listen } from '../live.ts';
@@ -7,7 +7,7 @@ import { type Loaded, useLoad } from '../load.ts';
 import type { Mail, Refusal } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account } from '../session.ts';
-import { Time } from './elements.ts';
+import { Time, useAction } from './elements.ts';
 import { answerOf, MailStateMark } from './states.ts';
 import { count, plain } from './text.ts';
 
@@ -18,14 +18,10 @@ interface Pages<T> {
   readonly next: number | string | null;
 }
 
-export interface List<T> {
+export interface List<T> extends Loaded<Pages<T>> {
   readonly rows: readonly T[] | undefined;
-  readonly error: Error | undefined;
-  readonly failedAt: number | undefined;
-  readonly loading: boolean;
-  readonly hasMore: boolean;
-  again(): void;
-  more(): Promise<void>;
+  /** Reads the next page, if there is one. */
+  readonly more: (() => Promise<void>) | undefined;
 }
 
 const PAGE = 50;
@@ -142,21 +138,14 @@ function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T
     };
   }, [key]);
 
-  const { data, error, failedAt, loading, again, change } = loaded;
-  return {
-    rows: data?.rows,
-    error,
-    failedAt,
-    loading,
-    hasMore: data !== undefined && data.next !== null && data.rows.length < MOST_ROWS,
-    again,
-    async more() {
-      const before = newest.current.data?.next;
-      if (before === undefined || before === null) return;
-      const page = await read(before);
-      change((old) => ({ rows: [...old.rows, ...without(page.rows, old.rows)], next: page.next }));
-    },
+  const { data, change } = loaded;
+  const before = data?.next ?? undefined;
+  const more = async () => {
+    const page = await read(before);
+    change((old) => ({ rows: [...old.rows, ...without(page.rows, old.rows)], next: page.next }));
   };
+  const hasMore = data !== undefined && before !== undefined && data.rows.length < MOST_ROWS;
+  return { ...loaded, rows: data?.rows, more: hasMore ? more : undefined };
 }
 
 /** The newest page, and behind it the older rows that were read before. */
@@ -234,21 +223,12 @@ export function MailRow({
 }
 
 /** A button for the next page. */
-export function More({ list }: { readonly list: List<unknown> }) {
-  const [busy, setBusy] = useState(false);
-  const [failed, setFailed] = useState(false);
-  if (!list.hasMore) return null;
-  const read = () => {
-    setBusy(true);
-    setFailed(false);
-    list
-      .more()
-      .catch(() => setFailed(true))
-      .finally(() => setBusy(false));
-  };
+export function More({ list: { rows, more } }: { readonly list: List<unknown> }) {
+  const { busy, error, start } = useAction(() => more?.());
+  if (!more) return null;
   return h('p.more', [
-    h('button.button', { type: 'button', disabled: busy, onClick: read }, [
-      failed ? 'Could not load; try again' : list.rows?.length === 0 ? 'Search older' : 'Older',
+    h('button.button', { type: 'button', disabled: busy, onClick: start }, [
+      error !== undefined ? 'Could not load; try again' : rows?.length === 0 ? 'Search older' : 'Older',
     ]),
   ]);
 }

@@ -29,10 +29,8 @@ export function Accounts() {
 const PAGE = 50;
 
 function AccountList() {
-  const loaded = usePages(
-    'host accounts',
-    (after, stop) => call('host/accounts', { limit: PAGE, after: ofOneHost(after) }, stop),
-    (shown, page) => ({ ...page, accounts: [...shown.accounts, ...page.accounts] }),
+  const loaded = usePages('host accounts', 'accounts', (after, stop) =>
+    call('host/accounts', { limit: PAGE, after: ofOneHost(after) }, stop),
   );
   const { data, more } = loaded;
   useNewAccounts(data?.accounts);

@@ -64,11 +64,7 @@ interface ActionListProps {
 }
 
 function ActionList({ of, read }: ActionListProps) {
-  const loaded = usePages(
-    `actions ${of}`,
-    (before, stop) => read({ limit: PAGE, before }, stop),
-    (shown, page) => ({ ...page, actions: [...shown.actions, ...page.actions] }),
-  );
+  const loaded = usePages(`actions ${of}`, 'actions', (before, stop) => read({ limit: PAGE, before }, stop));
   const { data, more } = loaded;
   return h('div.pane', [
     h(Loading, { of: loaded, rows: 8 }),

@@ -18,10 +18,8 @@ const LEVELS = [
 export function HostLog() {
   const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
   const event = place.value.query.get('event') ?? undefined;
-  const loaded = usePages(
-    `host log ${level} ${event}`,
-    (before, stop) => call('host/log', { limit: PAGE, level, event, before: ofOneHost(before) }, stop),
-    (shown, page) => ({ ...page, lines: [...shown.lines, ...page.lines] }),
+  const loaded = usePages(`host log ${level} ${event}`, 'lines', (before, stop) =>
+    call('host/log', { limit: PAGE, level, event, before: ofOneHost(before) }, stop),
   );
   const { data, again, more } = loaded;
   return h('div.screen', [

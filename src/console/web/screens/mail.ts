@@ -81,10 +81,10 @@ export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps) {
   const { rows } = list;
   useEffect(() => () => void (marked.value = new Set()), []);
   return h('div', { 'aria-busy': list.loading }, [
-    h(Loading, { of: { ...list, data: rows }, rows: 10 }),
+    h(Loading, { of: list, rows: 10 }),
     rows &&
       (rows.length === 0
-        ? !list.hasMore && empty()
+        ? !list.more && empty()
         : h('ul.rows', [rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) }))])),
     h(More, { list }),
   ]);

@@ -19,7 +19,7 @@ export function Refused() {
     h(Choices, { query }),
     h(Reasons, { query, newest: rows?.[0]?.id }),
     h('div', { 'aria-busy': list.loading }, [
-      h(Loading, { of: { ...list, data: rows }, rows: 8 }),
+      h(Loading, { of: list, rows: 8 }),
       rows &&
         (rows.length === 0
           ? h(Empty, { query })
