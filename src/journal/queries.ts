@@ -1,5 +1,4 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { DeliveryKind } from '../queue/delivery.ts';
 import type { SqlRow } from '../queue/disk/schema.ts';
 import type { OPEN_STATES } from '../queue/states.ts';
 import { mergeMinutes, type WantedSeries } from './minutes.ts';
@@ -134,7 +133,7 @@ export function createJournalQueries(db: DatabaseSync) {
         .map((row) => [String(row['reason']), Number(row['count'])]);
     },
     /** Mail in a window that was accepted at that time or later, counted. */
-    mailByAccount: ([from, to]: Window, since: number): MailCount[] =>
+    mailByAccount: ([from, to]: Window, since: number) =>
       db
         .prepare(
           `SELECT account, kind, state, count(*) AS n FROM mail WHERE n BETWEEN ? AND ? AND at >= ? GROUP BY 1, 2, 3`,
@@ -192,13 +191,6 @@ interface Known {
   readonly url: string;
   /** Whether it has no subject, not even an empty one. */
   readonly isNameless: boolean;
-}
-
-interface MailCount {
-  readonly account: string;
-  readonly kind: DeliveryKind;
-  readonly state: MailState;
-  readonly count: number;
 }
 
 /** Two queries, each of which reads one end of the index; in one, SQLite would read all of it. */

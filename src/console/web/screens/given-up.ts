@@ -1,12 +1,11 @@
 import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
-import { DropDialog } from '../parts/drop.ts';
+import { DropDialog, ReplayDialog } from '../parts/changes.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
 import { useMail } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { TimeChoice } from '../parts/narrow.ts';
-import { ReplayDialog } from '../parts/replay.ts';
 import { answerOf } from '../parts/states.ts';
 import { count, now, number, shortUrl, toMs } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';

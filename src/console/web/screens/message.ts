@@ -3,8 +3,8 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { listen } from '../live.ts';
 import { useCall } from '../load.ts';
+import { DropDialog, ReplayDialog } from '../parts/changes.ts';
 import { ConversationList } from '../parts/conversation.ts';
-import { DropDialog } from '../parts/drop.ts';
 import {
   Button,
   Dialog,
@@ -23,7 +23,6 @@ import { Copy } from '../parts/form.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { Json } from '../parts/painter.ts';
-import { ReplayDialog } from '../parts/replay.ts';
 import { Back } from '../parts/sections.ts';
 import { isOpen, MailStateMark, sentenceOf } from '../parts/states.ts';
 import { count, exactTime, plain, shortUrl, size, toMs } from '../parts/text.ts';

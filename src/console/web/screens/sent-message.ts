@@ -9,7 +9,6 @@ import { Button, Dialog, DialogButton, Facts, Loading, Notice, Time, Title } fro
 import { ConfirmButton, Copy } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
-import { Happening } from '../parts/timeline.ts';
 import { withField } from '../query.ts';
 import type { SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
@@ -17,8 +16,7 @@ import { may, shareLink } from '../session.ts';
 import { TakeOff } from './lists.ts';
 import { SentStateMark, toTime } from './sent.ts';
 import { SentContentTabs } from './sent-content.ts';
-import { toEntries } from './sent-timeline.ts';
-import { Dialogs } from './smtp-dialog.ts';
+import { Timeline } from './sent-timeline.ts';
 
 /** One sent message: its state, and its SMTP dialog. */
 export function SentMessageScreen({ id }: { readonly id: string }) {
@@ -253,14 +251,4 @@ function About({ message }: { readonly message: SentStory }) {
       ],
     ],
   });
-}
-
-function Timeline({ message }: { readonly message: SentStory }) {
-  return h('ol.timeline', [
-    toEntries(message).map(({ attempt, open = false, ...entry }, i) =>
-      h(Happening, { key: i, ...entry, afterMs: entry.at - message.ts * 1000 }, [
-        attempt && h(Dialogs, { attempt, open }),
-      ]),
-    ),
-  ]);
 }
