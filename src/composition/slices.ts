@@ -52,15 +52,15 @@ export function onLoopbackOnly(settings: Settings, deps: Pick<DaemonDeps, 'socke
 }
 
 /** Sockets of this name passed by systemd; they take precedence over the settings. */
-export function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
+function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
   return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
 }
 
 /** Where to listen: the sockets of this name passed by systemd, else what the settings say. */
-const orHandedOver = <T>(name: string, listen: readonly T[], deps: DaemonDeps) => {
+export function orHandedOver<T>(name: string, listen: readonly T[], deps: DaemonDeps) {
   const handed = handedOver(name, deps);
   return handed.length > 0 ? handed : listen;
-};
+}
 
 const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
 
@@ -297,11 +297,12 @@ export function copyingSettings(settings: Settings) {
   return { mode, withoutCopies, holdMs, alone: hasOwnStore(settings) };
 }
 
-/** When to slow down the acceptance of mail, and by how much. */
+/** What marks mail between programs that answer each other. */
 export function brakeSettings({ inbound }: Settings) {
   return { messages: inbound.loop_messages, windowMs: inbound.loop_minutes * 60_000 };
 }
 
+/** When to slow down the acceptance of mail, and by how much. */
 export function pacingSettings({ delivery }: Settings) {
   return { above: delivery.slow_above, longestMs: delivery.slow_ms };
 }

@@ -130,8 +130,8 @@ export const ofOneHost = (cursor: Cursor): number | undefined => (typeof cursor 
 
 const EVERY_MS = 5_000;
 
-/** Reads again now and then while the screen is open and seen. */
-export function useRepeat(loaded: Loaded<unknown>, everyMs: number = EVERY_MS): void {
+/** The same, read again now and then while the screen is open and seen. */
+export function useRepeat<T>(loaded: Loaded<T>, everyMs: number = EVERY_MS): Loaded<T> {
   const newest = useRef(loaded);
   newest.current = loaded;
   useEffect(() => {
@@ -140,4 +140,5 @@ export function useRepeat(loaded: Loaded<unknown>, everyMs: number = EVERY_MS): 
     }, everyMs);
     return () => clearInterval(timer);
   }, [everyMs]);
+  return loaded;
 }

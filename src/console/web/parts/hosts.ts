@@ -32,8 +32,7 @@ const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
 
 /** All hosts, with what waits on each. */
 export function HostsOfStore() {
-  const loaded = useCall('host/hosts', {});
-  useRepeat(loaded);
+  const loaded = useRepeat(useCall('host/hosts', {}));
   const hosts = loaded.data?.hosts ?? [];
   if (hosts.length < 2) return null;
   const waiting = hosts.reduce((sum, one) => sum + (one.waiting ?? 0), 0);

@@ -110,8 +110,11 @@ export function endpointSentence(endpoint: Endpoint): string {
       : toMs(endpoint.next_probe_at) <= now.value
         ? '; next probe due'
         : `; next probe ${relative(toMs(endpoint.next_probe_at), now.value)}`;
-  if (endpoint.paused)
-    return `Paused${endpoint.paused_by === 'operator' ? ' by the operator of this service' : ''}${endpoint.paused_until === null ? '' : `; resumes ${relative(toMs(endpoint.paused_until), now.value)}`}`;
+  if (endpoint.paused) {
+    const by = endpoint.paused_by === 'operator' ? ' by the operator of this service' : '';
+    const until = endpoint.paused_until;
+    return `Paused${by}${until === null ? '' : `; resumes ${relative(toMs(until), now.value)}`}`;
+  }
   if (endpoint.breaker === 'gone') return `Responding 410 Gone${since}; retried once a day`;
   if (endpoint.breaker === 'down') return `Down${since}${probe}`;
   if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;

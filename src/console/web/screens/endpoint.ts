@@ -19,9 +19,8 @@ const ofUrl = (url: string) => withField('', 'url', url);
 /** One endpoint: its state, its answers, and how to catch up. */
 export function Endpoint() {
   const url = place.value.query.get('url') ?? '';
-  const loaded = useCall('endpoints/info', { url });
+  const loaded = useRepeat(useCall('endpoints/info', { url }));
   const { data: endpoint, error, failedAt, again } = loaded;
-  useRepeat(loaded);
   return h('div.screen.narrow', [
     h(Back),
     h(Title, { text: shortUrl(url) }),

@@ -16,9 +16,7 @@ export function useEndpointsOnce(): Loaded<readonly Endpoint[]> {
 
 /** All endpoints of the account, kept up to date. */
 export function useEndpoints(): Loaded<readonly Endpoint[]> {
-  const loaded = useEndpointsOnce();
-  useRepeat(loaded);
-  return loaded;
+  return useRepeat(useEndpointsOnce());
 }
 
 const trouble = ({ breaker, paused }: Endpoint) => (breaker !== 'up' ? 0 : paused ? 1 : 2);

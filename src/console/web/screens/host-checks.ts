@@ -105,8 +105,7 @@ const TLS: Readonly<Record<HostListener['tls'], string>> = {
 
 /** Where the host listens. */
 export function Listeners() {
-  const loaded = useCall('host/listeners', {});
-  useRepeat(loaded);
+  const loaded = useRepeat(useCall('host/listeners', {}));
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'listeners' }, [
     h('h2', { id: 'listeners' }, 'Listeners'),

@@ -33,9 +33,7 @@ export function Host() {
 
 /** How the host is, read again and again. Only operators may ask. */
 export function useOverview(): Loaded<HostOverview> {
-  const loaded = useCall('host/overview', {});
-  useRepeat(loaded);
-  return loaded;
+  return useRepeat(useCall('host/overview', {}));
 }
 
 const PARTS = [
@@ -171,8 +169,7 @@ const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {
 
 /** The scheduled tasks of the host. */
 function Tasks() {
-  const loaded = useCall('host/tasks', {});
-  useRepeat(loaded);
+  const loaded = useRepeat(useCall('host/tasks', {}));
   const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),

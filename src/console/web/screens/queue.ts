@@ -20,8 +20,7 @@ const BY = [
 export function Queue() {
   const chosen = place.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
-  const loaded = useCall('host/queue', { by });
-  useRepeat(loaded);
+  const loaded = useRepeat(useCall('host/queue', { by }));
   const [changing, setChanging] = useState<string>();
   const { data, again } = loaded;
   return h('div.screen', [

@@ -20,9 +20,8 @@ import { Timeline } from './sent-timeline.ts';
 
 /** One sent message: its state, and its SMTP dialog. */
 export function SentMessageScreen({ id }: { readonly id: string }) {
-  const loaded = useCall('messages/info', { id });
+  const loaded = useRepeat(useCall('messages/info', { id }));
   const { data: message, error, again } = loaded;
-  useRepeat(loaded);
   return h('div.screen.narrow', [
     h(Back),
     message
