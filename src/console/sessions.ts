@@ -64,7 +64,7 @@ export function createSessions(
     },
     /** Who sends the cookie; undefined if the session has ended, `none` if there is no cookie. */
     async visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined> {
-      const token = cookieOf(ctx, origin);
+      const token = ctx.cookies.get(cookieName(origin));
       if (token === undefined) return 'none';
       const visitor = TOKEN.test(token) ? await find(tokenHash(token)) : undefined;
       if (visitor && clock.now() - visitor.session.seenAt.getTime() >= SEEN_MS) {
@@ -116,16 +116,6 @@ function toVisitor(session: ConsoleSessionRow, person: PersonRow | undefined): V
 
 /** `__Host-` makes the browser refuse a cookie of this name that another host, or plain HTTP, tries to set. */
 const cookieName = ({ secure }: Origin) => (secure ? '__Host-postern' : 'postern');
-
-function cookieOf(ctx: Context, origin: Origin): string | undefined {
-  const name = cookieName(origin);
-  const found = ctx
-    .get('cookie')
-    .split(';')
-    .map((pair) => pair.trim())
-    .find((pair) => pair.startsWith(`${name}=`));
-  return found?.slice(name.length + 1);
-}
 
 function setCookie(ctx: Context, origin: Origin, token: string, ms: number): void {
   const parts = [

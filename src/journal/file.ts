@@ -78,14 +78,11 @@ const CACHE_KB = 4096;
 /** How long to wait for a lock of another process. */
 const BUSY_MS = 2000;
 
-/** An open journal, and why the previous file was set aside, if it was. */
-interface OpenJournal {
-  readonly db: DatabaseSync;
-  readonly replaced: string | undefined;
-}
-
-/** Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`. */
-export function openJournalFile(path: string): OpenJournal {
+/**
+ * Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`; `replaced` says why it
+ * was set aside.
+ */
+export function openJournalFile(path: string): { readonly db: DatabaseSync; readonly replaced: string | undefined } {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   try {
     if (!isFolder) return { db: open(path), replaced: undefined };

@@ -18,7 +18,6 @@ import type {
   FailureCause,
   MailFilter,
   MailRecord,
-  MailState,
   MailStory,
   RefusalFilter,
   RefusalRecord,
@@ -167,11 +166,12 @@ export function createJournalQueries(db: DatabaseSync) {
     /** Rows of mail in a state, after row `n`. */
     inState: (state: (typeof OPEN_STATES)[number], n: number, limit: number): [n: number, id: string][] =>
       inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
-    /** The journal's facts about each; null if it is unknown. */
-    known: (ids: readonly string[]): (Known | null)[] =>
+    /** The journal's facts about each delivery; null if it is unknown. */
+    known: (ids: readonly string[]) =>
       ids.map((id) => {
         const row = known.get(id);
         if (!row) return null;
+        // Nameless: it has no subject, not even an empty one.
         return { state: toState(row['state']), url: String(row['url']), isNameless: row['nameless'] === 1 };
       }),
     /** Whether the file has everything that was in the queue when it was created. */
@@ -183,14 +183,6 @@ export function createJournalQueries(db: DatabaseSync) {
 function isOf({ transaction, at, sender }: MailRecord, refusal: RefusalRecord): boolean {
   if (transaction !== null) return refusal.transaction === transaction;
   return refusal.at <= at && refusal.sender === sender && refusal.recipient !== null;
-}
-
-/** The journal's facts about a delivery. */
-interface Known {
-  readonly state: MailState;
-  readonly url: string;
-  /** Whether it has no subject, not even an empty one. */
-  readonly isNameless: boolean;
 }
 
 /** Two queries, each of which reads one end of the index; in one, SQLite would read all of it. */

@@ -3,8 +3,7 @@ import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
 import { standingOf } from '../../api/standing.ts';
 import { KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
-import { account } from './fields.ts';
-import { type HostCall, hostOperation } from './operation.ts';
+import { account, type HostCall, hostOperation } from './operation.ts';
 
 // Whether all is well, in a sentence, and what needs the operator.
 

@@ -71,7 +71,7 @@ const SCREENS: ReadonlyMap<string, FunctionComponent<Shows>> = new Map([
 ]);
 
 /** The screen of a path. */
-function screen(path: string) {
+function Shown({ path }: { readonly path: string }) {
   const [, first = '', rest = ''] = /^\/([a-z-]*)(?:\/(.*))?$/s.exec(path) ?? [];
   if (!mayOpen(path)) return h(NotIncluded);
   const found = SCREENS.get(path.slice(1)) ?? (rest === '' ? undefined : SCREENS.get(`${first}/`));
@@ -105,10 +105,6 @@ class Screen extends Component<{ readonly path: string }, { readonly failed: boo
       h('p', [h(Button, { label: 'Reload', onPress: () => window.location.reload() })]),
     ]);
   }
-}
-
-function Shown({ path }: { readonly path: string }) {
-  return screen(path);
 }
 
 function App() {

@@ -28,10 +28,10 @@ export function DnsRecords({
         name,
         values: hosts.map((host) => `10 ${host}.`),
         mark: isValid
-          ? h(State, { icon: 'check', word: 'Found', tone: 'good' })
+          ? FOUND
           : testedAt === null
-            ? h(State, { icon: 'question', word: 'Not checked', tone: 'off' })
-            : h(State, { icon: 'cross', word: 'Not found', tone: 'bad' }),
+            ? { icon: 'question', word: 'Not checked', tone: 'off' }
+            : { icon: 'cross', word: 'Not found', tone: 'bad' },
         note: [
           hosts.length > 1 && 'Any one of these is enough. ',
           error !== null && `${plain(error)}. `,
@@ -47,10 +47,7 @@ export function DnsRecords({
         type: 'TXT',
         name: txtName,
         values: [txtValue],
-        mark:
-          verifiedAt !== null
-            ? h(State, { icon: 'check', word: 'Found', tone: 'good' })
-            : h(State, { icon: 'clock', word: 'Not found', tone: routed ? 'off' : 'wait' }),
+        mark: verifiedAt !== null ? FOUND : { icon: 'clock', word: 'Not found', tone: routed ? 'off' : 'wait' },
         note: [
           routed
             ? 'Proves that you own the domain, so that no other account can claim it.'
@@ -64,6 +61,8 @@ export function DnsRecords({
     ]),
   ]);
 }
+
+const FOUND: Mark = { icon: 'check', word: 'Found', tone: 'good' };
 
 function nextTest({ next_test_at: at }: DomainServers) {
   return at === null || toMs(at) < now.value ? 'Next check in minutes.' : ['Next check ', h(Time, { at }), '.'];
@@ -82,7 +81,7 @@ function DnsRecord({
   readonly type: string;
   readonly name: string;
   readonly values: readonly string[];
-  readonly mark: ComponentChildren;
+  readonly mark: Mark;
   readonly note: ComponentChildren;
   /** What the name servers say, once they were asked. */
   readonly record: DomainRecord | undefined;
@@ -93,7 +92,7 @@ function DnsRecord({
   return h('li', [
     h('span.type', type),
     h('code.name', plain(name)),
-    h('span.mark', [mark]),
+    h('span.mark', [h(State, mark)]),
     h('ul.values', [values.map((value) => h('li', { key: value }, [h('code', value), h(Copy, { text: value })]))]),
     h('p.note.faint', [note]),
     pending && h('div.servers', [h(Bars, { rows: 2 })]),
