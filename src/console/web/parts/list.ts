@@ -37,11 +37,7 @@ export function useMail(query: string, limit = PAGE): List<Mail> {
     key: `mail ${account.value?.id} ${limit} ${query}`,
     whole: query.trim() === '',
     async read(before, stop) {
-      const { mails, next } = await call(
-        'inbound/search',
-        { query, limit, ...(before !== undefined && { before }) },
-        stop,
-      );
+      const { mails, next } = await call('inbound/search', { query, limit, before }, stop);
       return { rows: mails, next };
     },
     follow: (took, reset) => listen({ mail: took, reset }),
@@ -59,11 +55,7 @@ export function useRefusals(query: string, limit = PAGE): List<RefusalRow> {
     key: `refusals ${account.value?.id} ${limit} ${query}`,
     whole: false,
     async read(before, stop) {
-      const { refusals, next } = await call(
-        'inbound/refusals',
-        { query, limit, ...(before !== undefined && { before }) },
-        stop,
-      );
+      const { refusals, next } = await call('inbound/refusals', { query, limit, before }, stop);
       return { rows: named(refusals), next };
     },
     // An event may be a new refusal, or one that happened again.

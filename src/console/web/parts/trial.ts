@@ -29,8 +29,7 @@ export function PostSample({
     h(Button, {
       label,
       title: 'Posts a sample event, signed as usual, with X-Postern-Trial: 1',
-      onPress: async () =>
-        setTrial(await call('inbound/try-route', { id: route, ...(address !== undefined && { address }) })),
+      onPress: async () => setTrial(await call('inbound/try-route', { id: route, address })),
     }),
     trial && [h('p.faint', ['Posted one sample for ', h('bdi', plain(trial.email)), '.']), h(TrialAnswer, { trial })],
   ]);
