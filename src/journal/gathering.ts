@@ -59,6 +59,15 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   let sessions: SessionRecord[] = [];
   let actions: Omit<ActionRecord, 'n'>[] = [];
   let minutes: { readonly at: number; readonly figures: string }[] = [];
+  /** Each list with its size, and with what drops its oldest entry. */
+  const lists: readonly (readonly [size: () => number, dropOldest: () => unknown])[] = [
+    [() => drafts.size, dropDraft],
+    [() => arrivals.size, () => dropFirst(arrivals)],
+    [refusals.size, refusals.drop],
+    [() => sessions.length, () => sessions.shift()],
+    [() => actions.length, () => actions.shift()],
+    [() => minutes.length, () => minutes.shift()],
+  ];
   /** An arrival usually belongs to a delivery that waits here too. */
   const size = () =>
     Math.max(arrivals.size, drafts.size) + refusals.size() + sessions.length + actions.length + minutes.length;
@@ -189,14 +198,8 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       let dropped = 0;
       // From the largest list, so that a flood of one kind does not displace the others.
       for (; size() > most; dropped++) {
-        const others = [sessions, actions, minutes].map(({ length }) => length);
-        const largest = Math.max(arrivals.size, drafts.size, refusals.size(), ...others);
-        if (drafts.size === largest) dropDraft();
-        else if (arrivals.size === largest) dropFirst(arrivals);
-        else if (refusals.size() === largest) refusals.drop();
-        else if (sessions.length === largest) sessions.shift();
-        else if (actions.length === largest) actions.shift();
-        else minutes.shift();
+        const [, dropOldest] = lists.reduce((largest, one) => (one[0]() > largest[0]() ? one : largest));
+        dropOldest();
       }
       return dropped;
     },

@@ -1,7 +1,7 @@
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import type { Conversation } from '../records.ts';
-import { linkTo } from '../router.ts';
+import { messageLink, sentLink } from '../router.ts';
 import { Time } from './elements.ts';
 import { plain } from './text.ts';
 
@@ -35,7 +35,7 @@ function One({
   readonly isThis: boolean;
 }) {
   const title = plain(subject ?? '') || '(no subject)';
-  const link = linkTo(`/${way === 'in' ? 'message' : 'sent'}/${encodeURIComponent(id)}`);
+  const link = way === 'in' ? messageLink(id) : sentLink(id);
   return [
     h('span', way === 'in' ? 'Received ' : 'Sent '),
     h(Time, { at }),

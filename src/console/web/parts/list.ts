@@ -5,7 +5,7 @@ import { h } from '../h.ts';
 import { listen } from '../live.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import type { Mail, Refusal } from '../records.ts';
-import { linkTo } from '../router.ts';
+import { messageLink } from '../router.ts';
 import { account } from '../session.ts';
 import { Time, useAction } from './elements.ts';
 import { answerOf, MailStateMark } from './states.ts';
@@ -188,7 +188,7 @@ export function MailRow({
   readonly canMark: boolean;
   onFocus?(id: string): void;
 }) {
-  const link = linkTo(`/message/${encodeURIComponent(mail.id)}`);
+  const link = messageLink(mail.id);
   return h('li.mail-row', { 'data-row': mail.id }, [
     canMark &&
       h('label.box', [

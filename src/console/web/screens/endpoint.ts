@@ -11,7 +11,7 @@ import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../pa
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
-import { linkTo, place } from '../router.ts';
+import { linkTo, messageLink, place } from '../router.ts';
 import { account, may } from '../session.ts';
 
 const ofUrl = (url: string) => withField('', 'url', url);
@@ -199,7 +199,7 @@ function Answers({ endpoint }: { readonly endpoint: EndpointDetail }) {
         h('span.said', { dir: 'auto' }, plain(answer.text)),
         h('span.faint', [h(Time, { at: answer.last_at })]),
         h('span', [
-          h('a', { href: linkTo(`/message/${encodeURIComponent(answer.example_id)}`) }, 'Example'),
+          h('a', { href: messageLink(answer.example_id) }, 'Example'),
           ' \u00b7 ',
           h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, [
             'Messages with this status',
@@ -216,7 +216,7 @@ function MakingList({ making }: { readonly making: EndpointDetail['making'] }) {
     making.map(({ id, since, waits_for: waitsFor, question }) =>
       h('li', { key: id }, [
         h('p', [
-          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, [WAITS_FOR[waitsFor]]),
+          h('a', { href: messageLink(id) }, [WAITS_FOR[waitsFor]]),
           question !== null && [', looking up ', h('code', plain(question))],
           ', started ',
           h(Time, { at: since }),

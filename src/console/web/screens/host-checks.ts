@@ -9,7 +9,7 @@ import type { HostCheck, HostExamination, HostListener } from '../records.ts';
 
 // The results of `postern doctor`, and the listeners.
 
-const LEVELS: Readonly<Record<HostCheck['level'], Mark>> = {
+export const LEVELS: Readonly<Record<HostCheck['level'], Mark>> = {
   fault: { icon: 'cross', word: 'Fault', tone: 'bad' },
   warning: { icon: 'alert', word: 'Warning', tone: 'wait' },
   ok: { icon: 'check', word: 'OK', tone: 'good' },

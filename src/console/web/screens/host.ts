@@ -12,7 +12,7 @@ import { number, plain, shortUrl, span } from '../parts/text.ts';
 import type { HostNeed, HostOverview, HostTask } from '../records.ts';
 import { linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
-import { Checks, Listeners } from './host-checks.ts';
+import { Checks, LEVELS, Listeners } from './host-checks.ts';
 
 /** Whether this machine is well. */
 export function Host() {
@@ -52,7 +52,7 @@ export function HostParts() {
 function Overview({ overview }: { readonly overview: HostOverview }) {
   const { hostname, version, started_at: startedAt, waiting, oldest_at: oldestAt, dead, needs } = overview;
   return h('section', { 'aria-label': 'Overview' }, [
-    h(HealthSentence, { overview }),
+    h(HealthSentence, overview),
     needs.length > 0 && [
       h('h2', 'Needs attention'),
       h('ul.rows.needs', [needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need }))]),
@@ -70,12 +70,8 @@ function Overview({ overview }: { readonly overview: HostOverview }) {
 }
 
 /** Whether mail is taken, in the server's words. */
-export function HealthSentence({
-  overview: { state, text },
-}: {
-  readonly overview: Pick<HostOverview, 'state' | 'text'>;
-}) {
-  const tone = { ok: 'good', warning: 'wait', fault: 'bad' }[state];
+export function HealthSentence({ state, text }: Pick<HostOverview, 'state' | 'text'>) {
+  const { tone } = LEVELS[state];
   return h('p', { class: `health ${tone}` }, [h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text)]);
 }
 
@@ -91,11 +87,7 @@ export function NeedRow({ need }: { readonly need: HostNeed }) {
   const { level, text, account, url, since } = need;
   const href = linkOfNeed(need);
   const cells = [
-    h(State, {
-      icon: level === 'fault' ? 'cross' : 'alert',
-      word: level === 'fault' ? 'Fault' : 'Warning',
-      tone: level === 'fault' ? 'bad' : 'wait',
-    }),
+    h(State, LEVELS[level]),
     h('span.url', [url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`]]),
     h('span.sentence', { dir: 'auto' }, plain(text)),
     h('span.waiting', [since !== null && h(Time, { at: since })]),

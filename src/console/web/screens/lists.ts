@@ -20,7 +20,7 @@ import {
 import { ConfirmButton, Form } from '../parts/form.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
 import type { RejectEntry } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 
 /** As many as the API lists; those behind are found by the beginning of their address. */
@@ -146,9 +146,7 @@ function RejectRow({ entry, taken }: { readonly entry: RejectEntry; taken(): voi
     h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
     h('span.when.faint', [h(Time, { at }), `, ${termOf(entry)}`]),
     h('span.buttons', [
-      message !== null &&
-        may('messages/info') &&
-        h('a.button.quiet', { href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
+      message !== null && may('messages/info') && h('a.button.quiet', { href: sentLink(message) }, 'Message'),
       message === null &&
         may('messages/search') &&
         h('a.button.quiet', { href: linkTo('/sent', { q: `email:${email}` }) }, 'Messages'),

@@ -29,7 +29,7 @@ import { count, exactTime, plain, shortUrl, size, toMs } from '../parts/text.ts'
 import { Happening } from '../parts/timeline.ts';
 import { TrialAnswer } from '../parts/trial.ts';
 import type { Content, Mail, MailStory, Scan, TimelineEntry, Trial } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, messageLink, place, withQuery } from '../router.ts';
 import { may, person, shareLink } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
 import { HtmlTab, openMail, RawTab } from './mail-content.ts';
@@ -53,9 +53,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
       : h(Loading, { of: loaded, rows: 8 });
   return h('article', [
     beside
-      ? h('div.heading', [
-          h('h2', { dir: 'auto' }, [h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, subjectOf(mail))]),
-        ])
+      ? h('div.heading', [h('h2', { dir: 'auto' }, [h('a', { href: messageLink(id) }, subjectOf(mail))])])
       : h(Title, { text: subjectOf(mail) }),
     h(Loading, { of: loaded, rows: 8 }),
     h('p.who', [h('bdi', senderOf(mail)), ' \u2192 ', h('bdi', plain(mail.to))]),

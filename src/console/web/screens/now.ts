@@ -3,14 +3,13 @@ import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
 import { Bars, Button, Fault, Loading, Notice, State, Table, Time, Title } from '../parts/elements.ts';
-import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, HostNeed, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
-import { domainSentence, useDomains } from './domains.ts';
+import { domainLink, domainSentence, useDomains } from './domains.ts';
 import { EndpointLink, useEndpoints } from './endpoints.ts';
 import { HealthSentence, NeedRow, useOverview } from './host.ts';
 import { NowPlots } from './now-plots.ts';
@@ -91,7 +90,7 @@ function NowWithMail() {
   return h('div.screen', [
     h(Title, { text: 'Overview' }),
     host
-      ? h(HealthSentence, { overview: host })
+      ? h(HealthSentence, host)
       : may('host/overview') && !hostAway
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
@@ -121,10 +120,7 @@ function Health({
       : waiting > 0
         ? `All systems normal. ${count(waiting, 'message')} being delivered.`
         : 'All systems normal.';
-  return h('p', { class: `health ${down.length > 0 ? 'bad' : 'good'}` }, [
-    h(Icon, { name: down.length > 0 ? 'alert' : 'check' }),
-    text,
-  ]);
+  return h(HealthSentence, { state: down.length > 0 ? 'fault' : 'ok', text });
 }
 
 /** Items that need attention; empty if all is well. */
@@ -162,7 +158,7 @@ function NeedsYou({
         .slice(0, FEW)
         .map((domain) =>
           h('li', { key: domain.domain, 'data-row': domain.domain }, [
-            h('a', { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) }, [
+            h('a', { href: domainLink(domain.domain) }, [
               h(State, { icon: 'alert', word: 'DNS', tone: 'bad' }),
               h('span.url', [h('bdi', plain(domain.domain))]),
               h('span.sentence', domainSentence(domain)),

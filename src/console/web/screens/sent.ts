@@ -7,7 +7,7 @@ import { Button, Choice, Loading, type Mark, Notice, State, Time, Title } from '
 import { count, plain, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { SentMessage, SentState } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
 import { account } from '../session.ts';
 
 const STATES: Readonly<Record<SentState, Mark>> = {
@@ -88,7 +88,7 @@ function SentRow({ message }: { readonly message: SentMessage }) {
   const { _id: id, state, sender, email, subject, diag, opens, clicks, ts } = message;
   const seen = [opens > 0 && count(opens, 'open'), clicks > 0 && count(clicks, 'click')].filter(Boolean).join(', ');
   return h('li.mail-row', { 'data-row': id }, [
-    h('a', { href: linkTo(`/sent/${encodeURIComponent(id)}`) }, [
+    h('a', { href: sentLink(id) }, [
       h(SentStateMark, { state }),
       h('span.who', [
         h('bdi', plain(sender)),
