@@ -172,8 +172,7 @@ export function createMailFrames(
     },
     async links(ctx: Context, visitor: Visitor, sealed: string) {
       const { links, leftOut, cut } = await page(granted(ctx, visitor, sealed));
-      ctx.type = 'application/json; charset=utf-8';
-      ctx.body = JSON.stringify({ links, left_out: leftOut, truncated: cut });
+      return { links, left_out: leftOut, truncated: cut };
     },
     async raw(ctx: Context, visitor: Visitor, sealed: string) {
       const grant = granted(ctx, visitor, sealed);
