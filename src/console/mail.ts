@@ -22,7 +22,7 @@ import type { Sessions, Visitor } from './sessions.ts';
 // lets through is taken out before (mail/shown/).
 
 /** The parts of an account that show its mail. */
-export type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;
+type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;
 
 interface MailDeps {
   readonly store: Pick<Store, 'accounts'>;

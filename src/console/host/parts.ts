@@ -17,7 +17,7 @@ import { createExaminations, type Finding } from './examinations.ts';
 // What operators can reach from the console. Nothing here is bound to one account, so nothing here is given to others.
 
 /** A setting in force. */
-export interface ShownSetting {
+interface ShownSetting {
   readonly path: string;
   /** `(set)` for a secret. */
   readonly value: unknown;
@@ -26,7 +26,7 @@ export interface ShownSetting {
 }
 
 /** What lives in parts of the daemon that the API does not know. */
-export interface HostInsight {
+interface HostInsight {
   readonly series: Pick<Series, 'read'>;
   readonly tasks: () => readonly TaskState[];
   /** The last warnings and errors. */
