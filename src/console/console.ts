@@ -286,6 +286,7 @@ interface Asked {
   readonly origin: Origin;
   /** A part of the path, by its name in roles.ts. */
   readonly given: (name: string) => string;
+  /** Its parameters. */
   readonly body: () => Promise<Params>;
   /** That of the client. */
   readonly address: string;

@@ -52,10 +52,10 @@ function confirmed(error: Failed): Promise<void> {
   return waiting;
 }
 
-type Request = [method: 'GET' | 'POST' | 'DELETE', path: string, body?: object, stop?: AbortSignal];
+type Asked = [method: 'GET' | 'POST' | 'DELETE', path: string, body?: object, stop?: AbortSignal];
 
 /** Asks the server, and for the password if the server wants it again. Throws `Failed`. */
-export async function ask<T>(...asked: Request): Promise<T> {
+export async function ask<T>(...asked: Asked): Promise<T> {
   try {
     return await askOnce<T>(...asked);
   } catch (error) {
@@ -65,7 +65,7 @@ export async function ask<T>(...asked: Request): Promise<T> {
   }
 }
 
-async function askOnce<T>(...asked: Request): Promise<T> {
+async function askOnce<T>(...asked: Asked): Promise<T> {
   const answer = await request(...asked);
   const [, path] = asked;
   if (answer.ok) {
@@ -96,7 +96,7 @@ export function faultsOf(error: unknown): Readonly<Record<string, string>> {
   }
 }
 
-async function request(...[method, path, body, stop]: Request): Promise<Response> {
+async function request(...[method, path, body, stop]: Asked): Promise<Response> {
   const account = chosenAccount.value;
   try {
     return await fetch(path, {
