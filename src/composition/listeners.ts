@@ -2,7 +2,7 @@ import { availableParallelism, platform } from 'node:os';
 import { moduleUrl } from '../base/module-url.ts';
 import type { Settings } from '../settings.ts';
 import type { TlsSettings } from '../smtp/listener.ts';
-import { type DaemonDeps, handedOver, spoolDir } from './slices.ts';
+import { type DaemonDeps, orHandedOver, spoolDir } from './slices.ts';
 import type { SmtpThreadData } from './smtp-thread.ts';
 
 // The settings of the SMTP listeners.
@@ -24,10 +24,9 @@ function defaultThreads(cores: number): number {
 
 export function listenerSettings(settings: Settings, deps: DaemonDeps, tls: TlsSettings | undefined) {
   const { smtp } = settings;
-  const handed = handedOver('smtp', deps);
   return {
     hostname: settings.hostname,
-    listen: handed.length > 0 ? handed : smtp.listen,
+    listen: orHandedOver('smtp', smtp.listen, deps),
     maxMessageBytes: smtp.max_message_bytes,
     maxRecipients: smtp.max_recipients,
     maxSessions: smtp.max_sessions,
@@ -56,11 +55,10 @@ export function submissionSettings(
   { loopbackOnly, tls: certificate }: { readonly loopbackOnly: boolean; readonly tls: TlsSettings | undefined },
 ) {
   const { submission, outbound } = settings;
-  const [plain, tls] = [handedOver('submission', deps), handedOver('submissions', deps)];
   return {
     ...listenerSettings(settings, deps, certificate),
-    listen: plain.length > 0 ? plain : submission.listen,
-    tlsListen: tls.length > 0 ? tls : submission.tls_listen,
+    listen: orHandedOver('submission', submission.listen, deps),
+    tlsListen: orHandedOver('submissions', submission.tls_listen, deps),
     loopbackOnly,
     requireTls: submission.require_tls,
     tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },

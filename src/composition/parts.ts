@@ -1,11 +1,10 @@
-import type { RunningTime } from '../base/running-time.ts';
 import { createWorkerPool } from '../base/worker-pool.ts';
 import { hasOwnStore, mailNames } from '../config.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
 import { createLists } from '../events/lists.ts';
 import { createNumbers } from '../events/numbers.ts';
-import { createRecorder, type Recorder } from '../events/record.ts';
+import { createRecorder } from '../events/record.ts';
 import { createAcceptance } from '../inbound/accept.ts';
 import { createBrake } from '../inbound/brake.ts';
 import { createChoosing } from '../inbound/choosing.ts';
@@ -15,19 +14,18 @@ import { createPacing } from '../inbound/pacing.ts';
 import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
-import type { AcceptingQueue, Routing, SigningKeys } from '../inbound/types.ts';
+import type { AcceptingQueue } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
 import { createReservedNames } from '../mail/reserved-names.ts';
-import type { Spool } from '../queue/delivery.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
 import { createEndpointPauses } from '../queue/endpoint-pauses.ts';
 import type { Roads } from '../queue/road.ts';
-import { type Backlog, createBacklog } from '../queue/schedule/backlog.ts';
+import { createBacklog } from '../queue/schedule/backlog.ts';
 import { createSenderReports } from '../returns/reports.ts';
-import { createFeedback, type Returns } from '../returns/returns.ts';
+import { createFeedback } from '../returns/returns.ts';
 import { createReturnRoad, type SendOwn } from '../returns/road.ts';
 import { createScanners } from '../scan/scanners.ts';
-import { createScanning, type Scanning } from '../scan/scanning.ts';
+import { createScanning } from '../scan/scanning.ts';
 import { createMailCarriers } from '../sending/carry/carrier.ts';
 import { createSources } from '../sending/carry/sources.ts';
 import { createComposer } from '../sending/compose/composer.ts';
@@ -44,8 +42,6 @@ import { createSigning } from '../sending/signing.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { Membership } from '../store/membership.ts';
-import type { TokenSecret } from '../store/rows/hosts.ts';
-import type { Store } from '../store/store.ts';
 import { createAnswers } from '../webhooks/answers.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
 import { createDestinations } from '../webhooks/destinations.ts';
@@ -122,27 +118,19 @@ export function createThreads(settings: Settings, { clock, log, metrics }: Daemo
 
 type Threads = ReturnType<typeof createThreads>;
 
+interface InboundParts extends Storage {
+  readonly fresh: Resolver;
+  readonly threads: Threads;
+  readonly notes: Notes;
+  readonly accepting: AcceptingQueue;
+}
+
 /** Inbound mail: routes, return addresses, signing keys, and acceptance onto the queue. */
-export function createInbound(
-  settings: Settings,
-  { log, clock, ids, metrics }: DaemonDeps,
-  {
-    spool,
-    store,
-    time,
-    tokenSecret,
-    fresh,
-    threads,
-    notes,
-    accepting,
-  }: Storage & {
-    readonly fresh: Resolver;
-    readonly threads: Threads;
-    readonly notes: Notes;
-    readonly accepting: AcceptingQueue;
-  },
-) {
-  const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, ids, log });
+export function createInbound(settings: Settings, deps: DaemonDeps, parts: InboundParts) {
+  const { log, clock, ids, metrics } = deps;
+  const { spool, store, time, tokenSecret, fresh, threads, notes, accepting } = parts;
+  const { inbound, outbound } = settings;
+  const routing = createRouting({ refreshMs: inbound.refresh_ms }, { store, clock, ids, log });
   const names = createReservedNames(ownNames(settings));
   const paces = pacingSettings(settings);
   const backlog = createBacklog(paces.above);
@@ -162,19 +150,19 @@ export function createInbound(
     scanning,
     names,
     ownership: createOwnership(
-      { ownership: settings.inbound.ownership },
+      { ownership: inbound.ownership },
       { store, routing, resolver: fresh, names, clock, log },
     ),
     resolver: createResolver(dnsSettings(settings), { clock, log, ids, metrics }),
     routing,
     returnAddresses: createReturnAddresses(
-      { returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms },
+      { returnDomain: outbound.return_domain, refreshMs: inbound.refresh_ms },
       { store, secret: tokenSecret.read, clock, log },
     ),
     postmaster: createPostmaster({ names: mailNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance(
-      { hostname: settings.hostname, holdLoops: settings.inbound.loop_hold },
+      { hostname: settings.hostname, holdLoops: inbound.loop_hold },
       { spool: accepting, pacing, doorScan, choosing, brake, notes, clock, ids, metrics },
     ),
   };
@@ -184,15 +172,10 @@ export function createInbound(
 export function createOutbound(
   settings: Settings,
   deps: DaemonDeps,
-  {
-    store,
-    time,
-    fresh,
-    cached,
-    loopbackOnly,
-  }: { store: Store; time: RunningTime; fresh: Resolver; cached: Resolver; loopbackOnly: boolean },
+  parts: Pick<Storage, 'store' | 'time'> & { fresh: Resolver; cached: Resolver; loopbackOnly: boolean },
 ) {
   const { log, clock, ids } = deps;
+  const { store, time, fresh, cached, loopbackOnly } = parts;
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
   const carriers = createMailCarriers(
     {
@@ -248,53 +231,29 @@ export function createOutbound(
   };
 }
 
-interface DeliveryParts {
-  readonly spool: Spool;
+type Events = ReturnType<typeof createEvents>;
+type Inbound = ReturnType<typeof createInbound>;
+
+interface DeliveryParts extends Storage, Events, Inbound {
   readonly notes: Notes;
-  readonly store: Store;
-  readonly routing: Routing;
-  readonly backlog: Backlog;
-  readonly resolver: Resolver;
-  readonly signingKeys: SigningKeys;
-  readonly scanning: Scanning | undefined;
-  readonly returns: Returns;
-  readonly recorder: Recorder;
   readonly mail: OutboundParts;
   /** Carries our own mail. */
   readonly ownCarrier: MailCarrier;
   readonly signOwn: SignOwn;
   readonly loopbackOnly: boolean;
-  readonly time: RunningTime;
-  readonly tokenSecret: TokenSecret;
-  readonly growth: Storage['growth'];
   readonly threads: Threads;
 }
 
 /** Delivery of everything on the queue. */
 export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
-  const {
-    spool,
-    notes,
-    store,
-    routing,
-    backlog,
-    resolver,
-    signingKeys,
-    scanning,
-    returns,
-    mail,
-    ownCarrier,
-    signOwn,
-    loopbackOnly,
-  } = parts;
-  const { recorder, time, tokenSecret, growth, threads } = parts;
-  const { log, clock, ids, metrics } = deps;
+  const all = { ...deps, ...parts };
+  const { store, threads, loopbackOnly, clock, ids, log } = all;
   const { hostname } = settings;
-  const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
+  const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, all);
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const trialPoster = createPoster(trialSettings(settings), { guard, clock });
   const composer = createComposer(threads.task('compose'));
-  const linkedFiles = createLinkedFiles(linkSettings(settings), { tokenSecret, clock, log, growth });
+  const linkedFiles = createLinkedFiles(linkSettings(settings), all);
   const renderer = createRenderer(rendererSettings(settings), {
     run: threads.task('render'),
     links: linkedFiles.place,
@@ -302,24 +261,24 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   });
   const steps = createSteps((ms) => threads.each('steps', ms));
   const limits = roadSettings(settings);
-  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, signOwn, clock, log });
-  const shared = { spool, senderReports, notes, time, clock, ids, log, metrics };
-  const destinations = createDestinations({ store, routing, clock });
-  const answers = createAnswers({ store, recorder });
-  const webhookParts = { ...shared, answers, renderer, steps, poster, destinations, signingKeys, scanning };
+  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, all);
+  const shared = { ...all, senderReports };
+  const destinations = createDestinations(all);
+  const answers = createAnswers(all);
+  const webhookParts = { ...shared, answers, renderer, steps, poster, destinations };
   const webhooks = createWebhookRoad(limits.webhooks, webhookParts);
   const roads: Roads = {
     inbound: webhooks,
     events: webhooks,
-    outbound: createOutboundRoad(limits.outbound, { ...shared, ...mail, composer }),
-    return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
+    outbound: createOutboundRoad(limits.outbound, { ...shared, ...parts.mail, composer }),
+    return: createReturnRoad(limits.returns, { ...shared, sendOwn: sendOver(parts.ownCarrier) }),
   };
-  const dispatcher = createDispatcher({ spool, roads, backlog, time, clock, ids, log, metrics });
+  const dispatcher = createDispatcher({ ...all, roads });
   const sampleMail = createSampleMail({ clock, hostname });
   const preparation = createPreparation(webhookParts);
   return {
     pulling: createPulling(limits.webhooks, { ...shared, preparation, destinations, dispatcher }),
-    tapping: createTapping({ spool, preparation, scanning, clock }),
+    tapping: createTapping({ ...all, preparation }),
     poster,
     dispatcher,
     pauses: createEndpointPauses({ alone: hasOwnStore(settings) }, { store, dispatcher, clock, log }),

@@ -52,15 +52,15 @@ export function onLoopbackOnly(settings: Settings, deps: Pick<DaemonDeps, 'socke
 }
 
 /** Sockets of this name passed by systemd; they take precedence over the settings. */
-export function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
+function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
   return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
 }
 
 /** Where to listen: the sockets of this name passed by systemd, else what the settings say. */
-const orHandedOver = <T>(name: string, listen: readonly T[], deps: DaemonDeps) => {
+export function orHandedOver<T>(name: string, listen: readonly T[], deps: DaemonDeps) {
   const handed = handedOver(name, deps);
   return handed.length > 0 ? handed : listen;
-};
+}
 
 const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
 
@@ -298,11 +298,12 @@ export function copyingSettings(settings: Settings) {
   return { mode, withoutCopies, holdMs, alone: hasOwnStore(settings) };
 }
 
-/** When to slow down the acceptance of mail, and by how much. */
+/** What marks mail between programs that answer each other. */
 export function brakeSettings({ inbound }: Settings) {
   return { messages: inbound.loop_messages, windowMs: inbound.loop_minutes * 60_000 };
 }
 
+/** When to slow down the acceptance of mail, and by how much. */
 export function pacingSettings({ delivery }: Settings) {
   return { above: delivery.slow_above, longestMs: delivery.slow_ms };
 }
@@ -334,30 +335,12 @@ export function taskSettings(settings: Settings, holder: string) {
   };
 }
 
-/** The schedule of each task, by its name in tasks/index.ts. */
-export function taskSchedules({ tasks }: Settings) {
-  return {
-    purge: tasks.purge,
-    'keep-time': tasks.keep_time,
-    'sweep-outbox': tasks.sweep_outbox,
-    'tend-batches': tasks.tend_batches,
-    'tend-scheduled': tasks.tend_scheduled,
-    'tend-copies': tasks.tend_copies,
-    'run-exports': tasks.run_exports,
-    'expire-exports': tasks.expire_exports,
-    'expire-links': tasks.expire_links,
-    'purge-rows': tasks.purge_rows,
-    'apply-events': tasks.apply_events,
-    'count-usage': tasks.count_usage,
-    'expire-rejects': tasks.expire_rejects,
-    'provision-ips': tasks.provision_ips,
-    'finish-warmups': tasks.finish_warmups,
-    'retest-reverse-dns': tasks.retest_reverse_dns,
-    'send-notices': tasks.send_notices,
-    'retest-sender-domains': tasks.retest_sender_domains,
-    'retest-tracking-domains': tasks.retest_tracking_domains,
-    'retest-inbound-domains': tasks.retest_inbound_domains,
-  };
+type Dashed<S extends string> = S extends `${infer A}_${infer B}` ? `${A}-${Dashed<B>}` : S;
+
+/** The schedule of each task, by its name in tasks/index.ts, which is that of its setting with dashes. */
+export function taskSchedules(settings: Settings): Record<Dashed<keyof Settings['tasks']>, string>;
+export function taskSchedules({ tasks }: Settings): Record<string, string> {
+  return Object.fromEntries(Object.entries(tasks).map(([name, schedule]) => [name.replaceAll('_', '-'), schedule]));
 }
 
 export function apiSettings(settings: Settings, deps: DaemonDeps) {

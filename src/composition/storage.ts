@@ -13,38 +13,25 @@ import { openEmbedded } from '../store/driver/embedded.ts';
 import { withKnownAbsence } from '../store/driver/known-away.ts';
 import { measured } from '../store/driver/measured.ts';
 import type { Database } from '../store/driver/port.ts';
-import { createKeyUses, type KeyUses } from '../store/key-uses.ts';
-import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
-import { openStore, type Store } from '../store/store.ts';
-import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
+import { createKeyUses } from '../store/key-uses.ts';
+import { createTokenSecret } from '../store/rows/hosts.ts';
+import { openStore } from '../store/store.ts';
+import { meteredDatabase } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
 import { FEATURES } from './known-features.ts';
 import { type DaemonDeps, growthSettings, roomSettings, spoolDir } from './slices.ts';
 
-/** The queue, the store, its usage per account, the running time, the secret for tokens, and the uses of API keys. */
-export interface Storage {
-  readonly spool: Spool;
-  readonly store: Store;
-  readonly meter: UsageMeter;
-  readonly time: RunningTime;
-  readonly tokenSecret: TokenSecret;
-  readonly keyUses: KeyUses;
-  /** Room for what accounts store, besides mail. It ends before the room for mail. */
-  readonly growth: Room;
-}
+export type Storage = Awaited<ReturnType<typeof openStorage>>;
 
-/** Opens the queue and the store. */
+/** Opens the queue and the store, with all that is kept in them. */
 export async function openStorage(
   settings: Settings,
   { log, clock, ids, metrics, role, features = FEATURES }: DaemonDeps,
-): Promise<Storage> {
+) {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool(
-    {
-      dir,
-      ...roomSettings(settings),
-    },
+    { dir, ...roomSettings(settings) },
     { clock, log, metrics, role, copies: !hasOwnStore(settings) },
   );
   if (role === 'daemon')
@@ -71,6 +58,7 @@ export async function openStorage(
   };
   const store = await openStore(counted, new Set(features));
   return {
+    /** Room for what accounts store, besides mail. It ends before the room for mail. */
     growth,
     spool,
     store,

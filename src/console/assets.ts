@@ -19,13 +19,6 @@ interface Asset {
   text(): string;
 }
 
-export interface Assets {
-  /** Answers with the page: the same for everybody, without data. It names the modules of the screen of its path. */
-  page(ctx: Context): Promise<void>;
-  /** Answers with a file by the rest of its path, `<version>/main.ts`; returns whether there is one. */
-  file(ctx: Context, path: string): Promise<boolean>;
-}
-
 const TYPES: Readonly<Record<string, string>> = {
   '.ts': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
@@ -53,7 +46,7 @@ const WEB = fileURLToPath(new URL('./web', import.meta.url));
 /**
  * The page and its files, from the folder `dir`. Only `mailOrigin` may be shown in its frames; empty: its own origin.
  */
-export function createAssets(mailOrigin: string, dir: string = WEB): Assets {
+export function createAssets(mailOrigin: string, dir: string = WEB) {
   let read: ReturnType<typeof readAssets> | undefined;
   const packed = new Map<string, Promise<Buffer>>();
   const assets = () => (read ??= readAssets(mailOrigin, dir));
@@ -76,7 +69,8 @@ export function createAssets(mailOrigin: string, dir: string = WEB): Assets {
   }
 
   return frozen({
-    async page(ctx) {
+    /** Answers with the page: the same for everybody, without data. It names the modules of the screen of its path. */
+    async page(ctx: Context): Promise<void> {
       const { page, policy, version, files } = assets();
       const named = `screens/${ctx.path.split('/')[2]}.ts`;
       const screen = files.has(named) ? named : START;
@@ -84,7 +78,8 @@ export function createAssets(mailOrigin: string, dir: string = WEB): Assets {
       const asset = { type: 'text/html; charset=utf-8', text: () => page(screen) };
       await send(ctx, `page ${screen}`, asset, `"${version}"`, 'no-cache');
     },
-    async file(ctx, path) {
+    /** Answers with a file by the rest of its path, `<version>/main.ts`; returns whether there is one. */
+    async file(ctx: Context, path: string): Promise<boolean> {
       const { version, files } = assets();
       const name = path.startsWith(`${version}/`) ? path.slice(version.length + 1) : '';
       const asset = files.get(name);
@@ -156,7 +151,7 @@ function makePage(
   mailOrigin: string,
   names: readonly string[],
   modulesOf: (screen: string) => readonly string[],
-): { readonly page: (screen: string) => string; readonly policy: string } {
+) {
   const url = (name: string) => `/console/assets/${version}/${name}`;
   const imports = Object.keys(LIBRARIES).map((name) => [name, url(libraryFile(name))] as const);
   const importMap = JSON.stringify({ imports: Object.fromEntries(imports) });

@@ -9,7 +9,7 @@ import type { AccountRow } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import { busy, Denial } from './denial.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
-import type { HostParts } from './host/parts.ts';
+import { type HostParts, noteAction } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Visitor } from './sessions.ts';
 import type { Veils } from './veil.ts';
@@ -44,8 +44,9 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
     const veil = await veils.for(visitor.role, account.id);
     await run(ctx, veil?.over(operation) ?? operation, account, visitor.name, (params) => {
       // Before the answer: an access that is not recorded must not happen.
-      if (visitor.role === 'operator' && permissions.isLook(access))
-        noteLook({ notes, clock }, visitor, account, `${path} ${String(params.get('id') ?? '')}`);
+      if (visitor.role !== 'operator' || !permissions.isLook(access)) return;
+      const detail = `${path} ${String(params.get('id') ?? '')}`;
+      noteAction({ notes, clock, by: visitor.name }, 'looked', 1, detail, account.id);
     });
   }
 
@@ -65,20 +66,6 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
       shares.give(visitor.session.id, 1);
     }
   };
-}
-
-/** A detail may hold what a person typed. */
-const MAX_DETAIL = 500;
-
-/** Notes for an account that an operator looked at the content of its mail. */
-export function noteLook(
-  { notes, clock }: Pick<CallDeps, 'notes' | 'clock'>,
-  { name }: Visitor,
-  { id: account }: AccountRow,
-  detail: string,
-): void {
-  const action = { at: clock.now(), by: name, account, what: 'looked', count: 1, detail: detail.slice(0, MAX_DETAIL) };
-  notes.note({ what: 'action', action });
 }
 
 /** The account that a call is for. An operator must name one if there are several. */

@@ -2,6 +2,7 @@ import Router, { type RouterContext, type RouterMiddleware } from '@koa/router';
 import type { Context } from 'koa';
 import type { RefusalTexts } from '../api/account.ts';
 import { toMailRecord, toRefusalRecord } from '../api/operations/history.ts';
+import type { Params } from '../api/parameters.ts';
 import type { ApiServices, AttachedApp } from '../api/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLoopbackName } from '../base/networks.ts';
@@ -97,7 +98,7 @@ const POLICY = {
 
 /** The handlers of the paths below /console (roles.ts). */
 function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices & { readonly hostParts: HostParts }) {
-  const { store, clientAddress, params } = deps;
+  const { store, clientAddress } = deps;
   const assets = createAssets(settings.mailOrigin);
   const sessions = createSessions(settings, deps);
   const { hostname, passwordCost } = settings;
@@ -127,8 +128,8 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
     throw new Denial('Signed_Out', 'The session has ended. Sign in again.');
   }
 
-  async function test(ctx: Context, visitor: Visitor, origin: Origin) {
-    await params(ctx, clientAddress(ctx.req));
+  async function test({ ctx, visitor, origin, body }: AskedInSession) {
+    await body();
     if (!isLoopbackName(new URL(origin.url).hostname))
       throw new Denial('Not_Allowed', 'Test messages can be sent only from this machine, or over SSH.');
     return sendTestMessage(await accountFor(ctx.get('postern-account'), visitor, store), origin.url, {
@@ -137,22 +138,21 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
     });
   }
 
-  /** The ways in, and the page with its files. */
+  /** The ways in, and the page with its files. What they return is answered as JSON. */
   const open: Readonly<Record<OpenPath, (asked: Asked) => Promise<unknown>>> = {
     async 'GET /assets/*file'({ ctx }) {
       if (await assets.file(ctx, ctx.path.slice('/console/assets/'.length))) return;
       throw new Denial('Unknown_Path', 'File not found. Reload the page.');
     },
     'GET /enter{/:token}': async ({ ctx }) => doors.showLink(ctx),
-    async 'POST /enter{/:token}'({ ctx, origin, given, address }) {
+    async 'POST /enter{/:token}'({ ctx, origin, given, body, address }) {
       mustBeOurPage(ctx.req, origin);
-      await doors.enterByLink(ctx, origin, given('token'), await params(ctx, address), address);
+      await doors.enterByLink(ctx, origin, given('token'), await body(), address);
     },
-    async 'POST /session'({ ctx, origin, address }) {
+    async 'POST /session'({ ctx, origin, body, address }) {
       mustBeOurPage(ctx.req, origin);
       mustBeWrite(ctx.req);
-      const visitor = await doors.enterByPassword(ctx, origin, await params(ctx, address), address);
-      json(ctx, await me(visitor));
+      return me(await doors.enterByPassword(ctx, origin, await body(), address));
     },
     'HEAD /receiver{/*rest}': receive,
     'POST /receiver{/*rest}': receive,
@@ -161,28 +161,28 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
 
   /** The requests of the page, by permission (roles.ts). */
   const inSession: Readonly<Record<SessionPath, (asked: AskedInSession) => Promise<unknown>>> = {
-    'GET /me': async ({ ctx, visitor }) => json(ctx, await me(visitor)),
+    'GET /me': ({ visitor }) => me(visitor),
     async 'DELETE /session'({ ctx, origin, visitor }) {
       await sessions.end(ctx, origin, visitor);
       ctx.status = 204;
     },
-    async 'POST /password'({ ctx, visitor, address }) {
-      await doors.changePassword(visitor, await params(ctx, address), address);
+    async 'POST /password'({ ctx, visitor, body, address }) {
+      await doors.changePassword(visitor, await body(), address);
       ctx.status = 204;
     },
-    async 'POST /confirm'({ ctx, visitor, address }) {
-      await doors.confirm(visitor, await params(ctx, address), address);
+    async 'POST /confirm'({ ctx, visitor, body, address }) {
+      await doors.confirm(visitor, await body(), address);
       ctx.status = 204;
     },
-    async 'POST /factor'({ ctx, visitor, address }) {
-      await params(ctx, address);
-      json(ctx, await doors.offerFactor(visitor));
+    async 'POST /factor'({ visitor, body }) {
+      await body();
+      return doors.offerFactor(visitor);
     },
-    async 'POST /factor/on'({ ctx, visitor, address }) {
-      json(ctx, { recovery_codes: await doors.turnFactorOn(visitor, await params(ctx, address)) });
-    },
-    async 'POST /factor/off'({ ctx, visitor, address }) {
-      await params(ctx, address);
+    'POST /factor/on': async ({ visitor, body }) => ({
+      recovery_codes: await doors.turnFactorOn(visitor, await body()),
+    }),
+    async 'POST /factor/off'({ ctx, visitor, body }) {
+      await body();
       await doors.turnFactorOff(visitor);
       ctx.status = 204;
     },
@@ -192,9 +192,8 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
       const account = all ? null : (await accountFor(wanted, visitor, store)).id;
       live.open(ctx, visitor, account, await veils.for(visitor.role, account ?? ''));
     },
-    'POST /test-message': async ({ ctx, visitor, origin }) => json(ctx, await test(ctx, visitor, origin)),
-    'POST /mail': async ({ ctx, visitor, origin, address }) =>
-      json(ctx, await mail.open(ctx, visitor, origin, await params(ctx, address))),
+    'POST /test-message': test,
+    'POST /mail': async ({ ctx, visitor, origin, body }) => mail.open(ctx, visitor, origin, await body()),
     'GET /mail/:grant/html': ({ ctx, visitor, given }) => mail.html(ctx, visitor, given('grant')),
     'GET /mail/:grant/links': ({ ctx, visitor, given }) => mail.links(ctx, visitor, given('grant')),
     'GET /mail/:grant/raw': ({ ctx, visitor, given }) => mail.raw(ctx, visitor, given('grant')),
@@ -211,11 +210,13 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
 
   function asked(ctx: RouterContext): Asked {
     const { params: given } = ctx;
+    const address = clientAddress(ctx.req);
     return {
       ctx,
       origin: originOf(ctx.req, settings.url),
       given: (name) => given[name] ?? '',
-      address: clientAddress(ctx.req),
+      body: () => deps.params(ctx, address),
+      address,
     };
   }
 
@@ -230,12 +231,12 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
       if (method !== 'GET') mustBeWrite(ctx.req);
       const visitor = await visitorOf(ctx, request.origin);
       if (kind !== 'operation') permissions.must(visitor.role, kind);
-      await inSession[name]({ ...request, visitor });
+      json(ctx, await inSession[name]({ ...request, visitor }));
     });
   }
   for (const name of OPEN_PATHS) {
     const [method = '', path = ''] = name.split(' ');
-    router.register(path, [method], async (ctx) => void (await open[name](asked(ctx))));
+    router.register(path, [method], async (ctx) => json(ctx, await open[name](asked(ctx))));
   }
   return { router, mail, live };
 }
@@ -285,6 +286,8 @@ interface Asked {
   readonly origin: Origin;
   /** A part of the path, by its name in roles.ts. */
   readonly given: (name: string) => string;
+  /** Its parameters. */
+  readonly body: () => Promise<Params>;
   /** That of the client. */
   readonly address: string;
 }
@@ -297,7 +300,9 @@ function nothing(): Denial {
   return new Denial('Unknown_Path', 'Not found.');
 }
 
+/** Answers with the value, if there is one. */
 function json(ctx: Context, value: unknown): void {
+  if (value === undefined) return;
   ctx.type = 'application/json; charset=utf-8';
   ctx.body = JSON.stringify(value);
 }

@@ -24,32 +24,6 @@ import { createSecondFactor, secretUrl } from './second-factor.ts';
 import { isFresh, type Sessions, type Visitor } from './sessions.ts';
 import { createThrottle } from './throttle.ts';
 
-/**
- * The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one.
- */
-export interface Doors {
-  /** The page that a link leads to. It says nothing about the link: mail scanners and chat previews fetch links. */
-  showLink(ctx: Context): void;
-  /** Uses up the link, and signs in. A person with a second factor enters a code first. */
-  enterByLink(ctx: Context, origin: Origin, token: string, params: Params, address: string): Promise<void>;
-  enterByPassword(ctx: Context, origin: Origin, params: Params, address: string): Promise<Visitor>;
-  /** Throws `Denial` unless the visitor has proved who they are within the last minutes. */
-  mustBeFresh(visitor: Visitor): void;
-  /** Proves it again, by the password and a code. */
-  confirm(visitor: Visitor, params: Params, address: string): Promise<void>;
-  /** Gives the visitor a secret for an authenticator app, in text and as an address for the app. */
-  offerFactor(visitor: Visitor): Promise<{ readonly secret: string; readonly url: string }>;
-  /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
-  turnFactorOn(visitor: Visitor, params: Params): Promise<readonly string[]>;
-  turnFactorOff(visitor: Visitor): Promise<void>;
-  /** Gives the visitor a new password; one without a name who came by a command-line link becomes a person. */
-  changePassword(visitor: Visitor, params: Params, address: string): Promise<void>;
-  /** Whether the visitor may set a password without the old one, because they have just come in by link. */
-  maySetPassword(visitor: Visitor): boolean;
-  /** Counts a cookie that belongs to no session; throws `Denial` when there were too many. */
-  wrongCookie(address: string): Promise<void>;
-}
-
 interface DoorDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Pick<Store, 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly sessions: Sessions;
@@ -59,14 +33,19 @@ interface DoorDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly passwordCost: PasswordCost;
 }
 
-const WRONG_LOGIN = 'Wrong name or password.';
 const WRONG_CODE = 'Wrong or used code. Enter the next code that the app shows.';
 
-export function createDoors({ store, sessions, notes, hostname, passwordCost, clock, ids, log }: DoorDeps): Doors {
+export type Doors = ReturnType<typeof createDoors>;
+
+/**
+ * The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one.
+ */
+export function createDoors({ store, sessions, notes, hostname, passwordCost, clock, ids, log }: DoorDeps) {
   const passwords = createPasswords(passwordCost);
   const throttle = createThrottle(clock);
   const factor = createSecondFactor({ store, clock });
 
+  /** Whether the visitor may set a password without the old one, because they have just come in by link. */
   function maySetPassword({ session }: Visitor): boolean {
     return session.by === 'link' && isFresh(session, clock.now());
   }
@@ -87,15 +66,17 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     throw new Denial('Locked', `Too many wrong codes: ${person.name} is locked. Unlock on the host: ${command}`);
   }
 
+  const guessesOf = (name: string, address: string) => [`password ${networkOf(address)}`, `name ${name}`];
+
   /** The person with this name, if password and code are right. Throws `Denial`. */
   async function identify(name: string, params: Params, address: string): Promise<PersonRow> {
     const password = textOf(params, 'password');
-    const keys = [`password ${networkOf(address)}`, `name ${name}`];
+    const keys = guessesOf(name, address);
     await throttle.admit(keys);
     const person = name === '' ? undefined : await store.people.one({ name });
     if (!(await passwords.matches(password, person?.password ?? null)) || !person) {
       log.info('console.refused', { address, by: 'password' });
-      throw new Denial('Wrong_Login', WRONG_LOGIN);
+      throw new Denial('Wrong_Login', 'Wrong name or password.');
     }
     const code = codeOf(params);
     if (person.factor && code !== '') await useCode(person, code, address);
@@ -110,6 +91,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     return person;
   }
 
+  /** Throws `Denial` unless the visitor has proved who they are within the last minutes. */
   function mustBeFresh({ session, person }: Visitor): void {
     if (isFresh(session, clock.now())) return;
     if (person && person.password !== null)
@@ -131,11 +113,11 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     if (added === 'taken') throw new Denial('ValidationError', `The name ${name} is taken. Choose another one.`);
     await store.people.change({ id: added.id }, { password: hash });
     await store.consoleSessions.change({ id: visitor.session.id }, { person: added.id });
-    noteAction({ notes, now: () => clock.now(), by: name }, 'person added', 1, `${name} (operator)`);
+    noteAction({ notes, clock, by: name }, 'person added', 1, `${name} (operator)`);
   }
 
   const noteFactor = ({ name, account }: PersonRow, what: string) =>
-    noteAction({ notes, now: () => clock.now(), by: name }, what, 1, name, account ?? HOST);
+    noteAction({ notes, clock, by: name }, what, 1, name, account ?? HOST);
 
   /** A password that is changed because it leaked must end the sessions that it opened, and unused links. */
   async function endOthers({ session, person }: Visitor): Promise<void> {
@@ -143,14 +125,6 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     for (const { id } of await store.consoleSessions.many({ person: person.id }))
       if (id !== session.id) await store.consoleSessions.remove({ id });
     while (await store.enterLinks.remove({ person: person.id }));
-  }
-
-  /** Undefined: an operator without a name. */
-  async function personOf(
-    spent: { readonly person: string | null } | undefined,
-  ): Promise<PersonRow | 'gone' | undefined> {
-    if (!spent || spent.person === null) return undefined;
-    return (await store.people.one({ id: spent.person })) ?? 'gone';
   }
 
   /** Lets in by a link. Throws `Denial` after too many tries. */
@@ -162,8 +136,9 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     };
     await throttle.admit(keys);
     const link = TOKEN.test(token) ? await findEnterLink(store, token, { clock }) : undefined;
-    const person = await personOf(link);
-    if (!link || person === 'gone') return refuse(410, NO_WAY, SPENT);
+    // A link without a person is that of an operator without a name.
+    const person = link && link.person !== null ? await store.people.one({ id: link.person }) : undefined;
+    if (!link || (link.person !== null && !person)) return refuse(410, NO_WAY, SPENT);
     if (person?.factor) {
       const code = codeOf(params);
       const guesses = [`name ${person.name}`];
@@ -189,36 +164,41 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
   }
 
   return frozen({
-    showLink(ctx) {
+    /** The page that a link leads to. It says nothing about the link: mail scanners and chat previews fetch links. */
+    showLink(ctx: Context) {
       answerLinkPage(ctx, 200, 'Postern', '<form method="post"><button>Open the console</button></form>');
     },
-    async enterByLink(ctx, ...how) {
+    /** Uses up the link, and signs in. A person with a second factor enters a code first. */
+    async enterByLink(ctx: Context, origin: Origin, token: string, params: Params, address: string) {
       try {
-        await tryLink(ctx, ...how);
+        await tryLink(ctx, origin, token, params, address);
       } catch (error) {
         if (!(error instanceof Denial)) throw error;
         if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
         answerLinkPage(ctx, error.status, 'Too many tries', `<p>${error.message}</p>`);
       }
     },
-    async enterByPassword(ctx, origin, params, address) {
+    async enterByPassword(ctx: Context, origin: Origin, params: Params, address: string) {
       const person = await identify(personName(textOf(params, 'name')) ?? '', params, address);
       const visitor = await sessions.begin(ctx, origin, 'password', person, address);
       log.info('console.entered', { name: visitor.name, by: 'password', address });
       return visitor;
     },
     mustBeFresh,
-    async confirm(visitor, params, address) {
+    /** Proves who the visitor is again, by the password and a code. */
+    async confirm(visitor: Visitor, params: Params, address: string) {
       await identify(withPassword(visitor).name, params, address);
       await sessions.prove(visitor);
     },
-    async offerFactor(visitor) {
+    /** Gives the visitor a secret for an authenticator app, in text and as an address for the app. */
+    async offerFactor(visitor: Visitor) {
       const person = withPassword(visitor);
       mustBeFresh(visitor);
       const secret = await factor.offer(person);
       return { secret, url: secretUrl(secret, person.name, hostname) };
     },
-    async turnFactorOn(visitor, params) {
+    /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
+    async turnFactorOn(visitor: Visitor, params: Params) {
       const person = withPassword(visitor);
       mustBeFresh(visitor);
       const codes = await factor.turnOn(person, textOf(params, 'code'));
@@ -227,24 +207,25 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
       noteFactor(person, 'second factor turned on');
       return codes;
     },
-    async turnFactorOff(visitor) {
+    async turnFactorOff(visitor: Visitor) {
       const person = withPassword(visitor);
       mustBeFresh(visitor);
       await resetFactor(store, person.id);
       noteFactor(person, 'second factor turned off');
     },
     maySetPassword,
-    async changePassword(visitor, params, address) {
+    /** Gives the visitor a new password; one without a name who came by a command-line link becomes a person. */
+    async changePassword(visitor: Visitor, params: Params, address: string) {
       const { person } = visitor;
       mustBeFresh(visitor);
       if (!person) return becomePerson(visitor, params);
       const password = textOf(params, 'password');
       if (!maySetPassword(visitor)) {
         const current = textOf(params, 'current');
-        const keys = [`password ${networkOf(address)}`, `name ${person.name}`];
+        const keys = guessesOf(person.name, address);
         await throttle.admit(keys);
-        const right = await passwords.matches(current, person.password);
-        if (!right) throw new Denial('Wrong_Login', 'Wrong current password.');
+        if (!(await passwords.matches(current, person.password)))
+          throw new Denial('Wrong_Login', 'Wrong current password.');
         throttle.forgive(keys);
       }
       const fault = passwordFault(password, person.name);
@@ -252,7 +233,8 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
       await store.people.change({ id: person.id }, { password: await passwords.hash(password) });
       await endOthers(visitor);
     },
-    wrongCookie: (address) => throttle.admit([`cookie ${networkOf(address)}`]),
+    /** Counts a cookie that belongs to no session; throws `Denial` when there were too many. */
+    wrongCookie: (address: string) => throttle.admit([`cookie ${networkOf(address)}`]),
   });
 }
 

@@ -16,22 +16,10 @@ import type { Veil } from './veil.ts';
 interface LiveDeps {
   readonly feed: Pick<Feed, 'watch'>;
   /** The same records that the operations answer. */
-  readonly records: LiveRecords;
+  readonly records: { mail(row: MailRecord): unknown; refusal(row: RefusalRecord): unknown };
   readonly clock: Clock;
   /** Whether the session has not ended yet, and still is of the same role and account. */
   readonly lasts: (visitor: Visitor) => Promise<boolean>;
-}
-
-export interface LiveRecords {
-  mail(row: MailRecord): unknown;
-  refusal(row: RefusalRecord): unknown;
-}
-
-interface Live {
-  /** Answers with the stream of `topics`; `account` null: of all accounts. */
-  open(ctx: Context, visitor: Visitor, account: string | null, veil: Pick<Veil, 'hide'> | undefined): void;
-  /** Ends all streams: a stop must not wait for them. */
-  stop(): void;
 }
 
 const TOPICS = ['mail', 'refused'] as const;
@@ -48,12 +36,13 @@ const MAX_UNREAD_BYTES = 1_048_576;
 
 const INBOUND = kindsOf('route');
 
-export function createLive(deps: LiveDeps): Live {
+export function createLive(deps: LiveDeps) {
   const streams = createShares(STREAMS);
   const open = new Set<ServerResponse>();
 
   return frozen({
-    open(ctx, visitor, account, veil) {
+    /** Answers with the stream of `topics`; `account` null: of all accounts. */
+    open(ctx: Context, visitor: Visitor, account: string | null, veil: Wanted['veil']): void {
       const topics = topicsOf(String(ctx.query.topics ?? ''));
       const who = visitor.session.id;
       if (streams.take(who, 1) !== 'taken') throw busy();
@@ -75,7 +64,8 @@ export function createLive(deps: LiveDeps): Live {
         streams.give(who, 1);
       });
     },
-    stop() {
+    /** Ends all streams: a stop must not wait for them. */
+    stop(): void {
       for (const res of open) res.end();
     },
   });

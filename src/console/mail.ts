@@ -10,9 +10,10 @@ import { frozen } from '../base/frozen.ts';
 import type { Notes } from '../journal/types.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
-import { accountFor, noteLook } from './calls.ts';
+import { accountFor } from './calls.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
+import { noteAction } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Sessions, Visitor } from './sessions.ts';
 
@@ -21,7 +22,7 @@ import type { Sessions, Visitor } from './sessions.ts';
 // lets through is taken out before (mail/shown/).
 
 /** The parts of an account that show its mail. */
-export type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;
+type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;
 
 interface MailDeps {
   readonly store: Pick<Store, 'accounts'>;
@@ -32,34 +33,8 @@ interface MailDeps {
   readonly clock: Clock;
 }
 
-/** Shows mail in the console. All throw `Denial`. */
-export interface MailFrames {
-  /**
-   * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, and
-   * that of its HTML for a frame; both are good for five minutes, or until the session ends.
-   */
-  open(
-    ctx: Context,
-    visitor: Visitor,
-    origin: Origin,
-    params: Params,
-  ): Promise<{ readonly url: string; readonly frame: string }>;
-  /**
-   * Answer the paths below `url`, whose last part is `grant`: `html` if it has no other origin, `raw` and `part` of
-   * received mail only.
-   */
-  html(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
-  links(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
-  raw(ctx: Context, visitor: Visitor, grant: string): Promise<void>;
-  part(ctx: Context, visitor: Visitor, grant: string, number: string): Promise<void>;
-  /** Answers the HTML at `mailOrigin`, where no cookie comes with the request. */
-  show(ctx: Context, grant: string): Promise<void>;
-}
-
 const PART_NUMBER = /^\d{1,5}$/;
 const LASTS_MS = 300_000;
-/** The content that an operator viewed, as the account sees it. */
-const LOOKED_AT = '/console/mail';
 
 // Another page can put a resource into itself if that allows it; a frame needs no such permission.
 const HEADERS = {
@@ -79,10 +54,13 @@ interface Grant {
   readonly console: string;
 }
 
+export type MailFrames = ReturnType<typeof createMailFrames>;
+
+/** Shows mail in the console. All throw `Denial`. */
 export function createMailFrames(
   { mailOrigin }: { readonly mailOrigin: string },
   { store, permissions, sessions, partsOf, notes, clock }: MailDeps,
-): MailFrames {
+) {
   // URLs end with the process.
   const secret = randomBytes(32);
 
@@ -120,12 +98,17 @@ export function createMailFrames(
   }
 
   /** Of one account one mail at a time is shown, as by its operations. */
-  async function withMail<T>({ account, way, id }: Grant, use: (mail: QueuedMail, parts: MailParts) => Promise<T>) {
+  async function inTurn<T>({ account }: Grant, use: (parts: MailParts) => Promise<T>) {
     const row = await store.accounts.one({ id: account });
     if (!row) throw forgotten();
-    if (way === 'out') throw new Denial('Unknown_Path', 'Sent mail can only be viewed.');
     const parts = partsOf(row);
-    return parts.inTurn('content', async () => {
+    return parts.inTurn('content', () => use(parts));
+  }
+
+  async function withMail<T>(grant: Grant, use: (mail: QueuedMail, parts: MailParts) => Promise<T>) {
+    const { id, way } = grant;
+    if (way === 'out') throw new Denial('Unknown_Path', 'Sent mail can only be viewed.');
+    return inTurn(grant, async (parts) => {
       const mail = await parts.queue.message(id);
       if (!mail) throw forgotten();
       try {
@@ -139,16 +122,12 @@ export function createMailFrames(
   }
 
   /** The HTML of mail out, made a document first. */
-  async function sentPage({ account, id }: Grant) {
-    const row = await store.accounts.one({ id: account });
-    if (!row) throw forgotten();
-    const parts = partsOf(row);
-    return parts.inTurn('content', async () => {
-      const document = await htmlOf(id, parts);
+  const sentPage = (grant: Grant) =>
+    inTurn(grant, async (parts) => {
+      const document = await htmlOf(grant.id, parts);
       if (!document) throw forgotten();
       return parts.views.shown(document, 'page');
     });
-  }
 
   async function page(grant: Grant) {
     const shown =
@@ -167,35 +146,41 @@ export function createMailFrames(
   }
 
   return frozen({
-    async open(ctx, visitor, origin, params) {
+    /**
+     * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, and
+     * that of its HTML for a frame; both are good for five minutes, or until the session ends.
+     */
+    async open(ctx: Context, visitor: Visitor, origin: Origin, params: Params) {
       const sent = params.get('sent');
       const way = sent === undefined ? 'in' : 'out';
       const account = await accountFor(ctx.get('postern-account'), visitor, store);
       const id = sent ?? params.get('id');
       if (typeof id !== 'string' || !(await isKept(way, id, partsOf(account)))) throw forgotten();
-      if (visitor.role === 'operator') noteLook({ notes, clock }, visitor, account, `${LOOKED_AT} ${id}`);
+      if (visitor.role === 'operator')
+        noteAction({ notes, clock, by: visitor.name }, 'looked', 1, `/console/mail ${id}`, account.id);
       const until = clock.now() + LASTS_MS;
       const session = visitor.session.id;
       const url = `/console/mail/${seal({ account: account.id, way, id, until, session, console: origin.url })}`;
       return { url, frame: `${mailOrigin}${url}/html` };
     },
-    async html(ctx, visitor, sealed) {
+    // The paths below `url`, whose last part is the grant: `raw` and `part` of received mail only.
+    /** If the HTML has no other origin. */
+    async html(ctx: Context, visitor: Visitor, sealed: string) {
       const grant = granted(ctx, visitor, sealed);
       if (mailOrigin !== '') throw new Denial('Unknown_Path', `HTML of mail is shown only at ${mailOrigin}.`);
       await answerHtml(ctx, grant);
     },
-    async links(ctx, visitor, sealed) {
+    async links(ctx: Context, visitor: Visitor, sealed: string) {
       const { links, leftOut, cut } = await page(granted(ctx, visitor, sealed));
-      ctx.type = 'application/json; charset=utf-8';
-      ctx.body = JSON.stringify({ links, left_out: leftOut, truncated: cut });
+      return { links, left_out: leftOut, truncated: cut };
     },
-    async raw(ctx, visitor, sealed) {
+    async raw(ctx: Context, visitor: Visitor, sealed: string) {
       const grant = granted(ctx, visitor, sealed);
       const body = await withMail(grant, async (mail) => mail.body);
       download(ctx, `${grant.id}.eml`);
       ctx.body = body.kind === 'file' ? createReadStream(body.path) : Buffer.from(body.bytes);
     },
-    async part(ctx, visitor, sealed, number) {
+    async part(ctx: Context, visitor: Visitor, sealed: string, number: string) {
       const grant = granted(ctx, visitor, sealed);
       if (!PART_NUMBER.test(number)) throw noPart();
       const file = await withMail(grant, (mail, { views }) => views.shown(mail, Number(number)));
@@ -203,7 +188,8 @@ export function createMailFrames(
       download(ctx, file.name === '' ? `part-${number}` : file.name);
       ctx.body = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.byteLength);
     },
-    async show(ctx, sealed) {
+    /** Answers the HTML at `mailOrigin`, where no cookie comes with the request. */
+    async show(ctx: Context, sealed: string) {
       const grant = read(sealed);
       const visitor = await sessions.byId(grant.session);
       if (!visitor) throw ended();

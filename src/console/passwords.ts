@@ -3,13 +3,6 @@ import { frozen } from '../base/frozen.ts';
 import { createSemaphore } from '../base/turns.ts';
 import { busy } from './denial.ts';
 
-/** Passwords of people, as scrypt hashes (RFC 7914). */
-export interface Passwords {
-  hash(password: string): Promise<string>;
-  /** Whether the password is that of the hash. Takes as long without a hash, for a name that does not exist. */
-  matches(password: string, hash: string | null): Promise<boolean>;
-}
-
 /** What a hash costs whoever makes it. */
 export interface PasswordCost {
   readonly N: number;
@@ -25,8 +18,8 @@ const AT_ONCE = 2;
 /** More are refused at once: those who wait would give up. */
 const MAX_WAITING = 16;
 
-/** New hashes have this cost; a hash that is there has its own. */
-export function createPasswords(cost: PasswordCost): Passwords {
+/** Passwords of people, as scrypt hashes (RFC 7914). New hashes have this cost; a hash that is there has its own. */
+export function createPasswords(cost: PasswordCost) {
   const nobody = encode(cost, randomBytes(16), randomBytes(LENGTH));
   const places = createSemaphore(AT_ONCE);
 
@@ -36,11 +29,12 @@ export function createPasswords(cost: PasswordCost): Passwords {
   }
 
   return frozen({
-    async hash(password) {
+    async hash(password: string): Promise<string> {
       const salt = randomBytes(16);
       return encode(cost, salt, await inTurn(() => derive(password, salt, cost)));
     },
-    async matches(password, hash) {
+    /** Whether the password is that of the hash. Takes as long without a hash, for a name that does not exist. */
+    async matches(password: string, hash: string | null): Promise<boolean> {
       const known = decode(hash ?? nobody);
       const derived = await inTurn(() => derive(password, known.salt, known.cost));
       return timingSafeEqual(derived, known.key) && hash !== null;

@@ -59,30 +59,25 @@ export const SESSION_PATHS = [
 export type OpenPath = (typeof OPEN_PATHS)[number];
 export type SessionPath = (typeof SESSION_PATHS)[number][0];
 
-/** What a role may do. Operators see content only if the setting says so; `isLook` tells what is then noted. */
-export interface Permissions {
-  may(role: Role, kind: Kind): boolean;
-  /** Throws `Denial` unless the role may. */
-  must(role: Role, kind: Kind): void;
-  /** Whether it shows the content of mail. */
-  isLook(kind: Kind): boolean;
-  /** Whether it needs a password, or a link, that was used a short while ago. */
-  needsProof(kind: Kind): boolean;
-}
-
 const NOT_OPERATORS = 'Operators cannot read mail on this host (console.operator_reads_mail in the settings).';
 
-export function createPermissions(settings: { readonly operatorReadsMail: boolean }): Permissions {
+export type Permissions = ReturnType<typeof createPermissions>;
+
+/** What a role may do. Operators see content only if the setting says so; `isLook` tells what is then noted. */
+export function createPermissions(settings: { readonly operatorReadsMail: boolean }) {
   const may = (role: Role, kind: Kind) =>
     MAY[role].includes(kind) || (kind === 'content' && role === 'operator' && settings.operatorReadsMail);
   return frozen({
     may,
-    must(role, kind) {
+    /** Throws `Denial` unless the role may. */
+    must(role: Role, kind: Kind): void {
       if (may(role, kind)) return;
       const ofOperator = role === 'operator' && kind === 'content';
       throw new Denial('Not_Allowed', ofOperator ? NOT_OPERATORS : `The ${role} role does not allow this.`);
     },
-    isLook: (kind) => kind === 'content',
-    needsProof: (kind) => NEEDS_PROOF.includes(kind),
+    /** Whether it shows the content of mail. */
+    isLook: (kind: Kind): boolean => kind === 'content',
+    /** Whether it needs a password, or a link, that was used a short while ago. */
+    needsProof: (kind: Kind): boolean => NEEDS_PROOF.includes(kind),
   });
 }

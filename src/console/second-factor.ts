@@ -7,18 +7,6 @@ import type { Store } from '../store/store.ts';
 // The second factor of people: codes of an authenticator app, by TOTP (RFC 6238), and recovery codes for when the app
 // is lost. SHA-1, six digits and 30 seconds are what every app can do.
 
-/** Codes that a person enters after the password. Each is right once. */
-export interface SecondFactor {
-  /**
-   * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and no more will be tried; `locked`: none is.
-   */
-  use(person: PersonRow, code: string): Promise<'right' | 'wrong' | 'locks' | 'locked'>;
-  /** Gives the person a secret for the app. It counts once `turnOn` got a code of it. */
-  offer(person: PersonRow): Promise<string>;
-  /** Returns the recovery codes, which are shown this once; undefined if the code is not one of the offered secret. */
-  turnOn(person: PersonRow, code: string): Promise<readonly string[] | undefined>;
-}
-
 const STEP_MS = 30_000;
 const DIGITS = 6;
 const CODE = /^\d{6}$/;
@@ -27,10 +15,8 @@ const SECRET_BYTES = 20;
 /** 50 bits each: out of reach at 20 tries in 15 minutes. */
 const RECOVERY = { codes: 10, letters: 10 } as const;
 
-export function createSecondFactor(deps: {
-  readonly store: Pick<Store, 'people'>;
-  readonly clock: Clock;
-}): SecondFactor {
+/** Codes that a person enters after the password. Each is right once. */
+export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>; readonly clock: Clock }) {
   const { clock } = deps;
   const { people } = deps.store;
 
@@ -58,7 +44,10 @@ export function createSecondFactor(deps: {
   }
 
   return frozen({
-    async use(person, given) {
+    /**
+     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and no more will be tried; `locked`: none is.
+     */
+    async use(person: PersonRow, given: string): Promise<'right' | 'wrong' | 'locks' | 'locked'> {
       const counted = await countCode(deps.store, person.id);
       if (!counted) return 'locked';
       const code = given.replaceAll(/[\s-]/g, '').toLowerCase();
@@ -67,12 +56,14 @@ export function createSecondFactor(deps: {
       await forgetWrongCodes(deps.store, person.id);
       return 'right';
     },
-    async offer({ id }) {
+    /** Gives the person a secret for the app. It counts once `turnOn` got a code of it. */
+    async offer({ id }: PersonRow): Promise<string> {
       const secret = toBase32(randomBytes(SECRET_BYTES));
       await people.change({ id }, { nextFactor: secret });
       return secret;
     },
-    async turnOn({ id, nextFactor }, given) {
+    /** Returns the recovery codes, which are shown this once; undefined if the code is not one of the offered secret. */
+    async turnOn({ id, nextFactor }: PersonRow, given: string): Promise<readonly string[] | undefined> {
       const code = given.replaceAll(/\s/g, '');
       const step = nextFactor && CODE.test(code) ? stepOf(nextFactor, code) : undefined;
       if (!nextFactor || step === undefined) return undefined;

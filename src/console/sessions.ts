@@ -24,42 +24,18 @@ export interface Visitor {
   readonly account: string | null;
 }
 
-/** The sessions of the console: a cookie in the browser, a row in the store. */
-export interface Sessions {
-  /** Begins one and sets the cookie. */
-  begin(
-    ctx: Context,
-    origin: Origin,
-    by: ConsoleSessionRow['by'],
-    person: PersonRow | undefined,
-    address: string,
-  ): Promise<Visitor>;
-  /** Who sends the cookie; undefined if the session has ended, `none` if there is no cookie. */
-  visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined>;
-  /** Whose session has this id, for a request that comes without the cookie. It does not keep the session alive. */
-  byId(id: string): Promise<Visitor | undefined>;
-  /**
-   * Whether it goes on, with the same role and account, for a stream that is open: looking at it does not keep it
-   * alive.
-   */
-  lasts(visitor: Visitor): Promise<boolean>;
-  /** Notes that the visitor has just proved who they are. */
-  prove(visitor: Visitor): Promise<void>;
-  /** Ends it, in the store and in the browser. */
-  end(ctx: Context, origin: Origin, visitor: Visitor): Promise<void>;
-  /** Removes the cookie of a session that has ended. */
-  forget(ctx: Context, origin: Origin): void;
-}
-
 /** How the journal names an operator who came in by a link of the command line. */
 const UNNAMED = 'operator';
 /** The time of the last call is written at most so often. */
 const SEEN_MS = 60_000;
 
+export type Sessions = ReturnType<typeof createSessions>;
+
+/** The sessions of the console: a cookie in the browser, a row in the store. */
 export function createSessions(
   settings: SessionSettings,
   deps: { readonly store: Pick<Store, 'people' | 'consoleSessions'>; readonly clock: Clock; readonly ids: Ids },
-): Sessions {
+) {
   const { store, clock } = deps;
 
   /** The session as it is now; its person may have been removed or given another role. */
@@ -73,14 +49,22 @@ export function createSessions(
   }
 
   return frozen({
-    async begin(ctx, origin, by, person, address) {
+    /** Begins one and sets the cookie. */
+    async begin(
+      ctx: Context,
+      origin: Origin,
+      by: ConsoleSessionRow['by'],
+      person: PersonRow | undefined,
+      address: string,
+    ) {
       const who = { person: person?.id ?? null, by, address };
       const { token, row } = await openConsoleSession(store, who, settings.sessionMs, deps);
       setCookie(ctx, origin, token, settings.sessionMs);
       return toVisitor(row, person);
     },
-    async visitor(ctx, origin) {
-      const token = cookieOf(ctx, origin);
+    /** Who sends the cookie; undefined if the session has ended, `none` if there is no cookie. */
+    async visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined> {
+      const token = ctx.cookies.get(cookieName(origin));
       if (token === undefined) return 'none';
       const visitor = TOKEN.test(token) ? await find(tokenHash(token)) : undefined;
       if (visitor && clock.now() - visitor.session.seenAt.getTime() >= SEEN_MS) {
@@ -88,19 +72,24 @@ export function createSessions(
       }
       return visitor;
     },
+    /** Whose session has this id, for a request that comes without the cookie. It does not keep the session alive. */
     byId: find,
-    async lasts({ session, role, account }) {
+    /** Whether it goes on, with the same role and account, for an open stream: a check does not keep it alive. */
+    async lasts({ session, role, account }: Visitor) {
       const now = await find(session.id);
       return now !== undefined && now.role === role && now.account === account;
     },
-    async prove({ session: { id } }) {
+    /** Notes that the visitor has just proved who they are. */
+    async prove({ session: { id } }: Visitor) {
       await store.consoleSessions.change({ id }, { provedAt: new Date(clock.now()) });
     },
-    async end(ctx, origin, visitor) {
+    /** Ends it, in the store and in the browser. */
+    async end(ctx: Context, origin: Origin, visitor: Visitor) {
       await store.consoleSessions.remove({ id: visitor.session.id });
       setCookie(ctx, origin, '', 0);
     },
-    forget: (ctx, origin) => setCookie(ctx, origin, '', 0),
+    /** Removes the cookie of a session that has ended. */
+    forget: (ctx: Context, origin: Origin) => setCookie(ctx, origin, '', 0),
   });
 }
 
@@ -127,16 +116,6 @@ function toVisitor(session: ConsoleSessionRow, person: PersonRow | undefined): V
 
 /** `__Host-` makes the browser refuse a cookie of this name that another host, or plain HTTP, tries to set. */
 const cookieName = ({ secure }: Origin) => (secure ? '__Host-postern' : 'postern');
-
-function cookieOf(ctx: Context, origin: Origin): string | undefined {
-  const name = cookieName(origin);
-  const found = ctx
-    .get('cookie')
-    .split(';')
-    .map((pair) => pair.trim())
-    .find((pair) => pair.startsWith(`${name}=`));
-  return found?.slice(name.length + 1);
-}
 
 function setCookie(ctx: Context, origin: Origin, token: string, ms: number): void {
   const parts = [

@@ -3,17 +3,6 @@ import { frozen } from '../base/frozen.ts';
 import { createExpiringMemory } from '../base/memory.ts';
 import { Denial } from './denial.ts';
 
-/** Slows down guessing: of passwords by network and by name, of tokens by network. */
-interface Throttle {
-  /**
-   * Counts a try under each key, and waits before it may go on. It counts as wrong until `forgive` is called, so that
-   * tries side by side cannot outrun the count. Throws `Denial` when there were too many.
-   */
-  admit(keys: readonly string[]): Promise<void>;
-  /** The last try was right. */
-  forgive(keys: readonly string[]): void;
-}
-
 /** Wrong tries within the window after which each waits, and after which all are refused. */
 const FREE_TRIES = 3;
 const MAX_TRIES = 20;
@@ -23,7 +12,8 @@ const STEP_MS = 250;
 const LONGEST_MS = 4000;
 const MAX_KEYS = 20_000;
 
-export function createThrottle(clock: Clock): Throttle {
+/** Slows down guessing: of passwords by network and by name, of tokens by network. */
+export function createThrottle(clock: Clock) {
   const tries = createExpiringMemory<{ count: number; readonly until: number }>({ most: MAX_KEYS }, clock);
 
   function count(key: string): number {
@@ -34,7 +24,11 @@ export function createThrottle(clock: Clock): Throttle {
   }
 
   return frozen({
-    async admit(keys) {
+    /**
+     * Counts a try under each key, and waits before it may go on. It counts as wrong until `forgive` is called, so that
+     * tries side by side cannot outrun the count. Throws `Denial` when there were too many.
+     */
+    async admit(keys: readonly string[]): Promise<void> {
       const full = keys.map((key) => tries.get(key)).find((entry) => entry && entry.count >= MAX_TRIES);
       if (full) {
         const seconds = Math.ceil((full.until - clock.monotonic()) / 1000);
@@ -45,7 +39,8 @@ export function createThrottle(clock: Clock): Throttle {
       const wait = Math.min(LONGEST_MS, Math.max(0, most - FREE_TRIES) * STEP_MS);
       if (wait > 0) await new Promise<void>((resolve) => void clock.after(wait, resolve));
     },
-    forgive(keys) {
+    /** The last try was right. */
+    forgive(keys: readonly string[]): void {
       for (const key of keys) {
         const entry = tries.get(key);
         if (entry) entry.count--;

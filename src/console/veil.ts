@@ -12,33 +12,25 @@ import type { Permissions } from './roles.ts';
 // everywhere: in records, in texts of errors, in what was done. So what is answered is gone through, whatever the
 // operation.
 
-/** Covers answers for one role and account. */
-export interface Veil {
-  /** The value with `?hidden=…` in place of user, query and fragment of each URL. */
-  hide(value: unknown): unknown;
-  /** The operation, with its parameters uncovered and its record covered. */
-  over(operation: Operation): Operation;
-}
-
-export interface Veils {
-  /** Undefined: the role sees everything. */
-  for(role: Role, account: string): Promise<Veil | undefined>;
-}
+export type Veils = ReturnType<typeof createVeils>;
+export type Veil = ReturnType<typeof createVeil>;
 
 export function createVeils(deps: {
   readonly permissions: Pick<Permissions, 'may'>;
   readonly tokenSecret: { read(): Promise<string> };
-}): Veils {
+}) {
   const { permissions, tokenSecret } = deps;
   return frozen({
-    async for(role, account) {
+    /** Undefined: the role sees everything. */
+    async for(role: Role, account: string): Promise<Veil | undefined> {
       if (permissions.may(role, 'settings')) return undefined;
       return createVeil(createSeal(await tokenSecret.read(), account), permissions.may(role, 'mail'));
     },
   });
 }
 
-function createVeil(seal: Seal, seesMail: boolean): Veil {
+/** Covers answers for one role and account. */
+function createVeil(seal: Seal, seesMail: boolean) {
   const hide = (value: unknown) => eachText(value, (text) => hideUrls(text, seal));
   const reveal = (value: unknown) => eachText(value, (text) => revealUrls(text, seal));
 
@@ -57,8 +49,10 @@ function createVeil(seal: Seal, seesMail: boolean): Veil {
   }
 
   return frozen({
+    /** The value with `?hidden=…` in place of user, query and fragment of each URL. */
     hide,
-    over: (operation) =>
+    /** The operation, with its parameters uncovered and its record covered. */
+    over: (operation: Operation): Operation =>
       frozen({
         ...operation,
         async run(params, parts) {
@@ -131,33 +125,29 @@ function revealUrls(text: string, seal: Seal): string {
   });
 }
 
-/** Makes texts unreadable, each always in the same way: a covered URL still tells its endpoint from others. */
-interface Seal {
-  close(text: string, place: string): string;
-  /** Undefined if it was not closed for this account and this place. */
-  open(closed: string, place: string): string | undefined;
-}
-
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
+type Seal = ReturnType<typeof createSeal>;
+
 /**
- * AES-GCM with a nonce that is made from the text, as SIV modes do (RFC 5297): equal texts look equal, and
- * nothing else shows.
+ * Makes texts unreadable, each always in the same way: a covered URL still tells its endpoint from others. AES-GCM with
+ * a nonce that is made from the text, as SIV modes do (RFC 5297): equal texts look equal, and nothing else shows.
  */
-function createSeal(secret: string, account: string): Seal {
+function createSeal(secret: string, account: string) {
   const derive = (purpose: string) => createHmac('sha256', secret).update(`console URL ${purpose}`).digest();
   const [key, nonceKey] = [derive('key'), derive('nonce')];
   const about = (place: string) => Buffer.from(JSON.stringify([account, place]));
   return {
-    close(text, place) {
+    close(text: string, place: string): string {
       const mac = createHmac('sha256', nonceKey).update(about(place)).update(text).digest();
       const nonce = mac.subarray(0, NONCE_BYTES);
       const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(about(place));
       const closed = [cipher.update(text, 'utf8'), cipher.final()];
       return Buffer.concat([nonce, ...closed, cipher.getAuthTag()]).toString('base64url');
     },
-    open(closed, place) {
+    /** Undefined if it was not closed for this account and this place. */
+    open(closed: string, place: string): string | undefined {
       const bytes = Buffer.from(closed, 'base64url');
       if (bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
       const nonce = bytes.subarray(0, NONCE_BYTES);

@@ -2,18 +2,20 @@ import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { namesOf } from '../base/tables.ts';
 import { mailSummaryOf } from '../mail/summary.ts';
 import { END_NAMES, ENDED_STATES } from '../queue/states.ts';
-import { MAX_STORY } from './gathering.ts';
 
 // The writes to the journal. Rows travel as flat arrays of values, one row after the other, which cross threads at a
 // fifth of the cost of objects.
 
-/** The columns of each table, in the order in which the values of a new row travel. */
-const COLUMNS = {
+/** Beyond this many characters a story gets no further entries; attempts are still counted. */
+export const MAX_STORY = 64 * 1024;
+
+/** The fields of each table's records, in the order in which the values of a new row travel. */
+export const COLUMNS = {
   mail: [
     'id',
     'at',
     'session',
-    'transaction_n',
+    'transaction',
     'kind',
     'account',
     'sender',
@@ -42,7 +44,7 @@ const COLUMNS = {
   refusals: [
     'at',
     'session',
-    'transaction_n',
+    'transaction',
     'listener',
     'stage',
     'reply',
@@ -66,11 +68,19 @@ const COLUMNS = {
     'recipients',
     'refusals',
     'reason',
-    'duration',
+    'durationMs',
   ],
   actions: ['at', 'by', 'account', 'what', 'count', 'detail'],
   minutes: ['at', 'figures'],
 } as const;
+
+/** Columns that have another name than their field. */
+const RENAMED: Readonly<Record<string, string>> = { transaction: 'transaction_n', durationMs: 'duration' };
+
+/** The values of a new row. */
+export function valuesOf<F extends string>(fields: readonly F[], record: Readonly<Record<F, SQLInputValue>>) {
+  return fields.map((field) => record[field]);
+}
 
 /** The values of a change of mail whose row has been written: null means no change. */
 const PATCH = [
@@ -126,7 +136,7 @@ const MAX_REFUSALS = 1_000_000;
 /** The changes that the journal file takes, each a transaction of its own. */
 export function createJournalChanges(db: DatabaseSync) {
   const inserts = namesOf(COLUMNS).map((table) => {
-    const columns = COLUMNS[table];
+    const columns = COLUMNS[table].map((field) => RENAMED[field] ?? field);
     // A delivery that is noted as new twice was added from the queue meanwhile: the later note has its state.
     const again =
       table === 'mail'

@@ -6,13 +6,15 @@ import type { MailRecord, RefusalRecord } from './types.ts';
 
 // The latest writes, for live views. Rows are read back only while somebody watches.
 
-/** A row that was written or changed. A watcher can resume after the event with this `id`. */
-export type FeedEvent = { readonly id: string } & (
+/** A row that was written or changed. */
+type Found =
   | { readonly topic: 'mail'; readonly row: MailRecord }
   | { readonly topic: 'refused'; readonly row: RefusalRecord }
   /** More happened at once than is shown. */
-  | { readonly topic: 'missed' }
-);
+  | { readonly topic: 'missed' };
+
+/** A watcher can resume after the event with this `id`. */
+export type FeedEvent = { readonly id: string } & Found;
 
 export type Feed = ReturnType<typeof createFeed>;
 
@@ -152,8 +154,3 @@ export function createFeed(ask: AskJournal, clock: Clock) {
     },
   });
 }
-
-type Found =
-  | { readonly topic: 'mail'; readonly row: MailRecord }
-  | { readonly topic: 'refused'; readonly row: RefusalRecord }
-  | { readonly topic: 'missed' };

@@ -53,39 +53,32 @@ CREATE INDEX actions_at ON actions (at);
 CREATE INDEX actions_account ON actions (account);
 `;
 
-/**
- * The figures of each minute, as JSON (series.ts). Added later: a file without them gets them, and keeps its version.
- */
-const MINUTES = 'CREATE TABLE IF NOT EXISTS minutes (at INTEGER PRIMARY KEY, figures TEXT NOT NULL) STRICT';
-
-/** The transaction of a message or refusal within its session. Added later, too. */
-const TRANSACTIONS = ['mail', 'refusals'] as const;
-
-function addTransactions(db: DatabaseSync): void {
-  for (const table of TRANSACTIONS)
-    if (!db.prepare(`SELECT 1 FROM pragma_table_info('${table}') WHERE name = 'transaction_n'`).get())
-      db.exec(`ALTER TABLE ${table} ADD COLUMN transaction_n INTEGER`);
+/** What was added later: a file without it gets it, and keeps its version. */
+function addLater(db: DatabaseSync): void {
+  // The figures of each minute, as JSON (series.ts).
+  db.exec('CREATE TABLE IF NOT EXISTS minutes (at INTEGER PRIMARY KEY, figures TEXT NOT NULL) STRICT');
+  // The transaction of a message or refusal within its session.
+  addColumn(db, 'mail', 'transaction_n', 'INTEGER');
+  addColumn(db, 'refusals', 'transaction_n', 'INTEGER');
+  // The conversation of a mail; its index has the rows that were written since.
+  addColumn(db, 'mail', 'thread', 'TEXT');
+  db.exec('CREATE INDEX IF NOT EXISTS mail_thread ON mail (thread) WHERE thread IS NOT NULL');
 }
 
-/** The conversation of a mail. Added later, too; its index has the rows that were written since. */
-function addThreads(db: DatabaseSync): void {
-  if (!db.prepare(`SELECT 1 FROM pragma_table_info('mail') WHERE name = 'thread'`).get())
-    db.exec('ALTER TABLE mail ADD COLUMN thread TEXT');
-  db.exec('CREATE INDEX IF NOT EXISTS mail_thread ON mail (thread) WHERE thread IS NOT NULL');
+function addColumn(db: DatabaseSync, table: string, column: string, type: string): void {
+  if (!db.prepare('SELECT 1 FROM pragma_table_info(?) WHERE name = ?').get(table, column))
+    db.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
 }
 
 const CACHE_KB = 4096;
 /** How long to wait for a lock of another process. */
 const BUSY_MS = 2000;
 
-/** An open journal, and why the previous file was set aside, if it was. */
-interface OpenJournal {
-  readonly db: DatabaseSync;
-  readonly replaced: string | undefined;
-}
-
-/** Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`. */
-export function openJournalFile(path: string): OpenJournal {
+/**
+ * Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`; `replaced` says why it
+ * was set aside.
+ */
+export function openJournalFile(path: string): { readonly db: DatabaseSync; readonly replaced: string | undefined } {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   try {
     if (!isFolder) return { db: open(path), replaced: undefined };
@@ -151,9 +144,7 @@ function open(path: string): DatabaseSync {
     const version = versionOf(db);
     if (version === 0) db.exec(`BEGIN; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
     else if (version !== VERSION) throw new WrongVersion();
-    db.exec(MINUTES);
-    addTransactions(db);
-    addThreads(db);
+    addLater(db);
     db.prepare('SELECT count(*) FROM (SELECT n FROM mail ORDER BY n DESC LIMIT 1)').get();
     return db;
   } catch (error) {

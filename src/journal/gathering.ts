@@ -6,32 +6,9 @@ import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, summaryOfOutgoing } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, QueuedDelivery } from '../queue/delivery.ts';
 import { type DeliveryState, STATES } from '../queue/states.ts';
-import type { Batch } from './changes.ts';
+import { type Batch, COLUMNS, MAX_STORY, valuesOf } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
-import type { ActionRecord, MailState, Note, RefusalRecord, SessionRecord, SessionTransaction } from './types.ts';
-
-/** Takes notes about deliveries. */
-interface DeliveryNotes {
-  /** Whether From, Subject and Message-ID are kept. */
-  readonly keepsSummaries: boolean;
-  accepted(mail: NewMail): void;
-  /** `fields` is the result of `summaryFields` (mail/summary.ts) for its message. */
-  described(id: string, fields: string): void;
-  settled(id: string, state: DeliveryState, at: number, attempt: AttemptRecord | null): void;
-  /** A person replayed or dropped it. */
-  changed(id: string, what: 'replayed' | 'dropped', at: number): void;
-  /** The delivery is in the queue but not in the journal. */
-  missed(
-    one: QueuedDelivery,
-    message: Pick<NewMail, 'envelope' | 'size'> | undefined,
-    fields: string | undefined,
-  ): void;
-  /** The queue differs from the journal. */
-  corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void;
-}
-
-/** Notes that are not written yet. */
-export type Gathering = ReturnType<typeof createGathering>;
+import type { ActionRecord, MailState, Note, SessionRecord, SessionTransaction } from './types.ts';
 
 /** The notes about one delivery: its new row, or changes of a written one. */
 interface Draft {
@@ -69,14 +46,10 @@ interface NewMail {
 
 /** Characters of an answer that are kept; the queue has more of it while it has the delivery. */
 const MAX_TEXT = 200;
-/** Beyond this many characters a story gets no further entries; attempts are still counted. */
-export const MAX_STORY = 64 * 1024;
 /** Batches, in a second, for which a row waits for its delivery to end, so that it is written only once. */
 const LEAVES = 3;
 
-/**
- * Gathers notes, so that a delivery that ends quickly is written once. `added` is called for each note.
- */
+/** Gathers notes, so that a delivery that ends quickly is written once. `added` is called for each note. */
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void) {
   const drafts = new Map<string, Draft>();
   /** Where each message arrived. */
@@ -86,6 +59,15 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   let sessions: SessionRecord[] = [];
   let actions: Omit<ActionRecord, 'n'>[] = [];
   let minutes: { readonly at: number; readonly figures: string }[] = [];
+  /** Each list with its size, and with what drops its oldest entry. */
+  const lists: readonly (readonly [size: () => number, dropOldest: () => unknown])[] = [
+    [() => drafts.size, dropDraft],
+    [() => arrivals.size, () => dropFirst(arrivals)],
+    [refusals.size, refusals.drop],
+    [() => sessions.length, () => sessions.shift()],
+    [() => actions.length, () => actions.shift()],
+    [() => minutes.length, () => minutes.shift()],
+  ];
   /** An arrival usually belongs to a delivery that waits here too. */
   const size = () =>
     Math.max(arrivals.size, drafts.size) + refusals.size() + sessions.length + actions.length + minutes.length;
@@ -113,9 +95,11 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     draft.fields ??= fields ?? null;
   }
 
-  const deliveries: DeliveryNotes = {
+  /** Takes notes about deliveries. */
+  const deliveries = frozen({
+    /** Whether From, Subject and Message-ID are kept. */
     keepsSummaries: settings.subjects,
-    accepted(mail) {
+    accepted(mail: NewMail): void {
       const draft = draftOf(mail.delivery.id);
       draft.row = mail;
       describe(mail.delivery.id, draft, mail.envelope?.outgoing, mail.fields);
@@ -131,11 +115,12 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       }
       added();
     },
-    described(id, fields) {
+    /** `fields` is the result of `summaryFields` (mail/summary.ts) for its message. */
+    described(id: string, fields: string): void {
       describe(id, draftOf(id), undefined, fields);
       added();
     },
-    settled(id, state, at, attempt) {
+    settled(id: string, state: DeliveryState, at: number, attempt: AttemptRecord | null): void {
       const draft = draftOf(id);
       if (attempt) {
         draft.attempts++;
@@ -151,7 +136,8 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       }
       added();
     },
-    changed(id, what, at) {
+    /** A person replayed or dropped it. */
+    changed(id: string, what: 'replayed' | 'dropped', at: number): void {
       const draft = draftOf(id);
       draft.state = what === 'replayed' ? 'waiting' : 'dropped';
       draft.firm = true;
@@ -159,7 +145,13 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       tell(draft, JSON.stringify([what, at]));
       added();
     },
-    missed(one, { envelope, size } = { envelope: undefined, size: 0 }, fields) {
+    /** The delivery is in the queue but not in the journal. */
+    missed(
+      one: QueuedDelivery,
+      message: Pick<NewMail, 'envelope' | 'size'> | undefined,
+      fields: string | undefined,
+    ): void {
+      const { envelope, size } = message ?? { envelope: undefined, size: 0 };
       const draft = draftOf(one.id);
       if (draft.row) return;
       draft.row = { delivery: one, receivedAt: one.createdAt, size, envelope };
@@ -173,21 +165,22 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       draft.attempts = Math.max(draft.attempts, one.attempts);
       added();
     },
-    corrected(id, state, endedAt, url) {
+    /** The queue differs from the journal. */
+    corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void {
       Object.assign(draftOf(id), { state, endedAt, url, firm: true });
       added();
     },
-  };
+  });
 
   return frozen({
-    deliveries: frozen(deliveries),
+    deliveries,
     note(entry: Note) {
       if (entry.what === 'refused') refusals.add(entry);
       else if (entry.what === 'session') {
         // Skip idle sessions, and sessions with only refusals beyond a limit.
         idle.turn(entry.at);
         if (entry.messages === 0 && (entry.refusals === 0 || !idle.hasRow(entry.client))) return;
-        sessions.push(entry);
+        sessions.push({ ...entry, durationMs: Math.round(entry.durationMs) });
       } else if (entry.what === 'action') actions.push(entry.action);
       else if (entry.what === 'minute') minutes.push(entry);
       else if (entry.what === 'parsed') {
@@ -205,14 +198,8 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       let dropped = 0;
       // From the largest list, so that a flood of one kind does not displace the others.
       for (; size() > most; dropped++) {
-        const others = [sessions, actions, minutes].map(({ length }) => length);
-        const largest = Math.max(arrivals.size, drafts.size, refusals.size(), ...others);
-        if (drafts.size === largest) dropDraft();
-        else if (arrivals.size === largest) dropFirst(arrivals);
-        else if (refusals.size() === largest) refusals.drop();
-        else if (sessions.length === largest) sessions.shift();
-        else if (actions.length === largest) actions.shift();
-        else minutes.shift();
+        const [, dropOldest] = lists.reduce((largest, one) => (one[0]() > largest[0]() ? one : largest));
+        dropOldest();
       }
       return dropped;
     },
@@ -253,10 +240,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         patches,
         summaries,
         arrivals: late,
-        refusals: refused.flatMap(toRefusalRow),
-        sessions: sessions.flatMap(toSessionRow),
-        actions: actions.flatMap(toActionRow),
-        minutes: minutes.flatMap(({ at, figures }) => [at, figures]),
+        refusals: refused.flatMap((one) => valuesOf(COLUMNS.refusals, one)),
+        sessions: sessions.flatMap((one) => valuesOf(COLUMNS.sessions, one)),
+        actions: actions.flatMap((one) => valuesOf(COLUMNS.actions, one)),
+        minutes: minutes.flatMap((one) => valuesOf(COLUMNS.minutes, one)),
       };
       [sessions, actions, minutes] = [[], [], []];
       return { batch, entries };
@@ -295,7 +282,7 @@ const toStoryText = ({ at, durationMs, status, error, answer }: AttemptRecord): 
     answer.slice(0, MAX_TEXT),
   ]);
 
-/** The values of a new row, in the order of `COLUMNS.mail`. */
+/** The values of a new row of mail, in the order of its columns. */
 function toRow(
   { delivery, receivedAt, size, envelope }: NewMail,
   draft: Draft,
@@ -356,46 +343,3 @@ function toResults(verdicts: Verdicts | null): [spf: Text, dkim: Text, dmarc: Te
   const { spf, dkim, dmarc } = verdicts;
   return [spf.result, dkim.valid ? 'pass' : dkim.signed ? 'fail' : 'none', dmarc.result];
 }
-
-/** In the order of `COLUMNS.refusals`. */
-const toRefusalRow = (one: Omit<RefusalRecord, 'n'>): SQLInputValue[] => [
-  one.at,
-  one.session,
-  one.transaction,
-  one.listener,
-  one.stage,
-  one.reply,
-  one.reason,
-  one.client,
-  one.helo,
-  one.tls,
-  one.sender,
-  one.recipient,
-  one.account,
-  one.times,
-];
-
-/** In the order of `COLUMNS.sessions`. */
-const toSessionRow = (one: SessionRecord): SQLInputValue[] => [
-  one.id,
-  one.at,
-  one.listener,
-  one.client,
-  one.helo,
-  one.tls,
-  one.messages,
-  one.recipients,
-  one.refusals,
-  one.reason,
-  Math.round(one.durationMs),
-];
-
-/** In the order of `COLUMNS.actions`. */
-const toActionRow = ({ at, by, account, what, count, detail }: Omit<ActionRecord, 'n'>): SQLInputValue[] => [
-  at,
-  by,
-  account,
-  what,
-  count,
-  detail,
-];

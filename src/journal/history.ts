@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { mergeCauses } from './causes.ts';
 import { isLookedUp, type JournalQueries, type Window } from './queries.ts';
+import { mergeCauses } from './rows.ts';
 import type { AccountFigures, FailureCause, History, HistoryPage, MailFilter } from './types.ts';
 
 /** Queries the file of the journal; rejects if it cannot answer. */

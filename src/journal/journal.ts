@@ -2,14 +2,12 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { moduleUrl } from '../base/module-url.ts';
 import type { RoomSettings } from '../base/room.ts';
-import type { Service } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { startThread, type Thread } from '../base/worker.ts';
-import { createFeed, type Feed } from './feed.ts';
-import { createGathering, type Gathering } from './gathering.ts';
+import { createFeed } from './feed.ts';
+import { createGathering } from './gathering.ts';
 import { type AskJournal, createHistory } from './history.ts';
 import type { JournalProtocol } from './journal-thread.ts';
-import type { History, Notes } from './types.ts';
 
 export interface JournalSettings {
   /** Path of the file, which is created if it is missing. */
@@ -28,20 +26,7 @@ interface JournalDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly deadlines: Clock;
 }
 
-/** The history of this host, for people. Nothing ever waits for it, and losing it loses no mail. */
-export interface Journal extends Notes, Service {
-  readonly history: History;
-  /** New rows, for live views. */
-  readonly feed: Pick<Feed, 'watch'>;
-  /** Takes notes about deliveries; see watch.ts. */
-  readonly deliveries: Gathering['deliveries'];
-  /** Resolves when all earlier notes are written, or lost and counted, or wait for a new thread. */
-  flush(): Promise<void>;
-  /** Queries the file itself. Rejects with `JournalAway`. */
-  readonly ask: AskJournal;
-  /** The listener is called when the journal writes again after it lost something. */
-  onGap(listener: () => void): void;
-}
+export type Journal = ReturnType<typeof createJournal>;
 
 /** The file of the journal cannot be queried now: the disk is full, or its thread died. */
 export class JournalAway extends Error {
@@ -83,8 +68,11 @@ const DAY_MS = 86_400_000;
 const KEEP_ACTIONS_DAYS = 365;
 const KEEP_MINUTES_DAYS = 32;
 
-/** The journal in `settings.file`. It takes notes immediately, and writes them once started. */
-export function createJournal(settings: JournalSettings, { clock, deadlines, log, metrics }: JournalDeps): Journal {
+/**
+ * The history of this host, for people, in `settings.file`. It takes notes immediately, and writes them once started.
+ * Nothing ever waits for it, and losing it loses no mail.
+ */
+export function createJournal(settings: JournalSettings, { clock, deadlines, log, metrics }: JournalDeps) {
   const lost = metrics.counter('postern_journal_lost_total');
   const gathering = createGathering(settings, added);
   const listeners = new Set<() => void>();
@@ -289,12 +277,17 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
 
   return frozen({
     history: createHistory(ask, clock),
+    /** New rows, for live views. */
     feed,
+    /** Takes notes about deliveries; see watch.ts. */
     deliveries: gathering.deliveries,
     note: gathering.note,
+    /** Resolves when all earlier notes are written, or lost and counted, or wait for a new thread. */
     flush: () => flush(),
+    /** Queries the file itself. Rejects with `JournalAway`. */
     ask,
-    onGap: (listener) => void listeners.add(listener),
+    /** The listener is called when the journal writes again after it lost something. */
+    onGap: (listener: () => void): void => void listeners.add(listener),
     async start() {
       phase = 'running';
       // Mail does not wait for it, and a file that cannot be opened is tried again.

@@ -1,16 +1,23 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { DeliveryKind } from '../queue/delivery.ts';
 import type { SqlRow } from '../queue/disk/schema.ts';
 import type { OPEN_STATES } from '../queue/states.ts';
-import { mergeCauses } from './causes.ts';
 import { mergeMinutes, type WantedSeries } from './minutes.ts';
-import { actionOfRow, mailOfRow, toCause, toKind, toRefusal, toSession, toState, UNDELIVERED } from './rows.ts';
+import {
+  actionOfRow,
+  mailOfRow,
+  mergeCauses,
+  toCause,
+  toKind,
+  toRefusal,
+  toSession,
+  toState,
+  UNDELIVERED,
+} from './rows.ts';
 import type {
   ActionRecord,
   FailureCause,
   MailFilter,
   MailRecord,
-  MailState,
   MailStory,
   RefusalFilter,
   RefusalRecord,
@@ -125,7 +132,7 @@ export function createJournalQueries(db: DatabaseSync) {
         .map((row) => [String(row['reason']), Number(row['count'])]);
     },
     /** Mail in a window that was accepted at that time or later, counted. */
-    mailByAccount: ([from, to]: Window, since: number): MailCount[] =>
+    mailByAccount: ([from, to]: Window, since: number) =>
       db
         .prepare(
           `SELECT account, kind, state, count(*) AS n FROM mail WHERE n BETWEEN ? AND ? AND at >= ? GROUP BY 1, 2, 3`,
@@ -159,11 +166,12 @@ export function createJournalQueries(db: DatabaseSync) {
     /** Rows of mail in a state, after row `n`. */
     inState: (state: (typeof OPEN_STATES)[number], n: number, limit: number): [n: number, id: string][] =>
       inState.all(state, n, limit).map((row) => [Number(row['n']), String(row['id'])]),
-    /** The journal's facts about each; null if it is unknown. */
-    known: (ids: readonly string[]): (Known | null)[] =>
+    /** The journal's facts about each delivery; null if it is unknown. */
+    known: (ids: readonly string[]) =>
       ids.map((id) => {
         const row = known.get(id);
         if (!row) return null;
+        // Nameless: it has no subject, not even an empty one.
         return { state: toState(row['state']), url: String(row['url']), isNameless: row['nameless'] === 1 };
       }),
     /** Whether the file has everything that was in the queue when it was created. */
@@ -175,21 +183,6 @@ export function createJournalQueries(db: DatabaseSync) {
 function isOf({ transaction, at, sender }: MailRecord, refusal: RefusalRecord): boolean {
   if (transaction !== null) return refusal.transaction === transaction;
   return refusal.at <= at && refusal.sender === sender && refusal.recipient !== null;
-}
-
-/** The journal's facts about a delivery. */
-interface Known {
-  readonly state: MailState;
-  readonly url: string;
-  /** Whether it has no subject, not even an empty one. */
-  readonly isNameless: boolean;
-}
-
-interface MailCount {
-  readonly account: string;
-  readonly kind: DeliveryKind;
-  readonly state: MailState;
-  readonly count: number;
 }
 
 /** Two queries, each of which reads one end of the index; in one, SQLite would read all of it. */

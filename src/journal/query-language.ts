@@ -22,61 +22,77 @@ type Fields<F> = Readonly<Record<string, Field<F>>>;
 
 const MAX_WORDS = 30;
 
+/** A field that may be given several times. */
+const several =
+  <K extends string>(name: K) =>
+  <F extends { readonly [N in K]?: readonly string[] | undefined }>(filter: F, value: string): F => ({
+    ...filter,
+    [name]: [...(filter[name] ?? []), value],
+  });
+
+/** A field that may be given once. */
+const single =
+  <K extends string>(name: K) =>
+  <F extends { readonly [N in K]?: string | undefined }>(filter: F, value: string): F | string =>
+    filter[name] === undefined ? { ...filter, [name]: value } : TWICE;
+
+/** A field with some of these values. */
+const among =
+  <K extends string>(name: K, values: readonly string[]) =>
+  <F extends { readonly [N in K]?: readonly string[] | undefined }>(filter: F, value: string): F | string => {
+    const known = values.find((one) => one === value.toLowerCase());
+    return known ? { ...filter, [name]: [...(filter[name] ?? []), known] } : `takes ${values.join(', ')}`;
+  };
+
+/** The beginning or the end of a period. */
+const time =
+  <K extends string>(name: K) =>
+  <F extends { readonly [N in K]?: number | undefined }>(filter: F, value: string, now: number): F | string => {
+    const at = parseTime(value, now);
+    if (at === undefined) return TIME_FORMS;
+    return filter[name] === undefined ? { ...filter, [name]: at } : TWICE;
+  };
+
 const MAIL: Fields<MailFilter> = {
-  from: (filter, value) => ({ ...filter, from: [...(filter.from ?? []), value] }),
-  to: (filter, value) => ({ ...filter, to: [...(filter.to ?? []), value] }),
-  subject: (filter, value) => ({ ...filter, subject: [...(filter.subject ?? []), value] }),
-  client: (filter, value) => ({ ...filter, client: [...(filter.client ?? []), value] }),
-  thread: (filter, thread) => (filter.thread === undefined ? { ...filter, thread } : TWICE),
-  route: (filter, route) => (filter.route === undefined ? { ...filter, route } : TWICE),
-  url: (filter, url) => (filter.url === undefined ? { ...filter, url } : TWICE),
-  state(filter, value) {
-    const state = MAIL_STATES.find((known) => known === value.toLowerCase());
-    return state ? { ...filter, states: [...(filter.states ?? []), state] } : `takes ${MAIL_STATES.join(', ')}`;
-  },
+  from: several('from'),
+  to: several('to'),
+  subject: several('subject'),
+  client: several('client'),
+  thread: single('thread'),
+  route: single('route'),
+  url: single('url'),
+  state: among('states', MAIL_STATES),
   status(filter, value) {
     if (filter.status || filter.unanswered) return TWICE;
     const status = parseStatus(value);
     return status ? { ...filter, ...status } : STATUS_FORMS;
   },
-  id: (filter, value) => ({ ...filter, ids: [...(filter.ids ?? []), value] }),
-  after: (filter, value, now) => withTime(filter, 'since', value, now),
-  before: (filter, value, now) => withTime(filter, 'before', value, now),
+  id: several('ids'),
+  after: time('since'),
+  before: time('before'),
 };
 
 const REFUSALS: Fields<RefusalFilter> = {
-  from: (filter, value) => ({ ...filter, from: [...(filter.from ?? []), value] }),
-  to: (filter, value) => ({ ...filter, to: [...(filter.to ?? []), value] }),
-  client: (filter, value) => ({ ...filter, client: [...(filter.client ?? []), value] }),
-  reason: (filter, reason) => (filter.reason === undefined ? { ...filter, reason } : TWICE),
-  domain: (filter, domain) => (filter.domain === undefined ? { ...filter, domain } : TWICE),
-  after: (filter, value, now) => withTime(filter, 'since', value, now),
-  before: (filter, value, now) => withTime(filter, 'before', value, now),
+  from: several('from'),
+  to: several('to'),
+  client: several('client'),
+  reason: single('reason'),
+  domain: single('domain'),
+  after: time('since'),
+  before: time('before'),
 };
 
 const QUEUE: Fields<Selection> = {
-  account: (filter, account) => (filter.account === undefined ? { ...filter, account } : TWICE),
-  url: (filter, url) => (filter.url === undefined ? { ...filter, url } : TWICE),
-  kind(filter, value) {
-    const kind = DELIVERY_KINDS.find((known) => known === value.toLowerCase());
-    return kind ? { ...filter, kinds: [...(filter.kinds ?? []), kind] } : `takes ${DELIVERY_KINDS.join(', ')}`;
-  },
+  account: single('account'),
+  url: single('url'),
+  kind: among('kinds', DELIVERY_KINDS),
   route: (filter, route) => (filter.routeIds === undefined ? { ...filter, routeIds: [route] } : TWICE),
-  to: (filter, recipient) => (filter.recipient === undefined ? { ...filter, recipient } : TWICE),
-  webhook: (filter, webhook) => (filter.webhook === undefined ? { ...filter, webhook } : TWICE),
-  id: (filter, value) => ({ ...filter, ids: [...(filter.ids ?? []), value] }),
-  state(filter, value) {
-    const state = OPEN_STATES.find((known) => known === value.toLowerCase());
-    return state ? { ...filter, states: [...(filter.states ?? []), state] } : `takes ${OPEN_STATES.join(', ')}`;
-  },
-  after(filter, value, now) {
-    const from = parseTime(value, now);
-    return from === undefined ? TIME_FORMS : filter.from === undefined ? { ...filter, from } : TWICE;
-  },
-  before(filter, value, now) {
-    const to = parseTime(value, now);
-    return to === undefined ? TIME_FORMS : filter.to === undefined ? { ...filter, to } : TWICE;
-  },
+  to: single('recipient'),
+  webhook: single('webhook'),
+  id: several('ids'),
+  state: among('states', OPEN_STATES),
+  after: time('from'),
+  before: time('to'),
 };
 
 const TWICE = 'can be given once';
@@ -91,18 +107,12 @@ export const REFUSAL_FIELDS = listOf(REFUSALS);
 
 /** Parses a search for mail; an empty one and `*` find all. `now` is for times such as `2h`. */
 export function parseMailQuery(text: string, now: number): Parsed<MailFilter> {
-  return parse<MailFilter>(text, now, {}, MAIL, (filter, word) => ({
-    ...filter,
-    words: [...(filter.words ?? []), word],
-  }));
+  return parse<MailFilter>(text, now, {}, MAIL, several('words'));
 }
 
 /** Parses a search for refusals. */
 export function parseRefusalQuery(text: string, now: number): Parsed<RefusalFilter> {
-  return parse<RefusalFilter>(text, now, {}, REFUSALS, (filter, word) => ({
-    ...filter,
-    words: [...(filter.words ?? []), word],
-  }));
+  return parse<RefusalFilter>(text, now, {}, REFUSALS, several('words'));
 }
 
 /** Parses a selection of deliveries in the queue. Only whole values are matched, so plain words are not allowed. */
@@ -160,17 +170,6 @@ function parse<F>(
 
 /** Words match parts of a text, so stars at their ends are ignored; in quotes they are literal. */
 const valueOf = ({ value, quoted }: QueryTerm): string => (quoted ? value : value.replace(/^\*+|\*+$/g, ''));
-
-function withTime<F extends { readonly since?: number | undefined; readonly before?: number | undefined }>(
-  filter: F,
-  bound: 'since' | 'before',
-  value: string,
-  now: number,
-): F | string {
-  const at = parseTime(value, now);
-  if (at === undefined) return TIME_FORMS;
-  return filter[bound] === undefined ? { ...filter, [bound]: at } : TWICE;
-}
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 

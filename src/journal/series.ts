@@ -1,7 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import { METRICS } from '../base/metric-list.ts';
 import type { Figures } from '../base/prometheus.ts';
-import type { Service } from '../base/service.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Tools } from '../base/tools.ts';
 import type { AskJournal } from './history.ts';
@@ -12,22 +11,17 @@ import type { Notes } from './types.ts';
 // They are read from the metrics, so nothing is counted twice.
 
 /** count: a number within a step · level: a value at a time · quantile: of the measurements within a step. */
-type SeriesKind = 'count' | 'level' | 'quantile';
-
-interface SeriesFacts {
-  readonly unit: '' | 's' | 'ms' | 'bytes';
-}
-type Definition = SeriesFacts &
-  (
-    | { readonly kind: 'count'; read(figures: Figures): number }
-    | { readonly kind: 'level'; readonly worst: 'most' | 'least'; read(now: Now): Promise<number | undefined> }
-    | {
-        readonly kind: 'quantile';
-        readonly share: number;
-        readonly bounds: readonly number[];
-        read(figures: Figures): readonly number[];
-      }
-  );
+type Definition = { readonly unit: Unit } & (
+  | { readonly kind: 'count'; read(figures: Figures): number }
+  | { readonly kind: 'level'; readonly worst: 'most' | 'least'; read(now: Now): Promise<number | undefined> }
+  | {
+      readonly kind: 'quantile';
+      readonly share: number;
+      readonly bounds: readonly number[];
+      read(figures: Figures): readonly number[];
+    }
+);
+type Unit = '' | 's' | 'ms' | 'bytes';
 
 /** The source of levels, read once for each sample. */
 interface Now {
@@ -38,31 +32,26 @@ interface Now {
 type Labels = Readonly<Record<string, string>>;
 const isPost = (labels: Labels) => labels.class === 'inbound' || labels.class === 'events';
 
-const refusals = (first: string): Definition => ({
+const counter = (...of: Parameters<Figures['count']>): Definition => ({
   kind: 'count',
   unit: '',
-  read: ({ count }) => count('postern_smtp_refusals_total', ({ code = '' }) => code.startsWith(first)),
+  read: ({ count }) => count(...of),
 });
-const posts = (...codes: readonly string[]): Definition => ({
-  kind: 'count',
-  unit: '',
-  read: ({ count }) => count('postern_attempts_total', (one) => isPost(one) && codes.includes(one.code ?? '')),
-});
-const sending = (...results: readonly string[]): Definition => ({
-  kind: 'count',
-  unit: '',
-  read: ({ count }) => count('postern_sending_results_total', ({ result = '' }) => results.includes(result)),
-});
-const postTime = (share: number): Definition => ({
+const refusals = (first: string) => counter('postern_smtp_refusals_total', ({ code = '' }) => code.startsWith(first));
+const posts = (...codes: readonly string[]) =>
+  counter('postern_attempts_total', (one) => isPost(one) && codes.includes(one.code ?? ''));
+const sending = (...results: readonly string[]) =>
+  counter('postern_sending_results_total', ({ result = '' }) => results.includes(result));
+const quantileOf = (share: number, ...of: Parameters<Figures['buckets']>): Definition => ({
   kind: 'quantile',
   unit: 'ms',
   share,
-  bounds: METRICS.postern_attempt_seconds.buckets,
-  read: ({ buckets }) => buckets('postern_attempt_seconds', isPost),
+  bounds: METRICS[of[0]].buckets,
+  read: ({ buckets }) => buckets(...of),
 });
 const gauge = (
   name: Parameters<Figures['level']>[0],
-  unit: SeriesFacts['unit'] = '',
+  unit: Unit = '',
   worst: 'most' | 'least' = 'most',
 ): Definition => ({
   kind: 'level',
@@ -71,9 +60,16 @@ const gauge = (
   read: async ({ figures }) => sumOf(await figures.level(name)),
 });
 
+const ofProcess = (name: 'memory' | 'lag', unit: Unit): Definition => ({
+  kind: 'level',
+  unit,
+  worst: 'most',
+  read: async ({ process }) => process?.[name],
+});
+
 /** All series. A new series is null for the time before it was added. */
 const SERIES = {
-  accepted: { kind: 'count', unit: '', read: ({ count }) => count('postern_messages_accepted_total') },
+  accepted: counter('postern_messages_accepted_total'),
   refused_4xx: refusals('4'),
   refused_5xx: refusals('5'),
   sessions: gauge('postern_smtp_sessions_active'),
@@ -84,48 +80,25 @@ const SERIES = {
   attempts_5xx: posts('5xx'),
   attempts_other: posts('3xx', 'other'),
   attempts_none: posts('none'),
-  attempt_p50: postTime(0.5),
-  attempt_p95: postTime(0.95),
-  given_up: {
-    kind: 'count',
-    unit: '',
-    read: ({ count }) => count('postern_dead_letters_total', isPost),
-  },
-  submitted: { kind: 'count', unit: '', read: ({ count }) => count('postern_submissions_total') },
+  attempt_p50: quantileOf(0.5, 'postern_attempt_seconds', isPost),
+  attempt_p95: quantileOf(0.95, 'postern_attempt_seconds', isPost),
+  given_up: counter('postern_dead_letters_total', isPost),
+  submitted: counter('postern_submissions_total'),
   sent: sending('send'),
   deferred: sending('deferral'),
   bounced: sending('hard_bounce', 'soft_bounce'),
-  commit_p95: {
-    kind: 'quantile',
-    unit: 'ms',
-    share: 0.95,
-    bounds: METRICS.postern_spool_commit_seconds.buckets,
-    read: ({ buckets }) => buckets('postern_spool_commit_seconds'),
-  },
-  dns_failures: {
-    kind: 'count',
-    unit: '',
-    read: ({ count }) => count('postern_dns_questions_total', ({ result = '' }) => DNS_FAILURES.includes(result)),
-  },
-  dns_p95: {
-    kind: 'quantile',
-    unit: 'ms',
-    share: 0.95,
-    bounds: METRICS.postern_dns_seconds.buckets,
-    read: ({ buckets }) => buckets('postern_dns_seconds'),
-  },
+  commit_p95: quantileOf(0.95, 'postern_spool_commit_seconds'),
+  dns_failures: counter('postern_dns_questions_total', ({ result = '' }) => DNS_FAILURES.includes(result)),
+  dns_p95: quantileOf(0.95, 'postern_dns_seconds'),
   disk_free: gauge('postern_spool_disk_free_bytes', 'bytes', 'least'),
-  memory: { kind: 'level', unit: 'bytes', worst: 'most', read: async ({ process }) => process?.memory },
-  loop_lag: { kind: 'level', unit: 'ms', worst: 'most', read: async ({ process }) => process?.lag },
-} as const satisfies Readonly<Record<string, Definition>>;
+  memory: ofProcess('memory', 'bytes'),
+  loop_lag: ofProcess('lag', 'ms'),
+} as const;
 
 const DNS_FAILURES: readonly string[] = ['timeout', 'servfail', 'refused', 'malformed', 'unreachable'];
 
 export type SeriesName = keyof typeof SERIES;
 export const SERIES_NAMES = namesOf(SERIES);
-
-/** The list with the type that its readers need. */
-const DEFINED: Readonly<Record<SeriesName, Definition>> = SERIES;
 
 const SAMPLE_MS = 10_000;
 const MINUTE_MS = 60_000;
@@ -133,26 +106,6 @@ const HOUR_MS = 3_600_000;
 const RING = HOUR_MS / SAMPLE_MS;
 /** Minutes that are read from the journal in one query, which takes a few milliseconds. */
 const MOST_MINUTES = 3000;
-
-interface SeriesPlot {
-  /** When each step begins, milliseconds since 1970. */
-  readonly times: readonly number[];
-  readonly series: readonly {
-    readonly name: SeriesName;
-    readonly kind: SeriesKind;
-    readonly unit: SeriesFacts['unit'];
-    /** Null where unknown. */
-    readonly values: readonly (number | null)[];
-  }[];
-}
-
-export interface Series extends Service {
-  /**
-   * The steps that begin between these times. Steps shorter than a minute are known for an hour, others are multiples
-   * of a minute. Rejects with `JournalAway`.
-   */
-  read(names: readonly SeriesName[], span: PlotSpan): Promise<SeriesPlot>;
-}
 
 type Values = Readonly<Partial<Record<SeriesName, number | null>>>;
 
@@ -165,8 +118,10 @@ interface SeriesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly ask: AskJournal;
 }
 
+export type Series = ReturnType<typeof createSeries>;
+
 /** Samples the figures once started. */
-export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): Series {
+export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
   const ring: { readonly at: number; readonly values: Values }[] = [];
   let last: Totals = new Map();
   /** The current minute: its totals at the beginning, and its samples so far. */
@@ -226,26 +181,30 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): S
   }
 
   return frozen({
-    async start() {
+    async start(): Promise<void> {
       running = true;
       await figures.process(); // the lag begins now
       last = readTotals(figures);
       sampleLater();
     },
-    async stop() {
+    async stop(): Promise<void> {
       running = false;
       cancel();
       await sampling;
     },
-    async read(names, { from, to, step }) {
+    /**
+     * The steps that begin between these times, in milliseconds since 1970; null where a value is unknown. Steps shorter
+     * than a minute are known for an hour, others are multiples of a minute. Rejects with `JournalAway`.
+     */
+    async read(names: readonly SeriesName[], { from, to, step }: PlotSpan) {
       const span = { from: Math.floor(from / step) * step, to: Math.ceil(to / step) * step, step };
       const steps = await (step < MINUTE_MS ? mergeAll(ring, names, span) : fromJournal(names, span));
       return {
         times: Array.from({ length: Math.ceil((span.to - span.from) / step) }, (_, n) => span.from + n * step),
         series: names.map((name, i) => ({
           name,
-          kind: DEFINED[name].kind,
-          unit: DEFINED[name].unit,
+          kind: SERIES[name].kind,
+          unit: SERIES[name].unit,
           values: steps[i] ?? [],
         })),
       };
@@ -254,7 +213,7 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps): S
 }
 
 function mergeOf(name: SeriesName | undefined): Merge {
-  const defined = name && DEFINED[name];
+  const defined = name && SERIES[name];
   if (defined?.kind === 'count') return 'sum';
   return defined?.kind === 'level' ? defined.worst : 'most';
 }
@@ -283,7 +242,7 @@ async function readLevels(now: Now): Promise<Values> {
   const levels: Partial<Record<SeriesName, number | null>> = {};
   await Promise.all(
     SERIES_NAMES.map(async (name) => {
-      const defined = DEFINED[name];
+      const defined = SERIES[name];
       if (defined.kind === 'level') levels[name] = (await defined.read(now)) ?? null;
     }),
   );
@@ -300,7 +259,7 @@ function mergeValues(known: Values, more: Values): Values {
 function readTotals(figures: Figures): Totals {
   const totals = new Map<SeriesName, number | readonly number[]>();
   for (const name of SERIES_NAMES) {
-    const defined = DEFINED[name];
+    const defined = SERIES[name];
     if (defined.kind !== 'level') totals.set(name, defined.read(figures));
   }
   return totals;
@@ -311,7 +270,7 @@ function between(begun: Totals, ended: Totals): Values {
   const values: Partial<Record<SeriesName, number | null>> = {};
   for (const [name, after] of ended) {
     const before = begun.get(name);
-    const defined = DEFINED[name];
+    const defined = SERIES[name];
     if (typeof after === 'number') values[name] = typeof before === 'number' ? after - before : null;
     else if (defined.kind === 'quantile' && Array.isArray(before))
       values[name] = quantile(

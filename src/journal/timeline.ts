@@ -28,6 +28,13 @@ export interface TimelineEntry {
   readonly detail: string | null;
 }
 
+const entry = (at: number, kind: TimelineEntry['kind'], text: string, detail: string | null = null): TimelineEntry => ({
+  at,
+  kind,
+  text,
+  detail,
+});
+
 /** The delivery in the queue. */
 interface InQueue {
   readonly delivery: QueuedDelivery;
@@ -67,66 +74,44 @@ function attemptsOf({ story }: MailRecord, queued: InQueue | undefined): readonl
   return [...kept.values()].toSorted((a, b) => a.at - b.at);
 }
 
-function connected({ at, client, helo, tls, messages, recipients, refusals, reason, durationMs }: SessionRecord) {
-  return {
+const connected = ({ at, client, helo, tls, durationMs, reason, ...counts }: SessionRecord) =>
+  entry(
     at,
-    kind: 'session',
-    text: `Connected: ${client}${helo === null ? '' : ` (${helo})`}, ${tls ?? 'no TLS'}`,
-    detail: [
-      count(messages, 'message'),
-      count(recipients, 'recipient'),
-      count(refusals, 'refusal'),
+    'session',
+    `Connected: ${client}${helo === null ? '' : ` (${helo})`}, ${tls ?? 'no TLS'}`,
+    [
+      count(counts.messages, 'message'),
+      count(counts.recipients, 'recipient'),
+      count(counts.refusals, 'refusal'),
       `ended after ${toDuration(durationMs)} (${reason})`,
     ].join(', '),
-  } satisfies TimelineEntry;
-}
+  );
 
 function refused({ at, stage, recipient, reply, reason, times }: RefusalRecord, adviceOf: (reason: string) => string) {
-  return {
-    at,
-    kind: 'refused',
-    text:
-      `${stage}${recipient === null ? '' : ` ${recipient}`} refused: ` +
-      `${reply}${times > 1 ? ` (${times} times)` : ''}`,
-    detail: adviceOf(reason),
-  } satisfies TimelineEntry;
+  const what = `${stage}${recipient === null ? '' : ` ${recipient}`} refused: ${reply}`;
+  return entry(at, 'refused', what + (times > 1 ? ` (${times} times)` : ''), adviceOf(reason));
 }
 
 /** Other refusals of the session, which are not about this mail. */
-const refusedOthers = (times: number, at: number): TimelineEntry => ({
-  at,
-  kind: 'refused',
-  text: `${times} other ${times === 1 ? 'refusal' : 'refusals'} in this session`,
-  detail: null,
-});
+const refusedOthers = (times: number, at: number) =>
+  entry(at, 'refused', `${times} other ${times === 1 ? 'refusal' : 'refusals'} in this session`);
 
 function accepted({ at, sender, recipient, size, kind, route, pattern }: MailRecord) {
   const from = sender === null ? '' : ` from ${sender === '' ? '<>' : sender}`;
-  return {
-    at,
-    kind: 'accepted',
-    text: `Accepted${from} for ${recipient}, ${count(size, 'byte')}`,
-    detail: kind === 'inbound' ? `route ${pattern} (${route})` : null,
-  } satisfies TimelineEntry;
+  const detail = kind === 'inbound' ? `route ${pattern} (${route})` : null;
+  return entry(at, 'accepted', `Accepted${from} for ${recipient}, ${count(size, 'byte')}`, detail);
 }
 
 /** The first attempt follows the verdicts directly. */
-function verdicts({ at, spf, dkim, dmarc }: MailRecord, [first]: readonly Attempt[]): TimelineEntry[] {
-  if (spf === null) return [];
-  return [{ at: first?.at ?? at, kind: 'verdicts', text: `SPF ${spf}, DKIM ${dkim}, DMARC ${dmarc}`, detail: null }];
-}
+const verdicts = ({ at, spf, dkim, dmarc }: MailRecord, [first]: readonly Attempt[]) =>
+  spf === null ? [] : [entry(first?.at ?? at, 'verdicts', `SPF ${spf}, DKIM ${dkim}, DMARC ${dmarc}`)];
 
-function attempt({ kind, url }: MailRecord, { at, durationMs, status, error, answer }: Attempt): TimelineEntry {
+function attempt({ kind, url }: MailRecord, { at, durationMs, status, error, answer }: Attempt) {
   const host = hostOf(url);
   // The URL of a route without a host is pulled: its consumer fetched the mail.
   const posted = kind === 'inbound' ? (host === url ? 'Pulled' : `POST to ${host}`) : `Attempt to ${host}`;
   const result = status === null ? `no answer, ${error ?? 'reason unknown'}` : String(status);
-  return {
-    at,
-    kind: 'attempt',
-    text: `${posted}: ${result}, after ${toDuration(durationMs)}`,
-    detail: answer === '' ? null : answer,
-  };
+  return entry(at, 'attempt', `${posted}: ${result}, after ${toDuration(durationMs)}`, answer === '' ? null : answer);
 }
 
 const CHANGES: ReadonlyMap<string, string> = new Map([
@@ -135,10 +120,7 @@ const CHANGES: ReadonlyMap<string, string> = new Map([
   ['replayed', 'Replayed'],
 ]);
 
-function change(entry: StoryEntry): TimelineEntry[] {
-  if (entry.what === 'attempt') return [];
-  return [{ at: entry.at, kind: entry.what, text: CHANGES.get(entry.what) ?? entry.what, detail: null }];
-}
+const change = ({ at, what }: StoryEntry) => (what === 'attempt' ? [] : [entry(at, what, CHANGES.get(what) ?? what)]);
 
 /** The next step: the attempt that is being prepared, or the time of the next one. */
 function next(queued: InQueue | undefined): TimelineEntry[] {
@@ -147,13 +129,12 @@ function next(queued: InQueue | undefined): TimelineEntry[] {
   if (making) {
     const { since, waitsFor, question } = making;
     const detail = question === null ? null : `waiting for the DNS: ${question}`;
-    return [{ at: since, kind: 'making', text: `Being prepared: ${PREPARATIONS[waitsFor]}`, detail }];
+    return [entry(since, 'making', `Being prepared: ${PREPARATIONS[waitsFor]}`, detail)];
   }
   const at = nextAttemptAt(delivery);
   if (at === null) return [];
   const text = delivery.attempts === 0 ? 'First attempt' : 'Next attempt';
-  const detail = delivery.parked ? 'retried at long intervals' : null;
-  return [{ at, kind: 'next_attempt', text, detail }];
+  return [entry(at, 'next_attempt', text, delivery.parked ? 'retried at long intervals' : null)];
 }
 
 /** A webhook URL may contain secrets. */

@@ -2,64 +2,22 @@ import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
 import type { DeliveryKind } from '../queue/delivery.ts';
 import { DELIVERY_STATES, type EndName } from '../queue/states.ts';
+import type { actionOfRow, mailOfRow, toCause, toRefusal, toSession } from './rows.ts';
 
 // The content of this host's history. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
 
-/**
- * The states of a delivery, and unknown if the queue no longer has it and its outcome was not recorded, as after a
- * crash.
- */
+/** The states of a delivery; unknown if the queue no longer has it and its outcome was not noted, as after a crash. */
 export const MAIL_STATES = [...DELIVERY_STATES, 'unknown'] as const;
 
 export type MailState = (typeof MAIL_STATES)[number];
 
-/** One message for one recipient: a delivery, kept after the queue has deleted it. */
-export interface MailRecord {
-  /** Grows with each row; a cursor. */
-  readonly n: number;
-  /** The id of the delivery. */
-  readonly id: string;
-  /** When it was accepted. */
-  readonly at: number;
-  /** The SMTP session it arrived in; null if it did not, or is not known. */
-  readonly session: string | null;
-  /** Which transaction of the session it was, from 1; null if it is not known. */
-  readonly transaction: number | null;
-  readonly kind: DeliveryKind;
-  readonly account: string;
-  /** The reverse-path; empty for the null sender, null if not known. */
-  readonly sender: string | null;
-  readonly recipient: string;
-  /**
-   * From, Subject and Message-ID of the header; null if they are not kept. A message without a subject has an empty
-   * one.
-   */
-  readonly from: string | null;
-  readonly subject: string | null;
-  readonly headerId: string | null;
-  /** Its conversation (mail/thread.ts); null if it names none, or it is not kept. */
-  readonly thread: string | null;
-  readonly route: string;
-  readonly pattern: string;
-  readonly url: string;
-  readonly size: number;
-  /** Address, HELO name and TLS version of the client. */
-  readonly client: string | null;
-  readonly helo: string | null;
-  readonly tls: string | null;
-  readonly spf: string | null;
-  readonly dkim: string | null;
-  readonly dmarc: string | null;
-  readonly state: MailState;
-  /** All attempts, replays included. */
-  readonly attempts: number;
-  readonly lastStatus: number | null;
-  readonly lastError: string | null;
-  readonly endedAt: number | null;
-  /** The events after it was accepted, oldest first. */
-  readonly story: readonly StoryEntry[];
-}
+// Their fields are declared in rows.ts.
+export type MailRecord = Readonly<ReturnType<typeof mailOfRow>>;
+export type RefusalRecord = Readonly<ReturnType<typeof toRefusal>>;
+export type SessionRecord = Readonly<ReturnType<typeof toSession>>;
+export type ActionRecord = Readonly<ReturnType<typeof actionOfRow>>;
+export type FailureCause = Readonly<ReturnType<typeof toCause>>;
 
 /** An attempt, or a change that a person made. */
 export type StoryEntry =
@@ -72,59 +30,6 @@ export type StoryEntry =
       readonly answer: string;
     }
   | { readonly what: EndName | 'discarded' | 'replayed'; readonly at: number };
-
-/** A refused command or session. */
-export interface RefusalRecord {
-  readonly n: number;
-  readonly at: number;
-  readonly session: string | null;
-  /** Which transaction of the session it happened in, from 1; null if in none, or it is not known. */
-  readonly transaction: number | null;
-  readonly listener: string;
-  /** The refused command, such as RCPT; CONNECT for a rejected connection. */
-  readonly stage: string;
-  readonly reply: string;
-  /** Its name in smtp/replies.ts. */
-  readonly reason: string;
-  readonly client: string;
-  readonly helo: string | null;
-  readonly tls: string | null;
-  readonly sender: string | null;
-  readonly recipient: string | null;
-  /** The account whose mail was refused; null if there is none. */
-  readonly account: string | null;
-  /** Number of refusals: more than one if a network was refused very often within a minute. */
-  readonly times: number;
-}
-
-/** One SMTP session. */
-export interface SessionRecord {
-  readonly id: string;
-  readonly at: number;
-  readonly listener: string;
-  readonly client: string;
-  readonly helo: string | null;
-  readonly tls: string | null;
-  readonly messages: number;
-  readonly recipients: number;
-  readonly refusals: number;
-  readonly reason: string;
-  readonly durationMs: number;
-}
-
-/** An action of a person. */
-export interface ActionRecord {
-  readonly n: number;
-  readonly at: number;
-  /** The actor: the start of an API key, a person at the console, or `command line`. */
-  readonly by: string;
-  readonly account: string;
-  /** Such as `replayed`. */
-  readonly what: string;
-  /** The number of affected items. */
-  readonly count: number;
-  readonly detail: string;
-}
 
 /** Where a message arrived. */
 export interface SessionTransaction {
@@ -217,17 +122,6 @@ export interface AccountFigures {
   readonly refused: number;
   /** Messages of the account that were sent. */
   readonly sent: number;
-}
-
-/** Deliveries to one endpoint with the same last answer. */
-export interface FailureCause {
-  readonly url: string;
-  readonly lastStatus: number | null;
-  readonly lastError: string | null;
-  readonly count: number;
-  /** When the oldest of them was accepted, and when the first of them ended; null if none has. */
-  readonly oldestAt: number;
-  readonly firstEnded: number | null;
 }
 
 /** The queries of the history. */

@@ -16,23 +16,13 @@ const REST = 10;
 /** Any other difference is corrected within this time. */
 const EVERY_MS = 3_600_000;
 
-/** The queue of this host, watched by the journal. */
-export interface Watched {
-  /** The same queue, with notes about its mail. */
-  readonly spool: Spool;
-  /**
-   * Compares the journal with the queue: after a start, every hour, when something outside this process changed the
-   * queue, and when the journal has lost something.
-   */
-  start(): void;
-  stop(): Promise<void>;
-}
+export type Watched = ReturnType<typeof watch>;
 
-/** Takes notes about the mail of a queue, not about batches of events. */
+/** The queue of this host, watched by the journal, which takes notes about mail, not about batches of events. */
 export function watch(
   spool: Spool,
   { journal, clock, log }: { readonly journal: Journal; readonly clock: Clock; readonly log: Log },
-): Watched {
+) {
   const { deliveries: notes } = journal;
   let cancel: (() => void) | undefined;
   let cancelHourly: (() => void) | undefined;
@@ -136,7 +126,8 @@ export function watch(
   journal.onGap(compareSoon);
 
   return frozen({
-    spool: frozen({
+    /** The same queue, with notes about its mail. */
+    spool: frozen<Spool>({
       ...spool,
       async accept(message, deliveries) {
         const { receivedAt, envelope, body } = message;
@@ -176,13 +167,17 @@ export function watch(
         if (count > 0) await changed(selection, 'dropped', now).catch(failed);
         return count;
       },
-    } satisfies Spool),
-    start() {
+    }),
+    /**
+     * Compares the journal with the queue: after a start, every hour, when something outside this process changed the
+     * queue, and when the journal has lost something.
+     */
+    start(): void {
       phase = 'running';
       compareSoon();
       compareHourly();
     },
-    async stop() {
+    async stop(): Promise<void> {
       phase = 'stopped';
       cancel?.();
       cancelHourly?.();

@@ -69,7 +69,7 @@ interface TaskSettings {
   readonly rows: PurgeRowsSettings;
 }
 
-interface TaskDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
+interface TaskDeps extends Pick<Tools, 'clock' | 'ids' | 'log'>, TendCopiesDeps, RetestTrackingDeps {
   readonly sweep: () => Promise<number>;
   readonly recorder: EventRecorder;
   readonly numbers: Numbers;
@@ -81,14 +81,9 @@ interface TaskDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly time: RunningTime;
   readonly notices: Notices;
   readonly scheduling: Scheduling;
-  readonly adoption: TendCopiesDeps['adoption'];
-  readonly copies: TendCopiesDeps['copies'];
-  readonly others: TendCopiesDeps['others'];
-  readonly member: TendCopiesDeps['member'];
   readonly domainTests: DomainTests;
   readonly ownership: Ownership;
   readonly keySwitch: KeySwitch;
-  readonly trackingDomainTests: RetestTrackingDeps['trackingDomainTests'];
   /** Answers from its cache if it can. */
   readonly cached: Resolver;
   /** Bypasses the cache. */

@@ -28,15 +28,9 @@ export type Leases = ReturnType<typeof createLeases>;
 
 /** The leases of one process; `holder` identifies the process and is never reused. */
 export function createLeases(
-  settings: { readonly holder: string },
-  deps: { store: Pick<Store, 'leases'>; clock: Clock },
+  { holder }: { readonly holder: string },
+  { store: { leases }, clock }: { store: Pick<Store, 'leases'>; clock: Clock },
 ) {
-  const { holder } = settings;
-  const {
-    store: { leases },
-    clock,
-  } = deps;
-
   /**
    * Requests the lease of a task, for a run that is not needed if another began after `since` (milliseconds since
    * 1970). Throws StoreAway.

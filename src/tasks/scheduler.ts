@@ -1,31 +1,12 @@
 import cron, { type ScheduledTask } from 'node-cron';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Service, Task, TaskResult, TaskState } from '../base/service.ts';
+import type { Task, TaskResult, TaskState } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Leases } from './lease.ts';
 
-/**
- * Runs tasks on the schedules in the settings (`tasks`), never two runs of a task at the same time.
- *
- * node-cron parses the expressions, reports what is wrong with them, and decides which times match. Its timers are not
- * used, for two reasons. They wait for a wall clock time that was computed before: a clock set back by an hour would
- * delay every task by that hour. And a task needs more than a timer: its lease, being watched while another host runs
- * it, being poked, the end of the process. So the ticks are ours (`everyTick`), and the rest of this file is what
- * happens at each.
- */
-export interface Scheduler extends Service {
-  /** Runs a task now, unless another process is running it. Never throws. */
-  run(name: string): Promise<void>;
-  /**
-   * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however often
-   * this is called.
-   */
-  poke(name: string): void;
-  /** Every task, with its last run in this process and its next one. */
-  tasks(): readonly TaskState[];
-}
+export type Scheduler = ReturnType<typeof createScheduler>;
 
 interface SchedulerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly leases: Leases;
@@ -53,12 +34,22 @@ interface Planned {
  */
 const WATCH_MS = 10_000;
 
-/** `schedules` has a cron expression for each task, in UTC. A failed run is logged and repeated at its next time. */
+/**
+ * Runs tasks on the schedules in the settings (`tasks`), never two runs of a task at the same time.
+ *
+ * node-cron parses the expressions, reports what is wrong with them, and decides which times match. Its timers are not
+ * used, for two reasons. They wait for a wall clock time that was computed before: a clock set back by an hour would
+ * delay every task by that hour. And a task needs more than a timer: its lease, being watched while another host runs
+ * it, being poked, the end of the process. So the ticks are ours (`everyTick`), and the rest of this file is what
+ * happens at each.
+ *
+ * `schedules` has a cron expression for each task, in UTC. A failed run is logged and repeated at its next time.
+ */
 export function createScheduler<N extends string>(
   tasks: Readonly<Record<N, Task>>,
   schedules: Readonly<Record<N, string>>,
   deps: SchedulerDeps,
-): Scheduler {
+) {
   const { clock } = deps;
   const planned = new Map<string, Planned>();
   for (const name in tasks) planned.set(name, { name, schedule: schedules[name], task: tasks[name] });
@@ -99,26 +90,32 @@ export function createScheduler<N extends string>(
   }
 
   return frozen({
-    async start() {
+    async start(): Promise<void> {
       ticking = atTheirTimes([...planned.values()], clock, (one, sameTimeMs) => start(one, clock.now() - sameTimeMs));
     },
-    async stop() {
+    async stop(): Promise<void> {
       ending.abort();
       ticking?.end();
       ticking = undefined;
       for (const { cancel } of watched.values()) cancel();
       await Promise.all(running.values());
     },
-    async run(name) {
+    /** Runs a task now, unless another process is running it. Never throws. */
+    async run(name: string): Promise<void> {
       const one = planned.get(name);
       if (one) await start(one, Number.POSITIVE_INFINITY);
     },
-    poke(name) {
+    /**
+     * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however often
+     * this is called.
+     */
+    poke(name: string): void {
       const one = planned.get(name);
       if (one && running.has(name)) pokedAgain.add(name);
       else if (one) void start(one, clock.now());
     },
-    tasks: () =>
+    /** Every task, with its last run in this process and its next one. */
+    tasks: (): readonly TaskState[] =>
       [...planned.values()].map(({ name, schedule, task }) => ({
         name,
         schedule,

@@ -12,23 +12,13 @@ export interface Finding {
 }
 
 /** One run over all checks. */
-export interface Examination {
+interface Examination {
   readonly id: string;
   readonly startedAt: number;
   /** Undefined while it runs. */
   readonly endedAt: number | undefined;
   /** The findings so far, in order: some 2,000 at most, because no check reads more than 500 domains. */
   readonly found: readonly Finding[];
-}
-
-/** The examinations of this host: one at a time, for all who ask. */
-export interface Examinations {
-  /** The one that runs, or that began within the last seconds; else a new one. */
-  start(): Examination;
-  /** Undefined unless it is the last one. */
-  find(id: string): Examination | undefined;
-  /** Ends the one that runs, after its current check. */
-  stop(): void;
 }
 
 /** A new one begins this long after the last one began at the earliest. */
@@ -41,7 +31,8 @@ interface Deps {
   readonly log: Log;
 }
 
-export function createExaminations({ examine, clock, ids, log }: Deps): Examinations {
+/** The examinations of this host: one at a time, for all who ask. */
+export function createExaminations({ examine, clock, ids, log }: Deps) {
   let last: Examination | undefined;
   let restsUntil = Number.NEGATIVE_INFINITY;
   let stopped = false;
@@ -67,7 +58,8 @@ export function createExaminations({ examine, clock, ids, log }: Deps): Examinat
   }
 
   return frozen({
-    start() {
+    /** The one that runs, or that began within the last seconds; else a new one. */
+    start(): Examination {
       if (last && (last.endedAt === undefined || clock.monotonic() < restsUntil)) return last;
       restsUntil = clock.monotonic() + REST_MS;
       const began = { id: ids.message(), startedAt: clock.now(), endedAt: undefined, found: [] };
@@ -75,8 +67,10 @@ export function createExaminations({ examine, clock, ids, log }: Deps): Examinat
       void run(began);
       return began;
     },
-    find: (id) => (last?.id === id ? last : undefined),
-    stop() {
+    /** Undefined unless it is the last one. */
+    find: (id: string): Examination | undefined => (last?.id === id ? last : undefined),
+    /** Ends the one that runs, after its current check. */
+    stop(): void {
       stopped = true;
     },
   });

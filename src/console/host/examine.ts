@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
 import { optional, text } from '../../base/schema.ts';
+import { tableOf } from '../../base/tables.ts';
 import { hostOperation } from './operation.ts';
 
 // Whether the host has what a mail host needs: what `postern doctor` checks, and its listeners with their certificates.
@@ -28,13 +29,12 @@ const examine = hostOperation({
   async handle({ id }, { examinations, unknownJob }) {
     const run = id === undefined ? examinations.start() : examinations.find(id);
     if (!run) throw unknownJob(id ?? '');
-    const count = (verdict: z.output<typeof level>) => run.found.filter((one) => one.verdict === verdict).length;
     return {
       id: run.id,
       state: run.endedAt === undefined ? ('running' as const) : ('done' as const),
       started_at: toTime(run.startedAt),
       ended_at: toTimeOrNull(run.endedAt),
-      counts: { ok: count('ok'), warning: count('warning'), fault: count('fault'), skipped: count('skipped') },
+      counts: tableOf(level.options, (verdict) => run.found.filter((one) => one.verdict === verdict).length),
       checks: run.found.map(({ check, verdict, seen, advice }) => ({
         name: check,
         level: verdict,

@@ -3,6 +3,7 @@ import { invalid, type Refusal, refusal } from '../../api/errors.ts';
 import { createParamsReader, type Path } from '../../api/operation.ts';
 import type { Params } from '../../api/parameters.ts';
 import { frozen } from '../../base/frozen.ts';
+import { DELIVERY_KINDS } from '../../queue/delivery.ts';
 import type { HostParts } from './parts.ts';
 
 /** What a handler receives: the parts of the host, who calls, and how to refuse. */
@@ -31,6 +32,11 @@ export interface HostOperation {
   run(params: Params, parts: HostParts, who: Pick<HostCall, 'by' | 'session'>): Promise<unknown>;
 }
 
+// Fields of records that several operations share.
+export const account = z.object({ id: z.string(), name: z.string() });
+export const kind = z.enum(DELIVERY_KINDS);
+export const breaker = z.enum(['up', 'down', 'gone']);
+
 type HostPath = `/host/${string}`;
 
 interface Declaration<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType> {
@@ -42,16 +48,10 @@ interface Declaration<N extends HostPath, P extends z.ZodRawShape, R extends z.Z
   handle(params: z.output<z.ZodObject<P>>, call: HostCall): Promise<z.input<R>>;
 }
 
-interface Declared<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType> extends HostOperation {
-  readonly path: N;
-  readonly params: z.ZodObject<P>;
-  readonly returns: R;
-}
-
 /** Declares an operation of the host, as `operation` does one of an account. */
 export function hostOperation<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType>(
   declaration: Declaration<N, P, R>,
-): Declared<N, P, R> {
+) {
   const { path, access, summary, params, returns } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape);
@@ -61,7 +61,7 @@ export function hostOperation<N extends HostPath, P extends z.ZodRawShape, R ext
     summary,
     params: shape,
     returns,
-    run: async (given, parts, who) =>
+    run: async (given: Params, parts: HostParts, who: Pick<HostCall, 'by' | 'session'>): Promise<unknown> =>
       declaration.handle(await read(given), {
         ...parts,
         ...who,

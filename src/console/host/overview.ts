@@ -3,8 +3,7 @@ import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
 import { standingOf } from '../../api/standing.ts';
 import { KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
-import { account } from './fields.ts';
-import { type HostCall, hostOperation } from './operation.ts';
+import { account, type HostCall, hostOperation } from './operation.ts';
 
 // Whether all is well, in a sentence, and what needs the operator.
 
@@ -17,9 +16,11 @@ const need = z.object({
   since: z.string().nullable(),
 });
 
-type Need = Omit<z.output<typeof need>, 'account' | 'since'> & {
-  readonly account: string | null;
-  readonly since: number | null;
+type Need = Pick<z.output<typeof need>, 'what' | 'level' | 'text'> & {
+  /** Of an endpoint. */
+  readonly account?: string;
+  readonly url?: string;
+  readonly since?: number | null;
 };
 
 const MOST_NEEDS = 50;
@@ -49,7 +50,8 @@ const overview = hostOperation({
     const { waiting, dead, oldest_at: oldestAt } = await standingOf(call.metrics, call.now());
     const all: Need[] = [
       ...needsOfChecks(checks),
-      ...(await needsOfCertificates(call)),
+      ...(await needOfExpiry(call)),
+      ...(await needOfName(call)),
       ...down.map(needOfLane),
       ...needsOfTasks(call),
       ...needsOfLog(call),
@@ -71,9 +73,10 @@ const overview = hostOperation({
       oldest_at: toTimeOrNull(oldestAt),
       endpoints_down: down.length,
       dead,
-      needs: needs.map(({ account, since, ...rest }) => ({
+      needs: needs.map(({ account, url = null, since, ...rest }) => ({
         ...rest,
-        account: account === null ? null : nameOf(account),
+        account: account === undefined ? null : nameOf(account),
+        url,
         since: toTimeOrNull(since),
       })),
     };
@@ -121,22 +124,18 @@ function needsOfChecks(checks: Readonly<Record<string, string>>): Need[] {
     const { what, level, name } = known;
     const text =
       what === 'store' ? 'The store is unavailable. Mail for known routes is still accepted.' : `${name}: ${words}.`;
-    return [{ what, level, text, account: null, url: null, since: null }];
+    return [{ what, level, text }];
   });
 }
 
 const DAY_S = 86_400;
 const SOON_DAYS = 14;
 
-async function needsOfCertificates(call: HostCall): Promise<Need[]> {
-  return [...(await needOfExpiry(call)), ...(await needOfName(call))];
-}
-
 async function needOfName({ metrics }: HostCall): Promise<Need[]> {
   const covers = (await metrics.level('postern_tls_certificate_covers_hostname')) ?? [];
   if (covers.every(([, value]) => value !== 0)) return [];
   const text = 'The TLS certificate is for another host name: senders that verify it do not deliver.';
-  return [{ what: 'certificate', level: 'warning', text, account: null, url: null, since: null }];
+  return [{ what: 'certificate', level: 'warning', text }];
 }
 
 async function needOfExpiry({ metrics, now }: HostCall): Promise<Need[]> {
@@ -150,7 +149,7 @@ async function needOfExpiry({ metrics, now }: HostCall): Promise<Need[]> {
     days < 0
       ? (['fault', `The TLS certificate ended on ${on}.`] as const)
       : (['warning', `The TLS certificate ends in ${days} ${days === 1 ? 'day' : 'days'}, on ${on}.`] as const);
-  return [{ what: 'certificate', level, text, account: null, url: null, since: null }];
+  return [{ what: 'certificate', level, text }];
 }
 
 function needOfLane({ account, url, breaker, since, waiting, last }: LaneView): Need {
@@ -162,10 +161,9 @@ function needOfLane({ account, url, breaker, since, waiting, last }: LaneView): 
 }
 
 function needsOfTasks({ host }: HostCall): Need[] {
-  return host.tasks().flatMap(({ name, last }) => {
+  return host.tasks().flatMap(({ name, last }): Need[] => {
     if (last?.result !== 'failed') return [];
-    const text = `The task ${name} failed: ${last.text}.`;
-    return [{ what: 'task' as const, level: 'warning' as const, text, account: null, url: null, since: last.at }];
+    return [{ what: 'task', level: 'warning', text: `The task ${name} failed: ${last.text}.`, since: last.at }];
   });
 }
 
@@ -177,7 +175,7 @@ function needsOfLog({ host, now }: HostCall): Need[] {
   return errors.map(({ event, count, lastAt }) => {
     const times = count === 1 ? 'once' : `${count} times`;
     const text = `The log has the error ${event} ${times} since the start, last at ${toTime(lastAt)}.`;
-    return { what: 'log', level: 'warning', text, account: null, url: null, since: null };
+    return { what: 'log', level: 'warning', text };
   });
 }
 

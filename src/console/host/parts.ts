@@ -12,12 +12,12 @@ import type { Dispatcher } from '../../queue/dispatcher.ts';
 import type { EndpointPauses } from '../../queue/endpoint-pauses.ts';
 import type { BulkAction } from '../../queue/states.ts';
 import type { Store } from '../../store/store.ts';
-import { createExaminations, type Examinations, type Finding } from './examinations.ts';
+import { createExaminations, type Finding } from './examinations.ts';
 
 // What operators can reach from the console. Nothing here is bound to one account, so nothing here is given to others.
 
 /** A setting in force. */
-export interface ShownSetting {
+interface ShownSetting {
   readonly path: string;
   /** `(set)` for a secret. */
   readonly value: unknown;
@@ -26,7 +26,7 @@ export interface ShownSetting {
 }
 
 /** What lives in parts of the daemon that the API does not know. */
-export interface HostInsight {
+interface HostInsight {
   readonly series: Pick<Series, 'read'>;
   readonly tasks: () => readonly TaskState[];
   /** The last warnings and errors. */
@@ -52,11 +52,6 @@ export interface ListenerView {
   sessions(): Promise<number>;
 }
 
-/** Whether mail is taken, check by check. */
-interface Health {
-  ready(): Promise<{ readonly ok: boolean; readonly checks: Readonly<Record<string, string>> }>;
-}
-
 export interface HostSettings {
   readonly hostname: string;
   readonly version: string;
@@ -77,26 +72,12 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   /** Runs a task now. */
   readonly poke: (task: string) => void;
   readonly host: HostInsight;
-  readonly health: Health;
+  /** Whether mail is taken, check by check. */
+  readonly health: { ready(): Promise<{ readonly ok: boolean; readonly checks: Readonly<Record<string, string>> }> };
   readonly metrics: Pick<Figures, 'level'>;
 }
 
-/** An account as records name it. */
-export interface AccountName {
-  readonly id: string;
-  readonly name: string;
-}
-
-export interface HostParts extends HostDeps {
-  readonly settings: HostSettings;
-  readonly startedAt: number;
-  readonly examinations: Examinations;
-  now(): number;
-  /** Names of accounts by id; one that is gone is named by its id. */
-  names(ids: Iterable<string>): Promise<(id: string) => AccountName>;
-  /** Runs what reads much one at a time. */
-  inTurn<T>(name: string, run: () => Promise<T>): Promise<T>;
-}
+export type HostParts = ReturnType<typeof createHostParts>;
 
 /** The account of actions that concern the host as a whole: no account has this id. */
 export const HOST = '';
@@ -106,19 +87,20 @@ const MAX_DETAIL = 500;
 
 /** Notes what a person did to the host, or to the mail of an account. */
 export function noteAction(
-  { notes, now, by }: Pick<HostParts, 'notes' | 'now'> & { readonly by: string },
+  { notes, clock, by }: Pick<HostDeps, 'notes' | 'clock'> & { readonly by: string },
   what: string,
   count: number,
   detail: string,
   account = HOST,
 ): void {
-  notes.note({ what: 'action', action: { at: now(), by, account, what, count, detail: detail.slice(0, MAX_DETAIL) } });
+  const action = { at: clock.now(), by, account, what, count, detail: detail.slice(0, MAX_DETAIL) };
+  notes.note({ what: 'action', action });
 }
 
 /** Ids asked for in one query. */
 const PAGE = 500;
 
-export function createHostParts(settings: HostSettings, deps: HostDeps): HostParts {
+export function createHostParts(settings: HostSettings, deps: HostDeps) {
   const { store, clock } = deps;
   return {
     ...deps,
@@ -126,14 +108,16 @@ export function createHostParts(settings: HostSettings, deps: HostDeps): HostPar
     startedAt: clock.now(),
     examinations: createExaminations({ ...deps, examine: deps.host.examine }),
     now: () => clock.now(),
+    /** Runs what reads much one at a time. */
     inTurn: createKeyedMutex('run'),
-    async names(ids) {
+    /** Names of accounts by id; one that is gone is named by its id. */
+    async names(ids: Iterable<string>) {
       const wanted = [...new Set(ids)];
       const names = new Map<string, string>();
       for (let at = 0; at < wanted.length; at += PAGE)
         for (const { id, name } of await store.accounts.many({ id: { in: wanted.slice(at, at + PAGE) } }))
           names.set(id, name);
-      return (id) => ({ id, name: names.get(id) ?? id });
+      return (id: string) => ({ id, name: names.get(id) ?? id });
     },
   };
 }

@@ -15,8 +15,7 @@ import {
   resetFactor,
 } from '../../store/rows/people.ts';
 import { isOver } from '../sessions.ts';
-import { account } from './fields.ts';
-import { type HostCall, hostOperation } from './operation.ts';
+import { account, type HostCall, hostOperation } from './operation.ts';
 import { HOST, type HostParts, noteAction } from './parts.ts';
 
 // People of the console, and their sessions.

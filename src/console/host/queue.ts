@@ -4,8 +4,7 @@ import { optional } from '../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../queue/ages.ts';
 import type { DeliveryKind } from '../../queue/delivery.ts';
 import type { LaneView, Making } from '../../queue/insight.ts';
-import { account, breaker, kind } from './fields.ts';
-import { type HostCall, hostOperation } from './operation.ts';
+import { account, breaker, type HostCall, hostOperation, kind } from './operation.ts';
 
 // Waiting mail of this host, by target, age and reason.
 

@@ -52,29 +52,22 @@ function confirmed(error: Failed): Promise<void> {
   return waiting;
 }
 
+type Asked = [method: 'GET' | 'POST' | 'DELETE', path: string, body?: object, stop?: AbortSignal];
+
 /** Asks the server, and for the password if the server wants it again. Throws `Failed`. */
-export async function ask<T>(
-  method: 'GET' | 'POST' | 'DELETE',
-  path: string,
-  body?: object,
-  stop?: AbortSignal,
-): Promise<T> {
+export async function ask<T>(...asked: Asked): Promise<T> {
   try {
-    return await askOnce<T>(method, path, body, stop);
+    return await askOnce<T>(...asked);
   } catch (error) {
     if (!(error instanceof Failed) || error.kind !== 'Confirm_Password') throw error;
     await confirmed(error);
-    return askOnce<T>(method, path, body, stop);
+    return askOnce<T>(...asked);
   }
 }
 
-async function askOnce<T>(
-  method: 'GET' | 'POST' | 'DELETE',
-  path: string,
-  body?: object,
-  stop?: AbortSignal,
-): Promise<T> {
-  const answer = await request(method, path, body, stop);
+async function askOnce<T>(...asked: Asked): Promise<T> {
+  const answer = await request(...asked);
+  const [, path] = asked;
   if (answer.ok) {
     awaySince.value = undefined;
     noteMissing(path, answer.headers.get('Postern-Hosts-Missing'));
@@ -103,7 +96,7 @@ export function faultsOf(error: unknown): Readonly<Record<string, string>> {
   }
 }
 
-async function request(method: string, path: string, body: object | undefined, stop?: AbortSignal): Promise<Response> {
+async function request(...[method, path, body, stop]: Asked): Promise<Response> {
   const account = chosenAccount.value;
   try {
     return await fetch(path, {

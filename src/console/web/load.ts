@@ -34,13 +34,7 @@ export function forgetShown(): void {
   kept.clear();
 }
 
-interface State<T> {
-  readonly key: string;
-  readonly data: T | undefined;
-  readonly error: Failed | undefined;
-  readonly failedAt: number | undefined;
-  readonly loading: boolean;
-}
+type State<T> = Omit<Loaded<T>, 'again' | 'change'> & { readonly key: string };
 
 /** Reads what belongs to the key, and reads it again when the key changes. An undefined key reads nothing. */
 export function useLoad<T>(key: string | undefined, load: (stop: AbortSignal) => Promise<T>): Loaded<T> {
@@ -114,32 +108,30 @@ export function useCall<N extends Operation>(
   return useLoad(key, (stop) => call(operation, params ?? ({} as Params<N>), stop));
 }
 
-/**
- * A list that is read in pages: the first by its key, each of the others when `more` is called, as long as there
- * are any.
- */
-export function usePages<P extends { readonly next: number | string | null }>(
+type Cursor = number | string | undefined;
+
+/** A list that is read in pages, with its rows in the field `rows`: the first by its key, each other one by `more`. */
+export function usePages<K extends string, P extends Readonly<Record<K, readonly unknown[]>> & { next: Cursor | null }>(
   key: string,
-  read: (cursor: number | string | undefined, stop?: AbortSignal) => Promise<P>,
-  join: (shown: P, page: P) => P,
-): Loaded<P> & { readonly more: (() => Promise<void>) | undefined } {
+  rows: K,
+  read: (cursor: Cursor, stop?: AbortSignal) => Promise<P>,
+) {
   const loaded = useLoad(key, (stop) => read(undefined, stop));
   const next = loaded.data?.next ?? undefined;
   const more = async () => {
     const page = await read(next);
-    loaded.change((shown) => join(shown, page));
+    loaded.change((shown) => ({ ...page, [rows]: [...shown[rows], ...page[rows]] }));
   };
   return { ...loaded, more: next === undefined ? undefined : more };
 }
 
 /** The cursor of a list of this host alone. */
-export const ofOneHost = (cursor: number | string | undefined): number | undefined =>
-  typeof cursor === 'number' ? cursor : undefined;
+export const ofOneHost = (cursor: Cursor): number | undefined => (typeof cursor === 'number' ? cursor : undefined);
 
 const EVERY_MS = 5_000;
 
-/** Reads again now and then while the screen is open and seen. */
-export function useRepeat(loaded: Loaded<unknown>, everyMs: number = EVERY_MS): void {
+/** The same, read again now and then while the screen is open and seen. */
+export function useRepeat<T>(loaded: Loaded<T>, everyMs: number = EVERY_MS): Loaded<T> {
   const newest = useRef(loaded);
   newest.current = loaded;
   useEffect(() => {
@@ -148,4 +140,5 @@ export function useRepeat(loaded: Loaded<unknown>, everyMs: number = EVERY_MS): 
     }, everyMs);
     return () => clearInterval(timer);
   }, [everyMs]);
+  return loaded;
 }

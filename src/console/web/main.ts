@@ -71,14 +71,14 @@ const SCREENS: ReadonlyMap<string, FunctionComponent<Shows>> = new Map([
 ]);
 
 /** The screen of a path. */
-function screen(path: string): ComponentChildren {
+function Shown({ path }: { readonly path: string }) {
   const [, first = '', rest = ''] = /^\/([a-z-]*)(?:\/(.*))?$/s.exec(path) ?? [];
   if (!mayOpen(path)) return h(NotIncluded);
   const found = SCREENS.get(path.slice(1)) ?? (rest === '' ? undefined : SCREENS.get(`${first}/`));
   return h(found ?? Missing, { id: found ? decodeURIComponent(rest) : '', key: rest });
 }
 
-function NotIncluded(): ComponentChildren {
+function NotIncluded() {
   return h('div.screen', [
     h('h1', 'No access'),
     h('p', [
@@ -88,7 +88,7 @@ function NotIncluded(): ComponentChildren {
   ]);
 }
 
-function Missing(): ComponentChildren {
+function Missing() {
   return h('div.screen', [h('h1', 'Page not found'), h('p', [h('a', { href: linkTo('/') }, 'Go to Overview')])]);
 }
 
@@ -98,7 +98,7 @@ class Screen extends Component<{ readonly path: string }, { readonly failed: boo
   static override getDerivedStateFromError(): { readonly failed: boolean } {
     return { failed: true };
   }
-  override render(): ComponentChildren {
+  override render() {
     if (!this.state.failed) return h(Shown, { path: this.props.path });
     return h('div.screen', { role: 'alert' }, [
       h('h1', 'This page could not be displayed'),
@@ -107,11 +107,7 @@ class Screen extends Component<{ readonly path: string }, { readonly failed: boo
   }
 }
 
-function Shown({ path }: { readonly path: string }): ComponentChildren {
-  return screen(path);
-}
-
-function App(): ComponentChildren {
+function App() {
   const current = session.value;
   switch (current.state) {
     case 'unknown':

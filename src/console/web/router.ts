@@ -34,6 +34,10 @@ export function linkTo(path: string, query: Readonly<Record<string, string | und
   return ROOT + (path === '/' ? '/' : path) + (text && `?${text}`);
 }
 
+/** The URL of a message that came in, or of one that was sent. */
+export const messageLink = (id: string): string => linkTo(`/message/${encodeURIComponent(id)}`);
+export const sentLink = (id: string): string => linkTo(`/sent/${encodeURIComponent(id)}`);
+
 /** The URL of a list as it was last shown, unless that was the list of another account. */
 export function linkToList(path: string): string {
   const query = shown.get(path);

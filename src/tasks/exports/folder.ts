@@ -106,16 +106,16 @@ const STEP = 100;
 
 /** Expires archives after `keepDays`, deletes old jobs, and removes the files of this host that no job needs. */
 export function expireExportsTask(
-  settings: { readonly dir: string; readonly keepDays: number },
-  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time: Pick<RunningTime, 'believed'> },
-): Task {
-  const {
+  { dir, keepDays }: { readonly dir: string; readonly keepDays: number },
+  {
     store: { exportJobs },
     clock,
     log,
-  } = deps;
-  const folder = createArchiveFolder(settings.dir);
-  const isSteady = createSteadiness(clock, deps.time);
+    time,
+  }: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time: Pick<RunningTime, 'believed'> },
+): Task {
+  const folder = createArchiveFolder(dir);
+  const isSteady = createSteadiness(clock, time);
 
   /**
    * Calls `step` for every job in this state that ended more than `days` days ago. `step` must change the row so that
@@ -152,7 +152,7 @@ export function expireExportsTask(
     perHost: true,
     async run() {
       if (!isSteady()) return undefined;
-      const expired = await each('complete', settings.keepDays, async (job) => {
+      const expired = await each('complete', keepDays, async (job) => {
         // The hash of the token stays, so that later requests learn that the export has expired.
         if (await exportJobs.change({ id: job.id, state: 'complete' }, { state: 'expired', resultUrl: null }))
           log.info('export.expired', { export: exportName(job), account: job.account });

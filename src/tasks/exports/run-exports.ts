@@ -96,14 +96,7 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
       if ((await heldBy(job.account)) > deps.left()) throw new Interrupted('share');
       const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), await metadataFieldsOf(job.account));
       const tally = { rows: 0 };
-      const text = textOf(contents, tally, {
-        job,
-        claims,
-        log,
-        ending,
-        hasRoom: deps.hasRoom,
-        formulas: settings.formulas,
-      });
+      const text = textOf(contents, tally, { job, claims, ending }, settings, deps);
       await folder.put(job.file ?? '', (path) =>
         writeArchive(path, { name: contents.file, time: job.createdAt }, text),
       );
@@ -134,22 +127,14 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
   }
 }
 
-interface Guards {
-  readonly job: ExportRow;
-  readonly claims: Claims;
-  readonly log: Log;
-  readonly ending: AbortSignal | undefined;
-  readonly hasRoom: () => boolean;
-  readonly formulas: Formulas;
-}
-
 /** The lines as CSV, one page at a time. Checks between pages whether to continue. */
 async function* textOf(
   { header, pages }: ArchiveContents,
   tally: { rows: number },
-  guards: Guards,
+  { job, claims, ending }: { job: ExportRow; claims: Claims; ending: AbortSignal | undefined },
+  { formulas }: ExportSettings,
+  { hasRoom, log }: ExportDeps,
 ): AsyncGenerator<string> {
-  const { job, claims, log, ending, hasRoom, formulas } = guards;
   yield toCsv([header], formulas);
   let logged = 0;
   for await (const page of pages) {
@@ -187,13 +172,11 @@ type Claims = ReturnType<typeof createClaims>;
 
 const UNCLAIMED = { holder: null, until: null };
 
-function createClaims(settings: ClaimSettings, deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids }) {
-  const { holder, hostname } = settings;
-  const {
-    store: { exportJobs },
-    clock,
-    ids,
-  } = deps;
+function createClaims(
+  { holder, hostname }: ClaimSettings,
+  { store, clock, ids }: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids },
+) {
+  const { exportJobs } = store;
   const renewedAt = new Map<string, number>();
   const now = () => new Date(clock.now());
   const term = () => new Date(clock.now() + TERM_MS);
@@ -289,20 +272,13 @@ const NOUN = { activity: 'activity', reject: 'rejection blacklist', whitelist: '
  * in between can send it twice but never lose it.
  */
 function createNotifier(
-  settings: { readonly hostname: string; readonly keepDays: number },
-  deps: { store: Pick<Store, 'exportJobs'>; notices: Pick<Notices, 'enqueue'>; log: Log },
+  { hostname, keepDays }: { readonly hostname: string; readonly keepDays: number },
+  { store, notices, log }: { store: Pick<Store, 'exportJobs'>; notices: Pick<Notices, 'enqueue'>; log: Log },
 ): () => Promise<void> {
-  const {
-    store: { exportJobs },
-    notices,
-    log,
-  } = deps;
+  const { exportJobs } = store;
   return async () => {
-    for (const job of await exportJobs.many(
-      { unnotified: true, host: settings.hostname },
-      { sort: 'id', limit: 1000 },
-    )) {
-      const notice = toNotice(job, settings.keepDays);
+    for (const job of await exportJobs.many({ unnotified: true, host: hostname }, { sort: 'id', limit: 1000 })) {
+      const notice = toNotice(job, keepDays);
       const taken = notice ? await notices.enqueue(notice) : 'queued';
       // A recipient over the limit of notices gets no mail; the job itself is not affected.
       if (taken !== 'queued')

@@ -15,7 +15,7 @@ export function Chips<T extends string | undefined>({
   readonly chosen: T;
   href(value: T): string;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   return h('nav.chips', { 'aria-label': label }, [
     chips.map(([value, text]) =>
       h('a.chip', { key: text, href: href(value), 'aria-current': value === chosen ? 'true' : undefined }, text),

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { ask, confirming } from '../call.ts';
 import { h } from '../h.ts';
 import { person } from '../session.ts';
@@ -6,7 +5,7 @@ import { Button, Dialog } from './elements.ts';
 import { Form } from './form.ts';
 
 /** Asks for the password again, and then lets the call that waits for it go on. */
-export function ConfirmPassword(): ComponentChildren {
+export function ConfirmPassword() {
   const waiting = confirming.value;
   if (!waiting) return null;
   const { has_password: hasPassword = false, has_factor: hasFactor = false } = person.value ?? {};

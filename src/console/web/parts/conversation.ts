@@ -1,8 +1,7 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import type { Conversation } from '../records.ts';
-import { linkTo } from '../router.ts';
+import { messageLink, sentLink } from '../router.ts';
 import { Time } from './elements.ts';
 import { plain } from './text.ts';
 
@@ -16,7 +15,7 @@ export function ConversationList({
   /** The message itself. */
   readonly id: string;
   readonly level: 'h2' | 'h3';
-}): ComponentChildren {
+}) {
   const { data } = useCall('inbound/conversation', thread === null ? undefined : { thread });
   if (!data?.mails.some((mail) => mail.id !== id)) return null;
   return [
@@ -34,9 +33,9 @@ function One({
 }: {
   readonly mail: Conversation['mails'][number];
   readonly isThis: boolean;
-}): ComponentChildren {
+}) {
   const title = plain(subject ?? '') || '(no subject)';
-  const link = linkTo(`/${way === 'in' ? 'message' : 'sent'}/${encodeURIComponent(id)}`);
+  const link = way === 'in' ? messageLink(id) : sentLink(id);
   return [
     h('span', way === 'in' ? 'Received ' : 'Sent '),
     h(Time, { at }),

@@ -19,38 +19,35 @@ export interface ButtonProps {
   onPress(): unknown;
 }
 
-/** A button that says what went wrong. */
-export function Button({
-  label,
-  icon,
-  kind = 'plain',
-  disabled = false,
-  title,
-  onPress,
-}: ButtonProps): ComponentChildren {
+/** Something that a person starts: busy until it is done; what it throws stays until it is started again. */
+export function useAction(run: () => unknown) {
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<string>();
-  const alive = useRef(true);
-  useEffect(() => () => void (alive.current = false), []);
-  const press = async () => {
+  const [error, setError] = useState<unknown>();
+  const start = async () => {
     if (busy) return;
     setError(undefined);
     setBusy(true);
     try {
-      await onPress();
+      await run();
     } catch (thrown) {
-      if (alive.current) setError(messageOf(thrown));
+      setError(thrown);
     } finally {
-      if (alive.current) setBusy(false);
+      setBusy(false);
     }
   };
+  return { busy, error, start };
+}
+
+/** A button that says what went wrong. */
+export function Button({ label, icon, kind = 'plain', disabled = false, title, onPress }: ButtonProps) {
+  const { busy, error, start } = useAction(onPress);
   return h('span.press', [
     h(
       'button',
-      { type: 'button', class: `button ${kind}`, disabled: disabled || busy, title, onClick: press, 'aria-busy': busy },
+      { type: 'button', class: `button ${kind}`, disabled: disabled || busy, title, onClick: start, 'aria-busy': busy },
       [icon && h(Icon, { name: icon }), label],
     ),
-    error !== undefined && h('span.wrong', { role: 'alert' }, error),
+    error !== undefined && h('span.wrong', { role: 'alert' }, messageOf(error)),
   ]);
 }
 
@@ -58,7 +55,7 @@ export function Button({
 export function DialogButton({
   dialog,
   ...button
-}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren }): ComponentChildren {
+}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren }) {
   const [open, setOpen] = useState(false);
   return [h(Button, { ...button, onPress: () => setOpen(true) }), open && dialog(() => setOpen(false))];
 }
@@ -87,7 +84,7 @@ export function Field({
   required,
   options,
   onValue,
-}: FieldProps): ComponentChildren {
+}: FieldProps) {
   const id = useId();
   const wrong = {
     'aria-invalid': error === undefined ? undefined : ('true' as const),
@@ -122,12 +119,12 @@ export interface Mark {
   readonly tone: Tone;
 }
 
-export function State({ icon, word, tone }: Mark): ComponentChildren {
+export function State({ icon, word, tone }: Mark) {
   return h('span', { class: `state ${tone}` }, [h(Icon, { name: icon }), h('span', word)]);
 }
 
 /** A time of the API, relative; exact in its title. */
-export function Time({ at }: { readonly at: string }): ComponentChildren {
+export function Time({ at }: { readonly at: string }) {
   const ms = toMs(at);
   return h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, relative(ms, now.value));
 }
@@ -143,7 +140,7 @@ export function Notice({
   readonly title: string;
   readonly tone?: Tone;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   return h('div', { class: `notice ${tone}` }, [
     icon !== 'dot' && h(Icon, { name: icon }),
     h('div', [h('p.title', title), children]),
@@ -159,7 +156,7 @@ export function Fault({
   readonly error: Error;
   readonly since: number | undefined;
   again(): void;
-}): ComponentChildren {
+}) {
   return h('div', { role: 'alert' }, [
     h(Notice, { icon: 'alert', tone: 'bad', title: messageOf(error) }, [
       h('p.row', [
@@ -171,7 +168,7 @@ export function Fault({
 }
 
 /** Grey bars where text will be; the style sheet shows them after a moment. */
-export function Bars({ rows = 6 }: { readonly rows?: number }): ComponentChildren {
+export function Bars({ rows = 6 }: { readonly rows?: number }) {
   return h('div.bars', { role: 'status' }, [
     h('span.hidden', 'Loading'),
     Array.from({ length: rows }, (_, i) => h('span.bar', { key: i })),
@@ -188,19 +185,13 @@ export function Loading({
 }: {
   readonly of: Pick<Loaded<unknown>, 'data' | 'failedAt' | 'again'> & { readonly error: Error | undefined };
   readonly rows: number;
-}): ComponentChildren {
+}) {
   if (error) return h(Fault, { error, since: failedAt, again });
   return data === undefined && h(Bars, { rows });
 }
 
 /** A heading of a screen, which gets the focus when the screen opens, so that a reader of screens begins there. */
-export function Title({
-  text,
-  children,
-}: {
-  readonly text: string;
-  readonly children?: ComponentChildren;
-}): ComponentChildren {
+export function Title({ text, children }: { readonly text: string; readonly children?: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${text} \u00b7 Postern`;
@@ -229,7 +220,7 @@ export function Tabs({
   readonly label: string;
   onChoose(id: string): void;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;
@@ -278,7 +269,7 @@ export function Dialog({
   readonly title: string;
   onClose(): void;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -305,22 +296,14 @@ export function Dialog({
 }
 
 /** Names and values. */
-export function Facts({
-  rows,
-}: {
-  readonly rows: readonly (readonly [string, ComponentChildren])[];
-}): ComponentChildren {
+export function Facts({ rows }: { readonly rows: readonly (readonly [string, ComponentChildren])[] }) {
   return h('dl.facts', [
     rows.map(([name, value]) => h('div', { key: name }, [h('dt', name), h('dd', { dir: 'auto' }, [value])])),
   ]);
 }
 
 /** Header fields. */
-export function Headers({
-  fields,
-}: {
-  readonly fields: readonly { readonly name: string; readonly value: string }[];
-}): ComponentChildren {
+export function Headers({ fields }: { readonly fields: readonly { readonly name: string; readonly value: string }[] }) {
   return h('dl.headers', [
     fields.map(({ name, value }, i) =>
       h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
@@ -340,7 +323,7 @@ export function Table({
   readonly rows: readonly (readonly string[])[];
   /** Whether the first column has the names of the rows. */
   readonly areNamed?: boolean;
-}): ComponentChildren {
+}) {
   const toCell = (text: string, i: number) =>
     areNamed && i === 0 ? h('th', { key: i, scope: 'row' }, text) : h('td', { key: i }, text);
   return h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': label }, [
@@ -362,7 +345,7 @@ export function Choice({
   readonly value: string;
   readonly options: readonly (readonly [string, string])[];
   onValue(value: string): void;
-}): ComponentChildren {
+}) {
   return h('label.choice', [
     h('span.hidden', label),
     h('select', { value, onChange: (event) => onValue(event.currentTarget.value) }, [

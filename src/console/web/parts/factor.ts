@@ -1,5 +1,4 @@
 import { signal } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Doors } from '../../doors.ts';
 import { ask } from '../call.ts';
@@ -15,7 +14,7 @@ export const factorOpen = signal(false);
 
 type Offer = Awaited<ReturnType<Doors['offerFactor']>>;
 
-export function FactorDialog(): ComponentChildren {
+export function FactorDialog() {
   const [offer, setOffer] = useState<Offer>();
   const [codes, setCodes] = useState<readonly string[]>();
   const { has_factor: isOn = false } = person.value ?? {};
@@ -58,7 +57,7 @@ const Off = () =>
       'app, so a leaked password is not enough.',
   ]);
 
-function On(): ComponentChildren {
+function On() {
   const left = person.value?.recovery_codes ?? 0;
   return [
     h('p', ['Two-factor authentication is on. Signing in needs a code from your authenticator app.']),
@@ -76,7 +75,7 @@ function Setup({
 }: {
   readonly offer: Offer;
   onDone(codes: readonly string[]): Promise<void>;
-}): ComponentChildren {
+}) {
   return [
     h('p', [
       'Add this key to your authenticator app (time-based, 6 digits), or ',
@@ -104,7 +103,7 @@ function Setup({
   ];
 }
 
-function RecoveryCodes({ codes, onClose }: { readonly codes: readonly string[]; onClose(): void }): ComponentChildren {
+function RecoveryCodes({ codes, onClose }: { readonly codes: readonly string[]; onClose(): void }) {
   return [
     h('p', { role: 'status' }, ['Two-factor authentication is on. Your other sessions have been signed out.']),
     h('p', [

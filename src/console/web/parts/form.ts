@@ -1,9 +1,9 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { faultsOf } from '../call.ts';
 import { h } from '../h.ts';
 import { messageOf } from '../session.ts';
-import { Button, type ButtonProps, Dialog, DialogButton, Field, type FieldProps } from './elements.ts';
+import { Button, type ButtonProps, Dialog, DialogButton, Field, type FieldProps, useAction } from './elements.ts';
 
 // Forms that call an operation, and questions before something is lost.
 
@@ -28,26 +28,13 @@ interface FormProps {
 }
 
 /** A form. The fields are empty again after it was sent. */
-export function Form({ fields, label, inline = false, onSubmit }: FormProps): ComponentChildren {
+export function Form({ fields, label, inline = false, onSubmit }: FormProps) {
   const initial = () => Object.fromEntries(fields.map(({ name, value = '' }) => [name, value]));
   const [values, setValues] = useState<Values>(initial);
-  const [error, setError] = useState<unknown>();
-  const [busy, setBusy] = useState(false);
-  const alive = useRef(true);
-  useEffect(() => () => void (alive.current = false), []);
-  const submit = async (event: Event) => {
+  const { busy, error, start } = useAction(() => onSubmit(values).then(() => setValues(initial())));
+  const submit = (event: Event) => {
     event.preventDefault();
-    if (busy) return;
-    setBusy(true);
-    setError(undefined);
-    try {
-      await onSubmit(values);
-      if (alive.current) setValues(initial());
-    } catch (thrown) {
-      if (alive.current) setError(thrown);
-    } finally {
-      if (alive.current) setBusy(false);
-    }
+    return start();
   };
   const faults = error === undefined ? {} : faultsOf(error);
   const shown = fields.filter(({ when }) => when?.(values) ?? true);
@@ -77,13 +64,7 @@ interface Question {
 }
 
 /** Asks once before something is lost. */
-export function Confirm({
-  question,
-  text,
-  confirm,
-  onConfirm,
-  onClose,
-}: Question & { onClose(): void }): ComponentChildren {
+export function Confirm({ question, text, confirm, onConfirm, onClose }: Question & { onClose(): void }) {
   return h(Dialog, { title: question, onClose }, [
     h('div', [text.map((one) => one && h('p', [one]))]),
     h('p.buttons', [
@@ -100,7 +81,7 @@ export function ConfirmButton({
   confirm,
   onConfirm,
   ...button
-}: Omit<ButtonProps, 'onPress'> & Question): ComponentChildren {
+}: Omit<ButtonProps, 'onPress'> & Question) {
   const dialog = (onClose: () => void) => h(Confirm, { question, text, confirm, onConfirm, onClose });
   return h(DialogButton, { ...button, dialog });
 }
@@ -110,7 +91,7 @@ export function Copy({
   text,
   label = 'Copy',
   kind = 'quiet',
-}: { readonly text: string } & Partial<Pick<ButtonProps, 'label' | 'kind'>>): ComponentChildren {
+}: { readonly text: string } & Partial<Pick<ButtonProps, 'label' | 'kind'>>) {
   const [copied, setCopied] = useState(false);
   return h(Button, {
     label: copied ? 'Copied' : label,

@@ -7,7 +7,7 @@ import { live } from '../live.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, may, messageOf, person, signOut } from '../session.ts';
 import { ConfirmPassword } from './confirm-password.ts';
-import { Button, Choice, Dialog } from './elements.ts';
+import { Button, Choice, Dialog, useAction } from './elements.ts';
 import { FactorDialog, factorOpen } from './factor.ts';
 import { Icon } from './icons.ts';
 import { JobBar } from './job.ts';
@@ -21,7 +21,7 @@ import { now, relative } from './text.ts';
 /** The number of items in the bar of a telephone; the others are under "More". */
 const IN_BAR = 4;
 
-export function Frame({ children }: { readonly children?: ComponentChildren }): ComponentChildren {
+export function Frame({ children }: { readonly children?: ComponentChildren }) {
   return h('div.frame', [
     h('a.skip', { href: '#main' }, 'Skip to content'),
     h('header.top', [
@@ -40,7 +40,7 @@ export function Frame({ children }: { readonly children?: ComponentChildren }): 
   ]);
 }
 
-function Rail(): ComponentChildren {
+function Rail() {
   const { path } = place.value;
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path]);
@@ -77,7 +77,7 @@ function Rail(): ComponentChildren {
 }
 
 /** Operators choose whose mail they see. */
-function Accounts(): ComponentChildren {
+function Accounts() {
   const accounts = person.value?.accounts ?? [];
   if (accounts.length < 2) return account.value && h('span.account', account.value.name);
   return h(Choice, {
@@ -113,7 +113,7 @@ const SEARCHED: Readonly<Record<string, Searched>> = {
 };
 
 /** Searches what the screen shows; where it shows no list, mail, or domains if the role sees no mail. */
-function Search(): ComponentChildren {
+function Search() {
   const { path, query } = place.value;
   const own = mayOpen(path) ? SEARCHED[path] : undefined;
   const otherwise = mayOpen('/mail') ? '/mail' : '/domains';
@@ -149,7 +149,7 @@ function Search(): ComponentChildren {
   );
 }
 
-function LiveMark(): ComponentChildren {
+function LiveMark() {
   if (!may('inbound/search')) return null;
   const state = live.value;
   return h('span', { class: `live ${state.state}`, role: 'status' }, [
@@ -161,7 +161,7 @@ function LiveMark(): ComponentChildren {
 const SECOND_MS = 1_000;
 
 /** The time until the next try. Screen readers do not announce each second. */
-function Seconds({ until }: { readonly until: number }): ComponentChildren {
+function Seconds({ until }: { readonly until: number }) {
   const [left, setLeft] = useState(() => until - Date.now());
   useEffect(() => {
     const tick = () => setLeft(until - Date.now());
@@ -181,9 +181,8 @@ const opens =
     currentTarget.closest('details')?.removeAttribute('open');
   };
 
-function PersonMenu(): ComponentChildren {
-  const [failed, setFailed] = useState<string>();
-  const leave = () => signOut().catch((error: unknown) => setFailed(messageOf(error)));
+function PersonMenu() {
+  const { error, start: leave } = useAction(signOut);
   const { name = '', role = '', has_password: has = false, can_set_password: can = false } = person.value ?? {};
   return h('details.menu', { key: place.value.path }, [
     h('summary', { 'aria-label': `Menu for ${name}` }, [h(Icon, { name: 'person' })]),
@@ -195,7 +194,7 @@ function PersonMenu(): ComponentChildren {
         h('button.button.quiet', { type: 'button', onClick: opens(factorOpen) }, 'Two-factor authentication\u2026'),
       h('a.button.quiet', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
       h('button.button.quiet', { type: 'button', onClick: leave }, 'Sign out'),
-      failed !== undefined && h('p.wrong', { role: 'alert' }, failed),
+      error !== undefined && h('p.wrong', { role: 'alert' }, messageOf(error)),
     ]),
   ]);
 }
@@ -203,7 +202,7 @@ function PersonMenu(): ComponentChildren {
 /** How often the store is asked for while it is away. Milliseconds. */
 const ASK_AGAIN_MS = 5_000;
 
-function Away(): ComponentChildren {
+function Away() {
   const since = awaySince.value;
   const isAway = since !== undefined;
   useEffect(() => {
@@ -221,7 +220,7 @@ function Away(): ComponentChildren {
 }
 
 /** Hosts without a part in what is shown; another screen asks again. */
-function Missing(): ComponentChildren {
+function Missing() {
   const { path } = place.value;
   useEffect(
     () => () => {
@@ -237,7 +236,7 @@ function Missing(): ComponentChildren {
   ]);
 }
 
-function Help(): ComponentChildren {
+function Help() {
   return h(Dialog, { title: 'Keyboard shortcuts', onClose: () => (helpOpen.value = false) }, [
     h('dl.keys', [
       KEYS.map(([key, what]) =>

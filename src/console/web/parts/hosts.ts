@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
 import type { HostOfStore } from '../records.ts';
@@ -10,11 +9,11 @@ import { count, number, plain } from './text.ts';
 // The hosts that share the store. The screens of operators are about the one that serves the console.
 
 /** Says which host a screen is about, if there are others. */
-export function ThisHost(): ComponentChildren {
+export function ThisHost() {
   return may('host/hosts') && h(Name);
 }
 
-function Name(): ComponentChildren {
+function Name() {
   const { data } = useCall('host/hosts', {});
   const [own, ...others] = data?.hosts ?? [];
   if (!own || others.length === 0) return null;
@@ -32,9 +31,8 @@ const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
 };
 
 /** All hosts, with what waits on each. */
-export function HostsOfStore(): ComponentChildren {
-  const loaded = useCall('host/hosts', {});
-  useRepeat(loaded);
+export function HostsOfStore() {
+  const loaded = useRepeat(useCall('host/hosts', {}));
   const hosts = loaded.data?.hosts ?? [];
   if (hosts.length < 2) return null;
   const waiting = hosts.reduce((sum, one) => sum + (one.waiting ?? 0), 0);
@@ -50,7 +48,7 @@ export function HostsOfStore(): ComponentChildren {
   ]);
 }
 
-function HostRow({ one }: { readonly one: HostOfStore }): ComponentChildren {
+function HostRow({ one }: { readonly one: HostOfStore }) {
   const { name, here, state, version, waiting, dead, oldest_at: oldestAt, seen_at: seenAt } = one;
   return h('li', { 'data-row': name }, [
     h(State, STATES[state]),

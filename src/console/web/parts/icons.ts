@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 
 // Icons of 16 by 16, drawn with lines in the colour of the text. They repeat what a word beside them says.
@@ -36,7 +35,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-export function Icon({ name }: { readonly name: IconName }): ComponentChildren {
+export function Icon({ name }: { readonly name: IconName }) {
   return h('svg.icon', { viewBox: '0 0 16 16', width: 16, height: 16, 'aria-hidden': 'true' }, [
     h('path', { d: PATHS[name] }),
   ]);

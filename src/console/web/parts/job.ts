@@ -1,5 +1,4 @@
 import { effect, signal } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
 import { call, chosenAccount, Failed } from '../call.ts';
 import { h } from '../h.ts';
 import type { Answer, Params } from '../operations.ts';
@@ -108,7 +107,7 @@ async function goOn({ job }: Followed): Promise<void> {
 }
 
 /** How far the job is; nothing if there is none. */
-export function JobProgress(): ComponentChildren {
+export function JobProgress() {
   const one = followed.value;
   if (!one) return null;
   const { job, progress, failed } = one;
@@ -130,7 +129,7 @@ export function JobProgress(): ComponentChildren {
 }
 
 /** The same on every screen. */
-export function JobBar(): ComponentChildren {
+export function JobBar() {
   const one = followed.value;
   if (!one) return null;
   return h('div.banner.job', [

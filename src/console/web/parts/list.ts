@@ -1,14 +1,13 @@
 import { signal } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { listen } from '../live.ts';
 import { type Loaded, useLoad } from '../load.ts';
 import type { Mail, Refusal } from '../records.ts';
-import { linkTo } from '../router.ts';
+import { messageLink } from '../router.ts';
 import { account } from '../session.ts';
-import { Time } from './elements.ts';
+import { Time, useAction } from './elements.ts';
 import { answerOf, MailStateMark } from './states.ts';
 import { count, plain } from './text.ts';
 
@@ -19,14 +18,10 @@ interface Pages<T> {
   readonly next: number | string | null;
 }
 
-export interface List<T> {
+export interface List<T> extends Loaded<Pages<T>> {
   readonly rows: readonly T[] | undefined;
-  readonly error: Error | undefined;
-  readonly failedAt: number | undefined;
-  readonly loading: boolean;
-  readonly hasMore: boolean;
-  again(): void;
-  more(): Promise<void>;
+  /** Reads the next page, if there is one. */
+  readonly more: (() => Promise<void>) | undefined;
 }
 
 const PAGE = 50;
@@ -42,11 +37,7 @@ export function useMail(query: string, limit = PAGE): List<Mail> {
     key: `mail ${account.value?.id} ${limit} ${query}`,
     whole: query.trim() === '',
     async read(before, stop) {
-      const { mails, next } = await call(
-        'inbound/search',
-        { query, limit, ...(before !== undefined && { before }) },
-        stop,
-      );
+      const { mails, next } = await call('inbound/search', { query, limit, before }, stop);
       return { rows: mails, next };
     },
     follow: (took, reset) => listen({ mail: took, reset }),
@@ -64,11 +55,7 @@ export function useRefusals(query: string, limit = PAGE): List<RefusalRow> {
     key: `refusals ${account.value?.id} ${limit} ${query}`,
     whole: false,
     async read(before, stop) {
-      const { refusals, next } = await call(
-        'inbound/refusals',
-        { query, limit, ...(before !== undefined && { before }) },
-        stop,
-      );
+      const { refusals, next } = await call('inbound/refusals', { query, limit, before }, stop);
       return { rows: named(refusals), next };
     },
     // An event may be a new refusal, or one that happened again.
@@ -143,21 +130,14 @@ function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T
     };
   }, [key]);
 
-  const { data, error, failedAt, loading, again, change } = loaded;
-  return {
-    rows: data?.rows,
-    error,
-    failedAt,
-    loading,
-    hasMore: data !== undefined && data.next !== null && data.rows.length < MOST_ROWS,
-    again,
-    async more() {
-      const before = newest.current.data?.next;
-      if (before === undefined || before === null) return;
-      const page = await read(before);
-      change((old) => ({ rows: [...old.rows, ...without(page.rows, old.rows)], next: page.next }));
-    },
+  const { data, change } = loaded;
+  const before = data?.next ?? undefined;
+  const more = async () => {
+    const page = await read(before);
+    change((old) => ({ rows: [...old.rows, ...without(page.rows, old.rows)], next: page.next }));
   };
+  const hasMore = data !== undefined && before !== undefined && data.rows.length < MOST_ROWS;
+  return { ...loaded, rows: data?.rows, more: hasMore ? more : undefined };
 }
 
 /** The newest page, and behind it the older rows that were read before. */
@@ -207,8 +187,8 @@ export function MailRow({
   readonly mail: Mail;
   readonly canMark: boolean;
   onFocus?(id: string): void;
-}): ComponentChildren {
-  const link = linkTo(`/message/${encodeURIComponent(mail.id)}`);
+}) {
+  const link = messageLink(mail.id);
   return h('li.mail-row', { 'data-row': mail.id }, [
     canMark &&
       h('label.box', [
@@ -235,21 +215,12 @@ export function MailRow({
 }
 
 /** A button for the next page. */
-export function More({ list }: { readonly list: List<unknown> }): ComponentChildren {
-  const [busy, setBusy] = useState(false);
-  const [failed, setFailed] = useState(false);
-  if (!list.hasMore) return null;
-  const read = () => {
-    setBusy(true);
-    setFailed(false);
-    list
-      .more()
-      .catch(() => setFailed(true))
-      .finally(() => setBusy(false));
-  };
+export function More({ list: { rows, more } }: { readonly list: List<unknown> }) {
+  const { busy, error, start } = useAction(() => more?.());
+  if (!more) return null;
   return h('p.more', [
-    h('button.button', { type: 'button', disabled: busy, onClick: read }, [
-      failed ? 'Could not load; try again' : list.rows?.length === 0 ? 'Search older' : 'Older',
+    h('button.button', { type: 'button', disabled: busy, onClick: start }, [
+      error !== undefined ? 'Could not load; try again' : rows?.length === 0 ? 'Search older' : 'Older',
     ]),
   ]);
 }

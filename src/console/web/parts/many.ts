@@ -41,7 +41,7 @@ interface ManyProps<A extends Counted> {
 }
 
 /** Asks before it changes many, and shows the result. */
-export function Many<A extends Counted>(props: ManyProps<A>): ComponentChildren {
+export function Many<A extends Counted>(props: ManyProps<A>) {
   const { about, onClose, onDone } = props;
   const [opened] = useState(() => Date.now()); // an old number is not shown
   const [answer, setAnswer] = useState<A>();
@@ -92,7 +92,7 @@ function Decision({
   readonly isTyped: boolean;
   decide(): Promise<void>;
   onClose(): void;
-}): ComponentChildren {
+}) {
   const [typed, setTyped] = useState('');
   const disabled = isTyped && typed.replaceAll(',', '').trim() !== String(matched);
   return h('div', [

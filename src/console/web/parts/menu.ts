@@ -6,7 +6,7 @@ import { Icon } from './icons.ts';
 // Rare or destructive actions, in a menu, so that they are not pressed instead of the next step.
 
 /** Shows its items when it is pressed. Escape, and a press elsewhere, close it. */
-export function Menu({ children }: { readonly children: ComponentChildren }): ComponentChildren {
+export function Menu({ children }: { readonly children: ComponentChildren }) {
   const menu = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     const leave = (event: Event) => {
@@ -40,7 +40,7 @@ export function MenuItem({
   readonly label: string;
   readonly destroys?: boolean;
   onPress(): void;
-}): ComponentChildren {
+}) {
   const press = ({ currentTarget }: TargetedMouseEvent<HTMLElement>) => {
     currentTarget.closest('details')?.removeAttribute('open');
     onPress();

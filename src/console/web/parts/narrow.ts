@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { fieldOf, withField } from '../query.ts';
 import { go, linkTo } from '../router.ts';
@@ -44,11 +43,7 @@ export function FieldChoice({
   field,
   label,
   options,
-}: NarrowProps & {
-  readonly field: string;
-  readonly label: string;
-  readonly options: Options;
-}): ComponentChildren {
+}: NarrowProps & { readonly field: string; readonly label: string; readonly options: Options }) {
   if (options.length < 2 || options.length > MOST_OPTIONS) return null;
   const value = fieldOf(query, field) ?? '';
   const known = options.some(([one]) => one === value);
@@ -61,6 +56,6 @@ export function FieldChoice({
 }
 
 /** Since when. */
-export function TimeChoice({ path, query }: NarrowProps): ComponentChildren {
+export function TimeChoice({ path, query }: NarrowProps) {
   return h(FieldChoice, { path, query, field: 'after', label: 'Time range', options: TIMES });
 }

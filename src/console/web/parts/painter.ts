@@ -10,7 +10,7 @@ const LONGEST_VALUE = 2_000;
 const LONGEST_SHOWN = 200_000;
 
 /** A JSON value, painted. Long texts are cut. */
-export function Json({ value }: { readonly value: unknown }): ComponentChildren {
+export function Json({ value }: { readonly value: unknown }) {
   const text = JSON.stringify(value, shorten, 2);
   return h('pre.code', { tabIndex: 0, dir: 'ltr' }, [
     h('code', [paint(text.slice(0, LONGEST_SHOWN))]),
@@ -23,7 +23,7 @@ function shorten(_: string, value: unknown): unknown {
   return `${value.slice(0, LONGEST_VALUE)}\u2026 (${value.length} characters)`;
 }
 
-function paint(json: string): ComponentChildren {
+function paint(json: string) {
   const out: ComponentChildren[] = [];
   let from = 0;
   for (const found of json.matchAll(TOKEN)) {

@@ -1,5 +1,4 @@
 import { signal } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask } from '../call.ts';
 import { h } from '../h.ts';
@@ -12,7 +11,7 @@ import { Form, type FormField } from './form.ts';
 export const passwordOpen = signal(false);
 
 /** For somebody who came in by a link, and cannot come back, or change keys in ten minutes, without a password. */
-export function PasswordNotice(): ComponentChildren {
+export function PasswordNotice() {
   const { has_password: has, can_set_password: can } = person.value ?? {};
   if (has !== false || !can) return null;
   return h('p.banner', [
@@ -27,7 +26,7 @@ export function PasswordNotice(): ComponentChildren {
 /** Whether this is the operator of a link of the command line, who has no name yet. */
 const isNobody = () => person.value?.is_person === false;
 
-export function PasswordDialog(): ComponentChildren {
+export function PasswordDialog() {
   // The prompt stays the same until the dialog is closed.
   const [nobody] = useState(isNobody);
   const [done, setDone] = useState(false);

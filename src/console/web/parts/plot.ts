@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type uPlot from 'uplot';
 import { h } from '../h.ts';
@@ -58,7 +57,7 @@ export function SeriesPlot({ title, curves, say, data }: SeriesPlotProps & { rea
 const HIGH = 140;
 const TWO_DAYS_S = 172_800;
 
-function Plot({ title, sentence, times, curves }: PlotProps): ComponentChildren {
+function Plot({ title, sentence, times, curves }: PlotProps) {
   const [pointed, setPointed] = useState<number>();
   const at = pointed !== undefined && pointed < times.length ? pointed : times.length - 1;
   return h('figure.plot', [
@@ -83,7 +82,7 @@ function Drawing({
   times,
   curves,
   onPoint,
-}: Pick<PlotProps, 'times' | 'curves'> & { onPoint(at: number | undefined): void }): ComponentChildren {
+}: Pick<PlotProps, 'times' | 'curves'> & { onPoint(at: number | undefined): void }) {
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);
   const newest = useRef({ times, curves });
@@ -213,7 +212,7 @@ function resolved(box: HTMLElement, value: string): string {
 }
 
 /** The figures as a table, newest first. It is made when it is opened. */
-function AsTable({ title, times, curves }: Pick<PlotProps, 'title' | 'times' | 'curves'>): ComponentChildren {
+function AsTable({ title, times, curves }: Pick<PlotProps, 'title' | 'times' | 'curves'>) {
   const [open, setOpen] = useState(false);
   const toRow = (_: number, i: number) => [
     timeText(times, i),

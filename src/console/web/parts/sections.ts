@@ -54,7 +54,7 @@ export function ToScreen({
   readonly path: string;
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   return mayOpen(path) ? h('a', { href: linkTo(path, query) }, [children]) : h('span', [children]);
 }
 
@@ -66,7 +66,7 @@ export function listOfShown(): { readonly label: string; readonly href: string }
 }
 
 /** The link back to the list, above the title. */
-export function Back(): ComponentChildren {
+export function Back() {
   const list = listOfShown();
   return list && h('p.back', [h('a', { href: list.href }, [h(Icon, { name: 'back' }), list.label])]);
 }

@@ -25,8 +25,7 @@ export function useSeries(names: readonly string[], of: SpanName = 'hour'): Load
   const loaded = useLoad(`series ${of} ${names}`, (stop) =>
     call('host/series', { names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
   );
-  useRepeat(loaded, everyMs);
-  return loaded;
+  return useRepeat(loaded, everyMs);
 }
 
 /** The values of a series, or of several added up. */

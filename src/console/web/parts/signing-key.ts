@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -7,7 +6,7 @@ import { Button, Dialog } from './elements.ts';
 import { Confirm, Copy } from './form.ts';
 
 /** A button that shows the key by which a receiver knows that posts are ours, and makes a new one. */
-export function SigningKey({ route }: { readonly route: string }): ComponentChildren {
+export function SigningKey({ route }: { readonly route: string }) {
   const [key, setKey] = useState<Answer<'inbound/route-key'>>();
   const [rotating, setRotating] = useState(false);
   const load = async (rotate?: boolean) => setKey(await call('inbound/route-key', { id: route, rotate }));
@@ -38,6 +37,6 @@ export function SigningKey({ route }: { readonly route: string }): ComponentChil
   ]);
 }
 
-function OneForm({ title, text }: { readonly title: string; readonly text: string }): ComponentChildren {
+function OneForm({ title, text }: { readonly title: string; readonly text: string }) {
   return h('div', [h('p.faint', title), h('p.copied', [h('code.secret', text), h(Copy, { text, label: 'Copy' })])]);
 }

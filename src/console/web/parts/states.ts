@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import type { Endpoint, EndpointDetail, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
@@ -51,7 +50,7 @@ export function hasEnded(state: string | undefined): state is EndedState {
   return stateOf(state)?.ended === true;
 }
 
-export function MailStateMark({ state }: { readonly state: MailState }): ComponentChildren {
+export function MailStateMark({ state }: { readonly state: MailState }) {
   return h(State, STATES[state]);
 }
 
@@ -83,7 +82,7 @@ export function sentenceOf(mail: MailStory): string {
   }
 }
 
-export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {
+export function EndpointStateMark({ endpoint }: { readonly endpoint: Endpoint }) {
   if (endpoint.paused) return h(State, { icon: 'pause', word: 'Paused', tone: 'off' });
   if (endpoint.breaker === 'gone') return h(State, { icon: 'cross', word: 'Gone', tone: 'bad' });
   if (endpoint.breaker === 'down') return h(State, { icon: 'cross', word: 'Down', tone: 'bad' });
@@ -111,8 +110,11 @@ export function endpointSentence(endpoint: Endpoint): string {
       : toMs(endpoint.next_probe_at) <= now.value
         ? '; next probe due'
         : `; next probe ${relative(toMs(endpoint.next_probe_at), now.value)}`;
-  if (endpoint.paused)
-    return `Paused${endpoint.paused_by === 'operator' ? ' by the operator of this service' : ''}${endpoint.paused_until === null ? '' : `; resumes ${relative(toMs(endpoint.paused_until), now.value)}`}`;
+  if (endpoint.paused) {
+    const by = endpoint.paused_by === 'operator' ? ' by the operator of this service' : '';
+    const until = endpoint.paused_until;
+    return `Paused${by}${until === null ? '' : `; resumes ${relative(toMs(until), now.value)}`}`;
+  }
   if (endpoint.breaker === 'gone') return `Responding 410 Gone${since}; retried once a day`;
   if (endpoint.breaker === 'down') return `Down${since}${probe}`;
   if (isFailing(endpoint)) return `The last POST failed: ${answerOf(endpoint)}`;

@@ -20,7 +20,7 @@ export function Happening({
   readonly text: string;
   readonly detail?: string | null;
   readonly children?: ComponentChildren;
-}): ComponentChildren {
+}) {
   return h('li', { class: tone }, [
     h(Icon, { name: icon }),
     h('span.when', [

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -18,7 +17,7 @@ const VIEWS = [
 ] as const;
 
 /** Whose mail this service has, who may see it, and who does. */
-export function Accounts(): ComponentChildren {
+export function Accounts() {
   const shown = place.value.query.get('show') ?? '';
   return h('div.screen', [
     h(Title, { text: 'Accounts' }),
@@ -29,11 +28,9 @@ export function Accounts(): ComponentChildren {
 
 const PAGE = 50;
 
-function AccountList(): ComponentChildren {
-  const loaded = usePages(
-    'host accounts',
-    (after, stop) => call('host/accounts', { limit: PAGE, after: ofOneHost(after) }, stop),
-    (shown, page) => ({ ...page, accounts: [...shown.accounts, ...page.accounts] }),
+function AccountList() {
+  const loaded = usePages('host accounts', 'accounts', (after, stop) =>
+    call('host/accounts', { limit: PAGE, after: ofOneHost(after) }, stop),
   );
   const { data, more } = loaded;
   useNewAccounts(data?.accounts);

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { ofOneHost, usePages } from '../load.ts';
@@ -13,7 +12,7 @@ const PAGE = 50;
 const MOST_ROWS = 1_000;
 
 /** The activity of people and programs in the account. */
-export function Actions(): ComponentChildren {
+export function Actions() {
   return h('div.screen', [
     h(Title, { text: 'Activity' }),
     h('p.faint', [
@@ -25,7 +24,7 @@ export function Actions(): ComponentChildren {
 }
 
 /** The activity on the host, and in all accounts. */
-export function HostActions(): ComponentChildren {
+export function HostActions() {
   const { accounts = [] } = person.value ?? {};
   const wanted = place.value.query.get('of') ?? '';
   const chosen = accounts.some(({ id }) => id === wanted) ? wanted : '';
@@ -64,12 +63,8 @@ interface ActionListProps {
   ): Promise<{ readonly actions: readonly Done[]; readonly next: number | string | null }>;
 }
 
-function ActionList({ of, read }: ActionListProps): ComponentChildren {
-  const loaded = usePages(
-    `actions ${of}`,
-    (before, stop) => read({ limit: PAGE, before }, stop),
-    (shown, page) => ({ ...page, actions: [...shown.actions, ...page.actions] }),
-  );
+function ActionList({ of, read }: ActionListProps) {
+  const loaded = usePages(`actions ${of}`, 'actions', (before, stop) => read({ limit: PAGE, before }, stop));
   const { data, more } = loaded;
   return h('div.pane', [
     h(Loading, { of: loaded, rows: 8 }),
@@ -88,11 +83,7 @@ function ActionList({ of, read }: ActionListProps): ComponentChildren {
   ]);
 }
 
-function ActionRow({
-  action: { at, by, what, count, detail, account: of },
-}: {
-  readonly action: Done;
-}): ComponentChildren {
+function ActionRow({ action: { at, by, what, count, detail, account: of } }: { readonly action: Done }) {
   return h('li', [
     h('span.faint', [h(Time, { at })]),
     h('span.by', [

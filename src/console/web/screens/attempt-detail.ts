@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { curlOf } from '../curl.ts';
@@ -18,7 +17,7 @@ export function detailsOf({ deliveries }: MailStory): ReadonlyMap<string, Attemp
   return details;
 }
 
-export function Detail({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }): ComponentChildren {
+export function Detail({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }) {
   const { request_headers: request, response_headers: response, headers_left_out: leftOut } = detail;
   return h('details.attempt', [
     h('summary', 'Details'),
@@ -36,7 +35,7 @@ export function Detail({ detail, mail }: { readonly detail: AttemptDetail; reado
 }
 
 /** The POST as a command. Its body is rendered again, for people who may read it. */
-function AsCurl({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }): ComponentChildren {
+function AsCurl({ detail, mail }: { readonly detail: AttemptDetail; readonly mail: Mail }) {
   const [line, setLine] = useState<string>();
   const show = async () => {
     const readable = mail.kept && may('inbound/payload');

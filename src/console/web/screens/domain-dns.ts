@@ -13,7 +13,7 @@ export function DnsRecords({
 }: {
   readonly domain: InboundDomain;
   readonly servers: Loaded<DomainServers>;
-}): ComponentChildren {
+}) {
   const { domain: name, mx_hosts: hosts, valid_mx: isValid, mx_error: error, tested_at: testedAt } = domain;
   const { routed, txt_name: txtName, txt_value: txtValue, verified_at: verifiedAt } = domain;
   const { data, failedAt, again } = servers;
@@ -28,10 +28,10 @@ export function DnsRecords({
         name,
         values: hosts.map((host) => `10 ${host}.`),
         mark: isValid
-          ? h(State, { icon: 'check', word: 'Found', tone: 'good' })
+          ? FOUND
           : testedAt === null
-            ? h(State, { icon: 'question', word: 'Not checked', tone: 'off' })
-            : h(State, { icon: 'cross', word: 'Not found', tone: 'bad' }),
+            ? { icon: 'question', word: 'Not checked', tone: 'off' }
+            : { icon: 'cross', word: 'Not found', tone: 'bad' },
         note: [
           hosts.length > 1 && 'Any one of these is enough. ',
           error !== null && `${plain(error)}. `,
@@ -47,10 +47,7 @@ export function DnsRecords({
         type: 'TXT',
         name: txtName,
         values: [txtValue],
-        mark:
-          verifiedAt !== null
-            ? h(State, { icon: 'check', word: 'Found', tone: 'good' })
-            : h(State, { icon: 'clock', word: 'Not found', tone: routed ? 'off' : 'wait' }),
+        mark: verifiedAt !== null ? FOUND : { icon: 'clock', word: 'Not found', tone: routed ? 'off' : 'wait' },
         note: [
           routed
             ? 'Proves that you own the domain, so that no other account can claim it.'
@@ -65,7 +62,9 @@ export function DnsRecords({
   ]);
 }
 
-function nextTest({ next_test_at: at }: DomainServers): ComponentChildren {
+const FOUND: Mark = { icon: 'check', word: 'Found', tone: 'good' };
+
+function nextTest({ next_test_at: at }: DomainServers) {
   return at === null || toMs(at) < now.value ? 'Next check in minutes.' : ['Next check ', h(Time, { at }), '.'];
 }
 
@@ -82,18 +81,18 @@ function DnsRecord({
   readonly type: string;
   readonly name: string;
   readonly values: readonly string[];
-  readonly mark: ComponentChildren;
+  readonly mark: Mark;
   readonly note: ComponentChildren;
   /** What the name servers say, once they were asked. */
   readonly record: DomainRecord | undefined;
   /** Mail comes in without it. */
   readonly optional: boolean;
   readonly pending: boolean;
-}): ComponentChildren {
+}) {
   return h('li', [
     h('span.type', type),
     h('code.name', plain(name)),
-    h('span.mark', [mark]),
+    h('span.mark', [h(State, mark)]),
     h('ul.values', [values.map((value) => h('li', { key: value }, [h('code', value), h(Copy, { text: value })]))]),
     h('p.note.faint', [note]),
     pending && h('div.servers', [h(Bars, { rows: 2 })]),
@@ -116,7 +115,7 @@ function Servers({
 }: {
   readonly record: DomainRecord;
   readonly optional: boolean;
-}): ComponentChildren {
+}) {
   if (error !== null) return h('p.servers.faint', error);
   return h('ul.servers', { 'aria-label': `Name servers, ${type}` }, [
     servers.map((one) =>

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
@@ -15,7 +14,7 @@ import { Tester } from './route-tester.ts';
 import { Routes } from './routes.ts';
 
 /** One domain: its DNS records, its routes, and beside them the tester. */
-export function Domain({ id: name }: { readonly id: string }): ComponentChildren {
+export function Domain({ id: name }: { readonly id: string }) {
   const loaded = useDomains();
   const { data, change } = loaded;
   const routes = useRoutes(name);
@@ -52,7 +51,7 @@ function Actions({
   readonly domain: InboundDomain;
   readonly routes: number;
   checked(newer: InboundDomain): void;
-}): ComponentChildren {
+}) {
   return h('div.buttons', [
     may('inbound/check-domain') &&
       h(Button, {

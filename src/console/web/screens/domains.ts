@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
@@ -28,7 +27,7 @@ export function domainLink(domain: string): string {
 }
 
 /** Domains that mail comes in for; the tester of routes is beside them. */
-export function Domains(): ComponentChildren {
+export function Domains() {
   const loaded = useDomains();
   const { data } = loaded;
   const query = (place.value.query.get('q') ?? '').trim().toLowerCase();
@@ -58,7 +57,7 @@ export function Domains(): ComponentChildren {
   ]);
 }
 
-function DomainRow({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
+function DomainRow({ domain }: { readonly domain: InboundDomain }) {
   return h('li', { 'data-row': domain.domain }, [
     h('a', { href: domainLink(domain.domain) }, [
       h(DomainStateMark, { domain }),
@@ -75,7 +74,7 @@ function stateOf({ routed, valid_mx: isValid, tested_at: testedAt }: InboundDoma
   return { icon: 'alert', word: 'Wrong MX', tone: 'bad' };
 }
 
-export function DomainStateMark({ domain }: { readonly domain: InboundDomain }): ComponentChildren {
+export function DomainStateMark({ domain }: { readonly domain: InboundDomain }) {
   return h(State, stateOf(domain));
 }
 
@@ -87,7 +86,7 @@ export function domainSentence(domain: InboundDomain): string {
   return error === null ? 'No MX record found yet' : plain(error);
 }
 
-function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
+function AddDomain({ onClose }: { onClose(): void }) {
   return h(Dialog, { title: 'Add a domain', onClose }, [
     h(Form, {
       fields: [
@@ -106,7 +105,7 @@ function AddDomain({ onClose }: { onClose(): void }): ComponentChildren {
   ]);
 }
 
-function Empty({ query }: { readonly query: string }): ComponentChildren {
+function Empty({ query }: { readonly query: string }) {
   if (query !== '')
     return h(Notice, { title: 'No domains match this search' }, [
       h('p', [h('a', { href: linkTo('/domains') }, 'Show all domains')]),

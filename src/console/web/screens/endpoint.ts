@@ -1,10 +1,9 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
+import { ReplayDialog } from '../parts/changes.ts';
 import { Bars, Button, DialogButton, Facts, Fault, Notice, Table, Time, Title } from '../parts/elements.ts';
-import { ReplayDialog } from '../parts/replay.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
 import { canTry, EndpointStateMark, endpointSentence, WAITS_FOR } from '../parts/states.ts';
@@ -12,17 +11,16 @@ import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../pa
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
-import { linkTo, place } from '../router.ts';
+import { linkTo, messageLink, place } from '../router.ts';
 import { account, may } from '../session.ts';
 
 const ofUrl = (url: string) => withField('', 'url', url);
 
 /** One endpoint: its state, its answers, and how to catch up. */
-export function Endpoint(): ComponentChildren {
+export function Endpoint() {
   const url = place.value.query.get('url') ?? '';
-  const loaded = useCall('endpoints/info', { url });
+  const loaded = useRepeat(useCall('endpoints/info', { url }));
   const { data: endpoint, error, failedAt, again } = loaded;
-  useRepeat(loaded);
   return h('div.screen.narrow', [
     h(Back),
     h(Title, { text: shortUrl(url) }),
@@ -34,7 +32,7 @@ export function Endpoint(): ComponentChildren {
   ]);
 }
 
-function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
+function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }) {
   const { url, waiting, oldest_at: oldestAt, in_flight: inFlight, hour, day } = endpoint;
   return h('article', [
     h('p.sentence', [h(EndpointStateMark, { endpoint }), ' ', endpointSentence(endpoint), '.']),
@@ -66,7 +64,7 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
   ]);
 }
 
-function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }): ComponentChildren {
+function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again(): void }) {
   const [said, setSaid] = useState<string>();
   const { url, paused, paused_by: by } = endpoint;
   const [route] = endpoint.routes;
@@ -146,7 +144,7 @@ const STEP = 7;
 const HIGH = 28;
 
 /** The last POSTs as bars: high ones were answered with 2xx, low ones were not. */
-function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentChildren {
+function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
   if (strip.length === 0) return h('p.faint', 'None yet');
   const good = strip.filter(isOk).length;
   return h('figure.strip', [
@@ -190,7 +188,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }): ComponentCh
 }
 
 /** One cause is one row. */
-function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): ComponentChildren {
+function Answers({ endpoint }: { readonly endpoint: EndpointDetail }) {
   if (endpoint.answers.length === 0) return h('p.faint', 'None yet');
   return h('ul.rows.columns.answers', [
     endpoint.answers.map((answer) => {
@@ -201,7 +199,7 @@ function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): Component
         h('span.said', { dir: 'auto' }, plain(answer.text)),
         h('span.faint', [h(Time, { at: answer.last_at })]),
         h('span', [
-          h('a', { href: linkTo(`/message/${encodeURIComponent(answer.example_id)}`) }, 'Example'),
+          h('a', { href: messageLink(answer.example_id) }, 'Example'),
           ' \u00b7 ',
           h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, [
             'Messages with this status',
@@ -213,12 +211,12 @@ function Answers({ endpoint }: { readonly endpoint: EndpointDetail }): Component
   ]);
 }
 
-function MakingList({ making }: { readonly making: EndpointDetail['making'] }): ComponentChildren {
+function MakingList({ making }: { readonly making: EndpointDetail['making'] }) {
   return h('ul.rows', [
     making.map(({ id, since, waits_for: waitsFor, question }) =>
       h('li', { key: id }, [
         h('p', [
-          h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, [WAITS_FOR[waitsFor]]),
+          h('a', { href: messageLink(id) }, [WAITS_FOR[waitsFor]]),
           question !== null && [', looking up ', h('code', plain(question))],
           ', started ',
           h(Time, { at: since }),

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { type Loaded, useCall, useRepeat } from '../load.ts';
@@ -17,15 +16,13 @@ export function useEndpointsOnce(): Loaded<readonly Endpoint[]> {
 
 /** All endpoints of the account, kept up to date. */
 export function useEndpoints(): Loaded<readonly Endpoint[]> {
-  const loaded = useEndpointsOnce();
-  useRepeat(loaded);
-  return loaded;
+  return useRepeat(useEndpointsOnce());
 }
 
 const trouble = ({ breaker, paused }: Endpoint) => (breaker !== 'up' ? 0 : paused ? 1 : 2);
 
 /** The webhooks, those in trouble first. */
-export function Endpoints(): ComponentChildren {
+export function Endpoints() {
   const loaded = useEndpoints();
   const { data } = loaded;
   const rows = data?.toSorted((a, b) => trouble(a) - trouble(b) || b.waiting - a.waiting || a.url.localeCompare(b.url));
@@ -39,7 +36,7 @@ export function Endpoints(): ComponentChildren {
   ]);
 }
 
-function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentChildren {
+function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }) {
   const { url, kind, routes, webhooks } = endpoint;
   const users = [
     routes.length > 0 && count(routes.length, 'route'),
@@ -53,13 +50,7 @@ function EndpointRow({ endpoint }: { readonly endpoint: Endpoint }): ComponentCh
 }
 
 /** How an endpoint is and what waits for it; leads to its screen. */
-export function EndpointLink({
-  endpoint,
-  users,
-}: {
-  readonly endpoint: Endpoint;
-  readonly users?: string;
-}): ComponentChildren {
+export function EndpointLink({ endpoint, users }: { readonly endpoint: Endpoint; readonly users?: string }) {
   const { url, waiting, oldest_at: oldestAt } = endpoint;
   return h('a', { href: linkTo('/endpoint', { url }) }, [
     h(EndpointStateMark, { endpoint }),
@@ -74,7 +65,7 @@ export function EndpointLink({
   ]);
 }
 
-function Empty(): ComponentChildren {
+function Empty() {
   return h('div', [
     h(Notice, { title: 'No endpoints yet' }, [
       h('p', [
@@ -91,7 +82,7 @@ function Empty(): ComponentChildren {
 }
 
 /** The smallest receiver, in four languages. */
-function Receivers(): ComponentChildren {
+function Receivers() {
   const [chosen, setChosen] = useState<string>('node');
   const sample: ReceiverSample | undefined = RECEIVERS.find(({ id }) => id === chosen);
   if (!sample) return null;

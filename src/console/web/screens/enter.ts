@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useState } from 'preact/hooks';
 import { Failed } from '../call.ts';
 import { h } from '../h.ts';
@@ -7,7 +6,7 @@ import { Field } from '../parts/elements.ts';
 import { messageOf, signIn } from '../session.ts';
 
 /** The way in, for people who have a password; those with a second factor are asked for a code then. */
-export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren {
+export function Enter({ ended }: { readonly ended: boolean }) {
   const [name, setName] = useState('');
   const [password, setPassword] = useState('');
   const [code, setCode] = useState<string>();
@@ -55,7 +54,7 @@ export function Enter({ ended }: { readonly ended: boolean }): ComponentChildren
 }
 
 /** Takes the cursor when it appears. */
-function CodeField({ code, onCode }: { readonly code: string; onCode(code: string): void }): ComponentChildren {
+function CodeField({ code, onCode }: { readonly code: string; onCode(code: string): void }) {
   useLayoutEffect(() => document.querySelector<HTMLInputElement>('[autocomplete="one-time-code"]')?.focus(), []);
   const { name: _, ...field } = CODE_FIELD;
   return h(Field, { ...field, value: code, onValue: onCode });

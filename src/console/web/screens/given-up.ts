@@ -1,13 +1,11 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
-import { DropDialog } from '../parts/drop.ts';
+import { DropDialog, ReplayDialog } from '../parts/changes.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
 import { useMail } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { TimeChoice } from '../parts/narrow.ts';
-import { ReplayDialog } from '../parts/replay.ts';
 import { answerOf } from '../parts/states.ts';
 import { count, now, number, shortUrl, toMs } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
@@ -19,7 +17,7 @@ import { MailRows } from './mail.ts';
 const MOST_CAUSES = 8;
 
 /** Mail that was given up, so that nothing stays lost by oversight. */
-export function GivenUp(): ComponentChildren {
+export function GivenUp() {
   const query = withField(place.value.query.get('q') ?? '', 'state', undefined);
   const list = useMail(withField(query, 'state', 'dead'));
   const [open, setOpen] = useState<'replay' | 'drop'>();
@@ -62,13 +60,7 @@ function useCauses(query: string, newest: string | undefined): Causes | undefine
 const statusOf = ({ last_status: status }: Cause) => (status === null ? 'none' : String(status));
 
 /** One cause is one line; each is a filter. */
-function CauseList({
-  query,
-  newest,
-}: {
-  readonly query: string;
-  readonly newest: string | undefined;
-}): ComponentChildren {
+function CauseList({ query, newest }: { readonly query: string; readonly newest: string | undefined }) {
   const [url, status] = [fieldOf(query, 'url'), fieldOf(query, 'status')];
   const others = withField(withField(query, 'url', undefined), 'status', undefined);
   const { causes = [] } = useCauses(others, newest) ?? {};
@@ -109,7 +101,7 @@ function forgottenText(firstEndedAt: string | null): string {
   return ms <= now.value ? '; the oldest have been deleted' : `; deleted from ${dateOf(ms)}`;
 }
 
-function Empty({ query }: { readonly query: string }): ComponentChildren {
+function Empty({ query }: { readonly query: string }) {
   if (query !== '')
     return h(Notice, { title: 'No failed messages match this search' }, [
       h('p', [h('a', { href: linkTo('/given-up') }, 'Show all')]),

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -10,7 +9,7 @@ import type { HostCheck, HostExamination, HostListener } from '../records.ts';
 
 // The results of `postern doctor`, and the listeners.
 
-const LEVELS: Readonly<Record<HostCheck['level'], Mark>> = {
+export const LEVELS: Readonly<Record<HostCheck['level'], Mark>> = {
   fault: { icon: 'cross', word: 'Fault', tone: 'bad' },
   warning: { icon: 'alert', word: 'Warning', tone: 'wait' },
   ok: { icon: 'check', word: 'OK', tone: 'good' },
@@ -23,7 +22,7 @@ const ORDER: readonly HostCheck['level'][] = ['fault', 'warning', 'ok', 'skipped
 const isProblem = ({ level }: HostCheck) => level === 'fault' || level === 'warning';
 
 /** The examination of the host, check by check as they end. */
-export function Checks(): ComponentChildren {
+export function Checks() {
   const { data: run, error, failedAt, look } = useExamination();
   const checks = ORDER.flatMap((level) => run?.checks.filter((one) => one.level === level) ?? []);
   const others = checks.filter((one) => !isProblem(one));
@@ -65,7 +64,7 @@ function useExamination() {
   return { ...loaded, look: again };
 }
 
-function Counts({ run: { state, counts, ended_at: endedAt } }: { readonly run: HostExamination }): ComponentChildren {
+function Counts({ run: { state, counts, ended_at: endedAt } }: { readonly run: HostExamination }) {
   const { ok, warning, fault, skipped } = counts;
   return h('p.counts', [
     h(State, { ...LEVELS.ok, word: `${number(ok)} ok` }),
@@ -77,7 +76,7 @@ function Counts({ run: { state, counts, ended_at: endedAt } }: { readonly run: H
   ]);
 }
 
-function toRow(check: HostCheck, i: number): ComponentChildren {
+function toRow(check: HostCheck, i: number) {
   const { name, level, text, advice } = check;
   return h('li', { key: `${name} ${i}`, 'data-row': name }, [
     h(State, LEVELS[level]),
@@ -105,9 +104,8 @@ const TLS: Readonly<Record<HostListener['tls'], string>> = {
 };
 
 /** Where the host listens. */
-export function Listeners(): ComponentChildren {
-  const loaded = useCall('host/listeners', {});
-  useRepeat(loaded);
+export function Listeners() {
+  const loaded = useRepeat(useCall('host/listeners', {}));
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'listeners' }, [
     h('h2', { id: 'listeners' }, 'Listeners'),
@@ -119,11 +117,7 @@ export function Listeners(): ComponentChildren {
   ]);
 }
 
-function ListenerRow({
-  listener: { name, tls, places, sessions, certificate },
-}: {
-  readonly listener: HostListener;
-}): ComponentChildren {
+function ListenerRow({ listener: { name, tls, places, sessions, certificate } }: { readonly listener: HostListener }) {
   const shown = places.map(({ address, port }) => `${address.includes(':') ? `[${address}]` : address}:${port}`);
   return h('li', { 'data-row': name }, [
     h('span.name', NAMES[name]),
@@ -140,7 +134,7 @@ function CertificateLine({
   certificate: { names, issuer, not_after: notAfter, days_left: days },
 }: {
   readonly certificate: NonNullable<HostListener['certificate']>;
-}): ComponentChildren {
+}) {
   const mark: Mark =
     days < 0
       ? { icon: 'cross', tone: 'bad', word: 'Expired' }

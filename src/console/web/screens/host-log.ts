@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { ofOneHost, usePages } from '../load.ts';
@@ -16,13 +15,11 @@ const LEVELS = [
 ] as const;
 
 /** The last warnings and errors of the log, and how often each event was logged. */
-export function HostLog(): ComponentChildren {
+export function HostLog() {
   const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
   const event = place.value.query.get('event') ?? undefined;
-  const loaded = usePages(
-    `host log ${level} ${event}`,
-    (before, stop) => call('host/log', { limit: PAGE, level, event, before: ofOneHost(before) }, stop),
-    (shown, page) => ({ ...page, lines: [...shown.lines, ...page.lines] }),
+  const loaded = usePages(`host log ${level} ${event}`, 'lines', (before, stop) =>
+    call('host/log', { limit: PAGE, level, event, before: ofOneHost(before) }, stop),
   );
   const { data, again, more } = loaded;
   return h('div.screen', [
@@ -46,13 +43,7 @@ export function HostLog(): ComponentChildren {
 }
 
 /** Counts by event; each is a filter. */
-function Events({
-  events,
-  chosen,
-}: {
-  readonly events: Logged['events'];
-  readonly chosen: string | undefined;
-}): ComponentChildren {
+function Events({ events, chosen }: { readonly events: Logged['events']; readonly chosen: string | undefined }) {
   if (events.length === 0) return null;
   return h('nav.reasons', { 'aria-label': 'Events' }, [
     events.map(({ event, level, count, last_at: lastAt }) =>
@@ -73,7 +64,7 @@ function Events({
   ]);
 }
 
-function LineRow({ line: { at, level, event, fields } }: { readonly line: HostLogLine }): ComponentChildren {
+function LineRow({ line: { at, level, event, fields } }: { readonly line: HostLogLine }) {
   return h('li', [
     level === 'error'
       ? h(State, { icon: 'cross', word: 'Error', tone: 'bad' })
@@ -95,7 +86,7 @@ function fieldText(value: unknown): string {
   return plain(text.length > LONGEST_FIELD ? `${text.slice(0, LONGEST_FIELD)}\u2026` : text);
 }
 
-function Empty({ filtered }: { readonly filtered: boolean }): ComponentChildren {
+function Empty({ filtered }: { readonly filtered: boolean }) {
   if (!filtered) return h(Notice, { icon: 'check', tone: 'good', title: 'No warnings or errors since startup' });
   return h(Notice, { title: 'No log lines match' }, [
     h('p', [h('a', { href: withQuery({ level: undefined, event: undefined }) }, 'Show all lines')]),

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
@@ -8,7 +7,7 @@ import type { HostSetting } from '../records.ts';
 import { HostParts } from './host.ts';
 
 /** The settings in force, and where each comes from. */
-export function HostSettings(): ComponentChildren {
+export function HostSettings() {
   const [words, setWords] = useState('');
   const loaded = useCall('host/settings', {});
   const { data } = loaded;
@@ -37,7 +36,7 @@ export function HostSettings(): ComponentChildren {
   ]);
 }
 
-function settingRow({ path, value, origin }: HostSetting): ComponentChildren {
+function settingRow({ path, value, origin }: HostSetting) {
   return h('li', { key: path }, [
     h('code.name', path),
     h('span.value', { dir: 'auto' }, plain(textOf(value))),

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -13,10 +12,10 @@ import { number, plain, shortUrl, span } from '../parts/text.ts';
 import type { HostNeed, HostOverview, HostTask } from '../records.ts';
 import { linkTo, place, withQuery } from '../router.ts';
 import { may } from '../session.ts';
-import { Checks, Listeners } from './host-checks.ts';
+import { Checks, LEVELS, Listeners } from './host-checks.ts';
 
 /** Whether this machine is well. */
-export function Host(): ComponentChildren {
+export function Host() {
   const loaded = useOverview();
   const { data: overview } = loaded;
   return h('div.screen', [
@@ -34,9 +33,7 @@ export function Host(): ComponentChildren {
 
 /** How the host is, read again and again. Only operators may ask. */
 export function useOverview(): Loaded<HostOverview> {
-  const loaded = useCall('host/overview', {});
-  useRepeat(loaded);
-  return loaded;
+  return useRepeat(useCall('host/overview', {}));
 }
 
 const PARTS = [
@@ -47,15 +44,15 @@ const PARTS = [
 ] as const;
 
 /** The screens of the host. */
-export function HostParts(): ComponentChildren {
+export function HostParts() {
   const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
   return [h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo }), h(ThisHost)];
 }
 
-function Overview({ overview }: { readonly overview: HostOverview }): ComponentChildren {
+function Overview({ overview }: { readonly overview: HostOverview }) {
   const { hostname, version, started_at: startedAt, waiting, oldest_at: oldestAt, dead, needs } = overview;
   return h('section', { 'aria-label': 'Overview' }, [
-    h(HealthSentence, { overview }),
+    h(HealthSentence, overview),
     needs.length > 0 && [
       h('h2', 'Needs attention'),
       h('ul.rows.needs', [needs.map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need }))]),
@@ -73,12 +70,8 @@ function Overview({ overview }: { readonly overview: HostOverview }): ComponentC
 }
 
 /** Whether mail is taken, in the server's words. */
-export function HealthSentence({
-  overview: { state, text },
-}: {
-  readonly overview: Pick<HostOverview, 'state' | 'text'>;
-}): ComponentChildren {
-  const tone = { ok: 'good', warning: 'wait', fault: 'bad' }[state];
+export function HealthSentence({ state, text }: Pick<HostOverview, 'state' | 'text'>) {
+  const { tone } = LEVELS[state];
   return h('p', { class: `health ${tone}` }, [h(Icon, { name: state === 'ok' ? 'check' : 'alert' }), plain(text)]);
 }
 
@@ -90,15 +83,11 @@ function linkOfNeed({ what, account, url }: HostNeed): string | null {
 }
 
 /** Items that need the attention of an operator. */
-export function NeedRow({ need }: { readonly need: HostNeed }): ComponentChildren {
+export function NeedRow({ need }: { readonly need: HostNeed }) {
   const { level, text, account, url, since } = need;
   const href = linkOfNeed(need);
   const cells = [
-    h(State, {
-      icon: level === 'fault' ? 'cross' : 'alert',
-      word: level === 'fault' ? 'Fault' : 'Warning',
-      tone: level === 'fault' ? 'bad' : 'wait',
-    }),
+    h(State, LEVELS[level]),
     h('span.url', [url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`]]),
     h('span.sentence', { dir: 'auto' }, plain(text)),
     h('span.waiting', [since !== null && h(Time, { at: since })]),
@@ -140,7 +129,7 @@ const FIGURES = [
 const isSpan = (name: string | null): name is SpanName => name !== null && Object.hasOwn(SPANS, name);
 
 /** How fast it is and how much room it has. */
-function Figures(): ComponentChildren {
+function Figures() {
   const wanted = place.value.query.get('span');
   const chosen = isSpan(wanted) ? wanted : 'hour';
   const loaded = useSeries(
@@ -171,9 +160,8 @@ const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {
 };
 
 /** The scheduled tasks of the host. */
-function Tasks(): ComponentChildren {
-  const loaded = useCall('host/tasks', {});
-  useRepeat(loaded);
+function Tasks() {
+  const loaded = useRepeat(useCall('host/tasks', {}));
   const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
@@ -182,7 +170,7 @@ function Tasks(): ComponentChildren {
   ]);
 }
 
-function TaskRow({ task, again }: { readonly task: HostTask; again(): void }): ComponentChildren {
+function TaskRow({ task, again }: { readonly task: HostTask; again(): void }) {
   const { name, schedule, running, last_at: lastAt, last_ms: lastMs, last_result: result, last_text: text } = task;
   const [asked, setAsked] = useState(false);
   const run = async () => {

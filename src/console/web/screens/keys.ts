@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -10,7 +9,7 @@ import type { ApiKey } from '../records.ts';
 import { may } from '../session.ts';
 
 /** The API keys of the account. */
-export function Keys(): ComponentChildren {
+export function Keys() {
   const loaded = useCall('keys/list', {});
   const { data, again, change } = loaded;
   return h('div.screen', [
@@ -54,7 +53,7 @@ function KeyRow({
   readonly made: ApiKey;
   readonly isOnly: boolean;
   revoked(): void;
-}): ComponentChildren {
+}) {
   return h('li', { 'data-row': start }, [
     h('code', `${plain(start)}\u2026`),
     h('span.label', [h('bdi', [plain(label) || 'No label'])]),
@@ -80,7 +79,7 @@ function KeyRow({
 }
 
 /** Makes a key, and shows it this once. */
-function MakeKey({ onClose }: { onClose(): void }): ComponentChildren {
+function MakeKey({ onClose }: { onClose(): void }) {
   const [key, setKey] = useState<string>();
   if (key === undefined)
     return h(Dialog, { title: 'Create an API key', onClose }, [

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -21,7 +20,7 @@ import {
 import { ConfirmButton, Form } from '../parts/form.ts';
 import { now, plain, relative, toMs } from '../parts/text.ts';
 import type { RejectEntry } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
 import { may } from '../session.ts';
 
 /** As many as the API lists; those behind are found by the beginning of their address. */
@@ -30,7 +29,7 @@ const MOST_LISTED = 1_000;
 type Which = 'rejects' | 'whitelists';
 
 /** Addresses that get no mail, and those that always do. */
-export function Lists(): ComponentChildren {
+export function Lists() {
   const { query } = place.value;
   const which: Which = query.get('list') === 'whitelist' ? 'whitelists' : 'rejects';
   const q = (query.get('q') ?? '').trim();
@@ -89,7 +88,7 @@ interface ListProps {
   readonly version: number;
 }
 
-function Rejects({ q, version }: ListProps): ComponentChildren {
+function Rejects({ q, version }: ListProps) {
   const { query } = place.value;
   const withExpired = query.get('expired') === 'yes';
   const reason = query.get('reason') ?? '';
@@ -139,7 +138,7 @@ function termOf({ expires_at: at, expired }: RejectEntry): string {
   return `expires ${relative(toMs(at), now.value)}`;
 }
 
-function RejectRow({ entry, taken }: { readonly entry: RejectEntry; taken(): void }): ComponentChildren {
+function RejectRow({ entry, taken }: { readonly entry: RejectEntry; taken(): void }) {
   const { email, reason, detail, last_event_at: at, subaccount, message_id: message } = entry;
   return h('li', { 'data-row': keyOf(entry) }, [
     h('span.mark', [h(State, REASONS[reason])]),
@@ -147,9 +146,7 @@ function RejectRow({ entry, taken }: { readonly entry: RejectEntry; taken(): voi
     h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
     h('span.when.faint', [h(Time, { at }), `, ${termOf(entry)}`]),
     h('span.buttons', [
-      message !== null &&
-        may('messages/info') &&
-        h('a.button.quiet', { href: linkTo(`/sent/${encodeURIComponent(message)}`) }, 'Message'),
+      message !== null && may('messages/info') && h('a.button.quiet', { href: sentLink(message) }, 'Message'),
       message === null &&
         may('messages/search') &&
         h('a.button.quiet', { href: linkTo('/sent', { q: `email:${email}` }) }, 'Messages'),
@@ -166,7 +163,7 @@ export function TakeOff({
 }: Omit<ButtonProps, 'onPress'> & {
   readonly entry: Pick<RejectEntry, 'email' | 'subaccount' | 'reason' | 'expires_at'>;
   taken(): void;
-}): ComponentChildren {
+}) {
   const expiry = expires === null ? '' : ` The entry expires by itself ${relative(toMs(expires), now.value)}.`;
   return h(ConfirmButton, {
     ...button,
@@ -185,7 +182,7 @@ export function TakeOff({
   });
 }
 
-function Whitelist({ q, version }: ListProps): ComponentChildren {
+function Whitelist({ q, version }: ListProps) {
   const loaded = useCall('whitelists/list', { email: q }, version);
   const { data, change } = loaded;
   return h('div.pane', [
@@ -225,22 +222,14 @@ function Whitelist({ q, version }: ListProps): ComponentChildren {
   ]);
 }
 
-function Cut({ length }: { readonly length: number }): ComponentChildren {
+function Cut({ length }: { readonly length: number }) {
   if (length < MOST_LISTED) return null;
   return h('p.faint', [
     'Showing the first 1,000 addresses. To see the rest, search for the start of an address or export the list.',
   ]);
 }
 
-function AddAddress({
-  which,
-  added,
-  onClose,
-}: {
-  readonly which: Which;
-  added(): void;
-  onClose(): void;
-}): ComponentChildren {
+function AddAddress({ which, added, onClose }: { readonly which: Which; added(): void; onClose(): void }) {
   const [refused, setRefused] = useState<string>();
   return h(Dialog, { title: which === 'rejects' ? 'Suppress an address' : 'Whitelist an address', onClose }, [
     h('p.faint', [
@@ -272,7 +261,7 @@ function AddAddress({
 const ASK_AGAIN_MS = 1_000;
 
 /** Exports the whole list; the link leads to its archive. */
-function Export({ which }: { readonly which: Which }): ComponentChildren {
+function Export({ which }: { readonly which: Which }) {
   const [job, setJob] = useState<Answer<'exports/info'>>();
   const stop = useRef(new AbortController());
   useEffect(() => () => stop.current.abort(), []);
@@ -290,7 +279,7 @@ function Export({ which }: { readonly which: Which }): ComponentChildren {
   return h(Button, { label: 'Export', onPress: start });
 }
 
-function Empty({ filtered, which }: { readonly filtered: boolean; readonly which: Which }): ComponentChildren {
+function Empty({ filtered, which }: { readonly filtered: boolean; readonly which: Which }) {
   if (!filtered)
     return h(Notice, {
       icon: 'check',

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { ask, toFailed } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
@@ -32,7 +31,7 @@ interface Links {
 }
 
 /** The HTML, in a frame that runs nothing and asks for nothing. */
-export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChildren {
+export function HtmlTab({ wanted }: { readonly wanted: Wanted }) {
   const loaded = useLoad(
     `html ${account.value?.id} ${Object.values(wanted).join()} ${Math.floor(Date.now() / 240_000)}`,
     async (stop) => {
@@ -66,7 +65,7 @@ export function HtmlTab({ wanted }: { readonly wanted: Wanted }): ComponentChild
 const MOST_SHOWN = 200_000;
 
 /** The message as it arrived. */
-export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: number }): ComponentChildren {
+export function RawTab({ id, bytes }: { readonly id: string; readonly bytes: number }) {
   const loaded = useLoad(`raw ${account.value?.id} ${id}`, async (stop) => {
     const { url } = await openMail(id, stop);
     return readStart(`${url}/raw`, stop);

@@ -3,14 +3,12 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
+import { DropDialog, ReplayDialog, RetryDialog, type Wish } from '../parts/changes.ts';
 import { Chips } from '../parts/chips.ts';
-import { DropDialog } from '../parts/drop.ts';
 import { Button, Loading, Notice, Title } from '../parts/elements.ts';
 import { type List, MailRow, More, marked, useMail } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { ANSWERS, FieldChoice, TimeChoice } from '../parts/narrow.ts';
-import { ReplayDialog, type Wish } from '../parts/replay.ts';
-import { RetryDialog } from '../parts/retry.ts';
 import { hasEnded, isOpen, SEARCHED_STATES, stateWord } from '../parts/states.ts';
 import { count, plain, shortUrl } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
@@ -31,7 +29,7 @@ WIDE.addEventListener('change', () => {
 const PREVIEW_AFTER_MS = 150;
 
 /** All mail that came in, or what a search finds. */
-export function MailList(): ComponentChildren {
+export function MailList() {
   const query = place.value.query.get('q') ?? '';
   const list = useMail(query);
   const [preview, setPreview] = usePreview();
@@ -77,20 +75,20 @@ interface MailRowsProps {
 }
 
 /** A list, with its texts while loading, after an error, and without entries. */
-export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps): ComponentChildren {
+export function MailRows({ list, canMark, empty, onFocus }: MailRowsProps) {
   const { rows } = list;
   useEffect(() => () => void (marked.value = new Set()), []);
   return h('div', { 'aria-busy': list.loading }, [
-    h(Loading, { of: { ...list, data: rows }, rows: 10 }),
+    h(Loading, { of: list, rows: 10 }),
     rows &&
       (rows.length === 0
-        ? !list.hasMore && empty()
+        ? !list.more && empty()
         : h('ul.rows', [rows.map((mail) => h(MailRow, { key: mail.id, mail, canMark, ...(onFocus && { onFocus }) }))])),
     h(More, { list }),
   ]);
 }
 
-function StateFilter({ query }: { readonly query: string }): ComponentChildren {
+function StateFilter({ query }: { readonly query: string }) {
   return h(Chips<string | undefined>, {
     label: 'State',
     chips: [[undefined, 'All'], ...SEARCHED_STATES.map((state) => [state, stateWord(state)] as const)],
@@ -100,7 +98,7 @@ function StateFilter({ query }: { readonly query: string }): ComponentChildren {
 }
 
 /** When and where it was received, where it was posted, and the answer. */
-function Choices({ query }: { readonly query: string }): ComponentChildren {
+function Choices({ query }: { readonly query: string }) {
   const { data: domains = [] } = useDomains();
   const { data: endpoints = [] } = useEndpointsOnce();
   const to = fieldOf(query, 'to');
@@ -126,7 +124,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
 const SHOWN_FIELDS = ['from', 'to', 'subject', 'thread', 'route', 'client', 'url', 'status', 'id', 'after', 'before'];
 
 /** The fields of the search, each with a way to take it out. */
-function FieldChips({ query }: { readonly query: string }): ComponentChildren {
+function FieldChips({ query }: { readonly query: string }) {
   const fields = SHOWN_FIELDS.flatMap((name) => {
     const value = fieldOf(query, name);
     return value === undefined ? [] : [{ name, value }];
@@ -148,7 +146,7 @@ function FieldChips({ query }: { readonly query: string }): ComponentChildren {
 }
 
 /** A search for a mail that is missing may find that it was refused. */
-function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
+function RefusalsToo({ query }: { readonly query: string }) {
   const without = withField(query, 'state', undefined).trim();
   const wanted = without !== '' && !/\b(?:subject|thread|route|url|status|id):/.test(without);
   const found = useCall('inbound/refusals', wanted ? { query: without, limit: 1 } : undefined);
@@ -161,7 +159,7 @@ function RefusalsToo({ query }: { readonly query: string }): ComponentChildren {
   ]);
 }
 
-function ReplayMarked(): ComponentChildren {
+function ReplayMarked() {
   const [wish, setWish] = useState<Wish>();
   const ids = [...marked.value];
   const close = () => {
@@ -177,7 +175,7 @@ function ReplayMarked(): ComponentChildren {
 }
 
 /** Actions for all matches, if the filter has one state: the next step first, dropping behind a menu. */
-function AllThatMatch({ query }: { readonly query: string }): ComponentChildren {
+function AllThatMatch({ query }: { readonly query: string }) {
   const [open, setOpen] = useState<'next' | 'drop'>();
   const state = fieldOf(query, 'state');
   const rest = withField(query, 'state', undefined);
@@ -204,7 +202,7 @@ function AllThatMatch({ query }: { readonly query: string }): ComponentChildren 
   ]);
 }
 
-function Empty({ query }: { readonly query: string }): ComponentChildren {
+function Empty({ query }: { readonly query: string }) {
   if (query.trim() === '')
     return h(Notice, { title: 'No messages yet' }, [
       h('p', ['New messages appear here immediately. ', h('a', { href: linkTo('/') }, 'Send a first one')]),

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { count, plain } from '../parts/text.ts';
 import type { MessageFacts } from '../records.ts';
@@ -10,7 +9,7 @@ const PLACES: Readonly<Record<string, string>> = {
 };
 
 /** What a person who reads the mail does not see: hidden text, invisible characters, misleading links. */
-export function Unseen({ facts }: { readonly facts: MessageFacts }): ComponentChildren {
+export function Unseen({ facts }: { readonly facts: MessageFacts }) {
   const { hidden, invisible, links, counts } = facts;
   return h('div', [
     h(Found, {
@@ -45,7 +44,7 @@ function Found({
   readonly title: string;
   readonly total: number;
   readonly lines: readonly { readonly what: string; readonly text: string }[];
-}): ComponentChildren {
+}) {
   if (total === 0) return null;
   return h('details.links', [
     h('summary', title),

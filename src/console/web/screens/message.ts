@@ -1,11 +1,10 @@
-import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { listen } from '../live.ts';
 import { useCall } from '../load.ts';
+import { DropDialog, ReplayDialog } from '../parts/changes.ts';
 import { ConversationList } from '../parts/conversation.ts';
-import { DropDialog } from '../parts/drop.ts';
 import {
   Button,
   Dialog,
@@ -24,25 +23,24 @@ import { Copy } from '../parts/form.ts';
 import { senderOf, subjectOf } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
 import { Json } from '../parts/painter.ts';
-import { ReplayDialog } from '../parts/replay.ts';
 import { Back } from '../parts/sections.ts';
 import { isOpen, MailStateMark, sentenceOf } from '../parts/states.ts';
 import { count, exactTime, plain, shortUrl, size, toMs } from '../parts/text.ts';
 import { Happening } from '../parts/timeline.ts';
 import { TrialAnswer } from '../parts/trial.ts';
 import type { Content, Mail, MailStory, Scan, TimelineEntry, Trial } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, messageLink, place, withQuery } from '../router.ts';
 import { may, person, shareLink } from '../session.ts';
 import { Detail, detailsOf } from './attempt-detail.ts';
 import { HtmlTab, openMail, RawTab } from './mail-content.ts';
 import { Unseen } from './message-facts.ts';
 
 /** One message for one recipient: all that is known of it. */
-export function Message({ id }: { readonly id: string }): ComponentChildren {
+export function Message({ id }: { readonly id: string }) {
   return h('div.screen.narrow', [h(Back), h(MessageView, { id, beside: false })]);
 }
 
-export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }): ComponentChildren {
+export function MessageView({ id, beside }: { readonly id: string; readonly beside: boolean }) {
   const loaded = useCall('inbound/info', { id });
   useEffect(() => listen({ mail: (mail) => void (mail.id === id && loaded.again()), reset: loaded.again }), [id]);
   const { data: mail, error, again } = loaded;
@@ -55,9 +53,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
       : h(Loading, { of: loaded, rows: 8 });
   return h('article', [
     beside
-      ? h('div.heading', [
-          h('h2', { dir: 'auto' }, [h('a', { href: linkTo(`/message/${encodeURIComponent(id)}`) }, subjectOf(mail))]),
-        ])
+      ? h('div.heading', [h('h2', { dir: 'auto' }, [h('a', { href: messageLink(id) }, subjectOf(mail))])])
       : h(Title, { text: subjectOf(mail) }),
     h(Loading, { of: loaded, rows: 8 }),
     h('p.who', [h('bdi', senderOf(mail)), ' \u2192 ', h('bdi', plain(mail.to))]),
@@ -73,7 +69,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
 }
 
 /** The filled button is the next step; what destroys is behind the menu. */
-function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
+function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void }) {
   const [open, setOpen] = useState<'replay' | 'drop'>();
   const close = () => {
     setOpen(undefined);
@@ -115,7 +111,7 @@ function Actions({ mail, changed }: { readonly mail: MailStory; changed(): void 
 }
 
 /** What makes a waiting mail go on: its endpoint, or another attempt. */
-function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }): ComponentChildren {
+function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }) {
   const { id, url, waits } = mail;
   const then = (done: Promise<unknown>) => done.then(changed);
   if (waits?.kind === 'paused')
@@ -132,7 +128,7 @@ function Onward({ mail, changed }: { readonly mail: MailStory; changed(): void }
 }
 
 /** Posts the message to another URL, once; nothing else changes. */
-function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }): ComponentChildren {
+function TryDialog({ mail, onClose }: { readonly mail: Mail; onClose(): void }) {
   const [url, setUrl] = useState(mail.url);
   const [trial, setTrial] = useState<Trial>();
   return h(Dialog, { title: 'Try another URL', onClose }, [
@@ -160,7 +156,7 @@ function scanText({ spam, virus, name, score, by, reason }: Scan): string {
   return found.filter(Boolean).join(', ');
 }
 
-function About({ mail }: { readonly mail: MailStory }): ComponentChildren {
+function About({ mail }: { readonly mail: MailStory }) {
   const scan = mail.deliveries[0]?.scan;
   const verdicts = (
     [
@@ -213,7 +209,7 @@ function markOf({ kind, text }: TimelineEntry): Omit<Mark, 'word'> {
   return MARKS[kind] ?? { icon: 'dot', tone: 'off' };
 }
 
-function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
+function Timeline({ mail }: { readonly mail: MailStory }) {
   const details = detailsOf(mail);
   return h('ol.timeline', [
     mail.timeline.map((entry) => {
@@ -231,7 +227,7 @@ function Timeline({ mail }: { readonly mail: MailStory }): ComponentChildren {
 }
 
 /** The content of a message in several forms. */
-function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: boolean }): ComponentChildren {
+function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: boolean }) {
   const { id } = mail;
   const mayRead = person.value?.reads_content === true && may('inbound/content');
   const loaded = useCall('inbound/content', mail.kept && mayRead ? { id } : undefined);
@@ -268,15 +264,7 @@ function ContentTabs({ mail, beside }: { readonly mail: Mail; readonly beside: b
   ]);
 }
 
-function Panel({
-  tab,
-  id,
-  content,
-}: {
-  readonly tab: string;
-  readonly id: string;
-  readonly content: Content;
-}): ComponentChildren {
+function Panel({ tab, id, content }: { readonly tab: string; readonly id: string; readonly content: Content }) {
   switch (tab) {
     case 'html':
       return h(HtmlTab, { wanted: { id } });
@@ -297,7 +285,7 @@ function Panel({
   }
 }
 
-function Parts({ id, content }: { readonly id: string; readonly content: Content }): ComponentChildren {
+function Parts({ id, content }: { readonly id: string; readonly content: Content }) {
   return h('ul.rows.parts', [
     content.parts.map((part) =>
       h('li', { key: part.n }, [
@@ -317,7 +305,7 @@ function Parts({ id, content }: { readonly id: string; readonly content: Content
   ]);
 }
 
-function Payload({ id }: { readonly id: string }): ComponentChildren {
+function Payload({ id }: { readonly id: string }) {
   const loaded = useCall('inbound/payload', { id });
   const { data, error } = loaded;
   if (error || data === undefined) return h(Loading, { of: loaded, rows: 8 });

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { Loading } from '../parts/elements.ts';
 import { ThisHost } from '../parts/hosts.ts';
@@ -44,7 +43,7 @@ const PLOTS: readonly SeriesPlotProps[] = [
 const NAMES = PLOTS.flatMap(({ curves }) => curves.flatMap(({ of }) => of));
 
 /** The last hour of this host: mail received, responses, deliveries waiting. */
-export function NowPlots(): ComponentChildren {
+export function NowPlots() {
   const loaded = useSeries(NAMES);
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'last-hour' }, [

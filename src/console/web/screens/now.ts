@@ -1,17 +1,15 @@
-import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
 import { Bars, Button, Fault, Loading, Notice, State, Table, Time, Title } from '../parts/elements.ts';
-import { Icon } from '../parts/icons.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, HostNeed, InboundDomain, Mail } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
-import { domainSentence, useDomains } from './domains.ts';
+import { domainLink, domainSentence, useDomains } from './domains.ts';
 import { EndpointLink, useEndpoints } from './endpoints.ts';
 import { HealthSentence, NeedRow, useOverview } from './host.ts';
 import { NowPlots } from './now-plots.ts';
@@ -23,11 +21,11 @@ const COUNTED = 100;
 const MOST_NEEDS = 8;
 
 /** Is all well, and what is happening; for those who see no mail, the numbers. */
-export function Now(): ComponentChildren {
+export function Now() {
   return may('inbound/search') ? h(NowWithMail) : h(NowInNumbers);
 }
 
-function NowInNumbers(): ComponentChildren {
+function NowInNumbers() {
   const endpoints = useEndpoints();
   const domains = useWrongDomains();
   return h('div.screen', [
@@ -61,7 +59,7 @@ const COUNTS = [
 ] as const;
 
 /** How much the account sent. */
-function Sent(): ComponentChildren {
+function Sent() {
   const loaded = useCall('users/info', {});
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'sent' }, [
@@ -80,7 +78,7 @@ function Sent(): ComponentChildren {
   ]);
 }
 
-function NowWithMail(): ComponentChildren {
+function NowWithMail() {
   const mail = useMail('', FEED);
   const refused = useRefusals('', FEED);
   const dead = useMail('state:dead', COUNTED);
@@ -92,7 +90,7 @@ function NowWithMail(): ComponentChildren {
   return h('div.screen', [
     h(Title, { text: 'Overview' }),
     host
-      ? h(HealthSentence, { overview: host })
+      ? h(HealthSentence, host)
       : may('host/overview') && !hostAway
         ? h(Bars, { rows: 1 })
         : h(Health, { endpoints: endpoints.data, failed: endpoints.error !== undefined }),
@@ -111,7 +109,7 @@ function Health({
 }: {
   readonly endpoints: readonly Endpoint[] | undefined;
   readonly failed: boolean;
-}): ComponentChildren {
+}) {
   if (!endpoints) return failed ? null : h(Bars, { rows: 1 });
   const down = endpoints.filter(inTrouble);
   const waiting = endpoints.reduce((sum, one) => sum + one.waiting, 0);
@@ -122,10 +120,7 @@ function Health({
       : waiting > 0
         ? `All systems normal. ${count(waiting, 'message')} being delivered.`
         : 'All systems normal.';
-  return h('p', { class: `health ${down.length > 0 ? 'bad' : 'good'}` }, [
-    h(Icon, { name: down.length > 0 ? 'alert' : 'check' }),
-    text,
-  ]);
+  return h(HealthSentence, { state: down.length > 0 ? 'fault' : 'ok', text });
 }
 
 /** Items that need attention; empty if all is well. */
@@ -143,7 +138,7 @@ function NeedsYou({
   readonly domains: readonly InboundDomain[];
   /** Items that need the attention of the operator. */
   readonly host: readonly HostNeed[];
-}): ComponentChildren {
+}) {
   const down = endpoints.filter((one) => inTrouble(one) || one.paused);
   // Endpoints of the account that is shown have their rows already.
   const others = host.filter(
@@ -163,7 +158,7 @@ function NeedsYou({
         .slice(0, FEW)
         .map((domain) =>
           h('li', { key: domain.domain, 'data-row': domain.domain }, [
-            h('a', { href: linkTo(`/domain/${encodeURIComponent(domain.domain)}`) }, [
+            h('a', { href: domainLink(domain.domain) }, [
               h(State, { icon: 'alert', word: 'DNS', tone: 'bad' }),
               h('span.url', [h('bdi', plain(domain.domain))]),
               h('span.sentence', domainSentence(domain)),
@@ -194,7 +189,7 @@ function NeedsYou({
   ]);
 }
 
-function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }): ComponentChildren {
+function EndpointNeed({ endpoint, again }: { readonly endpoint: Endpoint; again(): void }) {
   const { url } = endpoint;
   return h('li', { 'data-row': url }, [
     h(EndpointLink, { endpoint }),
@@ -229,7 +224,7 @@ function useWrongDomains(): readonly InboundDomain[] {
 type FeedEntry = { readonly at: number; readonly mail: Mail } | { readonly at: number; readonly refusal: RefusalRow };
 
 /** Mail and refusals as they come. It stands still while the pointer or the focus is on it. */
-function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: List<RefusalRow> }): ComponentChildren {
+function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: List<RefusalRow> }) {
   const [held, setHeld] = useState(false);
   const shown = useRef<readonly FeedEntry[] | undefined>(undefined);
   const newest = [
@@ -267,7 +262,7 @@ function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: 
   );
 }
 
-function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChildren {
+function RefusedRow({ refusal }: { readonly refusal: RefusalRow }) {
   const { sender, recipient, client, reply, at, times } = refusal;
   return h('li.mail-row', { 'data-row': `r${refusal.id}` }, [
     h('a', { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) }, [
@@ -284,7 +279,7 @@ function RefusedRow({ refusal }: { readonly refusal: RefusalRow }): ComponentChi
 }
 
 /** How the first mail gets here. */
-function FirstMinute(): ComponentChildren {
+function FirstMinute() {
   const { smtp = [] } = person.value ?? {};
   const [host = '127.0.0.1', port = '25'] = (smtp[0] ?? '').split(/:(?=\d+$)/);
   const isLocal = /^(?:localhost|127\.0\.0\.1|\[::1\])$/.test(window.location.hostname);

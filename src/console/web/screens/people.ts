@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -11,7 +10,7 @@ import { linkTo } from '../router.ts';
 import { account, may, person } from '../session.ts';
 
 /** The people who may use the console, with their roles. */
-export function People(): ComponentChildren {
+export function People() {
   const loaded = useCall('host/people', {});
   const { data, again, change } = loaded;
   const [link, setLink] = useState<EnterLink>();
@@ -68,7 +67,7 @@ function PersonRow({
   onInvite(): Promise<void>;
   removed(): void;
   again(): void;
-}): ComponentChildren {
+}) {
   const {
     name,
     role,
@@ -128,7 +127,7 @@ function PersonRow({
 
 const Own = ({ word }: { readonly word: string }) => h(State, { icon: 'person', word, tone: 'good' });
 
-function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPerson['account'] }): ComponentChildren {
+function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPerson['account'] }) {
   return h('span.role', [
     role,
     whose === null
@@ -144,7 +143,7 @@ const ROLES: Readonly<Record<Role, string>> = {
   operator: 'Operator: all accounts and this host',
 };
 
-function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }): ComponentChildren {
+function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }) {
   return h(Dialog, { title: 'Invite a person', onClose }, [
     h(Form, {
       fields: [
@@ -172,13 +171,7 @@ function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(
 }
 
 /** A link, this once. */
-function ShowLink({
-  link: { name, url, until },
-  onClose,
-}: {
-  readonly link: EnterLink;
-  onClose(): void;
-}): ComponentChildren {
+function ShowLink({ link: { name, url, until }, onClose }: { readonly link: EnterLink; onClose(): void }) {
   return h(Dialog, { title: `Link for ${plain(name)}`, onClose }, [
     h('p', [`Copy it now; it is not shown again. It works once, until ${clockTime(toMs(until))}.`]),
     h('p', [h('code.secret', url)]),
@@ -196,7 +189,7 @@ function ShowLink({
 }
 
 /** The open sessions of the console. */
-export function Sessions(): ComponentChildren {
+export function Sessions() {
   const loaded = useCall('host/sessions', {});
   const { data, change } = loaded;
   return h('div.pane', [
@@ -215,7 +208,7 @@ export function Sessions(): ComponentChildren {
   ]);
 }
 
-function SessionRow({ one, ended }: { readonly one: HostSession; ended(): void }): ComponentChildren {
+function SessionRow({ one, ended }: { readonly one: HostSession; ended(): void }) {
   const { id, name, role, account: whose, by, address, since, seen_at: seenAt, until, own } = one;
   return h('li', [
     h('span.who', [h('bdi.name', plain(name)), own && h(Own, { word: 'This session' })]),

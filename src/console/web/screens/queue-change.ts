@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -62,7 +61,7 @@ const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:,
 type Changed = Partial<Answer<'host/drop'> & Answer<'host/pause'>> & Pick<Answer<'host/drop'>, 'matched' | 'changed'>;
 
 /** Offers actions for the matches of a query, shows their number, and carries them out. */
-export function QueueChange({ query: given, onClose }: { readonly query: string; onClose(): void }): ComponentChildren {
+export function QueueChange({ query: given, onClose }: { readonly query: string; onClose(): void }) {
   const [operation, setOperation] = useState<string>('host/retry');
   const [text, setText] = useState(given);
   const [query, setQuery] = useState(given);
@@ -99,7 +98,7 @@ function Question({
   readonly query: string;
   onDone(): void;
   onClose(): void;
-}): ComponentChildren {
+}) {
   const isDrop = operation === 'host/drop';
   return h(Many<Changed>, {
     about: `${operation} ${query}`,

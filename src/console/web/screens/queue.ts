@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
@@ -18,11 +17,10 @@ const BY = [
 ] as const;
 
 /** Waiting mail of this host, by target and age. For operators. */
-export function Queue(): ComponentChildren {
+export function Queue() {
   const chosen = place.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
-  const loaded = useCall('host/queue', { by });
-  useRepeat(loaded);
+  const loaded = useRepeat(useCall('host/queue', { by }));
   const [changing, setChanging] = useState<string>();
   const { data, again } = loaded;
   return h('div.screen', [
@@ -51,13 +49,7 @@ export function Queue(): ComponentChildren {
   ]);
 }
 
-function Content({
-  queue,
-  onChange,
-}: {
-  readonly queue: WaitingQueue;
-  onChange(query: string): void;
-}): ComponentChildren {
+function Content({ queue, onChange }: { readonly queue: WaitingQueue; onChange(query: string): void }) {
   const { waiting, oldest_at: oldestAt, rows, left_out: leftOut, making } = queue;
   return h('div.pane', [
     waiting === 0
@@ -84,13 +76,7 @@ function Content({
 }
 
 /** Waiting mail by age in minutes, as `qshape` prints it. */
-function Ages({
-  queue: { ages, rows },
-  onChange,
-}: {
-  readonly queue: WaitingQueue;
-  onChange(query: string): void;
-}): ComponentChildren {
+function Ages({ queue: { ages, rows }, onChange }: { readonly queue: WaitingQueue; onChange(query: string): void }) {
   const spans = ages.map((age, i) => `${ages[i - 1] ?? 0}\u2013${age}`);
   const figures = ['Waiting', ...spans.map((one) => `${one} min`), `${ages.at(-1)}+ min`, 'Later'];
   const columns = ['Destination', 'Account', 'State', ...figures, ''];
@@ -119,7 +105,7 @@ function Row({
   /** The names of the columns with figures, which a telephone shows beside each. */
   readonly figures: readonly string[];
   onChange(query: string): void;
-}): ComponentChildren {
+}) {
   const { account, url, waiting, ages, later } = row;
   return h('tr', { 'data-row': url ?? account?.id }, [
     h('th', { scope: 'row' }, [h(Name, { row })]),
@@ -133,14 +119,14 @@ function Row({
 }
 
 /** Webhooks have a screen of their own, which stands in the account. */
-function Name({ row: { account, url, kind } }: { readonly row: Waiting }): ComponentChildren {
+function Name({ row: { account, url, kind } }: { readonly row: Waiting }) {
   if (url === null) return h('bdi', plain(account?.name ?? ''));
   if (kind === 'outbound' || kind === 'return') return `${shortUrl(url)} (mail)`;
   if (account === null) return shortUrl(url);
   return h('a', { href: linkTo('/endpoint', { account: account.id, url }) }, shortUrl(url));
 }
 
-function RowState({ row }: { readonly row: Waiting }): ComponentChildren {
+function RowState({ row }: { readonly row: Waiting }) {
   const { breaker, parked, down_since: since, paused_until: pausedUntil } = row;
   if (pausedUntil !== null)
     return h(State, { icon: 'pause', word: `Paused, resumes ${relative(toMs(pausedUntil), time.value)}`, tone: 'off' });

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import { Loading, Notice, State, Time, Title } from '../parts/elements.ts';
@@ -11,7 +10,7 @@ import { may, person } from '../session.ts';
 import { useDomains } from './domains.ts';
 
 /** Why mail was refused. */
-export function Refused(): ComponentChildren {
+export function Refused() {
   const query = place.value.query.get('q') ?? '';
   const list = useRefusals(query);
   const { rows } = list;
@@ -20,7 +19,7 @@ export function Refused(): ComponentChildren {
     h(Choices, { query }),
     h(Reasons, { query, newest: rows?.[0]?.id }),
     h('div', { 'aria-busy': list.loading }, [
-      h(Loading, { of: { ...list, data: rows }, rows: 8 }),
+      h(Loading, { of: list, rows: 8 }),
       rows &&
         (rows.length === 0
           ? h(Empty, { query })
@@ -40,7 +39,7 @@ export function Refused(): ComponentChildren {
   ]);
 }
 
-function Choices({ query }: { readonly query: string }): ComponentChildren {
+function Choices({ query }: { readonly query: string }) {
   const { data: domains = [] } = useDomains();
   return h('p.choices', [
     h(TimeChoice, { path: '/refused', query }),
@@ -55,13 +54,7 @@ function Choices({ query }: { readonly query: string }): ComponentChildren {
 }
 
 /** Counts by reason; each is a filter. */
-function Reasons({
-  query,
-  newest,
-}: {
-  readonly query: string;
-  readonly newest: string | undefined;
-}): ComponentChildren {
+function Reasons({ query, newest }: { readonly query: string; readonly newest: string | undefined }) {
   const chosen = fieldOf(query, 'reason');
   const others = withField(query, 'reason', undefined);
   const wanted = newest !== undefined || chosen !== undefined;
@@ -96,7 +89,7 @@ function RefusalEntry({
   readonly refusal: RefusalRow;
   readonly query: string;
   readonly explained: boolean;
-}): ComponentChildren {
+}) {
   const { stage, reply, reason, advice, client, helo, tls, sender, recipient, times, at } = refusal;
   const filter = (field: string, value: string) =>
     h('a', { href: linkTo('/refused', { q: withField(query, field, value) }) }, [h('bdi', plain(value))]);
@@ -148,7 +141,7 @@ function reasonText(reason: string): string {
   return capital(words);
 }
 
-function Empty({ query }: { readonly query: string }): ComponentChildren {
+function Empty({ query }: { readonly query: string }) {
   if (query.trim() === '')
     return h(
       Notice,

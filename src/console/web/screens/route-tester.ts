@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import { Loading, State } from '../parts/elements.ts';
@@ -25,7 +24,7 @@ const weightOf = (pattern: string): number =>
   /[*?]/.test(pattern) ? [...pattern].filter((one) => one !== '*' && one !== '?').length : Number.MAX_SAFE_INTEGER;
 
 /** The tester. The address stands in the URL; another `stamp` tests it again, as the routes have changed. */
-export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren {
+export function Tester({ stamp }: { readonly stamp: string }) {
   const address = place.value.query.get('test') ?? '';
   return h('aside.pane.tester', { 'aria-labelledby': 'tester' }, [
     h('h2', { id: 'tester' }, 'Test an address'),
@@ -42,7 +41,7 @@ export function Tester({ stamp }: { readonly stamp: string }): ComponentChildren
   ]);
 }
 
-function Result({ address, stamp }: { readonly address: string; readonly stamp: string }): ComponentChildren {
+function Result({ address, stamp }: { readonly address: string; readonly stamp: string }) {
   const loaded = useCall('inbound/test-route', { address }, stamp);
   const { data, error } = loaded;
   if (error || !data) return h(Loading, { of: loaded, rows: 3 });

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -29,9 +28,8 @@ export function Routes({
 }: {
   readonly domain: string;
   readonly routes: Loaded<readonly InboundRoute[]>;
-}): ComponentChildren {
-  const loaded = routes;
-  const { data, again, change } = loaded;
+}) {
+  const { data, again, change } = routes;
   // A visitor coming from a refusal wants a route for that mailbox.
   const wanted = place.value.query.get('add') ?? undefined;
   const [adding, setAdding] = useState(wanted !== undefined && may('inbound/add-route'));
@@ -48,7 +46,7 @@ export function Routes({
       'Listed in the order they are tried: by priority, then exact names, then patterns with the most ' +
         'literal characters, then the oldest.',
     ]),
-    h(Loading, { of: loaded, rows: 3 }),
+    h(Loading, { of: routes, rows: 3 }),
     data &&
       (data.length === 0
         ? h(Notice, { title: 'No routes yet' }, [h('p', 'Mail to this domain is refused until a route accepts it.')])
@@ -62,19 +60,16 @@ export function Routes({
               }),
             ),
           ])),
-    adding && h(AddRoute, { domain, mailbox: wanted, done: again, onClose: close }),
+    adding &&
+      h(RouteDialog, {
+        route: { pattern: wanted ?? '' },
+        save: (params) => call('inbound/add-route', { domain, ...params }).then(again),
+        onClose: close,
+      }),
   ]);
 }
 
-function RouteRow({
-  route,
-  again,
-  removed,
-}: {
-  readonly route: InboundRoute;
-  again(): void;
-  removed(): void;
-}): ComponentChildren {
+function RouteRow({ route, again, removed }: { readonly route: InboundRoute; again(): void; removed(): void }) {
   const {
     id,
     pattern,
@@ -118,7 +113,12 @@ function RouteRow({
           label: 'Edit\u2026',
           kind: 'quiet',
           title: `Route ${id}`,
-          dialog: (onClose) => h(EditRoute, { route, done: again, onClose }),
+          dialog: (onClose) =>
+            h(RouteDialog, {
+              route,
+              save: (params) => call('inbound/update-route', { id, ...params }).then(again),
+              onClose,
+            }),
         }),
       may('inbound/delete-route') &&
         h(ConfirmButton, {
@@ -319,7 +319,10 @@ function paramsOf(values: Values, route: Partial<InboundRoute>) {
     batch_events: batch = '',
   } = values;
   return {
-    ...{ pattern, action, when: whenOf(values, route), tags: listOf(values['tags']) },
+    pattern,
+    action,
+    when: whenOf(values, route),
+    tags: listOf(values['tags']),
     url: hasUrl(values) ? url : undefined,
     ...(format !== '' && { format }),
     attachments: isWhole(format) ? 'auto' : attachments,
@@ -331,42 +334,23 @@ function paramsOf(values: Values, route: Partial<InboundRoute>) {
   };
 }
 
-interface RouteDialog {
-  /** It is done: show the routes anew. */
-  done(): void;
-  onClose(): void;
-}
-
-function AddRoute({
-  domain,
-  mailbox,
-  done,
+/** The form of a new route, of which `route` is what is known, or of one that there is, with an id. */
+function RouteDialog({
+  route,
+  save,
   onClose,
-}: RouteDialog & { readonly domain: string; readonly mailbox: string | undefined }): ComponentChildren {
-  return h(Dialog, { title: 'Add a route', onClose }, [
-    h(Form, {
-      fields: fieldsOf({ pattern: mailbox ?? '' }),
-      label: 'Add route',
-      onSubmit: async (values) => {
-        await call('inbound/add-route', { domain, ...paramsOf(values, {}) });
-        onClose();
-        done();
-      },
-    }),
-  ]);
-}
-
-function EditRoute({ route, done, onClose }: RouteDialog & { readonly route: InboundRoute }): ComponentChildren {
-  return h(Dialog, { title: `Edit route ${route.id}`, onClose }, [
-    h('p.faint', ['If you change the URL, mail that waits for this route is posted there too.']),
+}: {
+  readonly route: Partial<InboundRoute>;
+  save(params: ReturnType<typeof paramsOf>): Promise<unknown>;
+  onClose(): void;
+}) {
+  const isNew = route.id === undefined;
+  return h(Dialog, { title: isNew ? 'Add a route' : `Edit route ${route.id}`, onClose }, [
+    !isNew && h('p.faint', ['If you change the URL, mail that waits for this route is posted there too.']),
     h(Form, {
       fields: fieldsOf(route),
-      label: 'Save',
-      onSubmit: async (values) => {
-        await call('inbound/update-route', { id: route.id, ...paramsOf(values, route) });
-        onClose();
-        done();
-      },
+      label: isNew ? 'Add route' : 'Save',
+      onSubmit: (values) => save(paramsOf(values, route)).then(onClose),
     }),
   ]);
 }

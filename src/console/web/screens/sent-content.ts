@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import { Headers, Loading, Notice, Tabs } from '../parts/elements.ts';
@@ -8,7 +7,7 @@ import { may, person } from '../session.ts';
 import { HtmlTab } from './mail-content.ts';
 
 /** The content of a message out. */
-export function SentContentTabs({ id }: { readonly id: string }): ComponentChildren {
+export function SentContentTabs({ id }: { readonly id: string }) {
   const mayRead = person.value?.reads_content === true && may('messages/content');
   const loaded = useCall('messages/content', mayRead ? { id } : undefined);
   const { data, error } = loaded;

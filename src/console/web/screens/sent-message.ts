@@ -9,7 +9,6 @@ import { Button, Dialog, DialogButton, Facts, Loading, Notice, Time, Title } fro
 import { ConfirmButton, Copy } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
-import { Happening } from '../parts/timeline.ts';
 import { withField } from '../query.ts';
 import type { SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
@@ -17,14 +16,12 @@ import { may, shareLink } from '../session.ts';
 import { TakeOff } from './lists.ts';
 import { SentStateMark, toTime } from './sent.ts';
 import { SentContentTabs } from './sent-content.ts';
-import { toEntries } from './sent-timeline.ts';
-import { Dialogs } from './smtp-dialog.ts';
+import { Timeline } from './sent-timeline.ts';
 
 /** One sent message: its state, and its SMTP dialog. */
-export function SentMessageScreen({ id }: { readonly id: string }): ComponentChildren {
-  const loaded = useCall('messages/info', { id });
+export function SentMessageScreen({ id }: { readonly id: string }) {
+  const loaded = useRepeat(useCall('messages/info', { id }));
   const { data: message, error, again } = loaded;
-  useRepeat(loaded);
   return h('div.screen.narrow', [
     h(Back),
     message
@@ -43,7 +40,7 @@ function Story({
   readonly message: SentStory;
   readonly error: ComponentChildren;
   again(): void;
-}): ComponentChildren {
+}) {
   const { sender, email, subject, state } = message;
   return h('article', [
     h(Title, { text: plain(subject) || '(no subject)' }),
@@ -111,7 +108,7 @@ function isHeld({ delivery }: SentStory): boolean {
 }
 
 /** The actions while it waits for another attempt. */
-function Waiting({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+function Waiting({ message, again }: { readonly message: SentStory; again(): void }) {
   const { _id: id, email, delivery } = message;
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
   return h('p.buttons', [
@@ -129,7 +126,7 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
 }
 
 /** Sends the content once more, as a new message, while it is kept. */
-function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }): ComponentChildren {
+function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }) {
   if (!delivery || !may('messages/resend')) return null;
   return h('p.buttons', [
     h(DialogButton, {
@@ -139,15 +136,7 @@ function Resend({ message: { _id: id, email, delivery } }: { readonly message: S
   ]);
 }
 
-function ResendDialog({
-  id,
-  email,
-  onClose,
-}: {
-  readonly id: string;
-  readonly email: string;
-  onClose(): void;
-}): ComponentChildren {
+function ResendDialog({ id, email, onClose }: { readonly id: string; readonly email: string; onClose(): void }) {
   const [sent, setSent] = useState<Answer<'messages/resend'>>();
   return h(Dialog, { title: 'Send again?', onClose }, [
     sent
@@ -174,7 +163,7 @@ function ResendDialog({
 }
 
 /** Why it is held back, and until when. */
-function Held({ message, again }: { readonly message: SentStory; again(): void }): ComponentChildren {
+function Held({ message, again }: { readonly message: SentStory; again(): void }) {
   const { _id: id, email, subaccount } = message;
   const { data } = useCall('messages/list-scheduled', { to: email }, id);
   if (!data) return null;
@@ -207,7 +196,7 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
 }
 
 /** Whether its address gets mail, and a way to change that. */
-function Listed({ message: { email, subaccount } }: { readonly message: SentStory }): ComponentChildren {
+function Listed({ message: { email, subaccount } }: { readonly message: SentStory }) {
   const { data, again } = useCall('rejects/list', { email });
   if (!data) return null;
   const entry = data.find(
@@ -242,7 +231,7 @@ function Listed({ message: { email, subaccount } }: { readonly message: SentStor
   ]);
 }
 
-function About({ message }: { readonly message: SentStory }): ComponentChildren {
+function About({ message }: { readonly message: SentStory }) {
   const { _id: id, ts, tags, template, subaccount, email, delivery, diag } = message;
   const to = (name: string, value: string) =>
     h('a', { key: value, href: linkTo('/sent', { q: withField('', name, value) }) }, plain(value));
@@ -261,14 +250,4 @@ function About({ message }: { readonly message: SentStory }): ComponentChildren 
       ],
     ],
   });
-}
-
-function Timeline({ message }: { readonly message: SentStory }): ComponentChildren {
-  return h('ol.timeline', [
-    toEntries(message).map(({ attempt, open = false, ...entry }, i) =>
-      h(Happening, { key: i, ...entry, afterMs: entry.at - message.ts * 1000 }, [
-        attempt && h(Dialogs, { attempt, open }),
-      ]),
-    ),
-  ]);
 }

@@ -1,9 +1,21 @@
+import { h } from '../h.ts';
 import type { Mark, Tone } from '../parts/elements.ts';
 import type { IconName } from '../parts/icons.ts';
-import { span, toMs } from '../parts/text.ts';
-import type { MailAttempt, SentStory, Visit } from '../records.ts';
+import { count, plain, span, toMs } from '../parts/text.ts';
+import { Happening } from '../parts/timeline.ts';
+import type { Connection, MailAttempt, SentStory, Visit } from '../records.ts';
 
-// What happened to a message out, as entries in the order of time.
+// What happened to a message out, in the order of time, with the SMTP dialogs of its attempts.
+
+export function Timeline({ message }: { readonly message: SentStory }) {
+  return h('ol.timeline', [
+    toEntries(message).map(({ attempt, open = false, ...entry }, i) =>
+      h(Happening, { key: i, ...entry, afterMs: entry.at - message.ts * 1000 }, [
+        attempt && h(Dialogs, { attempt, open }),
+      ]),
+    ),
+  ]);
+}
 
 interface Entry extends Omit<Mark, 'word'> {
   readonly at: number;
@@ -15,7 +27,7 @@ interface Entry extends Omit<Mark, 'word'> {
 }
 
 /** The attempts of the queue say more than the events of the store, and are forgotten sooner. */
-export function toEntries(message: SentStory): readonly Entry[] {
+function toEntries(message: SentStory): readonly Entry[] {
   const { ts, state, delivery, smtp_events: events, opens_detail: opens, clicks_detail: clicks } = message;
   const attempts = delivery?.attempts ?? [];
   const known = attempts.length > 0;
@@ -63,4 +75,45 @@ function toEntry(attempt: MailAttempt, isLast: boolean): Entry {
 function visitOf({ ts, ip, ua }: Visit): Entry {
   const detail = [ip, ua].filter((one) => one !== null).join(', ');
   return { at: ts * 1000, icon: 'dot', tone: 'good', text: '', detail };
+}
+
+/** The SMTP dialogs of an attempt, line by line. */
+function Dialogs({
+  attempt: { connections, connections_left_out: leftOut },
+  open,
+}: {
+  readonly attempt: MailAttempt;
+  readonly open: boolean;
+}) {
+  if (connections.length === 0) return null;
+  return h('details.attempt', { open }, [
+    h('summary', 'SMTP dialog'),
+    leftOut > 0 && h('p.faint', `${count(leftOut, 'earlier connection')} omitted.`),
+    connections.map((connection, i) => h(Spoken, { key: i, connection })),
+  ]);
+}
+
+function Spoken({ connection }: { readonly connection: Connection }) {
+  const { host, address, source_ip: source, tls, reused, duration_ms: ms, error, dialog } = connection;
+  const facts = [
+    source !== null && `from ${source}`,
+    tls ?? (dialog.length > 0 && 'no TLS'),
+    reused && 'reused connection',
+    span(ms),
+  ].filter((one) => one !== false);
+  return h('div.spoken', [
+    h('p', [h('strong', plain(host)), ` ${address}`, h('span.faint', `, ${facts.join(', ')}`)]),
+    dialog.length > 0 && h('ol.dialog', { dir: 'ltr' }, [dialog.map((line, i) => h(Line, { key: i, line }))]),
+    error !== null && h('p.wrong', plain(error)),
+  ]);
+}
+
+function Line({ line }: { readonly line: string }) {
+  const [, mark, text = line] = /^([<>]) (.*)$/s.exec(line) ?? [];
+  const [arrow, who] = mark === '>' ? ['\u2192', 'sent: '] : mark === '<' ? ['\u2190', 'received: '] : ['', ''];
+  return h('li', { class: mark === '>' ? 'ours' : 'theirs' }, [
+    h('span.arrow', { 'aria-hidden': 'true' }, [arrow]),
+    h('span.hidden', [who]),
+    h('code', plain(text)),
+  ]);
 }

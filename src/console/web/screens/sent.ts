@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -8,7 +7,7 @@ import { Button, Choice, Loading, type Mark, Notice, State, Time, Title } from '
 import { count, plain, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { SentMessage, SentState } from '../records.ts';
-import { go, linkTo, place, withQuery } from '../router.ts';
+import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
 import { account } from '../session.ts';
 
 const STATES: Readonly<Record<SentState, Mark>> = {
@@ -22,7 +21,7 @@ const STATES: Readonly<Record<SentState, Mark>> = {
   unsub: { icon: 'refused', word: 'Unsubscribed', tone: 'off' },
 };
 
-export function SentStateMark({ state }: { readonly state: SentState }): ComponentChildren {
+export function SentStateMark({ state }: { readonly state: SentState }) {
   return h(State, STATES[state]);
 }
 
@@ -42,7 +41,7 @@ const FIRST_ROWS = 50;
 const MOST_ROWS = 800;
 
 /** Mail that the account has sent. */
-export function SentList(): ComponentChildren {
+export function SentList() {
   const { query } = place.value;
   const q = query.get('q') ?? '';
   const days = SPANS.some(([id]) => id === query.get('days')) ? Number(query.get('days')) : 7;
@@ -85,11 +84,11 @@ export function SentList(): ComponentChildren {
   ]);
 }
 
-function SentRow({ message }: { readonly message: SentMessage }): ComponentChildren {
+function SentRow({ message }: { readonly message: SentMessage }) {
   const { _id: id, state, sender, email, subject, diag, opens, clicks, ts } = message;
   const seen = [opens > 0 && count(opens, 'open'), clicks > 0 && count(clicks, 'click')].filter(Boolean).join(', ');
   return h('li.mail-row', { 'data-row': id }, [
-    h('a', { href: linkTo(`/sent/${encodeURIComponent(id)}`) }, [
+    h('a', { href: sentLink(id) }, [
       h(SentStateMark, { state }),
       h('span.who', [
         h('bdi', plain(sender)),
@@ -104,7 +103,7 @@ function SentRow({ message }: { readonly message: SentMessage }): ComponentChild
   ]);
 }
 
-function Empty({ q, days }: { readonly q: string; readonly days: number }): ComponentChildren {
+function Empty({ q, days }: { readonly q: string; readonly days: number }) {
   if (q.trim() !== '')
     return h(Notice, { title: `No messages of the last ${count(days, 'day')} match this search` }, [
       h('p', [

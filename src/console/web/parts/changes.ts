@@ -1,18 +1,96 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { useLoad } from '../load.ts';
+import { useCall, useLoad } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import type { Endpoint, EndpointDetail } from '../records.ts';
 import { account, may } from '../session.ts';
 import { Button, Dialog, Time } from './elements.ts';
 import { jobOfMail } from './job.ts';
 import { Many } from './many.ts';
-import { type EndedState, isFailing } from './states.ts';
-import { count, shortUrl, span } from './text.ts';
+import { answerOf, type EndedState, isFailing, type OpenState } from './states.ts';
+import { count, number, shortUrl, span } from './text.ts';
 
-// Replays of many: first the number, then the button with the number in it.
+// Changes of many messages: replay, retry and drop. First the number, then the button with the number in it.
+
+/** The messages to drop: by id, or all results of a search. */
+type DropTarget = { readonly ids: readonly string[] } | { readonly query: string; readonly state: OpenState };
+
+/** The number has to be typed, except for the one message that is open. */
+export function DropDialog({ wish, onClose }: { readonly wish: DropTarget; onClose(): void }) {
+  const isQuery = 'query' in wish;
+  const params = { ...wish, ...(isQuery && { query: wish.query || '*' }) };
+  return h(Dialog, { title: 'Drop', onClose }, [
+    h(Many<Answer<'inbound/drop'>>, {
+      about: `drop ${JSON.stringify(wish)}`,
+      change: (how, stop) => call('inbound/drop', { ...params, ...how }, stop),
+      job: jobOfMail('Drop', 'inbound/drop', params),
+      nothing: 'Nothing to drop',
+      explain: ({ matched }) =>
+        matched > 0 && [
+          h('p', [`${count(matched, 'message')} will end without being posted. Senders are not notified.`]),
+          h('p.faint', ['Dropped messages can be replayed until their content is deleted.']),
+        ],
+      label: (matched) => `Drop ${matched}`,
+      kind: 'danger',
+      isTyped: isQuery,
+      done: ({ dropped }) => `${count(dropped, 'message')} dropped.`,
+      onClose,
+    }),
+  ]);
+}
+
+/** Another attempt for all that a search finds and that waits. */
+export function RetryDialog({
+  query,
+  onClose,
+}: {
+  /** Without its state. */
+  readonly query: string;
+  onClose(): void;
+}) {
+  const params = { query: query || '*', state: 'waiting' };
+  return h(Dialog, { title: 'Retry now', onClose }, [
+    h(Many<Answer<'inbound/retry'>>, {
+      about: `retry ${query}`,
+      change: (how, stop) => call('inbound/retry', { ...params, ...how }, stop),
+      job: jobOfMail('Retry', 'inbound/retry', params),
+      nothing: 'Nothing to retry',
+      explain: ({ matched }) =>
+        matched > 0 && [
+          h('p', `${count(matched, 'message')} will be posted now.`),
+          h(WaitsFor, { query }),
+          h('p.faint', [
+            'An endpoint that is down gets one message first, and the rest if it accepts that one. ' +
+              'Paused endpoints stay paused.',
+          ]),
+        ],
+      label: (matched) => `Retry ${matched} now`,
+      kind: 'main',
+      done: ({ retried }) => `Retrying ${count(retried, 'message')}.`,
+      onClose,
+    }),
+  ]);
+}
+
+const MOST_CAUSES = 3;
+
+/** The endpoints that it goes to, with their last answers, the most frequent first. */
+function WaitsFor({ query }: { readonly query: string }) {
+  const [opened] = useState(() => Date.now());
+  const { data } = useCall('inbound/causes', { query: `${query} state:waiting` }, opened);
+  if (!data) return null;
+  return h('ul', [
+    data.causes
+      .slice(0, MOST_CAUSES)
+      .map((cause) =>
+        h('li', { key: `${cause.url} ${answerOf(cause)}` }, [
+          `${number(cause.count)} to ${shortUrl(cause.url)}, ` +
+            `${answerOf(cause) ? `last response ${answerOf(cause)}` : 'not attempted yet'}`,
+        ]),
+      ),
+  ]);
+}
 
 /** Which mail: by id, or all that a search finds. */
 export type Wish =
@@ -33,7 +111,7 @@ export function ReplayDialog({
   /** Held mail was never posted, so its replay is a release. */
   readonly isHeld?: boolean;
   onClose(): void;
-}): ComponentChildren {
+}) {
   const word = isHeld ? 'Release' : 'Replay';
   const [leftOut, setLeftOut] = useState<readonly string[]>([]);
   const wish = 'query' in given && leftOut.length > 0 ? { ...given, except_urls: leftOut } : given;
@@ -126,7 +204,7 @@ function takes(where: readonly Where[]): number | undefined {
 }
 
 /** Where the mail goes, how old it is, and how long it takes. */
-function Facts({ where }: { readonly where: readonly Where[] }): ComponentChildren {
+function Facts({ where }: { readonly where: readonly Where[] }) {
   const [first] = where;
   if (!first) return null;
   const oldest = where.reduce((before, { oldestAt }) => (oldestAt < before ? oldestAt : before), first.oldestAt);
@@ -151,7 +229,7 @@ function Troubled({
   readonly where: readonly Where[] | undefined;
   readonly leftOut: readonly string[];
   onLeave(url: string): void;
-}): ComponentChildren {
+}) {
   const troubled = where.filter(
     ({ url, endpoint }) =>
       endpoint && !leftOut.includes(url) && (endpoint.breaker !== 'up' || endpoint.paused || isFailing(endpoint)),
