@@ -500,6 +500,24 @@ if (program !== undefined)
       }
     });
 
+    it('waits for a place when too many calls of its session are still running', async () => {
+      const page = await startConsolePage(program);
+      try {
+        await page.open('/');
+        const refusal = { name: 'Too_Many_Tries', message: 'Too many requests. Try again in a moment.' };
+        await page.browser.evaluate(`{
+          const ask = window.fetch;
+          let left = 2;
+          window.fetch = (path, given) => String(path).startsWith('/console/call/inbound/domains') && left-- > 0
+            ? Promise.resolve(Response.json(${JSON.stringify(refusal)}, { status: 429 })) : ask(path, given);
+        }`);
+        await page.press('Domains');
+        await page.shows('in.test');
+      } finally {
+        await page.stop();
+      }
+    });
+
     it('reports once that the store is unavailable, still accepts mail, and recovers by itself afterwards', async function () {
       if (!canLock()) return this.skip();
       const page = await startConsolePage(program);

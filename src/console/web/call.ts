@@ -25,9 +25,23 @@ export const signedOut = signal(0);
 /** The account that calls are about; only operators have a choice. */
 export const chosenAccount = signal<string | undefined>(undefined);
 
-/** Runs an operation such as `inbound/search`. */
-export function call<N extends Operation>(operation: N, params: Params<N>, stop?: AbortSignal): Promise<Answer<N>> {
-  return ask<Answer<N>>('POST', `/console/call/${operation}`, params, stop);
+/** A session has eight calls at a time, and those of a screen that was left may take a moment to end. */
+const BUSY_TRIES = 10;
+const BUSY_MS = 1000;
+
+/** Runs an operation such as `inbound/search`. Waits for a place if this session has too many calls. */
+export async function call<N extends Operation>(
+  operation: N,
+  params: Params<N>,
+  stop?: AbortSignal,
+): Promise<Answer<N>> {
+  for (let tries = 1; ; tries++)
+    try {
+      return await ask<Answer<N>>('POST', `/console/call/${operation}`, params, stop);
+    } catch (error) {
+      if (!(error instanceof Failed) || error.kind !== 'Too_Many_Tries' || tries === BUSY_TRIES) throw error;
+      await new Promise((resolve) => setTimeout(resolve, BUSY_MS));
+    }
 }
 
 /** A call that waits until the visitor has entered the password again. */
