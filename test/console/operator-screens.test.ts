@@ -133,13 +133,13 @@ if (program !== undefined)
           }
           await page.open('/');
           await page.shows('2 endpoints are down');
-          await page.shows('/hook of shop');
+          await page.shows('/hook (shop)');
           const rows: string[] = await page.browser.evaluate(
             `[...document.querySelectorAll('.needs li')].map((one) => one.innerText)`,
           );
           expect(rows.filter((row) => row.includes('/hook/own'))).to.have.length(1);
-          expect(rows.filter((row) => row.includes('of shop'))).to.have.length(1);
-          await page.press('/hook of shop');
+          expect(rows.filter((row) => row.includes('(shop)'))).to.have.length(1);
+          await page.press('/hook (shop)');
           await until('the endpoint of that account', async () =>
             /^\/console\/endpoint\?account=[^&]+&url=/.test(await place()),
           );

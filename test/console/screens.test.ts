@@ -510,9 +510,14 @@ if (program !== undefined)
           let left = 2;
           window.fetch = (path, given) => String(path).startsWith('/console/call/inbound/domains') && left-- > 0
             ? Promise.resolve(Response.json(${JSON.stringify(refusal)}, { status: 429 })) : ask(path, given);
+          window.wasRefused = false;
+          new MutationObserver(() => {
+            window.wasRefused ||= document.body.innerText.includes('Too many requests');
+          }).observe(document.body, { childList: true, subtree: true, characterData: true });
         }`);
         await page.press('Domains');
         await page.shows('in.test');
+        expect(await page.browser.evaluate('window.wasRefused')).to.equal(false);
       } finally {
         await page.stop();
       }

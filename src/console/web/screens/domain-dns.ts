@@ -116,7 +116,7 @@ function Servers({
   readonly record: DomainRecord;
   readonly optional: boolean;
 }) {
-  if (error !== null) return h('p.servers.faint', error);
+  if (error !== null) return h('p.servers.faint', `Name servers not queried: ${error}`);
   return h('ul.servers', { 'aria-label': `Name servers, ${type}` }, [
     servers.map((one) =>
       h('li', { key: one.server, 'data-server': one.server }, [

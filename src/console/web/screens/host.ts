@@ -88,7 +88,7 @@ export function NeedRow({ need }: { readonly need: HostNeed }) {
   const href = linkOfNeed(need);
   const cells = [
     h(State, LEVELS[level]),
-    h('span.url', [url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` of ${plain(account.name)}`]]),
+    h('span.url', [url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` (${plain(account.name)})`]]),
     h('span.sentence', { dir: 'auto' }, plain(text)),
     h('span.waiting', [since !== null && h(Time, { at: since })]),
   ];

@@ -10,7 +10,7 @@ import { ConfirmButton, Copy } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
 import { count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
-import type { SentStory } from '../records.ts';
+import type { RejectEntry, SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { may, shareLink } from '../session.ts';
 import { TakeOff } from './lists.ts';
@@ -41,16 +41,23 @@ function Story({
   readonly error: ComponentChildren;
   again(): void;
 }) {
-  const { sender, email, subject, state } = message;
+  const { sender, email, subject, state, subaccount } = message;
+  const { data: list, again: readList } = useCall('rejects/list', { email });
+  const entry = list?.find(
+    (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
+  );
   return h('article', [
     h(Title, { text: plain(subject) || '(no subject)' }),
     error,
     h('p.who', [h('bdi', plain(sender)), ' \u2192 ', h('bdi', plain(email))]),
     h('p.sentence', [h(SentStateMark, { state }), ' ', sentenceOf(message), '.']),
     isHeld(message) && may('messages/list-scheduled') && h(Held, { message, again }),
-    h(Waiting, { message, again }),
-    h(Resend, { message }),
-    h(Listed, { message }),
+    h('p.buttons', [
+      h(Waiting, { message, again }),
+      h(Resend, { message }),
+      list && !entry && may('rejects/add') && h(Suppress, { email, done: readList }),
+    ]),
+    entry && h(Suppressed, { entry, done: readList }),
     h(About, { message }),
     h('h2', 'Timeline'),
     h(Timeline, { message }),
@@ -111,7 +118,7 @@ function isHeld({ delivery }: SentStory): boolean {
 function Waiting({ message, again }: { readonly message: SentStory; again(): void }) {
   const { _id: id, email, delivery } = message;
   if (delivery?.state !== 'waiting' || delivery.attempts.length === 0) return null;
-  return h('p.buttons', [
+  return [
     may('messages/retry') &&
       h(Button, { label: 'Retry now', onPress: () => call('messages/retry', { id }).then(again) }),
     may('messages/stop') &&
@@ -122,18 +129,16 @@ function Waiting({ message, again }: { readonly message: SentStory; again(): voi
         confirm: 'Stop trying',
         onConfirm: () => call('messages/stop', { id }).then(again),
       }),
-  ]);
+  ];
 }
 
 /** Sends the content once more, as a new message, while it is kept. */
 function Resend({ message: { _id: id, email, delivery } }: { readonly message: SentStory }) {
   if (!delivery || !may('messages/resend')) return null;
-  return h('p.buttons', [
-    h(DialogButton, {
-      label: 'Send again\u2026',
-      dialog: (onClose) => h(ResendDialog, { id, email, onClose }),
-    }),
-  ]);
+  return h(DialogButton, {
+    label: 'Send again\u2026',
+    dialog: (onClose) => h(ResendDialog, { id, email, onClose }),
+  });
 }
 
 function ResendDialog({ id, email, onClose }: { readonly id: string; readonly email: string; onClose(): void }) {
@@ -195,39 +200,25 @@ function Held({ message, again }: { readonly message: SentStory; again(): void }
   ]);
 }
 
-/** Whether its address gets mail, and a way to change that. */
-function Listed({ message: { email, subaccount } }: { readonly message: SentStory }) {
-  const { data, again } = useCall('rejects/list', { email });
-  if (!data) return null;
-  const entry = data.find(
-    (one) => one.email === email.toLowerCase() && (one.subaccount === null || one.subaccount === subaccount),
-  );
-  return h('div', [
-    entry
-      ? h(
-          Notice,
-          {
-            icon: 'refused',
-            tone: 'bad',
-            title:
-              `${plain(email)} is ` +
-              `suppressed${entry.expires_at === null ? '' : ` until ${exactTime(toMs(entry.expires_at))}`}`,
-          },
-          [
-            h('p.buttons', [
-              h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
-              may('rejects/delete') && h(TakeOff, { entry, label: 'Remove suppression\u2026', taken: again }),
-            ]),
-          ],
-        )
-      : may('rejects/add') &&
-        h(ConfirmButton, {
-          label: 'Suppress this address\u2026',
-          question: `Suppress ${plain(email)}?`,
-          text: ['All mail of this account to the address is rejected until you remove it from the suppression list.'],
-          confirm: 'Suppress address',
-          onConfirm: () => call('rejects/add', { email, comment: 'stopped at the console' }).then(again),
-        }),
+function Suppress({ email, done }: { readonly email: string; done(): void }) {
+  return h(ConfirmButton, {
+    label: 'Suppress this address\u2026',
+    question: `Suppress ${plain(email)}?`,
+    text: ['All mail of this account to the address is rejected until you remove it from the suppression list.'],
+    confirm: 'Suppress address',
+    onConfirm: () => call('rejects/add', { email, comment: 'stopped at the console' }).then(done),
+  });
+}
+
+/** The recipient gets no mail. */
+function Suppressed({ entry, done }: { readonly entry: RejectEntry; done(): void }) {
+  const { email, expires_at: expires } = entry;
+  const until = expires === null ? '' : ` until ${exactTime(toMs(expires))}`;
+  return h(Notice, { icon: 'refused', tone: 'bad', title: `${plain(email)} is suppressed${until}` }, [
+    h('p.buttons', [
+      h('a', { href: linkTo('/lists', { q: email }) }, 'Show entry'),
+      may('rejects/delete') && h(TakeOff, { entry, label: 'Remove suppression\u2026', taken: done }),
+    ]),
   ]);
 }
 
