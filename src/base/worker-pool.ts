@@ -60,8 +60,9 @@ interface Breach {
 type PoolDeps = Pick<Tools, 'clock' | 'log' | 'metrics'>;
 
 /**
- * Creates a pool that starts threads on demand, and ends those without work. If a thread ends, the task that it was running is retried alone on a
- * thread, and fails if that thread ends too. Other tasks of the thread are requeued.
+ * Creates a pool that starts threads on demand, and ends those that have had no work for some time. If a thread fails,
+ * the task that it was running is retried alone on a thread, and fails if that thread fails too. Other tasks of the
+ * thread are requeued.
  */
 export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolDeps): WorkerPool {
   const { clock, log } = deps;
@@ -196,7 +197,7 @@ function createQueue() {
 
 // Maximum number of jobs per thread: others continue while one waits for DNS. Limited for memory.
 const MOST_INSIDE = 200;
-// A thread of the renderer takes 45 MB, and much more after a large message. Loading another takes half a second.
+// A thread that renders takes 40 MB, and more after a large message. The next task waits 0.4 s for another.
 const IDLE_MS = 5 * 60_000;
 // With an explicit size, the heap allocates its young generation once instead of shrinking and growing it, which saves
 // 25 us of system time per message.
