@@ -1,5 +1,4 @@
 import { checkDkim } from '../dns/checks.ts';
-import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';
 import { keyPlace, selectorOf } from '../sending/domains/keys.ts';
 import { ownSigner } from '../sending/own-signature.ts';
 import { type Check, type Finding, isLocal, ok, skipped, type World, warning } from './finding.ts';
@@ -67,6 +66,8 @@ export async function spfResult(
   domain: string,
   address: string,
 ): Promise<string> {
+  // Loaded when it is needed: `serve` loads this module, as part of the command line.
+  const { createAuthenticator } = await import('../inbound/verdicts/authenticate.ts');
   const { hostname, dns } = settings;
   const limits = { questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms, trustedSealers: [] };
   const { authenticate } = createAuthenticator({ resolver, settings: { hostname, ...limits }, clock });

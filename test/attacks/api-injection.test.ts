@@ -46,9 +46,10 @@ describe('hostile values in every parameter of every operation', () => {
   for (const each of OPERATIONS) {
     it(`${each.path}: causes no internal error, no undeclared error and accepts no value of the wrong type`, async () => {
       const world = shared ?? (await open());
-      const probed = await probe(each, { base: world.base, key: KEY }, payloads);
+      const probed = await probe(each, { base: world.base, key: KEY }, payloads).finally(async () => {
+        if (world !== shared) await world.stop();
+      });
       const faults = world.log.of('api.fault').map(({ fields }) => String(fields.error));
-      if (world !== shared) await world.stop();
       total.asked += probed.asked;
       total.handled += probed.handled;
       total.places += placesOf(each).length;

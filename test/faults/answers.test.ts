@@ -19,7 +19,9 @@ const MESSAGES = size('ANSWER_MESSAGES', 16, 4);
 const MOST_GROWTH = 10;
 const KINDS: readonly Spoiling[] = ['drip-headers', 'drip-body', 'endless-body', 'endless-header'];
 
-const AS_IT_IS: Life = {};
+const COLLECTING = new URL('../support/faults/collect-garbage.ts', import.meta.url);
+const TRUSTING = new URL('../support/faults/trust-answers.ts', import.meta.url);
+const AS_IT_IS: Life = { imports: [COLLECTING] };
 
 interface Seen {
   /** The longest that a connection was held, in milliseconds. */
@@ -125,8 +127,7 @@ describe('endpoints with slow or endless answers', function () {
   const run = createRuns({
     asItIs: () => suffer(2 * DEADLINE + LATE, AS_IT_IS),
     patient: () => suffer(DEADLINE + LATE, { env: { POSTERN_WEBHOOKS__TIMEOUT_MS: '600000' } }),
-    trusting: () =>
-      suffer(DEADLINE, { imports: [new URL('../support/faults/trust-answers.ts', import.meta.url)] }, 100 * 2 ** 20),
+    trusting: () => suffer(DEADLINE, { imports: [COLLECTING, TRUSTING] }, 100 * 2 ** 20),
   });
 
   it('are closed at the deadline without memory growth, leaked sockets or lost mail', async () => {

@@ -133,6 +133,7 @@ describe('the sources', () => {
     for (const [program, large] of [
       ['main.ts', 'daemon.ts'],
       ['main.ts', 'examination/examine.ts'],
+      ['main.ts', 'inbound/verdicts/authenticate.ts'],
       ['daemon.ts', 'store/driver/mongo.ts'],
       ['daemon.ts', 'examination/examine.ts'],
       ['daemon.ts', 'inbound/verdicts/authenticate.ts'],

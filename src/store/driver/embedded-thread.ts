@@ -1,5 +1,5 @@
 import { randomFillSync } from 'node:crypto';
-import { appendFileSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Protocol, serveThread, type ThreadReply } from '../../base/worker.ts';
@@ -73,6 +73,8 @@ const MOST_STATEMENTS = 500;
  * one is for small disks.
  */
 const RESERVE_BYTES = [16 * 1024 ** 2, 4 * 1024 ** 2];
+/** Random bytes that are written at a time. */
+const RANDOM_BYTES = 64 * 1024;
 /** The reserve is made only if it takes at most this share of the free space. */
 const RESERVE_SHARE = 1 / 8;
 /** Bytes of statements in one transaction: so the log of the last ones fits into the reserve. */
@@ -137,6 +139,17 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
   }
 }
 
+/** In pieces, because an idle thread would keep a buffer of that size. */
+function writeRandom(path: string, flag: 'w' | 'a', bytes: number): void {
+  const piece = new Uint8Array(RANDOM_BYTES);
+  const file = openSync(path, flag, 0o600);
+  try {
+    for (let left = bytes; left > 0; ) left -= writeSync(file, randomFillSync(piece), 0, Math.min(left, piece.length));
+  } finally {
+    closeSync(file);
+  }
+}
+
 /** The disk space reserved for deleting. */
 function createReserve(file: string) {
   const path = `${file}-reserve`;
@@ -154,7 +167,7 @@ function createReserve(file: string) {
       const bytes = RESERVE_BYTES.find((one) => one <= (freeOn(file) + kept) * RESERVE_SHARE) ?? 0;
       if (kept >= bytes) return;
       try {
-        writeFileSync(path, randomFillSync(new Uint8Array(bytes)), { mode: 0o600 });
+        writeRandom(path, 'w', bytes);
       } catch {
         rmSync(path, { force: true }); // another process was first; try again next time
       }
@@ -175,7 +188,7 @@ function createReserve(file: string) {
       owed = 0;
       if (bytes <= 0) return;
       try {
-        appendFileSync(log, randomFillSync(new Uint8Array(bytes)));
+        writeRandom(log, 'a', bytes);
       } catch {
         // It is as large as there was space for.
       }

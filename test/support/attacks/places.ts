@@ -14,6 +14,8 @@ export interface Place {
   readonly types: ReadonlySet<string>;
   /** Whether it is the name of an entry, and not a value. */
   readonly isName: boolean;
+  /** Whether it may be a map, with names of any kind. */
+  readonly isMap: boolean;
   readonly steps: readonly Step[];
 }
 
@@ -23,11 +25,11 @@ export function placesOf(operation: Operation): Place[] {
   return Object.entries(properties).flatMap(([field, schema]) => {
     const at = (steps: readonly Step[], name: string, of: Schema | boolean): Place[] => {
       if (typeof of === 'boolean' || of.not) return [];
-      const here: Place = { name, parameter: field, types: typesOf(of), isName: false, steps };
+      const here: Place = { name, parameter: field, types: typesOf(of), isName: false, isMap: mayBeMap(of), steps };
       return [
         here,
         ...within(of).flatMap(({ step, of: inner }) => at([...steps, step], name + suffix(step), inner)),
-        ...namesIn(of, here),
+        ...(here.isMap ? [namesIn(here)] : []),
       ];
     };
     return at([{ field }], field, schema);
@@ -87,11 +89,14 @@ function within(schema: Schema): { readonly step: Step; readonly of: Schema }[] 
   return found;
 }
 
-function namesIn(schema: Schema, place: Place): Place[] {
-  const isMap = [schema, ...(schema.anyOf ?? [])].some(
+function mayBeMap(schema: Schema): boolean {
+  return [schema, ...(schema.anyOf ?? [])].some(
     (kind) => typeof kind === 'object' && typeof kind.additionalProperties === 'object',
   );
-  return isMap ? [{ ...place, name: `${place.name}{names}`, types: new Set(['string']), isName: true }] : [];
+}
+
+function namesIn(map: Place): Place {
+  return { ...map, name: `${map.name}{names}`, types: new Set(['string']), isName: true, isMap: false };
 }
 
 function typesOf(schema: Schema): ReadonlySet<string> {

@@ -1,7 +1,7 @@
 import { COMMON_ERRORS, ERRORS, type ErrorName } from '../../../src/api/errors.ts';
 import type { Operation } from '../../../src/api/operation.ts';
 import { COMPUTED } from './payloads.ts';
-import { type Place, paramsWith, placesOf, takes } from './places.ts';
+import { type Place, paramsWith, placesOf, takes, typeOf } from './places.ts';
 
 /** What one call showed that it should not have. */
 export interface Finding {
@@ -56,7 +56,7 @@ export async function probe(
     [...(place.isName ? [] : others), ...texts]
       .filter((_, n) => places.length === 1 || (n + at) % shared === 0)
       // The clock of these worlds stands still: a call that may wait for seconds would wait for ever.
-      .filter((value) => place.name !== 'wait' || !Number.isInteger(Number(value)))
+      .filter((value) => place.name !== 'wait' || !isWholeNumber(value))
       .map((value) => ({ place, value })),
   );
   const workers = Array.from({ length: AT_ONCE }, async () => {
@@ -123,12 +123,18 @@ async function judge(
   if (!means(place, value) && !names(body, place)) found('unnamed', `${status} ${text}`);
 }
 
+function isWholeNumber(value: unknown): boolean {
+  return (typeof value === 'string' || typeof value === 'number') && Number.isInteger(Number(value));
+}
+
 /**
  * What a parameter may hold. An empty text stands for none at all, and numbers and truth may be spelled otherwise, as old
- * clients send them.
+ * clients send them. PHP writes an empty struct as a list, and gochimp writes a map as a list of structs.
  */
 function means(place: Place, value: unknown): boolean {
   if (value === '' || takes(place, value)) return true;
+  if (Array.isArray(value) && value.length === 0) return takes(place, {}) && place.steps.at(-1) !== 'item';
+  if (Array.isArray(value)) return place.isMap && value.every((item) => typeOf(item) === 'object');
   if (typeof value !== 'string' && typeof value !== 'number') return false;
   if (takes(place, true) && /^(?:true|false|on|off|yes|no|1|0)$/i.test(String(value))) return true;
   return typeof value === 'string' && /^-?\d{1,15}(?:\.\d{1,15})?$/.test(value) && takes(place, Number(value));

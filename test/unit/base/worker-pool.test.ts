@@ -1,9 +1,10 @@
 import { expect } from 'chai';
-import { systemClock } from '../../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../../src/base/clock.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { free } from '../../../src/base/room.ts';
 import { createWorkerPool, type PooledTask } from '../../../src/base/worker-pool.ts';
 import { afterTest } from '../../support/cleanup.ts';
+import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { until } from '../../support/until.ts';
 
@@ -14,24 +15,25 @@ const pack = (text: string) => {
   return { value, transfer: [value.buffer] };
 };
 
-describe('memory transferred to a task', () => {
-  const stops: (() => Promise<void>)[] = [];
-  afterTest(async () => {
-    for (const stop of stops.splice(0)) await stop();
-  });
+const MINUTE = 60_000;
+const stops: (() => Promise<void>)[] = [];
+afterTest(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
 
+function openPool({ threads = 1, clock = systemClock }: { readonly threads?: number; readonly clock?: Clock } = {}) {
+  const script = new URL('../../support/keeping-thread.ts', import.meta.url);
+  const pool = createWorkerPool(
+    { script, data: null, threads, timeoutMs: 60_000, memoryMb: 64 },
+    { clock, log: createTestLog(), metrics: NO_METRICS },
+  );
+  stops.push(pool.stop);
+  return pool;
+}
+
+describe('memory transferred to a task', () => {
   function open() {
-    const pool = createWorkerPool(
-      {
-        script: new URL('../../support/keeping-thread.ts', import.meta.url),
-        data: null,
-        threads: 1,
-        timeoutMs: 5000,
-        memoryMb: 64,
-      },
-      { clock: systemClock, log: createTestLog(), metrics: NO_METRICS },
-    );
-    stops.push(pool.stop);
+    const pool = openPool();
     const keep: Keep = pool.task('keep');
     const fail: Keep = pool.task('fail');
     return { keep, fail };
@@ -74,24 +76,38 @@ describe('memory transferred to a task', () => {
   });
 });
 
-describe('a broadcast to all threads of a pool', () => {
-  const stops: (() => Promise<void>)[] = [];
-  afterTest(async () => {
-    for (const stop of stops.splice(0)) await stop();
+describe('a thread of a pool', () => {
+  it('ends after five minutes without work, and the next task starts another', async () => {
+    const clock = createTestClock();
+    const pool = openPool({ clock });
+    const threadOf = (): Promise<number> => pool.task<null, number>('thread')(() => ({ value: null, transfer: [] }));
+    const first = await threadOf();
+    await clock.advance(4 * MINUTE);
+    expect(await threadOf()).to.equal(first);
+    await clock.advance(4 * MINUTE);
+    expect(await threadOf()).to.equal(first);
+    await clock.advance(5 * MINUTE);
+    const second = await threadOf();
+    expect(second).to.not.equal(first);
+    expect(await threadOf()).to.equal(second);
   });
 
+  it('does not end during a task', async () => {
+    const clock = createTestClock();
+    const pool = openPool({ clock });
+    const cells = new Int32Array(new SharedArrayBuffer(8));
+    const waiting = pool.task<Int32Array, string>('wait')(() => ({ value: cells, transfer: [] }));
+    await until('the task to run', async () => (await pool.each<number>('thread', MINUTE)).length === 1);
+    await clock.leap(11 * MINUTE);
+    Atomics.store(cells, 0, 1);
+    Atomics.notify(cells, 0);
+    expect(await waiting).to.equal('ok');
+  });
+});
+
+describe('a broadcast to all threads of a pool', () => {
   it('is answered by the working ones, without waiting for a stuck thread', async () => {
-    const pool = createWorkerPool(
-      {
-        script: new URL('../../support/keeping-thread.ts', import.meta.url),
-        data: null,
-        threads: 2,
-        timeoutMs: 60_000,
-        memoryMb: 64,
-      },
-      { clock: systemClock, log: createTestLog(), metrics: NO_METRICS },
-    );
-    stops.push(pool.stop);
+    const pool = openPool({ threads: 2 });
     const ask = (ms: number) => pool.each<number>('thread', ms);
     expect(await ask(60_000)).to.deep.equal([]);
 
