@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
 import { build, checkOut, movePackages } from '../support/package/checkout.ts';
-import { boot, inRoot, type Machine, makeRoot } from '../support/package/machine.ts';
+import { boot, inRoot, type Machine, makeRoot, whyNoRoots } from '../support/package/machine.ts';
 import { release, repack } from '../support/package/release.ts';
-import { has, must, run } from '../support/package/run.ts';
+import { has, must, run, timed } from '../support/package/run.ts';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { until } from '../support/until.ts';
 
@@ -46,16 +46,6 @@ const NOT_RUN: Readonly<Record<string, string>> = {
 /** What the blocks need beside the package. */
 const TOOLS = ['sudo', 'jq', 'sqlite3', 'nftables', 'swaks', 'libnet-ssleay-perl', 'openssl'];
 
-/** Why a Debian root cannot be made here; undefined when it can. */
-async function missing(): Promise<string | undefined> {
-  if (process.getuid?.() !== 0) return 'not root';
-  for (const program of ['dpkg-deb', 'debootstrap', 'systemd-nspawn', 'nsenter'])
-    if (!(await has(program))) return `${program} is not installed`;
-  if ((await run('unshare', ['--mount', '--pid', '--net', '--fork', 'true'])).code !== 0)
-    return 'no namespaces may be made here';
-  return undefined;
-}
-
 describe('the Debian package', function () {
   this.timeout(900_000);
   const dir = mkdtempSync(join(tmpdir(), 'postern-package-'));
@@ -71,7 +61,7 @@ describe('the Debian package', function () {
   };
 
   before('builds it, and makes a clean Debian', async function () {
-    const why = await missing();
+    const why = await whyNoRoots('dpkg-deb');
     if (why !== undefined) {
       console.log(`    left out: ${why}`);
       return this.skip();
@@ -172,7 +162,8 @@ describe('the Debian package', function () {
 
   it('installs in a clean Debian with its dependencies, starts nothing, and prints the next steps', async () => {
     bring(built.first, 'postern.deb');
-    const { code, out, err } = await inRoot(root, ...apt('install', '/root/postern.deb'));
+    const install = () => inRoot(root, ...apt('install', '/root/postern.deb'));
+    const { code, out, err } = await timed('the Debian package is installed', install);
     expect(code, out + err).to.equal(0);
     expect(out).to.contain('postern setup');
     expect(existsSync(at('etc/systemd/system/multi-user.target.wants/postern.service'))).to.equal(false);
