@@ -1,8 +1,8 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
+import { ownSigners } from '../examination/records.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { createKeyRotation } from '../sending/domains/key-rotation.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
-import { ownSigner } from '../sending/own-signature.ts';
 import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -106,7 +106,7 @@ export const dkimShow: Command = {
     const { settings } = call.settings();
     const given = theDomain(call);
     return withStore(settings, async (store) => {
-      const domains = given === undefined ? ownDomains(settings) : [given];
+      const domains = given === undefined ? ownSigners(settings) : [given];
       const rows = await Promise.all(domains.map((domain) => keyToShow(domain, settings, store)));
       const shown = rows.flatMap((row) => toShown(row, settings));
       call.print(shown, () => shown.map(toText).join('\n'));
@@ -115,18 +115,11 @@ export const dkimShow: Command = {
   },
 };
 
-/** The domains that sign notices, and mail that no sender domain signs. */
-function ownDomains({ mail, outbound }: Settings): string[] {
-  const signingDomain = outbound.signing_domain;
-  const own = ownSigner({ from: mail.from, signingDomain });
-  return [...new Set([own ?? '', signingDomain])].filter((domain) => domain !== '');
-}
-
 /** The key of a domain; one of our own is made if needed, so that its record can be published before any mail. */
 async function keyToShow(domain: string, settings: Settings, store: Store): Promise<DomainKeyRow> {
   const row = await store.domainKeys.one({ id: domain });
   if (row) return row;
-  if (!ownDomains(settings).includes(domain)) throw noKey(domain);
+  if (!ownSigners(settings).includes(domain)) throw noKey(domain);
   return createDomainKeys({ store, clock: systemClock, newKeyPair }).keyOf(domain);
 }
 

@@ -3,7 +3,7 @@ import { globSync, mkdtempSync, rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bringPackages, build, checkOut, EPOCH } from './checkout.ts';
+import { bringPackages, build, checkOut, EPOCH, TREE } from './checkout.ts';
 import { must, run } from './run.ts';
 
 /** A checkout of the tree, and the files of a release that were built in it. */
@@ -54,12 +54,12 @@ export function release(): Promise<Release> {
  * Undefined if this is that commit, or a clone without history.
  */
 export async function earlier(dir: string, version: string): Promise<string | undefined> {
-  const git = async (...words: string[]) => (await run('git', ['-C', import.meta.dirname, ...words])).out.trim();
-  const commit = await git('log', '-1', '--format=%H', '--', ':/package-lock.json');
+  const git = async (...words: string[]) => (await run('git', ['-C', TREE, ...words])).out.trim();
+  const commit = await git('log', '-1', '--format=%H', '--', 'package-lock.json');
   const isShallow = (await git('rev-parse', '--is-shallow-repository')) !== 'false';
   if (commit === '' || isShallow || commit === (await git('rev-parse', 'HEAD'))) return undefined;
-  const unpack = 'mkdir "$2" && git -C "$1" archive "$3" :/ | tar -C "$2" -xf -';
-  await must('bash', ['-o', 'pipefail', '-c', unpack, 'bash', import.meta.dirname, dir, commit]);
+  const unpack = 'mkdir "$2" && git -C "$1" archive "$3" | tar -C "$2" -xf -';
+  await must('bash', ['-o', 'pipefail', '-c', unpack, 'bash', TREE, dir, commit]);
   for (const [name, from, to] of versionIn(version)) {
     const file = join(dir, name);
     await writeFile(file, (await readFile(file, 'utf8')).replace(from, to));
