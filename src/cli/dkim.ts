@@ -6,7 +6,7 @@ import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '.
 import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 
 /**
@@ -86,12 +86,11 @@ export const dkimList: Command = {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
-      call.print(shown, () =>
-        toTable(
-          ['domain', 'selector', 'state'],
-          shown.map(({ domain, selector, state, at }) => [domain, selector, SENTENCES[state](at)]),
-        ),
-      );
+      call.table(shown, ['domain', 'selector', 'state'], ({ domain, selector, state, at }) => [
+        domain,
+        selector,
+        SENTENCES[state](at),
+      ]);
       return EXIT.ok;
     });
   },
