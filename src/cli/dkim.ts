@@ -15,29 +15,13 @@ import { withStore } from './open.ts';
  */
 type State = 'signs' | 'next' | 'previous';
 
-interface Shown {
-  readonly domain: string;
-  readonly state: State;
-  readonly selector: string;
-  readonly name: string;
-  readonly txt: string;
-  readonly cname: string;
-  /**
-   * signs: since when · next: when it takes over (null until its record was seen) · previous: until when its record
-   * must stay.
-   */
-  readonly at: string | null;
-}
+type Shown = ReturnType<typeof toShown>[number];
 
 const rotationSettings = ({ hostname, senders }: Settings) => ({ hostname, dkimSelector: senders.dkim_selector });
 
 /** The keys of a domain, beginning with the one in use. */
-function toShown(row: DomainKeyRow, settings: Settings): Shown[] {
-  const shown = (
-    state: State,
-    key: { readonly selector: string; readonly publicKey: string },
-    at: Date | null,
-  ): Shown => {
+function toShown(row: DomainKeyRow, settings: Settings) {
+  const shown = (state: State, key: { readonly selector: string; readonly publicKey: string }, at: Date | null) => {
     const { name, target } = keyPlace(settings, row.id, key);
     return {
       domain: row.id,
@@ -46,6 +30,7 @@ function toShown(row: DomainKeyRow, settings: Settings): Shown[] {
       name,
       txt: keyRecord(key.publicKey),
       cname: target,
+      // signs: since when · next: when it takes over (null until its record was seen) · previous: until when it must stay
       at: at && toTimestamp(at),
     };
   };
