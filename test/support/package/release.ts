@@ -50,12 +50,12 @@ export function release(): Promise<Release> {
 }
 
 /**
- * The package of an earlier commit, as another version: the commit that brought the packages of npm that are here.
- * Undefined if this is that commit, or a clone without history.
+ * The package of an earlier commit, as another version: of the last one that changed the format of the queue, which no
+ * older version reads, or the packages of npm. Undefined if this is that commit, or a clone without history.
  */
 export async function earlier(dir: string, version: string): Promise<string | undefined> {
   const git = async (...words: string[]) => (await run('git', ['-C', TREE, ...words])).out.trim();
-  const commit = await git('log', '-1', '--format=%H', '--', 'package-lock.json');
+  const commit = await git('log', '-1', '--format=%H', '--', ...DIVIDING);
   const isShallow = (await git('rev-parse', '--is-shallow-repository')) !== 'false';
   if (commit === '' || isShallow || commit === (await git('rev-parse', 'HEAD'))) return undefined;
   const unpack = 'mkdir "$2" && git -C "$1" archive "$3" | tar -C "$2" -xf -';
@@ -67,6 +67,9 @@ export async function earlier(dir: string, version: string): Promise<string | un
   await bringPackages(dir);
   return build(dir);
 }
+
+/** The files of which an earlier commit must have this text. */
+const DIVIDING = ['package-lock.json', 'src/queue/disk/schema.ts'];
 
 /** Where a version stands in a tree, and as what. */
 const versionIn = (version: string) =>
