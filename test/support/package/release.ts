@@ -50,14 +50,16 @@ export function release(): Promise<Release> {
 }
 
 /**
- * The package of an earlier commit, as another version: of the last one that changed the format of the queue, which no
- * older version reads, or the packages of npm. Undefined if this is that commit, or a clone without history.
+ * The package of an earlier commit, as another version: of the first merge since the format of the queue, which no older
+ * version reads, or the packages of npm changed. Undefined without such a merge, as in a clone without history.
  */
 export async function earlier(dir: string, version: string): Promise<string | undefined> {
   const git = async (...words: string[]) => (await run('git', ['-C', TREE, ...words])).out.trim();
-  const commit = await git('log', '-1', '--format=%H', '--', ...DIVIDING);
-  const isShallow = (await git('rev-parse', '--is-shallow-repository')) !== 'false';
-  if (commit === '' || isShallow || commit === (await git('rev-parse', 'HEAD'))) return undefined;
+  const since = await git('log', '-1', '--format=%H', '--', ...DIVIDING);
+  // Between two merges a commit may hold half of a change.
+  const merges = await git('rev-list', '--merges', '--first-parent', '--ancestry-path', `${since}..HEAD^`);
+  const commit = merges.split('\n').at(-1) ?? '';
+  if (commit === '') return undefined;
   const unpack = 'mkdir "$2" && git -C "$1" archive "$3" | tar -C "$2" -xf -';
   await must('bash', ['-o', 'pipefail', '-c', unpack, 'bash', TREE, dir, commit]);
   for (const [name, from, to] of versionIn(version)) {
@@ -68,7 +70,7 @@ export async function earlier(dir: string, version: string): Promise<string | un
   return build(dir);
 }
 
-/** The files of which an earlier commit must have this text. */
+/** Files that an earlier commit must have as they are. */
 const DIVIDING = ['package-lock.json', 'src/queue/disk/schema.ts'];
 
 /** Where a version stands in a tree, and as what. */
