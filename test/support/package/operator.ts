@@ -39,7 +39,8 @@ export async function npmOptions(root: string): Promise<string[]> {
     const url = await settingOf(name);
     if (!URL.canParse(url)) continue; // there is none
     const { hostname } = new URL(url);
-    for (const { address } of await lookup(hostname, { all: true })) hosts.push(`${address} ${hostname}`);
+    // Behind a proxy the registry may have no address here.
+    for (const { address } of await lookup(hostname, { all: true }).catch(() => [])) hosts.push(`${address} ${hostname}`);
     set[name.replace('-', '_')] = url;
   }
   await writeFile(join(root, 'etc/hosts'), `${hosts.join('\n')}\n`);
