@@ -40,7 +40,8 @@ export async function npmOptions(root: string): Promise<string[]> {
     if (!URL.canParse(url)) continue; // there is none
     const { hostname } = new URL(url);
     // Behind a proxy the registry may have no address here.
-    for (const { address } of await lookup(hostname, { all: true }).catch(() => [])) hosts.push(`${address} ${hostname}`);
+    for (const { address } of await lookup(hostname, { all: true }).catch(() => []))
+      hosts.push(`${address} ${hostname}`);
     set[name.replace('-', '_')] = url;
   }
   await writeFile(join(root, 'etc/hosts'), `${hosts.join('\n')}\n`);
