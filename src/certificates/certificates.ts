@@ -39,7 +39,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 /** How often a host looks for changes and for orders that are due. */
 const LOOK_MS = 15_000;
-/** How often the names are read, and all certificates, whether anything was counted or not. */
+/** How often the names and all certificates are read if nothing was counted. */
 const NAMES_MS = 10 * MINUTE_MS;
 /** An order that has not ended after this time is repeated, perhaps by another host. */
 const CLAIM_MS = 30 * MINUTE_MS;
@@ -146,6 +146,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     const { count } = (await revisions.one({ id: REVISION })) ?? { count: 0 };
     const now = clock.monotonic();
     if (count === seen && now - readAt < NAMES_MS) return;
+    if (count !== seen) namesReadAt = Number.NEGATIVE_INFINITY;
     serveRows(await certificates.many({}));
     [seen, readAt] = [count, now];
   }
@@ -386,10 +387,10 @@ async function readCopy(file: string | undefined) {
   }
 }
 
-/** Has failed first orders repeated at once: their cause was removed. */
+/** Has every host read the names again, and repeats failed first orders at once: their cause was removed. */
 export async function orderAgain(store: Pick<Store, 'certificates' | 'revisions'>, clock: Clock): Promise<void> {
   const missing = await store.certificates.many({ chain: null });
   for (const { id, failures } of missing)
     if (failures > 0) await store.certificates.change({ id, failures }, { dueAt: new Date(clock.now()), failures: 0 });
-  if (missing.length > 0) await store.revisions.add(REVISION, { count: 1 }, { count: 0 });
+  await store.revisions.add(REVISION, { count: 1 }, { count: 0 });
 }

@@ -11,7 +11,7 @@ import {
 } from '../store/rows/accounts.ts';
 import { openSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 
 const parts = { clock: systemClock, ids: createIds(systemClock) };
@@ -40,14 +40,20 @@ export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocatio
   );
 }
 
+/** The option of lists, and what it selects; with the names of all accounts. */
+export const onlyAccount = { ...accountOption, help: 'only this account, by name or id' };
+export async function accountsOf(store: Pick<Store, 'accounts'>, call: Invocation) {
+  const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
+  return { names, only: call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id } };
+}
+
 export const accountCreate: Command = {
   name: 'account create',
   args: 'NAME',
   summary:
     'Creates an account and its first API key, and prints the key to standard output. The key is shown only once.',
   async run(call, io) {
-    const name = call.words[0];
-    if (name === undefined) throw new UsageError('missing argument: NAME');
+    const name = call.word('NAME');
     return withStore(call.settings().settings, async (store) => {
       const account = await createAccount(store, name, parts);
       const key = await createKey(store, account.id, FIRST_KEY, parts);
@@ -70,12 +76,7 @@ export const accountList: Command = {
         number,
         created_at: toTimestamp(createdAt),
       }));
-      call.print(shown, () =>
-        toTable(
-          ['number', 'name', 'id', 'created'],
-          shown.map((row) => [row.number, row.name, row.id, row.created_at]),
-        ),
-      );
+      call.table(shown, ['number', 'name', 'id', 'created'], (row) => [row.number, row.name, row.id, row.created_at]);
       return EXIT.ok;
     });
   },
@@ -117,12 +118,7 @@ export const keyList: Command = {
         last_used_at: row.lastUsedAt ? toTimestamp(row.lastUsedAt) : null,
         revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
       }));
-      call.print(shown, () =>
-        toTable(
-          ['id', 'starts with', 'label', 'created', 'last used', 'revoked'],
-          shown.map((row) => Object.values(row)),
-        ),
-      );
+      call.table(shown, ['id', 'starts with', 'label', 'created', 'last used', 'revoked']);
       return EXIT.ok;
     });
   },
@@ -134,8 +130,7 @@ export const keyRevoke: Command = {
   summary: 'Revokes an API key, given in full or by its id from `key list`. Running daemons refuse it within seconds.',
   options: { account: accountOption },
   async run(call) {
-    const wanted = call.words[0];
-    if (!wanted) throw new UsageError('missing argument: KEY or ID (postern key list shows the ids)');
+    const wanted = call.word('KEY or ID (postern key list shows the ids)');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
       const secret = await openSecret(store, parts.ids);

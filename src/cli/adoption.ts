@@ -138,8 +138,7 @@ export const hostAdopt: Command = {
     'another host.',
   options: { by },
   async run(call) {
-    const [word] = call.words;
-    if (word === undefined) throw new UsageError('missing argument: HOSTNAME (see: postern host list)');
+    const word = call.word('HOSTNAME (see: postern host list)');
     const { settings } = call.settings();
     mustBeShared(settings);
     return withStore(settings, async (store) => {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Refusal } from '../api/errors.ts';
 import { printable } from '../base/log.ts';
@@ -62,9 +63,17 @@ export interface Invocation {
   flag(name: string): boolean;
   text(name: string): string | undefined;
   texts(name: string): readonly string[];
+  /** An argument that must be there, with its name in the help text. */
+  word(name: string, at?: number): string;
+  /** The values of an option, each of which must be known. */
+  known<T extends string>(name: string, values: readonly T[]): readonly T[];
+  /** A positive whole number. */
+  count(name: string, otherwise: number): number;
   readonly format: Format;
   /** Prints the results: `records` as JSON, or `text` for people. */
   print(records: readonly object[], text: () => string): void;
+  /** Prints records as JSON, or as a table for people; without `cells`, of all their fields. */
+  table<R extends object>(records: readonly R[], headings: readonly string[], cells?: (record: R) => Cells): void;
   /** Loads the settings from `--config`, POSTERN_CONFIG and the environment. */
   settings(): LoadedSettings;
 }
@@ -162,17 +171,35 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
         : [];
   };
   const format = values.json === true ? 'json' : values.jsonl === true ? 'jsonl' : 'text';
+  function print(records: readonly object[], shown: () => string): void {
+    if (format === 'text') io.out(shown());
+    else if (format === 'json') io.out(JSON.stringify(records) + '\n');
+    else for (const record of records) io.out(JSON.stringify(record) + '\n');
+  }
   return {
     words: parsed.positionals,
     flag: (name) => values[name] === true,
     text,
     texts,
-    format,
-    print(records, shown) {
-      if (format === 'text') io.out(shown());
-      else if (format === 'json') io.out(JSON.stringify(records) + '\n');
-      else for (const record of records) io.out(JSON.stringify(record) + '\n');
+    word(name, at = 0) {
+      const given = parsed.positionals[at];
+      if (!given) throw new UsageError(`missing argument: ${name}`);
+      return given;
     },
+    known: (name, all) =>
+      texts(name).map((given) => {
+        const found = all.find((one) => one === given);
+        if (found === undefined) throw new UsageError(`--${name} must be one of ${all.join(', ')}; not "${given}"`);
+        return found;
+      }),
+    count(name, otherwise) {
+      const number = Number(text(name) ?? otherwise);
+      if (!Number.isInteger(number) || number < 1) throw new UsageError(`--${name} must be a positive whole number`);
+      return number;
+    },
+    format,
+    print,
+    table: (records, headings, cells = Object.values) => print(records, () => toTable(headings, records.map(cells))),
     settings: () => loadSettings(text('config') ?? (io.env.POSTERN_CONFIG || undefined), io.env),
   };
 }
@@ -224,8 +251,25 @@ function helpText(command: Command): string {
   );
 }
 
+type Cells = readonly (string | number | null)[];
+
+/** The text of a file with a key or a URL, which other users could see on a command line. */
+export function readSecret(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim();
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** The URL of the daemon of the settings. */
+export function ownServer(call: Pick<Invocation, 'settings'>): string {
+  const { host, port } = call.settings().settings.http.listen;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
 /** A table with aligned columns for a terminal. Control characters in cells are escaped. */
-export function toTable(headings: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
+export function toTable(headings: readonly string[], rows: readonly Cells[]): string {
   const lines = [headings, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : printable(String(cell)))))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
   return (
@@ -239,6 +283,12 @@ export function toTable(headings: readonly string[], rows: readonly (readonly (s
       .join('\n') + '\n'
   );
 }
+
+/** A record as lines, one for each field. */
+export const toFacts = (record: object): string =>
+  Object.entries(record)
+    .map(([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}\n`)
+    .join('');
 
 /** Characters of a text in a table, such as a subject. */
 const CELL = 40;

@@ -1,5 +1,5 @@
 import { checkFiles, checkNames } from '../composition/files.ts';
-import { type Command, EXIT, toTable } from './command.ts';
+import { type Command, EXIT } from './command.ts';
 
 export const configCheck: Command = {
   name: 'config check',
@@ -20,12 +20,7 @@ export const configShow: Command = {
   summary: 'Prints every effective setting and its origin. Secrets are shown as (set).',
   async run(call) {
     const { shown } = call.settings();
-    call.print(shown, () =>
-      toTable(
-        ['setting', 'value', 'from'],
-        shown.map(({ path, value, origin }) => [path, JSON.stringify(value), origin]),
-      ),
-    );
+    call.table(shown, ['setting', 'value', 'from'], ({ path, value, origin }) => [path, JSON.stringify(value), origin]);
     return EXIT.ok;
   },
 };

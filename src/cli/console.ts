@@ -19,7 +19,7 @@ import {
 import type { Store } from '../store/store.ts';
 import { accountOption, theAccount } from './account.ts';
 import { noteActions } from './actions.ts';
-import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { reachConsole } from './console-reach.ts';
 import { withStore } from './open.ts';
 
@@ -41,7 +41,7 @@ export const consoleLink: Command = {
 function notePerson(
   io: Io,
   settings: Settings,
-  what: 'person added' | 'person invited' | 'person removed' | 'person unlocked' | 'second factor reset',
+  what: PersonChange,
   { name, role, account }: Pick<PersonRow, 'name' | 'role' | 'account'>,
 ): void {
   const detail = what === 'person added' || what === 'person removed' ? `${name} (${role})` : name;
@@ -88,8 +88,7 @@ export const personAdd: Command = {
   async run(call, io) {
     const name = personName(call.words[0] ?? '');
     if (name === undefined) throw new UsageError('missing argument: NAME (letters, digits and . _ @ + -)');
-    const role = ROLES.find((known) => known === (call.text('role') ?? 'owner'));
-    if (!role) throw new UsageError(`--role must be one of ${ROLES.join(', ')}`);
+    const [role = 'owner'] = call.known('role', ROLES);
     if (role === 'operator' && call.text('account') !== undefined)
       throw new UsageError('an operator sees all accounts; omit --account');
     const { settings } = call.settings();
@@ -134,80 +133,77 @@ export const personList: Command = {
           created_at: toTimestamp(createdAt),
         })),
       );
-      call.print(shown, () =>
-        toTable(
-          ['name', 'role', 'account', 'password', 'second factor', 'created'],
-          shown.map((row) => [
-            row.name,
-            row.role,
-            row.account,
-            row.has_password ? 'yes' : 'no',
-            row.locked ? 'locked' : row.has_factor ? 'yes' : 'no',
-            row.created_at,
-          ]),
-        ),
-      );
+      call.table(shown, ['name', 'role', 'account', 'password', 'second factor', 'created'], (row) => [
+        row.name,
+        row.role,
+        row.account,
+        row.has_password ? 'yes' : 'no',
+        row.locked ? 'locked' : row.has_factor ? 'yes' : 'no',
+        row.created_at,
+      ]);
       return EXIT.ok;
     });
   },
 };
 
-export const personRemove: Command = {
+type PersonChange = 'person added' | 'person invited' | 'person removed' | 'person unlocked' | 'second factor reset';
+
+interface Changing extends Pick<Command, 'name' | 'summary' | 'notes'> {
+  readonly what: PersonChange;
+  change(store: Store, id: string): Promise<unknown>;
+  /** What is different now, for JSON and in words. */
+  readonly now: object;
+  said(name: string): string;
+}
+
+/** A command that changes one person. */
+const changing = ({ what, change, now, said, ...command }: Changing): Command => ({
+  ...command,
+  args: 'NAME',
+  async run(call, io) {
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const person = await thePerson(store, call);
+      await change(store, person.id);
+      notePerson(io, settings, what, person);
+      call.print([{ name: person.name, ...now }], () => `${said(person.name)}\n`);
+      return EXIT.ok;
+    });
+  },
+});
+
+export const personRemove = changing({
   name: 'person remove',
-  args: 'NAME',
   summary: 'Removes a person and ends their sessions at once.',
-  async run(call, io) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const person = await thePerson(store, call);
-      const { id, name } = person;
-      await removePerson(store, id);
-      notePerson(io, settings, 'person removed', person);
-      call.print([{ name, removed: true }], () => `Removed ${name}\n`);
-      return EXIT.ok;
-    });
-  },
-};
+  what: 'person removed',
+  change: removePerson,
+  now: { removed: true },
+  said: (name) => `Removed ${name}`,
+});
 
-export const personResetFactor: Command = {
+export const personResetFactor = changing({
   name: 'person reset-factor',
-  args: 'NAME',
   summary: "Removes a person's second factor, for example after a lost phone.",
-  async run(call, io) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const person = await thePerson(store, call);
-      const { id, name } = person;
-      await resetFactor(store, id);
-      notePerson(io, settings, 'second factor reset', person);
-      call.print([{ name, has_factor: false }], () => `${name} can sign in without a code now\n`);
-      return EXIT.ok;
-    });
-  },
-};
+  what: 'second factor reset',
+  change: resetFactor,
+  now: { has_factor: false },
+  said: (name) => `${name} can sign in without a code now`,
+});
 
-export const personUnlock: Command = {
+export const personUnlock = changing({
   name: 'person unlock',
-  args: 'NAME',
   summary: 'Lets a person sign in again after too many wrong codes of the second factor.',
   notes:
     'The wrong codes were entered after a correct password or link. If that was somebody else, have the person ' +
     'choose a new password: postern person invite NAME.',
-  async run(call, io) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const person = await thePerson(store, call);
-      await forgetWrongCodes(store, person.id);
-      notePerson(io, settings, 'person unlocked', person);
-      call.print([{ name: person.name, locked: false }], () => `${person.name} can sign in again\n`);
-      return EXIT.ok;
-    });
-  },
-};
+  what: 'person unlocked',
+  change: forgetWrongCodes,
+  now: { locked: false },
+  said: (name) => `${name} can sign in again`,
+});
 
 async function thePerson(store: Pick<Store, 'people'>, call: Invocation): Promise<PersonRow> {
-  const given = call.words[0] ?? '';
-  if (given === '') throw new UsageError('missing argument: NAME');
+  const given = call.word('NAME');
   const person = await store.people.one({ name: personName(given) ?? '' });
   if (!person) throw new UsageError(`no such person: ${given} (postern person list)`);
   return person;
@@ -235,12 +231,7 @@ export const consoleSessionList: Command = {
         created_at: toTimestamp(createdAt),
         seen_at: toTimestamp(seenAt),
       }));
-      call.print(shown, () =>
-        toTable(
-          ['id', 'name', 'signed in by', 'address', 'started', 'last seen'],
-          shown.map((row) => Object.values(row)),
-        ),
-      );
+      call.table(shown, ['id', 'name', 'signed in by', 'address', 'started', 'last seen']);
       return EXIT.ok;
     });
   },

@@ -21,6 +21,7 @@ const LETTER = {
 };
 
 const MOST_HOSTS = 9;
+const COPIES = ['none', 'store'] as const;
 
 export const demo: Command = {
   name: 'demo',
@@ -42,7 +43,7 @@ export const demo: Command = {
     copies: {
       type: 'string',
       value: 'none|store',
-      values: ['none', 'store'],
+      values: COPIES,
       help: 'with --hosts: queue.copies; default: store. With none, the mail that waited on the lost host is lost',
     },
   },
@@ -67,14 +68,13 @@ export const demo: Command = {
 
 /** What was asked for with several hosts; undefined for one. */
 function readHosts(call: Invocation) {
-  const [given, copies = 'store'] = [call.text('hosts'), call.text('copies')];
+  const [given, [copies = 'store']] = [call.text('hosts'), call.known('copies', COPIES)];
   if (given === undefined && call.text('copies') !== undefined) throw new UsageError('--copies needs --hosts');
   if (given === undefined || given === '1') return undefined;
   const count = Number(given);
   if (!Number.isInteger(count) || count < 1 || count > MOST_HOSTS)
     throw new UsageError(`--hosts needs a number from 1 to ${MOST_HOSTS}`);
-  if (copies !== 'none' && copies !== 'store') throw new UsageError('--copies needs none or store');
-  return { count, copies } as const;
+  return { count, copies };
 }
 
 async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {

@@ -1,12 +1,12 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
+import { ownSigners } from '../examination/records.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { createKeyRotation } from '../sending/domains/key-rotation.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
-import { ownSigner } from '../sending/own-signature.ts';
 import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 
 /**
@@ -15,29 +15,13 @@ import { withStore } from './open.ts';
  */
 type State = 'signs' | 'next' | 'previous';
 
-interface Shown {
-  readonly domain: string;
-  readonly state: State;
-  readonly selector: string;
-  readonly name: string;
-  readonly txt: string;
-  readonly cname: string;
-  /**
-   * signs: since when · next: when it takes over (null until its record was seen) · previous: until when its record
-   * must stay.
-   */
-  readonly at: string | null;
-}
+type Shown = ReturnType<typeof toShown>[number];
 
 const rotationSettings = ({ hostname, senders }: Settings) => ({ hostname, dkimSelector: senders.dkim_selector });
 
 /** The keys of a domain, beginning with the one in use. */
-function toShown(row: DomainKeyRow, settings: Settings): Shown[] {
-  const shown = (
-    state: State,
-    key: { readonly selector: string; readonly publicKey: string },
-    at: Date | null,
-  ): Shown => {
+function toShown(row: DomainKeyRow, settings: Settings) {
+  const shown = (state: State, key: { readonly selector: string; readonly publicKey: string }, at: Date | null) => {
     const { name, target } = keyPlace(settings, row.id, key);
     return {
       domain: row.id,
@@ -46,6 +30,7 @@ function toShown(row: DomainKeyRow, settings: Settings): Shown[] {
       name,
       txt: keyRecord(key.publicKey),
       cname: target,
+      // signs: since when · next: when it takes over (null until its record was seen) · previous: until when it must stay
       at: at && toTimestamp(at),
     };
   };
@@ -86,12 +71,11 @@ export const dkimList: Command = {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
-      call.print(shown, () =>
-        toTable(
-          ['domain', 'selector', 'state'],
-          shown.map(({ domain, selector, state, at }) => [domain, selector, SENTENCES[state](at)]),
-        ),
-      );
+      call.table(shown, ['domain', 'selector', 'state'], ({ domain, selector, state, at }) => [
+        domain,
+        selector,
+        SENTENCES[state](at),
+      ]);
       return EXIT.ok;
     });
   },
@@ -106,7 +90,7 @@ export const dkimShow: Command = {
     const { settings } = call.settings();
     const given = theDomain(call);
     return withStore(settings, async (store) => {
-      const domains = given === undefined ? ownDomains(settings) : [given];
+      const domains = given === undefined ? ownSigners(settings) : [given];
       const rows = await Promise.all(domains.map((domain) => keyToShow(domain, settings, store)));
       const shown = rows.flatMap((row) => toShown(row, settings));
       call.print(shown, () => shown.map(toText).join('\n'));
@@ -115,18 +99,11 @@ export const dkimShow: Command = {
   },
 };
 
-/** The domains that sign notices, and mail that no sender domain signs. */
-function ownDomains({ mail, outbound }: Settings): string[] {
-  const signingDomain = outbound.signing_domain;
-  const own = ownSigner({ from: mail.from, signingDomain });
-  return [...new Set([own ?? '', signingDomain])].filter((domain) => domain !== '');
-}
-
 /** The key of a domain; one of our own is made if needed, so that its record can be published before any mail. */
 async function keyToShow(domain: string, settings: Settings, store: Store): Promise<DomainKeyRow> {
   const row = await store.domainKeys.one({ id: domain });
   if (row) return row;
-  if (!ownDomains(settings).includes(domain)) throw noKey(domain);
+  if (!ownSigners(settings).includes(domain)) throw noKey(domain);
   return createDomainKeys({ store, clock: systemClock, newKeyPair }).keyOf(domain);
 }
 

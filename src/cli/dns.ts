@@ -21,7 +21,8 @@ import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, UsageErro
 import { hasStore, withResolver, withStore } from './open.ts';
 
 /** The uses that `--for` names, and the records that each needs. */
-const USES: Readonly<Record<string, readonly RecordNeed[]>> = {
+const USE_NAMES = ['receiving', 'sending'] as const;
+const USES: Readonly<Record<(typeof USE_NAMES)[number], readonly RecordNeed[]>> = {
   receiving: ['receiving'],
   sending: ['receiving', 'sending', 'advised'],
 };
@@ -52,7 +53,7 @@ export const dns: Command = {
     for: {
       type: 'string',
       value: 'USE',
-      values: Object.keys(USES),
+      values: USE_NAMES,
       help: 'receiving: only the records without which mail does not arrive; sending: all (default)',
     },
     address: addressOption,
@@ -68,9 +69,8 @@ export const dns: Command = {
     const { settings } = call.settings();
     const minutes = Number(call.text('timeout') ?? MINUTES);
     if (!(minutes > 0)) throw new UsageError('--timeout must be a number of minutes');
-    const use = call.text('for') ?? 'sending';
+    const [use = 'sending'] = call.known('for', USE_NAMES);
     const needs = USES[use];
-    if (!needs) throw new UsageError(`--for must be ${Object.keys(USES).join(' or ')}`);
     return withDns(settings, async (tools) => {
       const look = (store: Store | undefined) => report({ call, io, settings, needs, minutes, store, ...tools });
       return hasStore(settings) ? withStore(settings, look) : look(undefined);
@@ -106,20 +106,14 @@ function withDns<T>(settings: Settings, use: (tools: Tools) => Promise<T>): Prom
   });
 }
 
-interface MissingRecords {
-  /** As lines of a zone file; empty if all are published. */
-  readonly zone: string;
-  readonly records: readonly object[];
-  /** Whether all are published but advised ones. */
-  readonly isDone: boolean;
-}
-
-/** The records of this host and all its domains that are not published. */
+/**
+ * The records of this host and all its domains that are not published; `isDone`: all are published but advised ones.
+ */
 export function missingRecords({
   settings,
   store,
   addresses,
-}: Pick<Job, 'settings' | 'store'> & { readonly addresses: readonly string[] }): Promise<MissingRecords> {
+}: Pick<Job, 'settings' | 'store'> & { readonly addresses: readonly string[] }) {
   return withDns(settings, async (tools) => {
     const world = { settings, store, addresses, clock: systemClock, resolver: tools.resolver, isAsked: () => true };
     const groups: RecordGroup[] = [];

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
-import { type CheckVerdict, type Finding, placesOf, type World } from '../examination/finding.ts';
+import { type CheckVerdict, type Finding, type World, worldWithout } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
 import { hasStore, withResolver, withSpool, withStore } from './open.ts';
@@ -68,18 +68,7 @@ async function lookAt(
     for await (const finding of examine(from)) report(finding);
   };
   await withResolver(settings, async (resolver) => {
-    const world: World = {
-      settings,
-      resolver,
-      store: undefined,
-      noStore: NOT_RUN,
-      queue: undefined,
-      noQueue: NOT_RUN,
-      places: placesOf(settings),
-      clock: systemClock,
-      root: '/',
-      ...given,
-    };
+    const world = { ...worldWithout(NOT_RUN, { settings, resolver, clock: systemClock, root: '/' }), ...given };
     await withQueue(settings, async (queue) => {
       let looked = false;
       try {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog } from '../base/log.ts';
+import type { Daemon } from '../daemon.ts';
 import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
 import { ORDER_NAMES, ORDERS, toOrder } from '../inbound/order.ts';
@@ -10,15 +11,19 @@ import { createRouting } from '../inbound/routing.ts';
 import type { Match } from '../inbound/types.ts';
 import { parseAddress } from '../mail/address.ts';
 import { toInboundDomain } from '../mail/wildcard-domain.ts';
+import type { Settings } from '../settings.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { claimId, isClaim } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { accountOption, theAccount } from './account.ts';
+import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
 import { withOperations, withStore } from './open.ts';
 
-/** A record as the API answers it. */
 const RECORD = z.record(z.string(), z.unknown());
+
+/** Calls an operation of the API that answers one record. */
+const operate = (settings: Settings, ...[path, account, params]: Parameters<Daemon['run']>) =>
+  withOperations(settings, async (run) => RECORD.parse(await run(path, account, params)));
 
 /** The account that owns a row. */
 async function ownerOf(store: Pick<Store, 'accounts'>, account: string): Promise<AccountRow> {
@@ -35,8 +40,7 @@ async function theDomain(
   store: Store,
   call: Invocation,
 ): Promise<{ readonly domain: string; readonly account: AccountRow }> {
-  const [word] = call.words;
-  if (word === undefined) throw new UsageError('missing argument: DOMAIN');
+  const word = call.word('DOMAIN');
   const name = toInboundDomain(word.trim()) ?? '';
   const wanted = call.text('account') === undefined ? undefined : await theAccount(store, call);
   const claims = await store.inboundDomains.many({ id: { startsWith: claimId(name, '') } });
@@ -64,13 +68,10 @@ export const domainAdd: Command = {
   notes:
     'A running daemon accepts mail for it within seconds (inbound.refresh_ms), once it has a route: postern route add.',
   async run(call) {
-    const [domain] = call.words;
-    if (domain === undefined) throw new UsageError('missing argument: DOMAIN');
+    const domain = call.word('DOMAIN');
     const { settings } = call.settings();
     const account = await withStore(settings, (store) => theAccount(store, call));
-    const record = RECORD.parse(
-      await withOperations(settings, (run) => run('/inbound/add-domain', account, { domain })),
-    );
+    const record = await operate(settings, '/inbound/add-domain', account, { domain });
     call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n${proofHint(record)}`);
     return EXIT.ok;
   },
@@ -85,9 +86,7 @@ export const domainRemove: Command = {
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
-    const record = RECORD.parse(
-      await withOperations(settings, (run) => run('/inbound/delete-domain', account, { domain })),
-    );
+    const record = await operate(settings, '/inbound/delete-domain', account, { domain });
     call.print([record], () => `Removed ${domain} from account ${account.name}.\n`);
     return EXIT.ok;
   },
@@ -103,9 +102,7 @@ export const domainCheck: Command = {
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
-    const record = RECORD.parse(
-      await withOperations(settings, (run) => run('/inbound/check-domain', account, { domain })),
-    );
+    const record = await operate(settings, '/inbound/check-domain', account, { domain });
     call.print([record], () =>
       toTable(
         ['field', 'value'],
@@ -122,11 +119,10 @@ export const domainCheck: Command = {
 export const domainList: Command = {
   name: 'domain list',
   summary: 'Lists the inbound domains of all accounts or of one.',
-  options: { account: { ...accountOption, help: 'only this account, by name or id' } },
+  options: { account: onlyAccount },
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
-      const names = new Map((await store.accounts.many({}, { sort: 'number' })).map(({ id, name }) => [id, name]));
-      const only = call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id };
+      const { names, only } = await accountsOf(store, call);
       const rows = await store.inboundDomains.many(only, { sort: 'createdAt' });
       const shown = rows.map((row) => ({
         domain: row.domain,
@@ -136,18 +132,13 @@ export const domainList: Command = {
         routed: !isClaim(row),
         created_at: toTimestamp(row.createdAt),
       }));
-      call.print(shown, () =>
-        toTable(
-          ['domain', 'account', 'accepts mail', 'valid MX', 'created'],
-          shown.map((row) => [
-            row.domain,
-            row.account_name ?? row.account,
-            row.routed ? 'yes' : 'not yet proven',
-            row.valid_mx ? 'yes' : 'no',
-            row.created_at,
-          ]),
-        ),
-      );
+      call.table(shown, ['domain', 'account', 'accepts mail', 'valid MX', 'created'], (row) => [
+        row.domain,
+        row.account_name ?? row.account,
+        row.routed ? 'yes' : 'not yet proven',
+        row.valid_mx ? 'yes' : 'no',
+        row.created_at,
+      ]);
       return EXIT.ok;
     });
   },
@@ -177,21 +168,16 @@ export const routeList: Command = {
         account: row.account,
         created_at: toTimestamp(row.createdAt),
       }));
-      call.print(shown, () =>
-        toTable(
-          ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'],
-          shown.map((row) => [
-            row.id,
-            row.domain,
-            row.pattern,
-            row.conditions.join(' ') || '-',
-            row.action,
-            row.format,
-            String(row.batch_events),
-            row.url || '-',
-          ]),
-        ),
-      );
+      call.table(shown, ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'], (row) => [
+        row.id,
+        row.domain,
+        row.pattern,
+        row.conditions.join(' ') || '-',
+        row.action,
+        row.format,
+        String(row.batch_events),
+        row.url || '-',
+      ]);
       return EXIT.ok;
     });
   },
@@ -267,9 +253,7 @@ export const routeAdd: Command = {
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
     const batch = call.text('batch-events');
-    const given = call.text('format');
-    const format = FORMAT_NAMES.find((name) => name === given);
-    if (given !== undefined && !format) throw new UsageError(`--format must be one of ${FORMAT_NAMES.join(', ')}`);
+    const [format] = call.known('format', FORMAT_NAMES);
     const attachments = call.text('attachments');
     const order = call.text('order');
     const params = {
@@ -282,7 +266,7 @@ export const routeAdd: Command = {
       ...(action !== undefined && { action }),
       ...toRules(call),
     };
-    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-route', account, params)));
+    const record = await operate(settings, '/inbound/add-route', account, params);
     const posted = url !== undefined && isPulled(url) ? `waits at ${url} (postern listen)` : `is posted to ${url}`;
     const does = record.action === 'post' ? posted : `has the action ${String(record.action)}`;
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} ${does}\n`);
@@ -322,15 +306,14 @@ export const routeRemove: Command = {
   args: 'ID',
   summary: 'Removes a route. Mail already accepted is still delivered.',
   async run(call) {
-    const [id] = call.words;
-    if (id === undefined) throw new UsageError('missing argument: ID (postern route list shows the ids)');
+    const id = call.word('ID (postern route list shows the ids)');
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => {
       const row = await store.inboundRoutes.one({ id });
       if (!row) throw new UsageError(`no such route: ${id} (postern route list)`);
       return ownerOf(store, row.account);
     });
-    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/delete-route', account, { id })));
+    const record = await operate(settings, '/inbound/delete-route', account, { id });
     call.print([record], () => `Removed route ${id}.\n`);
     return EXIT.ok;
   },
@@ -360,9 +343,9 @@ export const routeTest: Command = {
   args: 'ADDRESS',
   summary: 'Shows which route matches an address; exits 1 if mail to it would be refused.',
   async run(call) {
-    const text = call.words[0];
-    const address = text === undefined ? undefined : parseAddress(text);
-    if (!address) throw new UsageError(text === undefined ? 'missing argument: ADDRESS' : `not an address: ${text}`);
+    const text = call.word('ADDRESS');
+    const address = parseAddress(text);
+    if (!address) throw new UsageError(`not an address: ${text}`);
     return withStore(call.settings().settings, async (store) => {
       const routing = createRouting(
         { refreshMs: 60_000 },

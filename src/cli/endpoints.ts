@@ -3,7 +3,7 @@ import { systemClock, toTimestamp } from '../base/clock.ts';
 import { DELIVERY_KINDS, type EndpointSummary } from '../queue/delivery.ts';
 import { BREAKER_WORDS } from '../queue/insight.ts';
 import { readMemory } from '../queue/schedule/breaker.ts';
-import { type Command, EXIT, toTable, UsageError } from './command.ts';
+import { type Command, EXIT, toTable } from './command.ts';
 import { withSpool } from './open.ts';
 
 function toShown({ account, url, kind, waiting, memory }: EndpointSummary) {
@@ -61,9 +61,7 @@ export const queueEndpoints: Command = {
     'Accounts pause endpoints with /endpoints/pause and resume them with /endpoints/resume. The query of a URL ' +
     'is shown only with --json.',
   async run(call) {
-    const [account, kind] = [call.text('account'), call.text('kind')];
-    if (kind !== undefined && !DELIVERY_KINDS.some((known) => known === kind))
-      throw new UsageError(`--kind must be one of ${DELIVERY_KINDS.join(', ')}; not "${kind}"`);
+    const [account, [kind]] = [call.text('account'), call.known('kind', DELIVERY_KINDS)];
     return withSpool(call.settings().settings, async (spool) => {
       const rows = (await spool.endpoints())
         .filter((one) => (account ?? one.account) === one.account && (kind ?? one.kind) === one.kind)

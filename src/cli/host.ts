@@ -75,8 +75,7 @@ export const hostForget: Command = {
   summary: 'Deletes the row of a host that does not run and will not come back.',
   notes: 'It deletes no mail. A host that comes back is listed again.',
   async run(call) {
-    const [id] = call.words;
-    if (id === undefined) throw new UsageError('missing argument: ID (see: postern host list)');
+    const id = call.word('ID (see: postern host list)');
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const row = await store.hosts.one({ id });

@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
-import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, ownServer, readSecret, toTable, UsageError } from './command.ts';
 import { type ApiClient, CallRefused, createApiClient, Unreachable } from './import/client.ts';
 import { IMPORTED_KINDS, type Item, type Kind } from './import/kinds.ts';
 
@@ -75,32 +74,19 @@ function chooseKinds(call: Invocation): readonly Kind[] {
 function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly to: ApiClient } {
   const file = (option: string) => {
     const path = call.text(option);
-    return path === undefined ? undefined : readKey(path);
+    return path === undefined ? undefined : readSecret(path);
   };
   const theirs = file('from-key-file') ?? io.env.MANDRILL_API_KEY;
   if (!theirs)
     throw new UsageError('missing key of the account to read from: --from-key-file FILE, or MANDRILL_API_KEY');
   const ours = file('key-file');
   if (!ours) throw new UsageError('missing key of the account to import into: --key-file FILE');
-  const { host, port } = call.settings().settings.http.listen;
   // Not the daemon's clock: its timers do not keep the process alive.
   const waiter = { wait: (ms: number) => setTimeout(ms) };
   return {
     from: createApiClient(call.text('from') ?? THEIRS, theirs, waiter),
-    to: createApiClient(
-      call.text('to') ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}/api/1.0`,
-      ours,
-      waiter,
-    ),
+    to: createApiClient(call.text('to') ?? `${ownServer(call)}/api/1.0`, ours, waiter),
   };
-}
-
-function readKey(path: string): string {
-  try {
-    return readFileSync(path, 'utf8').trim();
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
 }
 
 /** Fails on a wrong key or URL before anything is imported. */

@@ -13,8 +13,7 @@ const ids = createIds(systemClock);
 const NEVER_SENDS: readonly string[] = ['unspecified', 'broadcast', 'multicast'];
 
 function theAddress(call: Invocation): string {
-  const [word] = call.words;
-  if (word === undefined) throw new UsageError('missing argument: ADDRESS');
+  const word = call.word('ADDRESS');
   const id = toIpId(word);
   if (id === undefined) throw new UsageError(`"${word}" is not an IP address`);
   if (NEVER_SENDS.includes(ipaddr.parse(id).range())) throw new UsageError(`mail cannot be sent from ${id}`);

@@ -1,10 +1,9 @@
-import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { PULL_URL } from '../inbound/pulled.ts';
-import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, ownServer, readSecret, UsageError } from './command.ts';
 import { CallRefused, Unreachable } from './import/client.ts';
 import { callOnce, type Forwarded, forward, subjectOfPost } from './listen/forward.ts';
 
@@ -109,26 +108,13 @@ function targetOf(call: Invocation) {
 
 function createServer(call: Invocation, io: Io): Server {
   const file = call.text('key-file');
-  const key = file === undefined ? io.env.POSTERN_KEY : readKey(file);
+  const key = file === undefined ? io.env.POSTERN_KEY : readSecret(file);
   if (!key) throw new UsageError('missing API key: --key-file FILE, or POSTERN_KEY (postern key create)');
   const given = call.text('server') ?? ownServer(call);
   if (!/^https?:$/.test(URL.parse(given)?.protocol ?? ''))
     throw new UsageError(`--server must be an http or https URL: ${given}`);
   const base = given.replace(/\/+$/, '').replace(/\/api\/1\.\d$/, '');
   return (path, params, signal) => callOnce(`${base}/api/1.0${path}.json`, { key, ...params }, signal);
-}
-
-function ownServer(call: Invocation): string {
-  const { host, port } = call.settings().settings.http.listen;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-}
-
-function readKey(path: string): string {
-  try {
-    return readFileSync(path, 'utf8').trim();
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
 }
 
 /** A line for each message: when, for whom, what, the answer, how long it took. */

@@ -15,7 +15,17 @@ import { HOLDING_STATES } from '../queue/states.ts';
 import type { Settings } from '../settings.ts';
 import { adviceOf } from '../smtp/advice.ts';
 import { lookBeside } from './beside.ts';
-import { type Command, EXIT, type Invocation, toCell, toSpan, toTable, Unavailable, UsageError } from './command.ts';
+import {
+  type Command,
+  EXIT,
+  type Invocation,
+  toCell,
+  toFacts,
+  toSpan,
+  toTable,
+  Unavailable,
+  UsageError,
+} from './command.ts';
 import { withHistory, withSpool } from './open.ts';
 
 // The history of this host, for its operator: mail and refusals of all accounts.
@@ -39,7 +49,7 @@ export const mailFind: Command = {
   async run(call) {
     const query = call.words.join(' ');
     const filter = read(parseMailQuery(query, systemClock.now()));
-    const most = limitOf(call);
+    const most = call.count('limit', DEFAULT_LISTED);
     return withHistory(call.settings().settings, async (history) => {
       const { rows, more } = await collect((left, cursor) => history.mail(filter, left, cursor), most);
       const refused = call.format === 'text' ? await countRefused(history, query) : 0;
@@ -63,8 +73,7 @@ export const mailShow: Command = {
   summary: 'Shows the history of one mail: its SMTP session with refusals, and every attempt.',
   notes: 'ID is the id of a delivery, or of a message, as in "250 2.0.0 OK: queued as ID".',
   async run(call, io) {
-    const id = call.words[0];
-    if (id === undefined) throw new UsageError('missing argument: ID');
+    const id = call.word('ID');
     return withHistory(call.settings().settings, async (history) => {
       const { rows } = await collect((left, cursor) => history.mail({ ids: [id] }, left, cursor), DEFAULT_LISTED);
       const story = rows.length === 1 && rows[0] ? await history.one(rows[0].id) : undefined;
@@ -90,7 +99,7 @@ export const mailRefused: Command = {
     'bob@example.org after:1d',
   async run(call) {
     const filter = read(parseRefusalQuery(call.words.join(' '), systemClock.now()));
-    const most = limitOf(call);
+    const most = call.count('limit', DEFAULT_LISTED);
     return withHistory(call.settings().settings, async (history) => {
       const { rows, more } = await collect((left, cursor) => history.refusals(filter, left, cursor), most);
       const reasons = call.format === 'text' ? await history.refusalsByReason(filter) : [];
@@ -111,12 +120,6 @@ export const mailRefused: Command = {
 function read<F>(parsed: Parsed<F>): F {
   if ('fault' in parsed) throw new UsageError(faultText(parsed.fault));
   return parsed.filter;
-}
-
-function limitOf(call: Invocation): number {
-  const most = Number(call.text('limit') ?? DEFAULT_LISTED);
-  if (!Number.isInteger(most) || most < 1) throw new UsageError('--limit must be a positive whole number');
-  return most;
 }
 
 /** Asks for pages until there are enough rows; `more`: whether there may be more. */
@@ -200,9 +203,6 @@ function printStory(call: Invocation, story: MailStory, waits: string | null): v
   const { mail } = story;
   const entries = toTimeline(story, undefined, adviceOf);
   const shown = toShown(mail);
-  const facts = Object.entries(shown).map(
-    ([name, value]) => `${name.padEnd(12)} ${printable(value === null ? '-' : String(value))}`,
-  );
   const table = toTable(
     ['time', 'after', 'what happened'],
     entries.flatMap(({ at, text, detail }) => [
@@ -213,7 +213,7 @@ function printStory(call: Invocation, story: MailStory, waits: string | null): v
   const hint = waits === null ? '' : `\n${printable(waits)}.\n`;
   call.print(
     [{ ...shown, waits, timeline: toTimelineRecords(entries, mail.at) }],
-    () => `${facts.join('\n')}\n\n${table}${hint}`,
+    () => `${toFacts(shown)}\n${table}${hint}`,
   );
 }
 

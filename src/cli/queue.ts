@@ -9,7 +9,6 @@ import { createBulkChanges } from '../queue/bulk-changes.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
-  type DeliveryKind,
   KINDS,
   kindsOf,
   nextAttemptAt,
@@ -30,7 +29,17 @@ import {
 } from '../queue/states.ts';
 import { noteActions, toWords } from './actions.ts';
 import { type Beside, lookBeside } from './beside.ts';
-import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, toTable, UsageError } from './command.ts';
+import {
+  type Command,
+  EXIT,
+  type Invocation,
+  type Io,
+  toCell,
+  toFacts,
+  toSpan,
+  toTable,
+  UsageError,
+} from './command.ts';
 import { withSpool } from './open.ts';
 import { sayOtherHosts } from './other-hosts.ts';
 import { isUrl, tryAt } from './trial.ts';
@@ -55,15 +64,6 @@ const selecting = {
   to: { type: 'string', value: 'TIME', help: 'accepted before this time' },
 } as const;
 
-function toKinds(texts: readonly string[]): readonly DeliveryKind[] | undefined {
-  if (texts.length === 0) return undefined;
-  return texts.map((text) => {
-    const kind = DELIVERY_KINDS.find((known) => known === text);
-    if (!kind) throw new UsageError(`--kind must be one of ${DELIVERY_KINDS.join(', ')}; not "${text}"`);
-    return kind;
-  });
-}
-
 /** Parses a time from the command line as milliseconds since 1970. */
 function toTime(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
@@ -76,10 +76,11 @@ function toTime(name: string, text: string | undefined): number | undefined {
 /** Parses the selection of deliveries: ids as arguments, the rest as options. */
 function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selection {
   const route = call.text('route');
+  const kinds = call.known('kind', DELIVERY_KINDS);
   return {
     ids: call.words.length > 0 ? call.words : undefined,
     routeIds: route === undefined ? undefined : [route],
-    kinds: toKinds(call.texts('kind')),
+    kinds: kinds.length > 0 ? kinds : undefined,
     webhook: call.text('webhook'),
     url: call.text('url'),
     recipient: call.text('recipient'),
@@ -176,9 +177,9 @@ export const queueList: Command = {
     limit: { type: 'string', value: 'N', help: 'maximum number of rows (default: 50)' },
   },
   async run(call, io) {
-    const selection = toSelection(call, toStates(call.texts('state')));
-    const limit = Number(call.text('limit') ?? 50);
-    if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit must be a positive whole number');
+    const states = call.known('state', DELIVERY_STATES);
+    const selection = toSelection(call, states.length > 0 ? states : OPEN_STATES);
+    const limit = call.count('limit', 50);
     return withSpool(call.settings().settings, async (spool) => {
       const rows = await spool.list(selection, limit);
       const counts = await spool.count({});
@@ -193,15 +194,6 @@ export const queueList: Command = {
   },
 };
 
-function toStates(texts: readonly string[]): readonly DeliveryState[] {
-  if (texts.length === 0) return OPEN_STATES;
-  return texts.map((text) => {
-    const state = DELIVERY_STATES.find((known) => known === text);
-    if (!state) throw new UsageError(`--state must be one of ${DELIVERY_STATES.join(', ')}; not "${text}"`);
-    return state;
-  });
-}
-
 export const queueShow: Command = {
   name: 'queue show',
   args: 'ID',
@@ -215,8 +207,7 @@ export const queueShow: Command = {
     raw: { type: 'boolean', help: 'print the raw message as received, or the events of a batch as JSON' },
   },
   async run(call, io) {
-    const id = call.words[0];
-    if (id === undefined) throw new UsageError('missing argument: ID');
+    const id = call.word('ID');
     return withSpool(call.settings().settings, async (spool) => {
       const delivery = await spool.delivery(id);
       if (!delivery) await sayOtherHosts(call, io);
@@ -252,7 +243,6 @@ function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempt
     batch: attempt.batch ?? null,
     detail: attempt.detail === undefined ? null : (readDetail(attempt.detail) ?? null),
   }));
-  const facts = Object.entries(shown).map(([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`);
   const shared = story.some(({ batch }) => batch !== null);
   const table =
     story.length === 0
@@ -266,7 +256,7 @@ function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempt
       ? [`\n${a.at}  ${printable(String(a.status ?? a.error))}\n${toLines(a.detail)}`]
       : [],
   );
-  call.print([{ ...shown, attempts_made: story }], () => `${facts.join('\n')}\n\n${table}${details.join('')}`);
+  call.print([{ ...shown, attempts_made: story }], () => `${toFacts(shown)}\n${table}${details.join('')}`);
 }
 
 /** A detail as indented lines: `>` for what we sent, `<` for what the other side sent. */

@@ -4,8 +4,8 @@ import { toAsciiDomain } from '../mail/address.ts';
 import { isFreeMail, isPublicSuffix, RESERVED_WORDS } from '../mail/reserved-names.ts';
 import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
-import { accountOption, theAccount } from './account.ts';
-import { type Command, EXIT, toTable, UsageError } from './command.ts';
+import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
+import { type Command, EXIT, UsageError } from './command.ts';
 import { withOperations, withStore } from './open.ts';
 
 /** What /senders/domain-key answers, as far as it is shown. */
@@ -25,8 +25,7 @@ interface Shown extends z.output<typeof CHECKED> {
 }
 
 /** The domain given on the command line, if an account can own it. */
-function ownable(word: string | undefined): string {
-  if (word === undefined) throw new UsageError('missing argument: DOMAIN');
+function ownable(word: string): string {
   const domain = toAsciiDomain(word.trim());
   if (!domain?.includes('.')) throw new UsageError(`"${word}" is not a domain name`);
   if (isPublicSuffix(domain)) throw new UsageError(`${domain}: ${RESERVED_WORDS['public-suffix']}`);
@@ -46,7 +45,7 @@ export const senderAdd: Command = {
     'again to check.\n\n' +
     '  postern sender add example.com',
   async run(call) {
-    const domain = ownable(call.words[0]);
+    const domain = ownable(call.word('DOMAIN'));
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => {
       const row = await theAccount(store, call);
@@ -90,11 +89,10 @@ function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): 
 export const senderList: Command = {
   name: 'sender list',
   summary: 'Lists the sender domains of all accounts or of one, and whether they sign mail.',
-  options: { account: { ...accountOption, help: 'only this account, by name or id' } },
+  options: { account: onlyAccount },
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
-      const names = new Map((await store.accounts.many({}, { sort: 'number' })).map(({ id, name }) => [id, name]));
-      const only = call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id };
+      const { names, only } = await accountsOf(store, call);
       const rows = await store.senderDomains.many(only, { sort: 'id' });
       const shown = rows.map((row) => ({
         domain: row.domain,
@@ -106,19 +104,14 @@ export const senderList: Command = {
         valid_signing: mayBeSigned(row, new Date(systemClock.now())),
       }));
       const word = (valid: boolean | null) => (valid === null ? 'not tested' : valid ? 'valid' : 'not valid');
-      call.print(shown, () =>
-        toTable(
-          ['domain', 'account', 'verified', 'SPF', 'DKIM', 'signs mail'],
-          shown.map((row) => [
-            row.domain,
-            row.account_name ?? row.account,
-            row.verified_at ?? 'no',
-            word(row.spf),
-            word(row.dkim),
-            row.valid_signing ? 'yes' : 'no',
-          ]),
-        ),
-      );
+      call.table(shown, ['domain', 'account', 'verified', 'SPF', 'DKIM', 'signs mail'], (row) => [
+        row.domain,
+        row.account_name ?? row.account,
+        row.verified_at ?? 'no',
+        word(row.spf),
+        word(row.dkim),
+        row.valid_signing ? 'yes' : 'no',
+      ]);
       return EXIT.ok;
     });
   },

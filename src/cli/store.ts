@@ -1,4 +1,4 @@
-import { chownSync, existsSync, mkdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
@@ -8,7 +8,17 @@ import { isMongoUrl, MONGO_URL, type Settings } from '../settings.ts';
 import { type Copied, CopyRefused, copyStore, type Progress } from '../store/copy.ts';
 import { openEmbedded } from '../store/driver/embedded.ts';
 import { type Database, StoreAway } from '../store/driver/port.ts';
-import { type Command, Denied, EXIT, type Invocation, type Io, toTable, Unavailable, UsageError } from './command.ts';
+import {
+  type Command,
+  Denied,
+  EXIT,
+  type Invocation,
+  type Io,
+  readSecret,
+  toTable,
+  Unavailable,
+  UsageError,
+} from './command.ts';
 
 /** A call may wait longer than those of a daemon, because only one person waits for it. Milliseconds. */
 const LEAST_TIMEOUT_MS = 60_000;
@@ -100,15 +110,13 @@ type Place =
   | { readonly kind: 'mongo'; readonly name: string; readonly url: string };
 
 function places(call: Invocation): readonly [from: Place, to: Place] {
-  const [from, to] = call.words;
-  if (from === undefined || to === undefined) throw new UsageError(`missing argument: ${from ? 'TO' : 'FROM'}`);
-  return [toPlace(from), toPlace(to)];
+  return [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
 }
 
 function toPlace(text: string): Place {
   if (isMongoUrl(text)) return { kind: 'mongo', name: text, url: text };
   if (text.startsWith('@')) {
-    const url = readUrl(text.slice(1));
+    const url = readSecret(text.slice(1));
     if (!isMongoUrl(url)) throw new UsageError(`${text.slice(1)} must contain a URL: ${MONGO_URL}`);
     return { kind: 'mongo', name: url, url };
   }
@@ -116,14 +124,6 @@ function toPlace(text: string): Place {
   const path = resolve(text);
   const file = path.endsWith('.db') ? path : join(path, 'store.db');
   return { kind: 'embedded', name: existsSync(file) ? realpathSync(file) : file, file };
-}
-
-function readUrl(file: string): string {
-  try {
-    return readFileSync(file, 'utf8').trim();
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
 }
 
 /** A daemon locks the queue beside its embedded store; while we hold that lock, none can start. */

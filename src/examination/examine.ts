@@ -5,16 +5,8 @@ import { acmeCertificates, webPorts } from './certificates.ts';
 import { type Check, type Finding, fault, type World, warning } from './finding.ts';
 import { arriving, certificate, listening, outgoing } from './listening.ts';
 import { clockCheck, disk, fileModes, memory, nameServers, readiness, storeCheck } from './machine.ts';
-import {
-  hostName,
-  hostsFile,
-  inboundDomainsCheck,
-  postmaster,
-  reservedDomains,
-  senderDomainsCheck,
-  sending,
-} from './names.ts';
-import { ownMail } from './own-mail.ts';
+import { hostName, hostsFile, inboundDomainsCheck, postmaster, reservedDomains, senderDomainsCheck } from './names.ts';
+import { ownMail, sending } from './own-mail.ts';
 import { otherHosts } from './peers.ts';
 import { scanners } from './scanners.ts';
 import { waiting } from './waiting.ts';

@@ -61,6 +61,18 @@ export function placesOf({ smtp, submission, http }: Settings): DaemonAddresses 
   return { smtp: smtp.listen, submission: [...submission.listen, ...submission.tls_listen], http: http.listen };
 }
 
+/** The world of a command on this machine, with neither store nor queue. */
+export const worldWithout = (why: string, given: Pick<World, 'settings' | 'resolver' | 'clock' | 'root'>): World => ({
+  store: undefined,
+  noStore: why,
+  queue: undefined,
+  noQueue: why,
+  places: placesOf(given.settings),
+  settingsFile: undefined,
+  reach: undefined,
+  ...given,
+});
+
 /** Checks one thing, or several of a kind, and yields what it finds. An error that it throws becomes a fault. */
 export interface Check {
   readonly name: string;

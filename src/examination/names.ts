@@ -1,15 +1,15 @@
 import { join } from 'node:path';
 import { isLoopback } from '../base/networks.ts';
 import { ownNames } from '../composition/slices.ts';
-import { checkDkim, checkMx, checkPtr, checkSpf, type RecordCheck, toReverseName } from '../dns/checks.ts';
+import { checkPtr, checkSpf, toReverseName } from '../dns/checks.ts';
 import { createHosts } from '../dns/system.ts';
 import { createReservedNames, RESERVED_WORDS } from '../mail/reserved-names.ts';
 import { memberOf } from '../mail/wildcard-domain.ts';
-import { keyPlace, selectorOf } from '../sending/domains/keys.ts';
-import { type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
+import { type InboundDomainRow, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 import { publishedAddresses } from './published.ts';
+import { dkimRecord, domainPages, mxRecord, toFinding } from './records.ts';
 
 /** Forward and reverse DNS of hostname match; many servers refuse mail from hosts where they do not. */
 export const hostName: Check = {
@@ -26,18 +26,14 @@ export const hostName: Check = {
         'Set hostname to the fully qualified name of this machine, such as mx1.example.com.',
       );
     }
-    const [v4, v6] = await Promise.all([resolver.resolve(hostname, 'A'), resolver.resolve(hostname, 'AAAA')]);
-    const addresses = [v4, v6].flatMap((answer) => (answer.kind === 'records' ? answer.records : []));
-    if (addresses.length === 0) {
-      const failed = [v4, v6].some(({ kind }) => kind === 'failure');
-      return yield failed
-        ? skipped('host name', `no DNS answer for ${hostname}`)
-        : fault(
-            'host name',
-            `${hostname} has no address in the DNS`,
-            `Publish an A record (and AAAA, if you have IPv6) for ${hostname}.`,
-          );
-    }
+    const addresses = await publishedAddresses(resolver, hostname);
+    if (addresses === undefined) return yield skipped('host name', `no DNS answer for ${hostname}`);
+    if (addresses.length === 0)
+      return yield fault(
+        'host name',
+        `${hostname} has no address in the DNS`,
+        `Publish an A record (and AAAA, if you have IPv6) for ${hostname}.`,
+      );
     const local = addresses.filter(isLoopback);
     if (local.length > 0)
       return yield fault(
@@ -126,20 +122,14 @@ export const inboundDomainsCheck: Check = {
       if (rows.length > MOST) break;
     }
     if (rows.length === 0) return yield skipped('inbound domains', 'none yet (postern domain add)');
-    const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
-    yield* each(rows, async ({ id }): Promise<readonly Finding[]> => {
-      const check = `MX ${id}`;
-      const found = await checkMx(resolver, memberOf(nameOf({ id })), hosts);
-      if (found === 'unknown') return [skipped(check, 'no DNS answer')];
-      if (found.valid) return [ok(check, `points to ${hosts.length === 1 ? settings.hostname : 'one of our hosts'}`)];
-      return [
-        fault(
-          check,
-          found.error ?? 'does not point to this host',
-          `Publish an MX record for ${id} that points to ${settings.hostname}, or list the hosts that share the ` +
-            'work in inbound.mx_hosts.',
-        ),
-      ];
+    const { hostname } = settings;
+    const one = settings.inbound.mx_hosts.length === 0 ? hostname : 'one of our hosts';
+    yield* each(rows, async ({ id }) => {
+      const record = mxRecord({ settings }, memberOf(nameOf({ id })), 'receiving', 'brings its mail to this host');
+      const advice =
+        `Publish an MX record for ${id} that points to ${hostname}, or list the hosts that share the work in ` +
+        'inbound.mx_hosts.';
+      return [toFinding(`MX ${id}`, await record.check(resolver), { seen: `points to ${one}`, advice, bad: fault })];
     });
     yield* cut(rows.length, 'inbound domains');
   },
@@ -201,67 +191,15 @@ function signing({ settings }: World, domain: string, verified: boolean): Findin
 }
 
 async function senderRecords({ settings, resolver }: World, store: Store, domain: string): Promise<readonly Finding[]> {
-  const { hostname, senders } = settings;
+  const include = settings.senders.spf_include;
+  const spf = toFinding(`SPF ${domain}`, await checkSpf(resolver, domain, include), {
+    advice: `Ask its owner to add include:${include} to the SPF record of ${domain}.`,
+  });
   const key = await store.domainKeys.one({ id: domain });
-  const spf = finding(
-    `SPF ${domain}`,
-    await checkSpf(resolver, domain, senders.spf_include),
-    `Ask its owner to add include:${senders.spf_include} to the SPF record of ${domain}.`,
-  );
   if (!key) return [spf, skipped(`DKIM ${domain}`, 'no key requested yet (/senders/check-domain)')];
-  const selector = selectorOf(key, { dkimSelector: senders.dkim_selector });
-  const place = keyPlace({ hostname }, domain, { selector, publicKey: key.publicKey });
-  const dkim = await checkDkim(resolver, place, key.publicKey);
-  return [
-    spf,
-    finding(
-      `DKIM ${domain}`,
-      dkim,
-      `Ask its owner to publish the TXT record shown by /senders/check-domain at ${place.name}.`,
-    ),
-  ];
-}
-
-function finding(check: string, found: RecordCheck, advice: string): Finding {
-  if (found === 'unknown') return skipped(check, 'no DNS answer');
-  return found.valid ? ok(check, 'valid') : warning(check, found.error, advice);
-}
-
-/** The records that this host needs to send mail. */
-export const sending: Check = {
-  name: 'sending',
-  async *run(world) {
-    const { settings, resolver } = world;
-    const { hostname, inbound, senders, outbound } = settings;
-    if (isLocal(world)) return yield skipped('sending', 'every listener is on loopback');
-    const back = await checkMx(resolver, outbound.return_domain, [hostname, ...inbound.mx_hosts]);
-    const name = `return domain ${outbound.return_domain}`;
-    yield back === 'unknown'
-      ? skipped(name, 'no DNS answer')
-      : back.valid
-        ? ok(name, 'its MX points to this host')
-        : warning(
-            name,
-            back.error ?? 'does not point to this host',
-            `Bounces are lost. Publish an MX record for ${outbound.return_domain} that points to ${hostname}, ` +
-              'or set outbound.return_domain.',
-          );
-    yield await spfInclude(senders.spf_include, resolver);
-  },
-};
-
-async function spfInclude(include: string, resolver: World['resolver']): Promise<Finding> {
-  const check = `SPF include ${include}`;
-  const answer = await resolver.resolve(include, 'TXT');
-  if (answer.kind === 'failure') return skipped(check, 'no DNS answer');
-  const records = answer.kind === 'records' ? answer.records.filter((text) => /^v=spf1( |$)/i.test(text)) : [];
-  if (records.length === 1) return ok(check, records[0] ?? '');
-  return warning(
-    check,
-    records.length === 0 ? 'no SPF record' : 'more than one SPF record',
-    `Sender domains include it: publish one TXT record at ${include}, such as "v=spf1 ip4:YOUR-ADDRESS -all", ` +
-      'or set senders.spf_include.',
-  );
+  const { name, check } = dkimRecord(settings, key, 'signs mail From it');
+  const advice = `Ask its owner to publish the TXT record shown by /senders/check-domain at ${name}.`;
+  return [spf, toFinding(`DKIM ${domain}`, await check(resolver), { advice })];
 }
 
 /** Checks the first items, some at a time, and yields the findings in their order. */
@@ -274,18 +212,4 @@ async function* each<T>(items: readonly T[], look: (item: T) => Promise<readonly
 /** A finding if there were more domains than were checked. */
 function cut(domains: number, check: string): readonly Finding[] {
   return domains > MOST ? [skipped(check, `more than ${MOST}; only the first ${MOST} were checked`)] : [];
-}
-
-/** The inbound domains without the claims, in pages: in the daemon, reading 100,000 at once would hold up mail. */
-export async function* domainPages({
-  inboundDomains,
-}: Pick<Store, 'inboundDomains'>): AsyncGenerator<InboundDomainRow[]> {
-  let last = '';
-  while (true) {
-    const page = await inboundDomains.many({ id: { range: { gt: last } } }, { sort: 'id', limit: MOST });
-    yield page.filter((row) => !isClaim(row));
-    const end = page.at(-1);
-    if (page.length < MOST || !end) return;
-    last = end.id;
-  }
 }

@@ -11,10 +11,9 @@ import { parseRelay } from '../sending/carry/hops.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
 import { ownSigner } from '../sending/own-signature.ts';
 import type { Settings } from '../settings.ts';
-import { nameOf } from '../store/rows/domains.ts';
+import { type DomainKeyRow, type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { domainPages } from './names.ts';
-import { spfResult } from './own-mail.ts';
+import { type Finding, type fault, ok, skipped, warning } from './finding.ts';
 
 /**
  * receiving: mail to us does not arrive without it · sending: mail from us is refused or distrusted without it ·
@@ -22,8 +21,23 @@ import { spfResult } from './own-mail.ts';
  */
 export type RecordNeed = 'receiving' | 'sending' | 'advised';
 
-/** Whether a record is published as it should be. `unknown`: the DNS did not answer. */
-export type RecordVerdict = { readonly valid: boolean; readonly error: string | null } | 'unknown';
+/**
+ * Whether a record is published as it should be, and what was seen if there is more to say. `unknown`: the DNS did not
+ * answer.
+ */
+export type RecordVerdict =
+  | { readonly valid: boolean; readonly error: string | null; readonly seen?: string | undefined }
+  | 'unknown';
+
+/** The verdict on a record as a finding of the doctor. */
+export function toFinding(
+  check: string,
+  verdict: RecordVerdict,
+  { seen = 'valid', advice, bad = warning }: { seen?: string; advice: string; bad?: typeof fault },
+): Finding {
+  if (verdict === 'unknown') return skipped(check, 'no DNS answer');
+  return verdict.valid ? ok(check, verdict.seen ?? seen) : bad(check, verdict.error ?? 'another value', advice);
+}
 
 /** A record that should be in the DNS. */
 export interface WantedRecord {
@@ -44,14 +58,18 @@ export interface RecordGroup {
   readonly records: readonly WantedRecord[];
 }
 
-interface RecordWorld {
+/** What the records of this host depend on. */
+interface HostWorld {
   readonly settings: Settings;
-  readonly resolver: Resolver;
   readonly clock: Clock;
+  /** Its public addresses. */
+  readonly addresses: readonly string[];
+}
+
+interface RecordWorld extends HostWorld {
+  readonly resolver: Resolver;
   /** Undefined: the daemon has not run here yet. */
   readonly store: Store | undefined;
-  /** The public addresses of this host. */
-  readonly addresses: readonly string[];
   /** Which domains of accounts are asked for. */
   readonly isAsked: (domain: string) => boolean;
 }
@@ -71,6 +89,20 @@ export async function* wantedRecords(world: RecordWorld): AsyncGenerator<RecordG
       if (left-- > 0) yield { title: `inbound domain ${name}`, records: inboundRecords(world, name) };
   for (const domain of (await verifiedDomains(store)).filter(world.isAsked).slice(0, MOST))
     yield { title: `sender domain ${domain}`, records: await senderRecords(world, store, domain) };
+}
+
+/** The inbound domains without the claims, in pages: in the daemon, reading 100,000 at once would hold up mail. */
+export async function* domainPages({
+  inboundDomains,
+}: Pick<Store, 'inboundDomains'>): AsyncGenerator<InboundDomainRow[]> {
+  let last = '';
+  while (true) {
+    const page = await inboundDomains.many({ id: { range: { gt: last } } }, { sort: 'id', limit: MOST });
+    yield page.filter((row) => !isClaim(row));
+    const end = page.at(-1);
+    if (page.length < MOST || !end) return;
+    last = end.id;
+  }
 }
 
 /** The sender domains that an account has verified, each once. */
@@ -123,23 +155,34 @@ function hostRecords({ settings, addresses }: RecordWorld): WantedRecord[] {
 /** What authenticates notices, delivery reports and the reverse-path of all mail, and brings bounces back. */
 async function ownRecords(world: RecordWorld): Promise<WantedRecord[]> {
   const { settings, store } = world;
-  const { hostname, mail, outbound, senders } = settings;
-  const author = mail.from.slice(mail.from.lastIndexOf('@') + 1);
-  const records = [...new Set([hostname, author])].map((name) =>
-    ownSpf(world, name, mail.relay, 'notices (mail.from) and delivery reports come from this name'),
-  );
-  const back = outbound.return_domain;
-  records.push(
-    mxRecord(world, back, 'sending', 'the return domain, where bounces arrive'),
-    ownSpf(world, back, outbound.relay, 'receivers check it for all mail that accounts send'),
-    ownSpf(world, senders.spf_include, outbound.relay, 'the SPF records of sender domains include it'),
-  );
-  const signer = ownSigner({ from: mail.from, signingDomain: outbound.signing_domain });
-  for (const domain of new Set([signer ?? '', outbound.signing_domain]))
-    if (store && domain !== '') records.push(await dkimRecord(world, store, domain, 'signs mail of our own'));
+  const records = unsignedRecords(world);
+  for (const domain of store ? ownSigners(settings) : [])
+    if (store) records.push(await signingRecord(world, store, domain, 'signs mail of our own'));
   return records.filter(
     ({ name }, at) => records.findIndex((one) => one.name === name && one.type === records[at]?.type) === at,
   );
+}
+
+/** The same without DKIM. */
+export function unsignedRecords(world: HostWorld): WantedRecord[] {
+  const { hostname, mail, outbound, senders } = world.settings;
+  const author = mail.from.slice(mail.from.lastIndexOf('@') + 1);
+  const back = outbound.return_domain;
+  return [
+    ...[...new Set([hostname, author])].map((name) =>
+      ownSpf(world, name, mail.relay, 'notices (mail.from) and delivery reports come from this name'),
+    ),
+    mxRecord(world, back, 'sending', 'the return domain, where bounces arrive'),
+    ownSpf(world, back, outbound.relay, 'receivers check it for all mail that accounts send'),
+    ownSpf(world, senders.spf_include, outbound.relay, 'the SPF records of sender domains include it'),
+  ];
+}
+
+/** The domains that sign notices, and mail that no sender domain signs. */
+export function ownSigners({ mail, outbound }: Settings): string[] {
+  const signingDomain = outbound.signing_domain;
+  const own = ownSigner({ from: mail.from, signingDomain }) ?? '';
+  return [...new Set([own, signingDomain])].filter((domain) => domain !== '');
 }
 
 function inboundRecords(world: RecordWorld, domain: string): WantedRecord[] {
@@ -190,7 +233,7 @@ async function senderRecords(world: RecordWorld, store: Store, domain: string): 
       purpose: 'lets this host send its mail (SPF); a domain has one such record, so replace the one that is there',
       check: (from) => checkSpf(from, domain, include),
     },
-    await dkimRecord(world, store, domain, 'signs mail From it'),
+    await signingRecord(world, store, domain, 'signs mail From it'),
     {
       name: `_dmarc.${domain}`,
       type: 'TXT',
@@ -205,8 +248,8 @@ async function senderRecords(world: RecordWorld, store: Store, domain: string): 
   ];
 }
 
-function mxRecord(
-  { settings }: RecordWorld,
+export function mxRecord(
+  { settings }: Pick<HostWorld, 'settings'>,
   domain: string,
   need: RecordNeed,
   purpose: string,
@@ -224,7 +267,7 @@ function mxRecord(
 }
 
 /** The SPF record of a name of ours. Behind a relay, its addresses are what receivers see, and only it knows them. */
-function ownSpf(world: RecordWorld, name: string, relay: string, purpose: string): WantedRecord {
+function ownSpf(world: HostWorld, name: string, relay: string, purpose: string): WantedRecord {
   const addresses = relay === '' ? world.addresses : [];
   const terms = relay === '' ? addresses.map(toTerm) : [toTerm(parseRelay(relay)?.host ?? '')];
   return {
@@ -239,14 +282,32 @@ function ownSpf(world: RecordWorld, name: string, relay: string, purpose: string
       const records = answer.kind === 'records' ? answer.records.filter(isSpf) : [];
       if (records.length !== 1)
         return { valid: false, error: records.length === 0 ? 'no SPF record' : 'more than one SPF record' };
-      for (const address of addresses) {
-        const result = await spfResult({ ...world, resolver }, name, address);
-        if (result === 'temperror') return 'unknown';
-        if (result !== 'pass') return { valid: false, error: `${result} for ${address}` };
-      }
-      return { valid: true, error: null };
+      const ask = async (address: string) => ({ address, result: await spfResult(world, resolver, name, address) });
+      const results = await Promise.all(addresses.map(ask));
+      if (results.some(({ result }) => result === 'temperror')) return 'unknown';
+      const bad = results.filter(({ result }) => result !== 'pass');
+      const error = bad.map(({ address, result }) => `${result} for ${address}`).join(', ');
+      if (bad.length > 0) return { valid: false, error };
+      const seen = addresses.length === 0 ? records[0] : `pass for ${addresses.join(', ')}`;
+      return { valid: true, error: null, seen };
     },
   };
+}
+
+/** The result of our own check for a sender. */
+async function spfResult(
+  { settings: { hostname, dns }, clock }: HostWorld,
+  resolver: Resolver,
+  domain: string,
+  address: string,
+): Promise<string> {
+  const limits = { questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms, trustedSealers: [] };
+  // Loaded when it is needed: `serve` loads this module, as part of the command line.
+  const { createAuthenticator } = await import('../inbound/verdicts/authenticate.ts');
+  const { authenticate } = createAuthenticator({ resolver, settings: { hostname, ...limits }, clock });
+  const client = { address, helo: domain, tls: null };
+  const envelope = { mailFrom: `postmaster@${domain}`, client };
+  return (await authenticate({ kind: 'memory', bytes: Buffer.from('\r\n') }, envelope)).spf.result;
 }
 
 const toTerm = (host: string): string => (isIP(host) === 0 ? `a:${host}` : `ip${isIP(host)}:${host}`);
@@ -267,11 +328,14 @@ async function spfWith(resolver: Resolver, domain: string, include: string): Pro
 }
 
 /** The record of the key that signs now, which is made if there is none. */
-async function dkimRecord({ settings, clock }: RecordWorld, store: Store, domain: string, purpose: string) {
-  const key = await createDomainKeys({ store, clock, newKeyPair }).keyOf(domain);
+async function signingRecord({ settings, clock }: RecordWorld, store: Store, domain: string, purpose: string) {
+  return dkimRecord(settings, await createDomainKeys({ store, clock, newKeyPair }).keyOf(domain), purpose);
+}
+
+export function dkimRecord(settings: Settings, key: DomainKeyRow, purpose: string): WantedRecord {
   const { publicKey } = key;
   const selector = selectorOf(key, { dkimSelector: settings.senders.dkim_selector });
-  const place = keyPlace(settings, domain, { selector, publicKey });
+  const place = keyPlace(settings, key.id, { selector, publicKey });
   return {
     name: place.name,
     type: 'TXT',
@@ -279,7 +343,7 @@ async function dkimRecord({ settings, clock }: RecordWorld, store: Store, domain
     need: 'sending',
     purpose: `DKIM: ${purpose}`,
     check: (resolver) => checkDkim(resolver, place, publicKey),
-  } satisfies WantedRecord;
+  };
 }
 
 function tlsReports(domain: string, postmaster: string): WantedRecord {

@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { makeRoot, openAgent } from '../support/package/machine.ts';
 import { release } from '../support/package/release.ts';
-import { has, must, run } from '../support/package/run.ts';
+import { has, must, run, timed } from '../support/package/run.ts';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { diskDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
@@ -68,7 +68,9 @@ describe('the container image', function () {
       await must('cp', ['-r', join(checkout, 'scripts', name), join(dir, 'scripts')]);
     await must('cp', [join(checkout, 'CHANGELOG.md'), dir]);
     const words = ['300', 'bash', '--norc', '-euo', 'pipefail', '-c', BLOCK];
-    const { code, out, err } = await run('timeout', words, { cwd: dir, env });
+    const { code, out, err } = await timed('the image is built and started', () =>
+      run('timeout', words, { cwd: dir, env }),
+    );
     if (/^Error: .*OCI (?:runtime error|permission denied)/m.test(err)) {
       console.log(`    left out: no container can be run here: ${err.trim().split('\n').at(-1)}`);
       return this.skip();

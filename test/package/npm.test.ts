@@ -1,15 +1,16 @@
-import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { globSync, readFileSync, writeFileSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { spawnDaemon } from '../support/child.ts';
 import { createCaller, KEY } from '../support/daemon.ts';
 import { message, sendMail } from '../support/mail.ts';
-import { bringPackages, checkOut } from '../support/package/checkout.ts';
+import { enterWith, inRoot, whyNoRoots } from '../support/package/machine.ts';
+import { makeOperatorRoot, NoDebian, npmOptions, TREE } from '../support/package/operator.ts';
+import { begin, timed } from '../support/package/run.ts';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { startReceiver } from '../support/receiver.ts';
-import { diskDir, tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
 /** README's line. */
@@ -22,67 +23,86 @@ async function statusOf(url: URL): Promise<number> {
   return response.status;
 }
 
-describe('the npm package', function () {
-  this.timeout(600_000);
-  let prefix: string;
-  let installed: string;
-  /** A host that has another Node than these tests, or none on its PATH. */
-  const hostEnv = () => ({ PATH: '/usr/bin:/bin', HOME: prefix, TMPDIR: prefix });
-  const command = () => join(prefix, 'bin/postern');
+/** systemd-nspawn with every setting of this environment. */
+const WITH_SETTINGS = 'for name in ${!POSTERN_@}; do set -- "--setenv=$name" "$@"; done; exec systemd-nspawn "$@"';
 
-  before('installs it by the line in README, which ends in the demo', async () => {
-    prefix = await tempDir();
-    const checkout = await checkOut(join(await diskDir(), 'checkout'));
-    await bringPackages(checkout);
-    // The packages are there already, and npm's folder of commands is not on the PATH.
-    const bin = await tempDir();
-    const npm = execFileSync('sh', ['-c', 'command -v npm'], { encoding: 'utf8' }).trim();
-    writeFileSync(join(bin, 'npm'), `#!/bin/sh\n[ "$1" = ci ] || exec '${npm}' "$@" --prefer-offline\n`, {
-      mode: 0o755,
-    });
-    const env = {
-      ...process.env,
-      PATH: `${bin}:${prefix}/bin:${process.env['PATH'] ?? ''}`,
-      npm_config_prefix: prefix,
-    };
-    const shell = spawn('bash', ['--norc', '-euo', 'pipefail', '-c', BLOCK], { cwd: checkout, env, detached: true });
-    let said = '';
-    for (const stream of [shell.stdout, shell.stderr]) stream.setEncoding('utf8').on('data', (text) => (said += text));
-    const gone = once(shell, 'exit');
-    try {
-      await until('the demo', () => said.includes('X-Mandrill-Signature is valid') || shell.exitCode !== null, 300_000);
-      expect(said).to.contain('X-Mandrill-Signature is valid');
-    } finally {
-      if (shell.exitCode === null) process.kill(-(shell.pid ?? Number.NaN), 'SIGTERM');
-      await gone;
+describe('the npm package', function () {
+  this.timeout(900_000);
+  const dir = mkdtempSync(join(tmpdir(), 'postern-npm-'));
+  const root = join(dir, 'root');
+  // Where Debian's npm, which is 9.2, installs with -g.
+  const installed = '/usr/local/lib/node_modules/postern';
+  const clear = () => rmSync(dir, { recursive: true, force: true });
+  // A run that is cut off leaves no gigabyte behind.
+  const cut = () => {
+    process.exit(1);
+  };
+
+  before('installs it by the line in README in a clean Debian, which ends in the demo', async function () {
+    const why = await whyNoRoots();
+    if (why !== undefined) {
+      console.log(`    left out: ${why}`);
+      return this.skip();
     }
-    installed = join(prefix, 'lib/node_modules/postern');
+    process.once('exit', clear).once('SIGTERM', cut);
+    try {
+      await makeOperatorRoot(root, ['npm']);
+    } catch (error) {
+      if (!(error instanceof NoDebian)) throw error;
+      console.log(
+        `    left out: no clean Debian can be made and entered here: ${error.message.trim().split('\n').at(-1)}`,
+      );
+      return this.skip();
+    }
+    const line = `cd ${TREE}; exec 2>&1; set -euo pipefail; ${BLOCK}`;
+    const options = await npmOptions(root);
+    await timed('the npm package is installed', async () => {
+      const shell = begin('systemd-nspawn', enterWith(root, ['--as-pid2', ...options], 'bash', '--norc', '-c', line));
+      let said = '';
+      shell.stdout.setEncoding('utf8').on('data', (text) => (said += text));
+      const gone = once(shell, 'exit');
+      try {
+        const isPosted = () => said.includes('X-Mandrill-Signature is valid');
+        await until('the demo', () => isPosted() || shell.exitCode !== null, 600_000);
+        expect(said).to.contain('X-Mandrill-Signature is valid');
+      } finally {
+        shell.kill('SIGTERM');
+        await gone;
+      }
+    });
+  });
+  after(() => {
+    process.off('exit', clear).off('SIGTERM', cut);
+    clear();
   });
 
   it('has JavaScript where Node runs it, and names no TypeScript to run', () => {
+    const files = join(root, installed);
     const named = globSync('src/**/*.js', {
-      cwd: installed,
+      cwd: files,
       exclude: (name) => String(name).includes('console/web'),
-    }).filter((name) => /(?<!moduleUrl\()'\.\.?\/[^']*\.ts'/.test(readFileSync(join(installed, name), 'utf8')));
+    }).filter((name) => /(?<!moduleUrl\()'\.\.?\/[^']*\.ts'/.test(readFileSync(join(files, name), 'utf8')));
     expect(named).to.deep.equal([]);
-    const left = globSync('src/**/*.ts', { cwd: installed }).filter((name) => !name.startsWith('src/console/web/'));
+    const left = globSync('src/**/*.ts', { cwd: files }).filter((name) => !name.startsWith('src/console/web/'));
     expect(left).to.deep.equal(['src/base/wasm/byte-passes.ts']);
   });
 
-  it('runs on its own Node, without any on the PATH that is new enough, also beside the packages of a project', async () => {
-    const project = join(await tempDir(), 'node_modules');
+  it('runs on its own Node, where the Node on the PATH is too old, also beside the packages of a project', async () => {
     // As npm lays out what a project depends on.
-    const place = 'mkdir "$1" && cp -al "$2" "$1/postern" && mv "$1"/postern/node_modules/* "$1"/';
-    execFileSync('sh', ['-c', place, 'sh', project, installed]);
-    for (const program of [command(), join(project, 'postern/scripts/postern')]) {
-      const out = execFileSync(program, ['demo', '--once'], { env: hostEnv(), cwd: '/', encoding: 'utf8' });
-      expect(out).to.contain('X-Mandrill-Signature is valid');
+    const project = '/root/project/node_modules';
+    const place = `mkdir -p ${project} && cp -a ${installed} ${project}/ && mv ${project}/postern/node_modules/* ${project}/`;
+    expect(await inRoot(root, 'sh', '-c', place)).to.include({ code: 0 });
+    expect(Number((await inRoot(root, 'node', '-p', 'parseInt(process.versions.node)')).out)).to.be.lessThan(24);
+    for (const program of ['postern', `${project}/postern/scripts/postern`]) {
+      const { out, err } = await inRoot(root, program, 'demo', '--once');
+      expect(out, err).to.contain('X-Mandrill-Signature is valid');
     }
   });
 
   it('serves: mail on threads, webhooks, the reference and the console, until SIGTERM', async () => {
     const hook = await startReceiver();
-    const daemon = await spawnDaemon(await tempDir(), { POSTERN_SMTP__THREADS: '2' }, [], [command()]);
+    const enter = ['bash', '-c', WITH_SETTINGS, 'sh', ...enterWith(root, ['--kill-signal=SIGTERM'])];
+    const daemon = await spawnDaemon('/root/data', { POSTERN_SMTP__THREADS: '2' }, enter, ['postern']);
     try {
       const { api } = createCaller(daemon.base, KEY);
       await api('/inbound/add-domain', { domain: 'in.shop.test' });

@@ -1,10 +1,11 @@
 import { expect } from 'chai';
+import { NoDebian } from '../support/package/operator.ts';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { until } from '../support/until.ts';
 import { BREAKS, type Break, OWN_BREAKS } from '../support/world/breaks.ts';
 import { ACME } from '../support/world/certificates.ts';
 import { CUSTOMER, commandsIn, HOST, INBOUND, own, SITE } from '../support/world/documents.ts';
-import { bootHost, type Finding, type Host, NoDebian, prepareHost } from '../support/world/host.ts';
+import { bootHost, type Finding, type Host, prepareHost } from '../support/world/host.ts';
 import { SENDER } from '../support/world/mail.ts';
 import { v4, v6 } from '../support/world/network.ts';
 import { createTally, type Tally } from '../support/world/tally.ts';

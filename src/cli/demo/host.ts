@@ -37,7 +37,7 @@ export interface DemoHost {
   lose(): Promise<void>;
 }
 
-export interface DemoHostSettings {
+interface DemoHostSettings {
   readonly name: string;
   readonly folder: string;
   readonly key: string;

@@ -12,7 +12,7 @@ import { openDemoDatabase } from './database.ts';
 import { type DemoHost, startDemoHost } from './host.ts';
 import { createLedger, type Ledger } from './ledger.ts';
 
-export interface HostsDemo {
+interface HostsDemo {
   readonly count: number;
   readonly once: boolean;
   /** Of `queue.copies`. */

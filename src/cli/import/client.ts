@@ -68,7 +68,7 @@ export function createApiClient(base: string, key: string, { wait }: Waiter) {
     for (let tries = 1; ; tries++) {
       const found = await once(path, body).catch((error: unknown) => {
         if (error instanceof Unreachable) throw error;
-        return new Unreachable(`${root}: ${reason(error)}`);
+        return new Unreachable(`${root}: ${causeOf(error)}`);
       });
       if (!(found instanceof Error) && !found.passing) return answerOrRefusal(found.answer, found.status);
       if (tries >= most)
@@ -89,7 +89,7 @@ export function createApiClient(base: string, key: string, { wait }: Waiter) {
 /**
  * Errors are {status: "error", name, message}: with status 500 from Mandrill, with a status of their own from Postern.
  */
-function answerOrRefusal(answer: unknown, status: number): unknown {
+export function answerOrRefusal(answer: unknown, status: number): unknown {
   if (status < 400 && !(isRecord(answer) && answer.status === 'error' && typeof answer.code === 'number'))
     return answer;
   if (isRecord(answer) && typeof answer.name === 'string')
@@ -97,9 +97,11 @@ function answerOrRefusal(answer: unknown, status: number): unknown {
   throw new Unreachable(`unexpected answer with status ${status}`);
 }
 
-function reason(error: unknown): string {
+/** Why there was no answer. */
+export function causeOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  return error.cause instanceof Error ? error.cause.message : error.message;
+  const cause = error.cause instanceof Error ? error.cause : error;
+  return cause.message || ('code' in cause ? String(cause.code) : cause.name);
 }
 
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

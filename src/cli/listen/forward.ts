@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { VERSION } from '../../base/version.ts';
-import { CallRefused, isRecord, Unreachable } from '../import/client.ts';
+import { answerOrRefusal, CallRefused, causeOf, isRecord, Unreachable } from '../import/client.ts';
 
 // The two sides of `postern listen`: calls to the server, and posts to a port of this machine.
 
@@ -39,23 +39,13 @@ export async function callOnce(
       redirect: 'error',
       signal: stop ? AbortSignal.any([stop, late]) : late,
     });
-    const answer: unknown = await response.json();
-    if (response.ok) return answer;
-    if (isRecord(answer) && typeof answer.name === 'string')
-      throw new CallRefused(answer.name, typeof answer.message === 'string' ? answer.message : answer.name);
-    throw new Unreachable(`${new URL(url).origin} answered ${response.status}`);
+    return answerOrRefusal(await response.json(), response.status);
   } catch (error) {
     if (error instanceof CallRefused || error instanceof Unreachable) throw error;
     if (error instanceof SyntaxError)
       throw new Unreachable(`${new URL(url).origin} answered without JSON: is it Postern?`);
     throw new Unreachable(`no answer from ${new URL(url).origin}: ${causeOf(error)}`);
   }
-}
-
-function causeOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const cause = error.cause instanceof Error ? error.cause : error;
-  return cause.message || ('code' in cause ? String(cause.code) : cause.name);
 }
 
 /** Posts the bytes as they are. Redirects are not followed, as Postern follows none. Never throws. */

@@ -2,7 +2,7 @@ import { systemClock } from '../../base/clock.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { blockedAddresses, hostAddresses } from '../../examination/addresses.ts';
 import { examine } from '../../examination/examine.ts';
-import { type Check, type Finding, placesOf, skipped, type World, warning } from '../../examination/finding.ts';
+import { type Check, type Finding, skipped, type World, warning, worldWithout } from '../../examination/finding.ts';
 import { outgoing } from '../../examination/listening.ts';
 import { clockCheck, disk, memory, nameServers, readiness } from '../../examination/machine.ts';
 import type { Settings } from '../../settings.ts';
@@ -54,21 +54,8 @@ const asWarning = ({ check, verdict, seen, advice }: Finding): Finding =>
 
 const NO_DAEMON = 'the daemon has not run here yet';
 
-function worldOf({ settings, machine: { root } }: Looked, resolver: Resolver): World {
-  return {
-    settings,
-    resolver,
-    store: undefined,
-    noStore: NO_DAEMON,
-    queue: undefined,
-    noQueue: NO_DAEMON,
-    places: placesOf(settings),
-    clock: systemClock,
-    settingsFile: undefined,
-    reach: undefined,
-    root,
-  };
-}
+const worldOf = ({ settings, machine: { root } }: Looked, resolver: Resolver): World =>
+  worldWithout(NO_DAEMON, { settings, resolver, clock: systemClock, root });
 
 async function findingsOf(check: Check, world: World): Promise<Finding[]> {
   const found: Finding[] = [];

@@ -5,7 +5,7 @@ import type { Invocation, Io } from '../command.ts';
 import { findingLines } from '../doctor.ts';
 
 /** done: changed now · already: was so before · planned: --dry-run would change it · skipped: could not be done. */
-export type StepState = 'done' | 'already' | 'planned' | 'skipped';
+type StepState = 'done' | 'already' | 'planned' | 'skipped';
 
 const MARKS: Readonly<Record<StepState, string>> = {
   done: 'done   ',

@@ -33,7 +33,7 @@ import {
   settingsFileAt,
   settingsWith,
 } from './settings.ts';
-import { hasSystemd, socketsOf, startUnits } from './units.ts';
+import { closedOf, hasSystemd, socketsOf, startUnits } from './units.ts';
 
 interface Job {
   readonly call: Invocation;
@@ -189,9 +189,14 @@ const READY_MS = 60_000;
 const LOOK_MS = 300;
 
 /** Starts the service and waits until it is ready. False if that is up to the operator, because there is no systemd. */
-async function start({ machine, report, isTrial }: Job, { settings, web }: Plan, changedAt: number): Promise<boolean> {
+async function start(
+  { call, machine, report, isTrial }: Job,
+  { settings, web }: Plan,
+  changedAt: number,
+): Promise<boolean> {
   if (hasSystemd(machine)) {
-    const did = await startUnits(machine, { sockets: socketsOf(web), changedAt, isTrial });
+    const closed = closedOf(call.flag('no-https'));
+    const did = await startUnits(machine, { sockets: socketsOf(web), closed, changedAt, isTrial });
     if (did === undefined) report.step('already', 'units', 'enabled and running');
     else report.step(isTrial ? 'planned' : 'done', 'units', did);
   } else report.step('skipped', 'units', 'systemd does not run here');

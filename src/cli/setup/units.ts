@@ -21,6 +21,9 @@ const WEB: readonly SocketUnit[] = [
 /** The sockets of a host, with or without those for HTTPS and certificates. */
 export const socketsOf = (withWeb: boolean): readonly SocketUnit[] => (withWeb ? [SMTP, ...WEB] : [SMTP]);
 
+/** The sockets of a web server in front, if there is one. */
+export const closedOf = (isBehindWebServer: boolean): readonly SocketUnit[] => (isBehindWebServer ? WEB : []);
+
 /** sd_booted(3). */
 export const hasSystemd = ({ root }: Machine): boolean => existsSync(join(root, 'run/systemd/system'));
 
@@ -61,21 +64,24 @@ function taken(check: string, port: number, program: string | undefined): Findin
 }
 
 /**
- * Enables and starts the units; restarts a running service if its settings changed or it lacks a socket, which systemd
- * opens only before the service. Returns what was done, or undefined if all was so already. Throws `Unavailable`.
+ * Disables `closed`; enables and starts the other units. Restarts a running service if its settings changed, if it lacks
+ * a socket, which systemd opens only before the service, or if it has one too many, which it keeps open until it ends.
+ * Returns what was done, or undefined if all was so already. Throws `Unavailable`.
  */
 export async function startUnits(
   machine: Machine,
-  { sockets, changedAt, isTrial }: StartOptions,
+  { sockets, closed, changedAt, isTrial }: StartOptions,
 ): Promise<string | undefined> {
+  const statesOf = (units: readonly string[]) =>
+    Promise.all(
+      units.map(async (unit) => {
+        const enabled = await stateOf(machine, 'is-enabled', unit);
+        const isActive = (await stateOf(machine, 'is-active', unit)) === 'active';
+        return { unit, isKnown: !['', 'not-found'].includes(enabled), isEnabled: enabled === 'enabled', isActive };
+      }),
+    );
   const units = [SERVICE, ...sockets.map(({ unit }) => unit)];
-  const states = await Promise.all(
-    units.map(async (unit) => {
-      const enabled = await stateOf(machine, 'is-enabled', unit);
-      const isActive = (await stateOf(machine, 'is-active', unit)) === 'active';
-      return { unit, isKnown: !['', 'not-found'].includes(enabled), isEnabled: enabled === 'enabled', isActive };
-    }),
-  );
+  const states = await statesOf(units);
   if (states.some(({ unit, isKnown }) => unit === SERVICE && !isKnown))
     throw new Unavailable(`${SERVICE} is not installed: install the Debian package, or run scripts/install.sh`);
   const disabled = states.filter(({ isEnabled }) => !isEnabled).map(({ unit }) => unit);
@@ -83,14 +89,19 @@ export async function startUnits(
   const stopped = states.filter(({ isActive }) => !isActive).map(({ unit }) => unit);
   // Also if an earlier run ended between the settings and the restart.
   const isStale = isRunning && Math.floor(changedAt / 1000) > (await startTime(machine));
-  const restarts = isRunning && (isStale || stopped.length > 0);
-  if (disabled.length === 0 && stopped.length === 0 && !restarts) return undefined;
+  const surplus = (await statesOf(closed.map(({ unit }) => unit)))
+    .filter(({ isEnabled, isActive }) => isEnabled || isActive)
+    .map(({ unit }) => unit);
+  const restarts = isRunning && (isStale || stopped.length > 0 || surplus.length > 0);
+  if (disabled.length === 0 && stopped.length === 0 && surplus.length === 0 && !restarts) return undefined;
   if (!isTrial) {
+    if (surplus.length > 0) await systemctl(machine, 'disable', ['--now', ...surplus]);
     if (disabled.length > 0) await systemctl(machine, 'enable', disabled);
     if (restarts) await systemctl(machine, 'restart', [SERVICE]);
     else if (stopped.length > 0) await systemctl(machine, 'start', units);
   }
   const did = [
+    ...(surplus.length > 0 ? [`disable ${surplus.join(', ')}`] : []),
     ...(disabled.length > 0 ? [`enable ${disabled.join(', ')}`] : []),
     ...(restarts ? [`restart ${SERVICE}`] : stopped.length > 0 ? [`start ${stopped.join(', ')}`] : []),
   ];
@@ -107,6 +118,8 @@ async function startTime(machine: Machine): Promise<number> {
 
 interface StartOptions {
   readonly sockets: readonly SocketUnit[];
+  /** Those that a web server in front has instead. */
+  readonly closed: readonly SocketUnit[];
   /** When the settings were changed, by the system's clock. */
   readonly changedAt: number;
   /** Only say what would be done. */

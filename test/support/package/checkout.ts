@@ -2,7 +2,7 @@ import { mkdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { must, run } from './run.ts';
 
-const TREE = new URL('../../../', import.meta.url).pathname;
+export const TREE = new URL('../../../', import.meta.url).pathname;
 /** Any moment that is not now: files that kept their own date would show. */
 export const EPOCH = '1767225600';
 

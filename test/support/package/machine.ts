@@ -3,7 +3,16 @@ import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { until } from '../until.ts';
-import { begin, must, type Ran, run } from './run.ts';
+import { begin, has, must, type Ran, run } from './run.ts';
+
+/** Why no Debian can be made and entered here, or one of the programs is missing; undefined when all is there. */
+export async function whyNoRoots(...programs: readonly string[]): Promise<string | undefined> {
+  if (process.getuid?.() !== 0) return 'not root';
+  for (const program of ['debootstrap', 'systemd-nspawn', 'nsenter', ...programs])
+    if (!(await has(program))) return `${program} is not installed`;
+  const namespaces = await run('unshare', ['--mount', '--pid', '--net', '--fork', 'true']);
+  return namespaces.code === 0 ? undefined : 'no namespaces may be made here';
+}
 
 /** Which Debian the machine is, and where its own apt gets it from. */
 function mirror(): { readonly url: string | undefined; readonly suite: string } {
@@ -43,19 +52,20 @@ const COMPILED = 'NODE_COMPILE_CACHE=/root/compiled';
 export const inRoot = (root: string, ...command: string[]): Promise<Ran> => inRootWith(root, [], ...command);
 
 /** The same with more options of nspawn, such as `--overlay=`. */
-export function inRootWith(root: string, options: readonly string[], ...command: string[]): Promise<Ran> {
-  return run('systemd-nspawn', [
-    ...common(root),
-    ...options,
-    '--pipe',
-    '--as-pid2',
-    '--setenv=DEBIAN_FRONTEND=noninteractive',
-    '--setenv=LC_ALL=C.UTF-8',
-    `--setenv=${COMPILED}`,
-    '--',
-    ...command,
-  ]);
-}
+export const inRootWith = (root: string, options: readonly string[], ...command: string[]): Promise<Ran> =>
+  run('systemd-nspawn', enterWith(root, ['--as-pid2', ...options], ...command));
+
+/** The arguments of systemd-nspawn for that; the command is the first process there. */
+export const enterWith = (root: string, options: readonly string[], ...command: string[]): string[] => [
+  ...common(root),
+  ...options,
+  '--pipe',
+  '--setenv=DEBIAN_FRONTEND=noninteractive',
+  '--setenv=LC_ALL=C.UTF-8',
+  `--setenv=${COMPILED}`,
+  '--',
+  ...command,
+];
 
 /** A host that runs: systemd is its first process, its network is a loopback of its own. */
 export interface Machine {

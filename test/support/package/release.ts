@@ -3,8 +3,8 @@ import { globSync, mkdtempSync, rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bringPackages, checkOut, EPOCH } from './checkout.ts';
-import { must } from './run.ts';
+import { bringPackages, build, checkOut, EPOCH, TREE } from './checkout.ts';
+import { must, run } from './run.ts';
 
 /** A checkout of the tree, and the files of a release that were built in it. */
 export interface Release {
@@ -49,6 +49,37 @@ export function release(): Promise<Release> {
   return made;
 }
 
+/**
+ * The package of an earlier commit, as another version: of the first merge since the format of the queue, which no older
+ * version reads, or the packages of npm changed. Undefined without such a merge, as in a clone without history.
+ */
+export async function earlier(dir: string, version: string): Promise<string | undefined> {
+  const git = async (...words: string[]) => (await run('git', ['-C', TREE, ...words])).out.trim();
+  const since = await git('log', '-1', '--format=%H', '--', ...DIVIDING);
+  // Between two merges a commit may hold half of a change.
+  const merges = await git('rev-list', '--merges', '--first-parent', '--ancestry-path', `${since}..HEAD^`);
+  const commit = merges.split('\n').at(-1) ?? '';
+  if (commit === '') return undefined;
+  const unpack = 'mkdir "$2" && git -C "$1" archive "$3" | tar -C "$2" -xf -';
+  await must('bash', ['-o', 'pipefail', '-c', unpack, 'bash', TREE, dir, commit]);
+  for (const [name, from, to] of versionIn(version)) {
+    const file = join(dir, name);
+    await writeFile(file, (await readFile(file, 'utf8')).replace(from, to));
+  }
+  await bringPackages(dir);
+  return build(dir);
+}
+
+/** Files that an earlier commit must have as they are. */
+const DIVIDING = ['package-lock.json', 'src/queue/disk/schema.ts'];
+
+/** Where a version stands in a tree, and as what. */
+const versionIn = (version: string) =>
+  [
+    ['package.json', /"version": "[^"]+"/, `"version": "${version}"`],
+    ['src/base/version.ts', /VERSION = '[^']+'/, `VERSION = '${version}'`],
+  ] as const;
+
 /** The package as another version, with other settings in the example that a host begins with. It is not built again. */
 export async function repack(deb: string, dir: string, version: string): Promise<string> {
   const sums = join(dir, 'DEBIAN/md5sums');
@@ -61,8 +92,7 @@ export async function repack(deb: string, dir: string, version: string): Promise
     await writeFile(sums, (await readFile(sums, 'utf8')).replace(new RegExp(`^\\w+(?=  ${name}$)`, 'm'), sum));
   };
   await must('dpkg-deb', ['-R', deb, dir]);
-  await change('usr/lib/postern/package.json', /"version": "[^"]+"/, `"version": "${version}"`);
-  await change('usr/lib/postern/src/base/version.ts', /VERSION = '[^']+'/, `VERSION = '${version}'`);
+  for (const [name, from, to] of versionIn(version)) await change(`usr/lib/postern/${name}`, from, to);
   await change('etc/postern/postern.yaml', /^# Settings of/, '# The settings of');
   await change('DEBIAN/control', /^Version: .+$/m, `Version: ${version}`);
   const file = `${dir}.deb`;

@@ -44,3 +44,11 @@ export const begin = (program: string, args: readonly string[]) =>
 /** Whether there is such a program. */
 export const has = async (program: string): Promise<boolean> =>
   (await run('sh', ['-c', `command -v ${program}`])).code === 0;
+
+/** Prints the seconds that it took. */
+export async function timed<T>(what: string, work: () => Promise<T>): Promise<T> {
+  const from = performance.now();
+  const result = await work();
+  console.log(`    ${((performance.now() - from) / 1000).toFixed(1)} s  ${what}`);
+  return result;
+}

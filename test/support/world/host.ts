@@ -1,7 +1,7 @@
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { checkOut } from '../package/checkout.ts';
-import { boot, inRoot, inRootWith, type Machine, makeRoot } from '../package/machine.ts';
+import { boot, inRootWith, type Machine } from '../package/machine.ts';
+import { makeOperatorRoot, npmOptions, TREE } from '../package/operator.ts';
 import { must, type Ran } from '../package/run.ts';
 import { v4, v6 } from './network.ts';
 import type { World } from './world.ts';
@@ -33,17 +33,6 @@ export interface Host {
 /** What the operator has installed before, from Debian: the network of the world leads to no mirror. Its npm is 9.2. */
 const PACKAGES = ['nginx-light', 'certbot', 'sudo', 'curl', 'openssl', 'procps', 'adduser', 'npm'];
 
-const INSTALL =
-  'apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"';
-
-/** No clean Debian can be had here: there may be no mirror. */
-export class NoDebian extends Error {}
-
-/** The tree of the operator, in the root. */
-const TREE = '/root/postern';
-/** Where npm finds what it brought to this machine before; what it adds there is lost. */
-const CACHE = '/root/npm-cache';
-
 /**
  * Makes a clean Debian with a checkout, and builds the package in it by the command of the documents, with Debian's own npm.
  * WORLD_ROOT names a root that was prepared before, for whoever runs this often.
@@ -54,25 +43,9 @@ export async function prepareHost(dir: string, buildCommand: string): Promise<st
     await must('cp', ['-a', process.env['WORLD_ROOT'], root]);
     return root;
   }
-  await makeRoot(root)
-    .then(() => inRoot(root, 'sh', '-c', INSTALL, 'sh', ...PACKAGES))
-    .then(
-      ({ code, err }) => {
-        if (code !== 0) throw new NoDebian(err);
-      },
-      (error: unknown) => {
-        throw new NoDebian(String(error));
-      },
-    );
-  await checkOut(join(root, TREE));
-  const cache = (await must('npm', ['config', 'get', 'cache'])).trim();
-  const settings = { npm_config_cache: CACHE, npm_config_prefer_offline: 'true', DEB_ZSTD_LEVEL: '1' };
-  const options = Object.entries(settings).map(([name, value]) => `--setenv=${name}=${value}`);
-  const built = await inRootWith(
-    root,
-    [...options, `--overlay=${cache}::${CACHE}`],
-    ...['sh', '-ec', `cd ${TREE} && ${buildCommand}`],
-  );
+  await makeOperatorRoot(root, PACKAGES);
+  const options = [...(await npmOptions(root)), '--setenv=DEB_ZSTD_LEVEL=1'];
+  const built = await inRootWith(root, options, 'sh', '-ec', `cd ${TREE} && ${buildCommand}`);
   if (built.code !== 0) throw new Error(`${buildCommand}\n${built.out}\n${built.err}`);
   return root;
 }

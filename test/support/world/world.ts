@@ -2,8 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { chmod } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openAgent } from '../package/machine.ts';
-import { has, run } from '../package/run.ts';
+import { openAgent, whyNoRoots } from '../package/machine.ts';
 import { ACME, startAuthority } from './certificates.ts';
 import { APP, CUSTOMER } from './documents.ts';
 import { type MailServers, startMailServers } from './mail.ts';
@@ -31,19 +30,12 @@ export interface Application {
   received(): Promise<readonly { readonly id: string; readonly text: string }[]>;
 }
 
-const PROGRAMS = [
-  ...['ip', 'unshare', 'nsenter', 'nft', 'openssl', 'curl', 'dig', 'swaks', 'nsd', 'unbound', 'unbound-control'],
-  ...['postfix', 'opendkim', 'opendmarc', 'pebble', 'dpkg-deb', 'debootstrap', 'systemd-nspawn'],
-];
-
 /** Why there can be no such world here; undefined when there can. */
-export async function whyNoWorld(): Promise<string | undefined> {
-  if (process.getuid?.() !== 0) return 'not root';
-  for (const program of PROGRAMS) if (!(await has(program))) return `${program} is not installed`;
-  if ((await run('unshare', ['--mount', '--pid', '--net', '--fork', 'true'])).code !== 0)
-    return 'no namespaces may be made here';
-  return undefined;
-}
+export const whyNoWorld = (): Promise<string | undefined> =>
+  whyNoRoots(
+    ...['ip', 'nft', 'openssl', 'curl', 'dig', 'swaks', 'nsd', 'unbound', 'unbound-control'],
+    ...['postfix', 'opendkim', 'opendmarc', 'pebble', 'dpkg-deb'],
+  );
 
 export async function startWorld(): Promise<World> {
   const dir = mkdtempSync(join(tmpdir(), 'postern-world-'));

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import type { Acme, ShowAnswer } from '../../../src/certificates/acme.ts';
-import { createCertificates } from '../../../src/certificates/certificates.ts';
+import { createCertificates, orderAgain } from '../../../src/certificates/certificates.ts';
 import { createChallenges } from '../../../src/certificates/challenges.ts';
 import { createCertificateNames } from '../../../src/certificates/names.ts';
 import { AcmeFault } from '../../../src/certificates/wire.ts';
@@ -67,6 +67,15 @@ describe('certificates', () => {
   afterEach(async () => {
     for (const host of hosts) await host.stop();
     await store.close();
+  });
+
+  const customer = () => ({
+    id: 'customer.test',
+    account: 'one',
+    domain: 'customer.test',
+    createdAt: new Date(clock.now()),
+    validMx: true,
+    testedAt: null,
   });
 
   /** A host over the store, or over one that can be away. */
@@ -261,14 +270,7 @@ describe('certificates', () => {
   });
 
   it('of policies are ordered once the DNS leads their names here, and no failure is counted before', async () => {
-    await store.inboundDomains.insert({
-      id: 'customer.test',
-      account: 'one',
-      domain: 'customer.test',
-      createdAt: new Date(clock.now()),
-      validMx: true,
-      testedAt: null,
-    });
+    await store.inboundDomains.insert(customer());
     const zone: Record<string, ZoneRecords[string]> = { ...HERE, 'mta-sts.customer.test': { A: ['198.51.100.1'] } };
     const one = await host({ zone, policies: true });
     one.start();
@@ -280,6 +282,20 @@ describe('certificates', () => {
     const other = await host({ zone: { ...HERE, 'mta-sts.customer.test': { A: ['192.0.2.2'] } }, policies: true });
     other.start();
     await pass(HOUR + MINUTE, () => other.of('mta-sts.customer.test') !== undefined);
+  });
+
+  it('of a new domain are ordered at the next look once its records are published, without a wait for the names', async () => {
+    const one = await host({ zone: { ...HERE, 'mta-sts.customer.test': { A: ['192.0.2.2'] } }, policies: true });
+    one.start();
+    await pass(0, saved);
+    await pass(MINUTE);
+    await store.inboundDomains.insert(customer());
+    await pass(MINUTE);
+    expect(orderedNames()).to.not.include('mta-sts.customer.test');
+    const published = clock.now();
+    await orderAgain(store, clock);
+    await pass(0, () => one.of('mta-sts.customer.test') !== undefined);
+    expect((authority.orders.at(-1)?.at ?? Infinity) - published).to.be.below(MINUTE);
   });
 
   it('issued while the store goes away are served at once, and saved when it is back', async () => {

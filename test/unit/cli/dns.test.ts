@@ -273,7 +273,7 @@ describe('postern dns', () => {
   it('says how it is called if it is called wrongly', async () => {
     for (const [argv, text] of [
       [['not a name'], /"not a name" is not a domain name/],
-      [['--for', 'reading'], /--for must be receiving or sending/],
+      [['--for', 'reading'], /--for must be one of receiving, sending/],
       [['--timeout', 'soon'], /--timeout must be a number of minutes/],
       [['elsewhere.test'], /no record is needed at elsewhere\.test/],
     ] as const) {

@@ -79,8 +79,9 @@ describe('postern setup', function () {
     async function systemctl(verb: string, units: readonly string[]) {
       if (verb === 'is-enabled') return enabled.has(units[0] ?? '') ? 'enabled\n' : 'disabled\n';
       if (verb === 'show') return `@${Math.floor(startedAt / 1000)}\n`;
-      if (verb === 'is-active') return daemon ? 'active\n' : 'inactive\n';
+      if (verb === 'is-active') return daemon && enabled.has(units[0] ?? '') ? 'active\n' : 'inactive\n';
       if (verb === 'enable') for (const unit of units) enabled.add(unit);
+      if (verb === 'disable') for (const unit of units) enabled.delete(unit);
       if (verb === 'restart') await daemon?.stop();
       if (verb === 'start' || verb === 'restart') {
         startedAt = Date.now();
@@ -324,6 +325,25 @@ describe('postern setup', function () {
     const ran = await setup(GIVEN, { on: { ...machine(), isRoot: false } });
     expect(ran.code).to.equal(77);
     expect(ran.err).to.contain('run it as root (sudo postern setup)');
+  });
+
+  it('with --no-https, disables the sockets that a web server in front has instead, and says so', async () => {
+    const on = machine();
+    expect((await setup(GIVEN, { on })).code).to.equal(0);
+    await on.run('systemctl', 'enable', 'postern-http.socket', 'postern-https.socket');
+    world.ran.length = 0;
+    // acme.enabled is false now; certificates of the operator's own may be served by HTTPS.
+    const withoutOption = GIVEN.filter((word) => word !== '--no-https');
+    expect((await setup(withoutOption, { on })).out).to.contain('already  units: enabled and running');
+    const did = 'units: disable postern-http.socket, postern-https.socket; restart postern.service';
+    expect((await setup([...GIVEN, '--dry-run'], { on })).out).to.contain(`planned  ${did}`);
+    expect(world.ran).to.deep.equal([]);
+    expect((await setup(GIVEN, { on })).out).to.contain(`done     ${did}`);
+    expect(world.ran).to.deep.equal([
+      'disable --now postern-http.socket postern-https.socket',
+      'restart postern.service',
+    ]);
+    expect((await setup(GIVEN, { on })).out).to.contain('already  units: enabled and running');
   });
 
   it('ends with the route, and then the doctor, once the records are published', async () => {
