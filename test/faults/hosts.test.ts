@@ -18,7 +18,6 @@ async function loseHosts(hosts: Hosts, all: boolean) {
   const { books, give, pull, takeEvents, recover } = await createHostMail(hosts);
   let acknowledged = 0;
   const adoptions: Promise<void>[] = [];
-  const began = Date.now();
   for (let kill = 1; kill <= KILLS; kill++) {
     takeEvents(kill % 2 === 0);
     const dir = await tempDir();
@@ -34,7 +33,6 @@ async function loseHosts(hosts: Hosts, all: boolean) {
       while (lost.running()) await pull(lost, 2).catch(() => {});
     };
     await Promise.all([...Array.from({ length: CLIENTS }, client), consumer()]);
-    if (process.env.HF) console.log(kill, ((Date.now() - began) / 1000).toFixed(1), acknowledged, books.arrivals());
     await lost.end('SIGKILL');
     await rm(join(dir, 'spool'), { recursive: true });
     adoptions.push(adopt(hosts, name, kill % 2 === 0 ? 'a' : 'b'));
