@@ -31,11 +31,17 @@ interface WireDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly member: { id(): string; readonly incarnation: string };
 }
 
-/** How long to wait for the answer to begin, and what ends the wait. */
-interface Waiting {
+interface Waiting<T> {
+  /** How long to wait for the answer to begin. */
   readonly ms: number;
+  /** Ends the wait. */
   readonly gone?: AbortSignal | undefined;
+  /** The result if the host may have carried out the call, but its answer is lost. */
+  readonly lost?: T | undefined;
 }
+
+/** Errors without a connection. */
+const UNCONNECTED = /^(?:ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
 
 const sealed = z.strictObject({
   /** The process that calls, and the number of its call. */
@@ -71,14 +77,14 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
     },
 
     /**
-     * Calls a host. Undefined if it does not run, has no URL, or does not answer; then it is not asked again for a
-     * moment. `read` gets its answer, and throws if that makes no sense.
+     * Calls a host. Undefined, or `lost`, if it does not run, has no URL, or does not answer; then it is not asked again
+     * for a moment. `read` gets its answer, and throws if that makes no sense.
      */
     async call<T>(
       host: HostRow,
       path: string,
       call: object,
-      { ms, gone }: Waiting,
+      { ms, gone, lost }: Waiting<T>,
       read: (response: Response) => Promise<T>,
     ): Promise<T | undefined> {
       const { incarnation, url } = host;
@@ -109,7 +115,7 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
         meters.silent.add();
         quietUntil.set(name, clock.monotonic() + QUIET_MS);
         log.warn('api.peer_silent', { host: host.name, url, error });
-        return undefined;
+        return isUnconnected(error) ? undefined : lost;
       } finally {
         clearTimeout(timer);
       }
@@ -128,6 +134,12 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
       return call;
     },
   });
+}
+
+/** Whether a call cannot have reached a host. */
+function isUnconnected(error: unknown): boolean {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return cause instanceof Error && 'code' in cause && UNCONNECTED.test(String(cause.code));
 }
 
 /** Whether a host says that its version has no such operation: others it answers. */

@@ -82,14 +82,15 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   /** Asks one host. Undefined if it does not run, has no URL, does not answer, or does not know the operation. */
   function ask(
     host: HostRow,
-    { path, waits }: Operation,
+    { path, waits, once }: Operation,
     params: Readonly<Record<string, unknown>>,
     call: Call<ErrorName>,
     ms: number,
   ): Promise<PeerAnswer | undefined> {
     const { account, apiKey, person, gone } = call;
     const body = { account: account.id, apiKey, person, params } satisfies z.input<typeof forwarded>;
-    return wire.call(host, path, body, { ms, gone: waits ? gone : undefined }, toPeerAnswer);
+    const lost = once ? { refused: mayBeDone(host) } : undefined;
+    return wire.call(host, path, body, { ms, gone: waits ? gone : undefined, lost }, toPeerAnswer);
   }
 
   /** Asks the other hosts for what this one refused as unknown. */
@@ -272,6 +273,13 @@ function mayBeOn(unknown: Refusal, silent: readonly string[]): Refusal {
   if (silent.length === 0) return unknown;
   const { name, code, status, message } = unknown;
   return new Refusal(name, `${message}; it may be on ${silent.join(', ')}, which cannot be asked`, code, status);
+}
+
+/** Of a call that must be carried out once: another host must not do it too. */
+function mayBeDone({ name }: HostRow): Refusal {
+  const { code, status } = ERRORS.GeneralError;
+  const text = `The answer of ${name} is lost. It may have done what you asked for: check before you repeat the call`;
+  return new Refusal('GeneralError', text, code, status);
 }
 
 /** The parameters with other values. */

@@ -76,6 +76,11 @@ export interface Outgoing {
   readonly extras?: Extras;
   /** Set if it has an id of its own, or belongs to a conversation that began before it. */
   readonly conversation?: SentConversation;
+  /**
+   * The name of the host that accepted it, for its Message-ID, also if another host sends it. Absent: it is new, or was
+   * queued by an older version.
+   */
+  readonly host?: string;
   /** The form of the body: a whole MIME document (submission, send-raw), or a `Draft` as JSON. */
   readonly form: 'mime' | 'draft';
 }

@@ -46,8 +46,8 @@ export function createSending({ hostname }: { readonly hostname: string }, deps:
       signerOf: deps.signing.signerOf,
       mayWriteFrom: deps.ownDomains.mayWriteFrom,
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),
-      composing: async (account: string, { extras }: Outgoing) => ({
-        hostname,
+      composing: async (account: string, { extras, host = hostname }: Outgoing) => ({
+        hostname: host,
         ...(await customDomains.of(account, extras)),
         secret: await tokenSecret.read(),
       }),

@@ -236,7 +236,7 @@ async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: 
   const envelope: Envelope = {
     mailFrom: '',
     client: client ?? { address: null, helo: null, tls: null },
-    outgoing,
+    outgoing: { ...outgoing, host: settings.hostname },
     ...(dsn && { dsn: renamed(dsn) }),
   };
   const copiedIn = copies.epochForNew();

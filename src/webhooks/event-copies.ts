@@ -67,7 +67,12 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
       parts: 0,
       createdAt: new Date(clock.now()),
     };
-    if ((await copies.insert(row)) === 'inserted') return true;
+    if ((await copies.insert(row)) === 'inserted') {
+      // An event that was taken over may still be unsent in its own row. If it has been delivered since, its copy was removed.
+      if ((await spool.events.stage(id, event.id)) !== 'ended') return true;
+      await remove(row);
+      return false;
+    }
     return (await copies.one({ id: key }))?.host === member.id();
   }
 

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { type ChildDaemon, spawnDaemon } from '../support/child.ts';
 import { createCaller, KEY } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
+import { copiesEnv } from '../support/faults/copies.ts';
 import { size } from '../support/faults/sizes.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { startReceiver } from '../support/receiver.ts';
@@ -22,7 +23,7 @@ type Passed = ReadonlyMap<string, number[]>;
 async function storm(order: string, kills: number): Promise<{ acknowledged: number; passed: Passed }> {
   const dir = await tempDir();
   const hook = await startReceiver();
-  const env = { POSTERN_INBOUND__OWNERSHIP: 'first' };
+  const env = { POSTERN_INBOUND__OWNERSHIP: 'first', ...(await copiesEnv()) };
   let daemon: ChildDaemon | undefined = await spawnDaemon(dir, env);
   const passed = new Map<string, number[]>();
   const attempts = new Map<string, number>();

@@ -86,11 +86,11 @@ interface Seen {
  * The books are those of all failures so far.
  */
 async function fail(
-  { dir, edge: { dir: made }, ledger, sink, load: startLoad }: World,
+  { dir, edge: { dir: made }, env, ledger, sink, load: startLoad }: World,
   { file, calls, fails, bytes = 10_000, distrusted }: Failure,
   imports: readonly URL[] = [],
 ): Promise<Seen> {
-  const edge = createEdge({ dir: await mkdtemp(join(dir, 'failure-')), url: '', prepared: true });
+  const edge = createEdge({ dir: await mkdtemp(join(dir, 'failure-')), url: '', env, prepared: true });
   try {
     await cp(made, edge.dir, { recursive: true });
     const queue = join(edge.dir, 'spool', 'spool.db');

@@ -19,6 +19,8 @@ export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'log' | 
   readonly store: Pick<MongoProxy, 'cut' | 'mend' | 'commands' | 'failNext'>;
   /** What waits in its queue or was given up there, as `postern queue list …options` shows it. */
   queue(...options: string[]): Promise<any[]>;
+  /** Runs `postern …argv` on its data. */
+  cli(...argv: string[]): Promise<Ran>;
   down(): Promise<void>;
   up(): Promise<void>;
 }
@@ -102,11 +104,12 @@ export async function startHosts(
       await running?.stop();
       running = undefined;
     };
+    const cli = (...argv: string[]) => postern(argv, { POSTERN_DATA_DIR: dir });
     return {
       store,
       down,
-      queue: async (...options) =>
-        (await postern(['queue', 'list', '--json', ...options], { POSTERN_DATA_DIR: dir })).json(),
+      cli,
+      queue: async (...options) => (await cli('queue', 'list', '--json', ...options)).json(),
       get base() {
         return daemon().base;
       },

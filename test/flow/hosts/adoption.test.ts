@@ -56,6 +56,8 @@ if (mongoDriver)
         (await listed()).every(({ copies }: any) => copies === '0'),
       );
       expect((await hosts.a.api('/messages/search', { query: 'large' }))[0].state).to.equal('sent');
+      // The same from both hosts: recipients know duplicates by it.
+      for (const { raw } of hosts.server.mails) expect(raw).to.match(/^Message-ID: <\w+@c\.postern\.test>\r$/m);
     });
 
     it('is lost without copies', async () => {

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { copiesEnv } from './copies.ts';
 import { createEdge, type Edge } from './edge.ts';
 import { type Ledger, openLedger } from './ledger.ts';
 import { type Load, type LoadSettings, startLoad } from './load.ts';
@@ -12,6 +13,8 @@ export interface World {
   readonly ledger: Ledger;
   readonly sink: Sink;
   readonly edge: Edge;
+  /** The settings of its daemon. */
+  readonly env: Readonly<Record<string, string>>;
   /** Sends mail to the daemon that runs, or to none yet. */
   load(settings: Partial<LoadSettings>): Load;
   /** Ends whatever still runs and removes what it left. */
@@ -21,7 +24,7 @@ export interface World {
 /** `data` is the folder of the daemon, when it is not to be beside the ledger. */
 export async function openWorld({
   data,
-  env,
+  env: given = {},
 }: {
   data?: string;
   env?: Readonly<Record<string, string>>;
@@ -29,13 +32,15 @@ export async function openWorld({
   const dir = await mkdtemp(join(tmpdir(), 'postern-faults-'));
   const ledger = await openLedger(join(dir, 'ledger'));
   const sink = await startSink();
-  const edge = createEdge({ dir: data ?? join(dir, 'data'), url: `${sink.base}/hook`, ...(env ? { env } : {}) });
+  const env = { ...(await copiesEnv()), ...given };
+  const edge = createEdge({ dir: data ?? join(dir, 'data'), url: `${sink.base}/hook`, env });
   const loads: Load[] = [];
   return {
     dir,
     ledger,
     sink,
     edge,
+    env,
     load(settings) {
       const load = startLoad({ connections: 20, bytes: 10_000, to: 'jo@in.test', ...settings }, ledger);
       loads.push(load);

@@ -17,7 +17,9 @@ import { ACCOUNT, KEY, OTHER_KEY, putDeadDelivery } from '../../support/api.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { addTestPerson, startConsole } from '../../support/console.ts';
 import { exportRow } from '../../support/exports.ts';
+import { freePort } from '../../support/free-port.ts';
 import { createTestLog } from '../../support/log.ts';
+import { putSubmitted } from '../../support/messages.ts';
 import { NO_FLOOR } from '../../support/room.ts';
 import { tempDir } from '../../support/temp.ts';
 import { TOKEN_SECRET } from '../../support/tracking.ts';
@@ -309,6 +311,33 @@ describe('hosts that share a store', function () {
     } finally {
       older.closeAllConnections();
       older.close();
+    }
+  });
+
+  it('send a message again at most once if an answer is lost, and pass over one that cannot be reached', async () => {
+    const sent = '5c1e0d000000000000000000000000aa';
+    await putSubmitted(far, ACCOUNT, sent, {});
+    const queued = async () => (await far.spool.list({ kinds: ['outbound'] }, 10)).length;
+    const silent = createServer((request) => request.socket.destroy());
+    await once(silent.listen(0, '127.0.0.1'), 'listening');
+    const { port } = silent.address() as AddressInfo;
+    try {
+      // It is asked before the other.
+      await near.store.hosts.remove({ id: 'far' });
+      await setHost('earlier', { url: `http://127.0.0.1:${port}` });
+      await setHost('far', { url: far.base });
+      const lost = await near.call('/messages/resend', { id: sent });
+      expect({ status: lost.status, name: lost.body.name }).to.deep.equal({ status: 500, name: 'GeneralError' });
+      expect(lost.body.message).to.match(/^The answer of earlier\.test is lost\./);
+      expect(await queued()).to.equal(1);
+      await setHost('earlier', { url: `http://127.0.0.1:${await freePort()}` });
+      await near.store.hosts.remove({ id: 'far' });
+      await setHost('far', { url: far.base });
+      expect((await near.call('/messages/resend', { id: sent })).body).to.include({ status: 'queued' });
+      expect(await queued()).to.equal(2);
+    } finally {
+      await near.store.hosts.remove({ id: 'earlier' });
+      silent.close();
     }
   });
 

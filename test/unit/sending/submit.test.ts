@@ -114,7 +114,7 @@ describe('the submission of a message', () => {
     expect(kept?.message.envelope).to.deep.equal({
       mailFrom: '',
       client: { address: null, helo: null, tls: null },
-      outgoing: PLAIN_OUTGOING,
+      outgoing: { ...PLAIN_OUTGOING, host: 'mx.postern.test' },
     });
     expect(kept?.message.trace, 'the API is no transport').to.equal('');
     const rows = await store.messages.many({ account: ACCOUNT });

@@ -136,6 +136,17 @@ describe('the copies of webhook events', () => {
     await adopter.adoption.stop();
   }
 
+  it('are not written again for an event that was delivered, though it is published again', async () => {
+    const host = await startHost('a');
+    await host.publish(1);
+    for (const webhook of ['1', '2']) await host.settle(await host.freeze(webhook), 'delivered');
+    await untilOwned('a', 0);
+    // As an event that was taken over, and is still unsent in its own row.
+    await host.publish(1);
+    expect(await ownedBy('a')).to.deep.equal([]);
+    expect(await host.pending()).to.deep.equal({});
+  });
+
   it('are there from before the event is on the queue to the end of its batch, for each webhook', async () => {
     const host = await startHost('a');
     await host.publish(2);
