@@ -103,6 +103,7 @@ describe('messages/send', () => {
       signingDomain: 'example.net',
       pool: 'Transactional',
       form: 'draft',
+      host: 'mx.postern.test',
     });
     expect(draft).to.deep.equal({
       html: '<p>Hi *|NAME|*</p>',
