@@ -91,7 +91,8 @@ describe('accepting mail', () => {
     const from = receiver.requests.length;
     const began = performance.now();
     while (downs() === wereDown) {
-      expect(await send(many(30))).to.match(/^250 /);
+      // Fewer than the limit: one message alone may find the endpoint free for a moment.
+      expect(await send(many(15))).to.match(/^250 /);
       expect(performance.now() - began, 'ms until it is down').to.be.below(30_000);
     }
     const failed = receiver.requests.length - from;
