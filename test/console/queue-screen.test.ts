@@ -81,8 +81,10 @@ if (program !== undefined)
       await page.press('Count');
       await page.shows('colour');
       await page.fill('Filter', 'kind:inbound');
-      page.hook.answer({ status: 200 });
       await page.press('Count');
+      await page.shows('4 deliveries. They are retried now');
+      // Not before: a retry of its own would deliver one of them.
+      page.hook.answer({ status: 200 });
       await page.press('Retry 4 now');
       await page.shows('Retry complete: 4 deliveries.');
       await until('the posts', async () => (await waiting()) === 0);
