@@ -29,6 +29,7 @@ const values = readOptions(COMMAND, 'Measures Postern beside others; writes benc
   only: { ...several, placeholder: 'NAME', help: 'this contestant only; may be given several times, as all below' },
   against: { ...several, placeholder: 'FOLDER', help: 'another checkout of Postern as a contestant' },
   consoles: { type: 'string', number: true, placeholder: 'N', help: 'Postern with so many open consoles beside it' },
+  copies: { ...off, help: 'Postern over a database, that of the tests or MONGODB_URL, without and with copies' },
   cell: {
     ...several,
     placeholder: 'TEXT',
@@ -44,7 +45,7 @@ const values = readOptions(COMMAND, 'Measures Postern beside others; writes benc
 /** Details are measured once less: that leaves more time to what the report begins with. */
 const roundsOf = ({ lead }: Cell) => Number(values.rounds ?? (values.quick ? 1 : lead ? 3 : 2));
 const chosen = [values.only, values.against, values.consoles, values.cell, values.size, values.connections];
-const whole = !values.quick && chosen.every((choice) => choice === undefined);
+const whole = !values.quick && !values.copies && chosen.every((choice) => choice === undefined);
 const out = values.out ?? (whole ? import.meta.dirname : undefined);
 const scale = values.quick ? 0.25 : 1;
 
@@ -76,14 +77,33 @@ const unknown = values.only?.find((name) => !contestants.some((peer) => peer.nam
 if (unknown !== undefined)
   refuse(COMMAND, `no contestant is named ${unknown}: there are ${contestants.map(({ name }) => name).join('; ')}`);
 if (cells.length === 0) refuse(COMMAND, 'no such cell');
+let stopDatabase = async () => {};
 const all = [
   ...contestants.filter(({ name }) => within(values.only, name)),
   ...(values.consoles === undefined ? [] : [withConsoles(Number(values.consoles))]),
+  ...(values.copies ? await withDatabase() : []),
   ...(values.against ?? []).map((root) => createPostern(sender, { root: resolve(root) })),
 ];
 
 function withConsoles(consoles: number): Peer {
   return createPostern(sender, { name: `postern of ${consoles} open consoles`, consoles });
+}
+
+/** Two that differ only in their copies. */
+async function withDatabase(): Promise<readonly Peer[]> {
+  const { mongoKind, requireMongo, startMongo } = await import('../test/support/mongo-server.ts');
+  requireMongo();
+  const kind = mongoKind();
+  if (!kind) return refuse(COMMAND, '--copies needs a database');
+  const server = await startMongo(kind);
+  stopDatabase = server.stop;
+  let databases = 0;
+  return (['none', 'store'] as const).map((copies) =>
+    createPostern(sender, {
+      name: `postern of a database, copies: ${copies}`,
+      shared: { url: () => server.url(`bench_${process.pid}_${databases++}`), copies },
+    }),
+  );
 }
 
 async function choose(): Promise<{ peers: Peer[]; missing: { name: string; why: string }[] }> {
@@ -193,4 +213,5 @@ if (out !== undefined) {
   writeFileSync(join(out, 'results.md'), `${report.trimEnd()}\n`);
   writeFileSync(join(out, 'results.svg'), toPlot(names, results));
 }
+await stopDatabase();
 process.exit(0);

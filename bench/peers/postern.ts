@@ -38,7 +38,11 @@ const FLAGS = ['--max-semi-space-size=8'];
 export async function startPostern(
   dir: string,
   dns: string,
-  { root = ROOT, certificate }: { root?: string; certificate?: Certificate | undefined } = {},
+  {
+    root = ROOT,
+    certificate,
+    more = {},
+  }: { root?: string; certificate?: Certificate | undefined; more?: Readonly<Record<string, string>> } = {},
 ): Promise<Postern> {
   const [port, http] = [await freePort(), await freePort()];
   const env = {
@@ -49,6 +53,7 @@ export async function startPostern(
     POSTERN_DNS__SERVERS: dns,
     NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/postern'), // as the unit and `npm start` have it
     ...WIDER,
+    ...more,
     ...(certificate && { POSTERN_SMTP__TLS__CERT: certificate.cert, POSTERN_SMTP__TLS__KEY: certificate.key }),
   };
   const command = [...FLAGS, join(root, 'src/main.ts')];
@@ -91,12 +96,14 @@ export interface PosternOptions {
   readonly route?: object;
   /** Pages of its console that are open meanwhile. */
   readonly consoles?: number;
+  /** A database that hosts share, with or without copies of mail; `url` names a new one for each start. */
+  readonly shared?: { url(): string; readonly copies: 'none' | 'store' };
 }
 
 /** Postern, with a name server that knows the sender. */
 export function createPostern(
   sender: Sender,
-  { root = ROOT, name, route = {}, consoles = 0 }: PosternOptions = {},
+  { root = ROOT, name, route = {}, consoles = 0, shared }: PosternOptions = {},
 ): Peer {
   return {
     name: name ?? (root === ROOT ? 'postern' : `postern of ${basename(root)}`),
@@ -111,7 +118,8 @@ export function createPostern(
     async start({ urls, dir, certificate, dns }) {
       const zone = await startZone({ ...sender.zone, ...domainsOf(dns?.domains ?? 0) });
       if (dns) zone.behave({ lateMs: dns.ms });
-      const daemon = await startPostern(dir, zone.server, { root, certificate });
+      const more = shared && { POSTERN_STORE__URL: shared.url(), POSTERN_QUEUE__COPIES: shared.copies };
+      const daemon = await startPostern(dir, zone.server, { root, certificate, ...(more && { more }) });
       await daemon.call('/inbound/add-domain', { domain: 'in.example' });
       for (const [n, url] of urls.entries()) {
         const pattern = urls.length === 1 ? '*' : `bench-${n}`;
