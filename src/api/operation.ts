@@ -47,7 +47,7 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly errors?: readonly E[];
   /** The error that means that the thing it names is not on this host; the other hosts of the store are asked then. */
   readonly elsewhere?: E;
-  /** It must not be done by two hosts: the others are asked one after another, until one answers or its answer is lost. */
+  /** It must not be done by two hosts: others are asked one after another, until one answers or its answer is lost. */
   readonly once?: boolean;
   /** The parameters of an example call, if any. A test runs it; `npm run docs` records its answer for the reference. */
   readonly example?: Given;

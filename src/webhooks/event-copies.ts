@@ -68,7 +68,8 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
       createdAt: new Date(clock.now()),
     };
     if ((await copies.insert(row)) === 'inserted') {
-      // An event that was taken over may still be unsent in its own row. If it has been delivered since, its copy was removed.
+      // An event that was taken over may still be unsent in its own row. If it has been delivered since, its copy was
+      // removed.
       if ((await spool.events.stage(id, event.id)) !== 'ended') return true;
       await remove(row);
       return false;
