@@ -261,7 +261,19 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
   const shape = z.object(params);
   const read = createParamsReader(shape, declaration);
   return frozen({
-    ...{ path, access, ofMail, summary, notes, extension, large, waits, once, returns, errors, elsewhere, example },
+    path,
+    access,
+    ofMail,
+    summary,
+    notes,
+    extension,
+    large,
+    waits,
+    once,
+    returns,
+    errors,
+    elsewhere,
+    example,
     params: shape,
     across: reach && spread(reach, read),
     run: async (given, call) => answer(await read(given), call),

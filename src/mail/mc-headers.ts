@@ -41,9 +41,18 @@ export function toOutgoingOptions(options: McOptions, tracking: NonNullable<McOp
   const { preserveRecipients, signingDomain, pool } = options;
   const { opens, clicks } = options.track ?? tracking;
   return {
-    ...{ tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars },
+    tags,
+    subaccount,
+    metadata,
+    rcptMetadata,
+    globalVars,
+    rcptVars,
     ...(mergeLanguage && { mergeLanguage }),
-    ...{ preserveRecipients, signingDomain, pool, trackOpens: opens, trackClicks: clicks },
+    preserveRecipients,
+    signingDomain,
+    pool,
+    trackOpens: opens,
+    trackClicks: clicks,
   };
 }
 
