@@ -14,6 +14,8 @@ const DISK = size('TENANTS_MB', 2048, 224);
 /** What mail must leave alone. */
 const FLOOR = 64 * MEGABYTE;
 const TENANTS = size('TENANTS', 8, 3);
+/** Mail small enough that the disk is the tenants', however long they take. */
+const MAIL_BYTES = 1000;
 const CONNECTIONS = size('TENANTS_CONNECTIONS', 40, 12);
 const OVERLOOK_ROOM = new URL('../support/faults/overlook-room.ts', import.meta.url);
 const CODE = 'x'.repeat(900_000);
@@ -87,7 +89,7 @@ describe(`${TENANTS} tenants that write templates at full speed on a disk of ${D
   it('are refused one by one while mail of another is accepted; everything can be deleted', async () => {
     const { edge, ledger, sink } = world;
     await edge.start();
-    const load = world.load({ connections: 5, perSecond: 40 });
+    const load = world.load({ connections: 5, perSecond: 40, bytes: MAIL_BYTES });
     load.turnTo(edge.daemon().smtp);
     const lowest = watchLowest();
     const tenants: Tenant[] = [];

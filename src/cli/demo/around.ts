@@ -1,5 +1,6 @@
 import { generateKeyPair } from 'node:crypto';
 import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node:http';
+import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { frozen } from '../../base/frozen.ts';
 
@@ -34,14 +35,29 @@ export interface Letter {
   readonly attachments?: { readonly filename: string; readonly content: string }[];
 }
 
-/** Sends a message by SMTP that is signed for the sender domain. */
+/** How long mail is sent again that a host refuses for the moment, and how often. Milliseconds. */
+const RESEND_FOR_MS = 60_000;
+const RESEND_EVERY_MS = 1000;
+
+/** Sends a message by SMTP that is signed for the sender domain. As any mail server, it tries again after a 4xx reply. */
 export async function sendMail({ host, port }: Place, privateKey: string, letter: Letter): Promise<string> {
   const { createTransport } = await import('nodemailer');
   const dkim = { domainName: SENDER_DOMAIN, keySelector: SELECTOR, privateKey };
   const transport = createTransport({ host, port, ignoreTLS: true, name: `mail.${SENDER_DOMAIN}`, dkim });
-  const { response } = await transport.sendMail({ from: `Ada Lovelace <ada@${SENDER_DOMAIN}>`, ...letter });
-  return response;
+  const late = performance.now() + RESEND_FOR_MS;
+  for (;;) {
+    try {
+      const { response } = await transport.sendMail({ from: `Ada Lovelace <ada@${SENDER_DOMAIN}>`, ...letter });
+      return response;
+    } catch (error) {
+      if (!isTemporary(error) || performance.now() > late) throw error;
+      await setTimeout(RESEND_EVERY_MS);
+    }
+  }
 }
+
+const isTemporary = (error: unknown): boolean =>
+  error instanceof Error && 'responseCode' in error && String(error.responseCode).startsWith('4');
 
 /** A POST as the receiver got it. */
 export interface Caught {

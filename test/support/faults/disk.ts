@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -74,6 +74,16 @@ function makeDisk(kind: DiskKind, megabytes: number) {
   return { path, image, mount, forget, unmount: () => must('umount', path) };
 }
 
+/** The processes that have files open on a disk, with one of them each. */
+function holders(path: string): string[] {
+  return readdirSync('/proc')
+    .filter((pid) => /^\d+$/.test(pid))
+    .flatMap((pid) => {
+      const held = run('sh', ['-c', `! ls -l /proc/${pid}/cwd /proc/${pid}/fd 2>/dev/null | grep -m 1 '${path}' >&2`]);
+      return held === undefined ? [] : [`${readFileSync(`/proc/${pid}/comm`, 'utf8').trim()} ${pid}: ${held}`];
+    });
+}
+
 /** Whether no loop device is on the image any more. */
 function isFree(image: string): boolean {
   const { status, stdout } = spawnSync('losetup', ['-j', image], { encoding: 'utf8' });
@@ -85,7 +95,14 @@ export function openDisk(kind: DiskKind, megabytes: number): Disk {
   const disk = makeDisk(kind, megabytes);
   // A process that was just killed may still hold its files for a moment.
   const unmount = async () => {
-    await until('the disk to be let go', () => run('umount', [disk.path]) === undefined, 20_000);
+    let trouble: string | undefined;
+    const isUnmounted = () => {
+      trouble = run('umount', [disk.path]);
+      return trouble === undefined;
+    };
+    await until('the disk to be let go', isUnmounted, 120_000).catch((error: Error) => {
+      throw new Error(`${error.message}; ${trouble}; in use by ${holders(disk.path).join(', ') || 'no process'}`);
+    });
     // Whoever made a mount namespace meanwhile has a copy of this mount: as long as it lives, mounting again would give
     // us the file system that was cut, and not what is on the disk.
     if (kind !== 'tmpfs') await until('the loop device to be let go', () => isFree(disk.image), 120_000);
