@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { expect } from 'chai';
 import { type FormatName, MANDRILL } from '../../src/inbound/formats.ts';
 import { freePort } from '../support/free-port.ts';
+import { buildGo, hasGo } from '../support/interop/go.ts';
 import { bytesOf, multipart, renderJob, spooled } from '../support/mime.ts';
 import { type OpenRenderer, openRenderer } from '../support/renderer.ts';
 import { tempDir } from '../support/temp.ts';
@@ -69,11 +70,11 @@ const READERS: Readonly<
     read: ({ path, type }) => read('ruby', scriptOf('form.rb'), path, type),
   },
   "Go's": {
-    isHere: () => works('go', 'version'),
+    isHere: hasGo,
     async read({ path, type }) {
       if (go === '') {
         go = join(await tempDir(), 'form');
-        await run('go', ['build', '-o', go, scriptOf('form.go')], { env: { ...process.env, GO111MODULE: 'off' } });
+        await buildGo(scriptOf('form.go'), go);
       }
       return read(go, path, type);
     },

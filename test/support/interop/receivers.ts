@@ -1,7 +1,7 @@
-import { execFile, execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { z } from 'zod';
+import { buildGo } from './go.ts';
 import { type Reader, startReader } from './reader.ts';
 
 const FOLDER = new URL('receivers', import.meta.url).pathname;
@@ -26,20 +26,6 @@ export interface Receivers extends Reader<z.output<typeof received>> {
   know(key: string): Promise<void>;
 }
 
-export const hasGo = (): boolean => spawnSync('go', ['version']).status === 0;
-
-const run = promisify(execFile);
-
-/**
- * Builds the receivers where they are not yet: some seconds, in which the daemon of the test must not stand still. Throws
- * where Go's proxy for modules cannot be reached.
- */
-async function build(): Promise<void> {
-  await run('go', ['build', '-p', '2', '-trimpath', '-buildvcs=false', '-o', BINARY, '.'], {
-    cwd: FOLDER,
-  });
-}
-
 /** The folder of posts that sendgrid-go has for its own tests. */
 export const capturedPosts = (): string =>
   join(
@@ -51,7 +37,7 @@ export const capturedPosts = (): string =>
   );
 
 export async function startReceivers(): Promise<Receivers> {
-  await build();
+  await buildGo(FOLDER, BINARY);
   const reader = await startReader('the receivers for Go', [BINARY], received);
   const urlOf = (path: string) => `http://127.0.0.1:${reader.port}/${path}`;
   return Object.freeze({
