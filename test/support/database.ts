@@ -41,7 +41,7 @@ const only = process.env['TEST_STORE'];
 let server: Promise<MongoServer> | undefined;
 const databases: string[] = [];
 
-/** The one server of this run, started when first asked for. */
+/** The one server of this file, or of this process, started when first asked for. */
 export function mongoServer(): Promise<MongoServer> {
   if (!kind) throw new Error('no server');
   return (server ??= startMongo(kind));
@@ -82,12 +82,11 @@ export function ofItsOwn<R extends Row>(spec: CollectionSpec<R>): CollectionSpec
 
 afterFile(async () => {
   const running = await server;
-  if (!running) return;
-  server = undefined;
-  if (running.kind === 'url') {
-    const client = new MongoClient(running.url('admin'));
-    for (const name of databases.splice(0)) await client.db(name).dropDatabase();
-    await client.close();
+  if (!running?.stays) {
+    server = undefined;
+    return running?.stop();
   }
-  await running.stop();
+  const client = new MongoClient(running.url('admin'));
+  for (const name of databases.splice(0)) await client.db(name).dropDatabase();
+  await client.close();
 });

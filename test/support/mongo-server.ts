@@ -2,6 +2,7 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { Socket } from 'node:net';
 import { delimiter, join } from 'node:path';
 import {
   answers,
@@ -170,6 +171,8 @@ export interface MongoServer {
   readonly address: { readonly host: string; readonly port: number };
   /** Null when the process is not ours. */
   readonly process: MongoProcess | null;
+  /** Whether it stays until this process ends: with many files of tests, most of what Java does is starting. */
+  readonly stays: boolean;
   stop(): Promise<void>;
 }
 
@@ -209,9 +212,12 @@ function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: numbe
     async start() {
       process.once('exit', kill); // a run that is broken off leaves no server behind
       child = spawn(command[0] ?? '', command.slice(1), {
-        stdio: 'ignore',
+        stdio: ['pipe', 'ignore', 'ignore'],
         env: { ...process.env, PYTHONPATH: SECANTUS },
       });
+      // It may run until this process ends, and must not keep it from that.
+      child.unref();
+      if (child.stdin instanceof Socket) child.stdin.unref();
       await until(`${kind} to listen`, () => answers(port), 30_000 * PATIENCE);
     },
     async kill() {
@@ -248,6 +254,7 @@ export async function startMongo(kind: MongoKind): Promise<MongoServer> {
       kind,
       address: { host, port: Number(port) },
       process: null,
+      stays: true,
       url: (database, at) => named(given, database, at),
       stop: async () => {},
     };
@@ -261,6 +268,7 @@ export async function startMongo(kind: MongoKind): Promise<MongoServer> {
     kind: own,
     address: { host: '127.0.0.1', port },
     process: server,
+    stays: own === 'java',
     url: (database, at) => named(`mongodb://127.0.0.1:${port}/`, database, at),
     async stop() {
       await server.kill();
