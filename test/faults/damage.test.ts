@@ -1,6 +1,7 @@
 import { appendFileSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { MongoClient } from 'mongodb';
 import { judgeWhenQuiet, leftIn, type Verdict } from '../support/faults/checker.ts';
 import { hasCopies } from '../support/faults/copies.ts';
 import { tell } from '../support/faults/figures.ts';
@@ -10,6 +11,7 @@ import { until } from '../support/until.ts';
 
 const MESSAGES = size('DAMAGE_MESSAGES', 500, 60);
 const LARGE_EVERY = 10;
+const HOUR_MS = 3_600_000;
 const WITHOUT_CHECKSUMS = new URL('../support/faults/without-checksums.ts', import.meta.url);
 
 interface Damage {
@@ -101,9 +103,18 @@ interface Seen {
   readonly missing: number;
 }
 
+/** Makes copies old enough for the task that holds them against the queue, which leaves alone what may still be written. */
+async function ageCopies(env: Readonly<Record<string, string>>): Promise<void> {
+  const client = new MongoClient(env['POSTERN_STORE__URL'] ?? '');
+  const createdAt = new Date(Date.now() - HOUR_MS);
+  const { matchedCount } = await client.db().collection('copies').updateMany({}, { $set: { createdAt } });
+  await client.close();
+  expect(matchedCount).to.be.above(0);
+}
+
 /** Accepts mail without delivering it, damages the files, and starts on them. */
 async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Promise<Seen> {
-  const world = await openWorld();
+  const world = await openWorld({ env: { POSTERN_TASKS__TEND_COPIES: '* * * * * *' } });
   try {
     const { edge, ledger, sink } = world;
     sink.answer({ status: 0 }); // no endpoint answers, so that everything waits
@@ -115,13 +126,14 @@ async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Pro
     hit(join(edge.dir, 'spool'));
     sink.answer({ status: 200 });
     await edge.start({ imports });
+    if (hasCopies) await ageCopies(world.env);
     const { lines } = edge.daemon();
     await until(
       'an empty queue',
       async () => (await leftIn(edge.dir)).every(({ state }) => state !== 'waiting'),
       60_000,
     );
-    const verdict = await judgeWhenQuiet(edge.dir, ledger, sink, 1000);
+    const verdict = await judgeWhenQuiet(edge.dir, ledger, sink, hasCopies ? 60_000 : 1000);
     const lost = (await leftIn(edge.dir)).filter(({ last_error }) => last_error?.startsWith('message lost: '));
     const said = lost.filter(({ id }) =>
       lines.some(
@@ -153,14 +165,16 @@ describe('data damaged on the disk', function () {
     });
   }
 
-  it('is reported if a bit flips in the middle of the log, which SQLite takes for its end; readable mail is delivered', async () => {
+  const COMES_TO = hasCopies ? 'what is missing comes back from its copies' : 'readable mail is delivered';
+  it(`is reported if a bit flips in the middle of the log, which SQLite takes for its end; ${COMES_TO}`, async () => {
     const what = 'a changed bit in the middle of the log';
     const { verdict, missing } = await damage({ what, ended: 'killed', hit: flipInLog, costs: 0 });
     tell(what, verdict);
     console.log(`      ${verdict.lost.length} messages and ${missing} commits are missing, and the log says so`);
     expect(verdict).to.deep.include({ mismatched: [], altered: [], waiting: 0 });
     expect(verdict.delivered).to.equal(verdict.acknowledged - verdict.lost.length);
-    expect(verdict.lost.length).to.be.above(0);
+    if (hasCopies) expect(verdict.lost).to.deep.equal([]);
+    else expect(verdict.lost.length).to.be.above(0);
     expect(missing).to.be.above(1);
   });
 
