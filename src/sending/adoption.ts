@@ -1,8 +1,8 @@
-import { type Clock, createLoop } from '../base/clock.ts';
+import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { type Ids, messageOf } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Service, Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
 import { sentId } from '../mail/return-address.ts';
 import { type CopiedMessage, toDelivery } from '../queue/copied-message.ts';
@@ -30,7 +30,7 @@ interface AdoptionSettings {
   readonly alone: boolean;
 }
 
-interface AdoptionDeps {
+interface AdoptionDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'hosts' | 'copies' | 'scheduled' | 'understands'>;
   readonly spool: Pick<
     Spool,
@@ -40,9 +40,7 @@ interface AdoptionDeps {
   /** Other kinds of copies than outgoing mail. */
   readonly others: Readonly<Record<string, CopyKind>>;
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
 }
 
 /** How often this host looks whether it is to take over mail, and after a failure. Milliseconds. */

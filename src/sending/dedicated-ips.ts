@@ -1,7 +1,6 @@
 import type { Clock } from '../base/clock.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { MOST_TESTED, type Task, testDue } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { checkA, checkPtr } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
 import {
@@ -28,11 +27,8 @@ export interface ProvisioningSettings {
   readonly quarantineDays: number;
 }
 
-interface ProvisioningDeps {
+interface ProvisioningDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Store;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 /** A request with its chosen address. */
@@ -244,12 +240,10 @@ export function finishWarmupsTask({
   };
 }
 
-interface ReverseDnsDeps {
+interface ReverseDnsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'ips'>;
   /** Must not cache: a cached answer would keep a change pending. */
   readonly resolver: Resolver;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 const MINUTE_MS = 60_000;

@@ -1,9 +1,8 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { createMemory, createRecent } from '../base/memory.ts';
 import type { RunningTime } from '../base/running-time.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { addUpMonths, hourlyQuota, reputationOf } from '../mail/stats.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -274,11 +273,9 @@ function createSpread() {
   });
 }
 
-interface ReleasingDeps {
+interface ReleasingDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'retry'>;
   readonly holding: Pick<Leaving, 'changed'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Holds back or releases the mail of a subaccount. */

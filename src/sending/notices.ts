@@ -1,10 +1,9 @@
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import type { MailAttempt } from '../queue/settle.ts';
@@ -14,16 +13,13 @@ import type { Store } from '../store/store.ts';
 import type { SignOwn } from './own-signature.ts';
 import type { MailCarrier, Mailer, MailOutcome, NoticeMail } from './types.ts';
 
-interface NoticeDeps {
+interface NoticeDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   /** The sender of notices (`mail.from`), who also gets their bounces. */
   readonly from: string;
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
   readonly mailer: Mailer;
-  readonly clock: Clock;
   /** Measures how long notices have been tried. */
   readonly time: Pick<RunningTime, 'age' | 'sure'>;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 const MINUTE_MS = 60_000;

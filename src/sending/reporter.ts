@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
 import { bounceDetail, classifyReply } from '../mail/bounce.ts';
@@ -14,12 +13,10 @@ import type { Copies } from './copies.ts';
 import { makingSentMessage } from './submit.ts';
 import type { SentDelivery } from './types.ts';
 
-interface ReporterDeps {
+interface ReporterDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly copies: Pick<Copies, 'ended'>;
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly recorder: Recorder;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Reports recorded before the spool forgets them, together. */

@@ -1,10 +1,8 @@
 import { type Bytes, readAll } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
 import type { Message, Settlement, Spool } from '../queue/delivery.ts';
@@ -56,15 +54,11 @@ interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPe
   readonly maxAgeHours: number;
 }
 
-export interface OutboundRoadDeps extends OutboundParts {
+export interface OutboundRoadDeps extends OutboundParts, Tools {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
   readonly composer: Composer;
   readonly senderReports: SenderReports;
   readonly time: RunningTime;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 interface Loaded {

@@ -1,7 +1,7 @@
-import { type Clock, toTimestamp } from '../base/clock.ts';
+import { toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/memory.ts';
+import type { Tools } from '../base/tools.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { type SenderDomainRow, senderDomainId } from '../store/rows/domains.ts';
@@ -16,13 +16,11 @@ interface SigningSettings {
   readonly dkimSelector: string;
 }
 
-interface SigningDeps {
+interface SigningDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly keys: DomainKeys;
   /** Tests records without a cache, which could still say what was wrong before. */
   readonly freshTests: DomainTests;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 type Signer = ComposeJob['dkim'];

@@ -1,8 +1,7 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce, inSlices, type SlicedWork } from '../base/turns.ts';
 import type { Lists } from '../events/lists.ts';
 import type { NewSentMessage, Recorder } from '../events/record.ts';
@@ -29,7 +28,7 @@ interface SubmitSettings {
   readonly returnDomain: string;
 }
 
-interface SubmitDeps {
+interface SubmitDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'isWithinShare' | 'body' | 'accept'>;
   readonly lists: Pick<Lists, 'suppression'>;
@@ -38,10 +37,7 @@ interface SubmitDeps {
   readonly leaving: Pick<Leaving, 'heldBecause'>;
   readonly ownDomains: OwnDomains;
   readonly signing: Pick<Signing, 'outlookOf'>;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** Chunk size for writing a body to the spool, which bounds the memory that each write takes. */

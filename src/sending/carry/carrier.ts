@@ -1,8 +1,7 @@
-import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
-import type { Log } from '../../base/log.ts';
 import { allowedNetworks, type OpenNetworks } from '../../base/networks.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { parseAddress, toWire } from '../../mail/address.ts';
 import type { MailAttempt } from '../../queue/settle.ts';
@@ -40,11 +39,9 @@ export interface CarrierSettings extends OpenNetworks {
   readonly tls: 'opportunistic' | 'required' | 'off';
 }
 
-interface CarrierDeps {
+interface CarrierDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly resolver: Resolver;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'jitter'>;
-  readonly log: Log;
   /** Null: MTA-STS is off. */
   readonly policies: Policies | null;
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
+import type { Tools } from '../../base/tools.ts';
 import { type Hop, sourcesFor } from './hops.ts';
 import {
   type ClientSession,
@@ -21,9 +21,7 @@ export type HostVisit =
   | { readonly kind: 'unopened'; readonly reason: string }
   | (Handover & { readonly source: string | null; readonly tls: boolean });
 
-interface SessionsDeps {
-  readonly clock: Clock;
-  readonly log: Log;
+interface SessionsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly names: SourceNames;
 }
 
