@@ -244,6 +244,8 @@ const contentType: Sign = (value) => {
   return REPORTS.get(asciiParameter(parseStructured(value), 'report-type').toLowerCase()) ?? 'generated';
 };
 
+const replying = ifLike('auto-reply', /^(?!no\b|false\b)./i);
+
 /**
  * The signs, by field. Not among them, because mail of people has them too: Feedback-ID (Amazon SES and others write it
  * into all that they send), X-MS-Exchange-Inbox-Rules-Loop (rules that forward), X-Auto-Response-Suppress with flags
@@ -256,15 +258,13 @@ const SIGNS: ReadonlyMap<string, Sign> = new Map<string, Sign>([
   ['x-boxtrapper', ifAny('challenge')],
   ['x-spamarrest-speedcode', ifAny('challenge')],
   ['auto-submitted', submitted],
-  ...[
-    'autoreply',
-    'auto-reply',
-    'autoreply-from',
-    'autorespond',
-    'autoresponder',
-    'autoresponse',
-    'mail-autoreply',
-  ].map((name) => [`x-${name}`, ifLike('auto-reply', /^(?!no\b|false\b)./i)] as const),
+  ['x-autoreply', replying],
+  ['x-auto-reply', replying],
+  ['x-autoreply-from', replying],
+  ['x-autorespond', replying],
+  ['x-autoresponder', replying],
+  ['x-autoresponse', replying],
+  ['x-mail-autoreply', replying],
   ['precedence', precedence],
   ['x-precedence', precedence],
   ['preference', ifLike('auto-reply', /^auto[_-]?reply\b/i)], // BoxTrapper

@@ -1,3 +1,5 @@
+import { tableOf } from '../base/tables.ts';
+
 // The counters of sent mail, and their sums.
 
 /** Counters of sent mail, in the order in which the API lists them. */
@@ -16,18 +18,7 @@ export const COUNTS = [
 
 export type Counts = Readonly<Record<(typeof COUNTS)[number], number>>;
 
-export const NO_COUNTS: Counts = {
-  sent: 0,
-  hardBounces: 0,
-  softBounces: 0,
-  rejects: 0,
-  complaints: 0,
-  unsubs: 0,
-  opens: 0,
-  uniqueOpens: 0,
-  clicks: 0,
-  uniqueClicks: 0,
-};
+export const NO_COUNTS: Counts = tableOf(COUNTS, () => 0);
 
 /** The counters for the hour that begins at `start`. */
 interface Hour extends Counts {

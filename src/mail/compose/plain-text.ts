@@ -1,31 +1,15 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
+import { namesIn } from '../../base/tables.ts';
 import { PARAGRAPHS, readTokens } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
 /** Elements whose text is not shown. */
-const HIDDEN = new Set(['style', 'script', 'title', 'template', 'noscript', 'textarea', 'select', 'svg']);
+const HIDDEN = namesIn('style script title template noscript textarea select svg');
 const APART = new Set([...PARAGRAPHS, 'figure', 'article', 'section']);
-const LINES = new Set([
-  'div',
-  'br',
-  'li',
-  'tr',
-  'dt',
-  'dd',
-  'header',
-  'footer',
-  'main',
-  'nav',
-  'aside',
-  'form',
-  'center',
-  'address',
-  'figcaption',
-  'caption',
-  'option',
-  'body',
-]);
+const LINES = namesIn(
+  'div br li tr dt dd header footer main nav aside form center address figcaption caption option body',
+);
 const CELLS = new Set(['td', 'th']);
 const LINKED = /^(?:https?:\/\/|mailto:|tel:)/i;
 

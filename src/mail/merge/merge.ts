@@ -1,3 +1,4 @@
+import { namesIn } from '../../base/tables.ts';
 import { inSlices, type SlicedWork } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { fillingRegions, type RegionContents } from './regions.ts';
@@ -251,20 +252,7 @@ export function filtered(value: string, filter: Filter | undefined): string {
 }
 
 const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
-const MONTHS = [
-  'January',
-  'February',
-  'March',
-  'April',
-  'May',
-  'June',
-  'July',
-  'August',
-  'September',
-  'October',
-  'November',
-  'December',
-];
+const MONTHS = [...namesIn('January February March April May June July August September October November December')];
 const DAY_MS = 86_400_000;
 
 const two = (value: number) => String(value).padStart(2, '0');
