@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { MINUTE_MS } from './clock.ts';
 
 /** The error text for a required value that is missing or empty. */
 export const PLEASE_ENTER = 'Please enter a value';
@@ -38,7 +39,6 @@ export const timestamp = z
     return z.NEVER;
   });
 
-const MINUTE_MS = 60_000;
 /** The zero time of Go and .NET. */
 const UNSET = Date.parse('0001-01-01T00:00:00Z');
 

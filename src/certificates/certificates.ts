@@ -2,7 +2,7 @@ import { createPrivateKey, generateKeyPairSync, hash, X509Certificate } from 'no
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls';
 import { z } from 'zod';
-import { type Clock, createLoop } from '../base/clock.ts';
+import { type Clock, createLoop, DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { printable } from '../base/log.ts';
 import type { Tools } from '../base/tools.ts';
@@ -34,9 +34,6 @@ interface CertificatesDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly changed: (name: string) => void;
 }
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 /** How often a host looks for changes and for orders that are due. */
 const LOOK_MS = 15_000;
 /** How often the names and all certificates are read if nothing was counted. */

@@ -1,4 +1,4 @@
-import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
@@ -288,7 +288,6 @@ export interface PurgeRowsSettings {
   readonly keepDays: number;
 }
 
-const DAY_MS = 86_400_000;
 /** Retention in days. The longest window is 90 days and begins on the hour. Totals are kept forever. */
 const KEEP_SPANS: readonly (readonly [CounterSpan, number])[] = [
   ['minute', 1],

@@ -1,10 +1,10 @@
 import { connect } from 'node:net';
+import { DAY_MS } from '../base/clock.ts';
 import { createCertificateNames, type WantedName } from '../certificates/names.ts';
 import { certificateNameSettings } from '../composition/slices.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
 import { type Check, type Finding, fault, type HostPort, ok, skipped, type World, warning } from './finding.ts';
 
-const DAY_MS = 24 * 3_600_000;
 /** A certificate of 90 days is renewed 30 days before its expiry; with less left than this, renewal is not working. */
 const SOON_DAYS = 20;
 /** Names of accounts with a problem that are shown. */

@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { isIPv4 } from 'node:net';
+import { DAY_MS } from '../base/clock.ts';
 import { createAddressList, isLoopback } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
@@ -212,7 +213,6 @@ async function firstLine(host: string, port: number, asProxy = false): Promise<s
   return found instanceof Error ? found : found.greeting;
 }
 
-const DAY_MS = 24 * 3_600_000;
 /** Certbot renews 30 days before expiry; with fewer days left than this, renewal is not working. */
 const SOON_DAYS = 14;
 

@@ -1,4 +1,5 @@
 import { shownUrl } from '../api/operations/fields.ts';
+import { HOUR_MS } from '../base/clock.ts';
 import type { WaitingAges } from '../queue/ages.ts';
 import type { EndpointSummary } from '../queue/delivery.ts';
 import { BREAKER_WORDS } from '../queue/insight.ts';
@@ -8,7 +9,6 @@ import { type Check, type Finding, ok, skipped, warning } from './finding.ts';
 
 /** Maximum endpoints that are named; the counts include all. */
 const MOST = 20;
-const HOUR_MS = 3_600_000;
 /**
  * After this long, waiting mail for an endpoint that is up is a warning: the alert PosternQueueOld fires after four
  * hours.

@@ -1,4 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import { MINUTE_MS } from '../base/clock.ts';
 
 // Addresses whose local part has data sealed into it: `reply+r-<token>@in.example.com`. Nobody else can make one,
 // change what is in it, or read it; and nothing has to be looked up to check it. Tokens are base 32 in lower case and
@@ -14,7 +15,6 @@ const REPLY_ADDRESS = /^(.{1,44})\+r-([0-9a-v]{20,60})$/s;
 /** 80 bits, which cannot be guessed over SMTP. */
 const SEAL_BYTES = 10;
 const EXPIRY_BYTES = 4;
-const MINUTE_MS = 60_000;
 /** The first byte: the version, and what follows. */
 const VERSION = 0x10;
 const EXPIRES = 0x01;

@@ -1,3 +1,4 @@
+import { DAY_MS, HOUR_MS } from '../base/clock.ts';
 import { tableOf } from '../base/tables.ts';
 
 // The counters of sent mail, and their sums.
@@ -24,9 +25,6 @@ export const NO_COUNTS: Counts = tableOf(COUNTS, () => 0);
 interface Hour extends Counts {
   readonly start: Date;
 }
-
-const DAY_MS = 86_400_000;
-const HOUR_MS = 3_600_000;
 
 /** The time windows of a stats struct. */
 export interface Windows {

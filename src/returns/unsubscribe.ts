@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Lists } from '../events/lists.ts';
 import type { Recorder } from '../events/record.ts';
@@ -16,9 +16,6 @@ interface UnsubscribeWish {
 
 /** Records the request; the event puts the address on the rejection list. */
 export type Unsubscribe = (wish: UnsubscribeWish) => Promise<'recorded' | 'duplicate' | 'unknown'>;
-
-const DAY_MS = 86_400_000;
-const MINUTE_MS = 60_000;
 
 /**
  * Buttons are pressed twice, and mail programs repeat their POST, so a request counts once a day. But if the account

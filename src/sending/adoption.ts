@@ -1,4 +1,4 @@
-import { createLoop } from '../base/clock.ts';
+import { createLoop, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { type Ids, messageOf } from '../base/ids.ts';
 import type { Service, Task } from '../base/service.ts';
@@ -214,7 +214,6 @@ export interface TendCopiesDeps
 
 /** Younger rows may still be written, or read. Milliseconds. */
 const YOUNG_MS = 600_000;
-const DAY_MS = 86_400_000;
 
 /**
  * Holds the copies of this host against its queue: what is not on it, because the queue was restored or its call was

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS, MINUTE_MS } from '../base/clock.ts';
 import { MOST_TESTED, type Task, testDue } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { checkA, checkPtr } from '../dns/checks.ts';
@@ -34,7 +34,6 @@ interface ProvisioningDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
 /** A request with its chosen address. */
 type AssignedRequest = IpRequestRow & { readonly ip: string; readonly claim: string };
 
-const DAY_MS = 86_400_000;
 /** How often a log entry says that requests wait for an empty inventory. Milliseconds. */
 const REMIND_MS = 3_600_000;
 const MOST_AT_ONCE = 1000;
@@ -246,7 +245,6 @@ interface ReverseDnsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly resolver: Resolver;
 }
 
-const MINUTE_MS = 60_000;
 /** Time until the next check: sooner while somebody waits for a change or DNS did not answer. */
 const NEXT_MS = {
   pending: 5 * MINUTE_MS,

@@ -1,3 +1,4 @@
+import { HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import { createMemory, createRecent } from '../base/memory.ts';
@@ -158,8 +159,6 @@ interface MeterSettings {
 /** Counts what one account or subaccount has sent in the last 60 minutes, on all hosts. */
 type Meter = ReturnType<typeof createMeter>;
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
 const KEPT_MS = 120_000;
 
 /** The counters at one time, plus what this host has released since, by start of the minute. */

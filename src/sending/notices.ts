@@ -1,5 +1,5 @@
 import MailComposer from 'nodemailer/lib/mail-composer';
-import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock, DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
@@ -21,10 +21,6 @@ interface NoticeDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   /** Measures how long notices have been tried. */
   readonly time: Pick<RunningTime, 'age' | 'sure'>;
 }
-
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 
 /** Longer than the mailer's deadline, so that no other process sends the same notice. */
 const CLAIM_MS = 5 * MINUTE_MS;

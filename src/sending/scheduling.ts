@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
@@ -36,7 +36,6 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 
 /** Rows per query. */
 const STEP = 200;
-const DAY_MS = 86_400_000;
 /** How long a claimed row is kept after its send time, so that a late change can be refused as such. */
 const LEFT_MS = DAY_MS;
 /**

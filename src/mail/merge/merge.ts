@@ -1,3 +1,4 @@
+import { DAY_MS } from '../../base/clock.ts';
 import { namesIn } from '../../base/tables.ts';
 import { inSlices, type SlicedWork } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
@@ -253,7 +254,6 @@ export function filtered(value: string, filter: Filter | undefined): string {
 
 const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
 const MONTHS = [...namesIn('January February March April May June July August September October November December')];
-const DAY_MS = 86_400_000;
 
 const two = (value: number) => String(value).padStart(2, '0');
 const year = (date: Date) => date.getUTCFullYear();

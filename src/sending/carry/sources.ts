@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, DAY_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, createMemory } from '../../base/memory.ts';
 import { checkA, toReverseName } from '../../dns/checks.ts';
@@ -13,7 +13,6 @@ const KEPT_MS = 5000;
 /** Per account; far more than any account has. */
 const MOST = 1000;
 const MOST_ACCOUNTS = 10_000;
-const DAY_MS = 86_400_000;
 
 /** An address with its pool and warmup. */
 interface Place {

@@ -4,6 +4,7 @@ import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import type { ThreadTask } from '../../base/worker-tasks.ts';
+import { assertAuthor, UnclearAuthor } from '../../mail/author.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
 import { needSmtpUtf8, UnsendableField, withSendableHeader } from '../../mail/compose/sendable.ts';
 import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
@@ -11,7 +12,6 @@ import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from
 import { bounceAddress, toToken, unsubAddress } from '../../mail/return-address.ts';
 import { LONGEST_COUNTED_URL, MOST_COUNTED_URLS } from '../../store/rows/counters.ts';
 import type { ComposedMessage, ComposeJob, ComposeReply } from '../types.ts';
-import { assertAuthor, UnclearAuthor } from './authorship.ts';
 import { composeDocument } from './document.ts';
 import { composeDraft, parseDraft } from './draft.ts';
 import { createFilling } from './merge-fields.ts';

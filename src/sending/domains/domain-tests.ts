@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, DAY_MS, HOUR_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
@@ -27,8 +27,6 @@ interface DomainTestDeps {
   readonly clock: Clock;
 }
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** How long somebody is likely to be working on records that are not valid yet. */
 const RECENT_MS = 7 * DAY_MS;
 /** A TTL of years is a mistake or an attack; no cache has to keep a record longer than this (RFC 8767 section 4). */
