@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { pattern } from '../base/pattern.ts';
 import { type Resolver, sameName } from './types.ts';
 
 /** The result of an MX check. `unknown`: the DNS lookup failed, and the previous result still holds. */
@@ -201,8 +202,10 @@ interface Term {
 const COUNTED: ReadonlySet<string> = new Set(['include', 'a', 'mx', 'ptr', 'exists', 'redirect']);
 
 // RFC 7208 section 12.
-const MECHANISM =
-  /^([+?~-]?)(?:all|include:[^\s/]+|(?:a|mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|ptr(?::[^\s]+)?|ip4:[\d.]+(?:\/\d{1,2})?|ip6:[\da-f:.]+(?:\/\d{1,3})?|exists:\S+)$/i;
+const MECHANISM = pattern('i')`
+  ^([+?~-]?)(?:all|include:[^\s/]+|(?:a|mx)(?::[^\s/]+)?(?:/\d{1,2})?(?://\d{1,3})?|ptr(?::[^\s]+)?
+  |ip4:[\d.]+(?:/\d{1,2})?|ip6:[\da-f:.]+(?:/\d{1,3})?|exists:\S+)$
+`;
 /** The name of a mechanism, and the domain after its colon. */
 const NAME_AND_TARGET = /^[+?~-]?([a-z0-9]+)(?::([^\s/]*))?/i;
 const MODIFIER = /^([a-z][a-z0-9_.-]*)=(\S*)$/i;

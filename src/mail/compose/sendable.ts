@@ -1,4 +1,5 @@
 import { isAscii, isUtf8 } from 'node:buffer';
+import { pattern } from '../../base/pattern.ts';
 import { toAsciiDomain } from '../address.ts';
 import { addressPieces } from '../address-list.ts';
 import { decodeUnlabelled, decodeWords } from '../headers.ts';
@@ -38,8 +39,11 @@ type Kind =
 const KINDS: readonly { readonly kind: Kind; readonly names: RegExp }[] = [
   {
     kind: 'addresses',
-    names:
-      /^(?:(?:resent-|x-original-)?(?:from|sender|reply-to|to|cc|bcc)|return-path|errors-to|disposition-notification-to|return-receipt-to|x-confirm-reading-to|mail-followup-to|mail-reply-to|mail-copies-to|(?:x-)?(?:delivered|apparently|envelope|forwarded)-to|x-envelope-from|x-complaints-to)$/,
+    names: pattern()`
+      ^(?:(?:resent-|x-original-)?(?:from|sender|reply-to|to|cc|bcc)|return-path|errors-to|disposition-notification-to
+      |return-receipt-to|x-confirm-reading-to|mail-followup-to|mail-reply-to|mail-copies-to
+      |(?:x-)?(?:delivered|apparently|envelope|forwarded)-to|x-envelope-from|x-complaints-to)$
+    `,
   },
   {
     kind: 'angled',
@@ -48,13 +52,17 @@ const KINDS: readonly { readonly kind: Kind; readonly names: RegExp }[] = [
   { kind: 'parameters', names: /^content-(?:type|disposition)$/ },
   {
     kind: 'packed',
-    names:
-      /^(?:dkim-signature|x-google-dkim-signature|domainkey-signature|arc-(?:seal|message-signature)|autocrypt(?:-gossip)?|face|x-face)$/,
+    names: pattern()`
+      ^(?:dkim-signature|x-google-dkim-signature|domainkey-signature|arc-(?:seal|message-signature)
+      |autocrypt(?:-gossip)?|face|x-face)$
+    `,
   },
   {
     kind: 'fixed',
-    names:
-      /^(?:received|x-received|date|resent-date|mime-version|content-transfer-encoding|content-md5|authentication-results|arc-authentication-results|received-spf|auto-submitted|precedence)$/,
+    names: pattern()`
+      ^(?:received|x-received|date|resent-date|mime-version|content-transfer-encoding|content-md5
+      |authentication-results|arc-authentication-results|received-spf|auto-submitted|precedence)$
+    `,
   },
 ];
 
