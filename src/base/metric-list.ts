@@ -128,7 +128,9 @@ export const METRICS = {
   // the other hosts of the store
   postern_hosts_lost: {
     kind: 'gauge',
-    help: 'Hosts that were not stopped and have been silent for hosts.adopt_after_s (60 s if that is 0), as seen by this host.',
+    help:
+      'Hosts that were not stopped and have been silent for hosts.adopt_after_s (60 s if that is 0), ' +
+      'as seen by this host.',
   },
   postern_hosts_adopted_total: {
     kind: 'counter',

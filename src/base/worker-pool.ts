@@ -30,8 +30,8 @@ interface WorkerPool {
   /** Returns the threads' task of this name. */
   task<In, Out>(name: string): PooledTask<In, Out>;
   /**
-   * Runs a short task without input on every thread that has work. Returns the results that arrive within `ms`; a thread
-   * that is stuck gives none.
+   * Runs a short task without input on every thread that has work. Returns the results that arrive within `ms`; a
+   * thread that is stuck gives none.
    */
   each<Out>(name: string, ms: number): Promise<readonly Out[]>;
   /** Rejects all waiting and running tasks. */
@@ -155,7 +155,7 @@ interface Job {
   n: number;
   /** Number of threads that ended while they had it. */
   breaches: number;
-  // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; who asks for a task says what it answers
+  // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller knows them
   resolve(value: any): void;
   reject(error: Error): void;
 }

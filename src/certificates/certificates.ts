@@ -10,11 +10,10 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
 import type { Store } from '../store/store.ts';
 import type { Acme, Issued } from './acme.ts';
-import { adviceOn } from './advice.ts';
 import type { Challenges } from './challenges.ts';
 import { renewalId } from './csr.ts';
 import { type CertificateNames, NAME_KINDS, type WantedName } from './names.ts';
-import { AcmeFault } from './wire.ts';
+import { AcmeFault, adviceOn } from './wire.ts';
 
 interface CertificatesSettings {
   /** The directory of the authority that `acme` asks. */
@@ -171,8 +170,8 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     authority === settings.authority;
 
   /**
-   * Makes certificates of another authority due: that one may have been for tests. Only after a start, so that hosts with
-   * different settings do not order in turn.
+   * Makes certificates of another authority due: that one may have been for tests. Only after a start, so that hosts
+   * with different settings do not order in turn.
    */
   async function replaceForeign(): Promise<void> {
     if (isAuthorityKnown) return;

@@ -50,7 +50,8 @@ export const CODEC: Codec = frozen({
       return undefined;
     }
     const truncated = packet.header.tc === 1;
-    if (packet.errors.length > 0 && !truncated) return undefined; // a truncated packet may end in the middle of a record
+    // A truncated packet may end in the middle of a record.
+    if (packet.errors.length > 0 && !truncated) return undefined;
     const soa = packet.authorities.find((record) => record.type === Packet.TYPE.SOA);
     const delegates = packet.authorities.some((record) => record.type === Packet.TYPE.NS);
     return {

@@ -74,7 +74,7 @@ interface RecordWorld extends HostWorld {
   readonly isAsked: (domain: string) => boolean;
 }
 
-/** Most domains of each kind that are shown: there may be 100,000. Those that are asked for by name are found anyway. */
+/** Most domains of each kind that are shown: there may be 100,000. One asked for by name is always found. */
 const MOST = 500;
 
 /** Yields the records of this host, of its own mail, and of the domains in the store. Throws `StoreAway`. */

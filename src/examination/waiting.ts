@@ -83,7 +83,8 @@ function trouble(one: Seen, now: number): Finding | undefined {
   const { account, kind, waiting, state, at, oldest } = one;
   if (kind === 'outbound' || kind === 'return') return undefined;
   const check = `endpoint ${shownUrl(one.url)}`;
-  const backlog = `${count(waiting, 'delivery waits', 'deliveries wait')}${waiting > 0 ? `, the oldest for ${duration(now - oldest)}` : ''}`;
+  const age = waiting > 0 ? `, the oldest for ${duration(now - oldest)}` : '';
+  const backlog = count(waiting, 'delivery waits', 'deliveries wait') + age;
   const advice =
     `Tell its owner (account ${account}). Waiting mail is posted automatically once the endpoint answers; ` +
     `"postern queue list --url ${shownUrl(one.url)}" shows the failures.`;

@@ -11,7 +11,8 @@ export function returnEventId(
   kind: MessageEventKind,
   ...occasion: readonly (string | number)[]
 ): string {
-  return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
+  const digest = hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url');
+  return `${message.slice(0, 8)}-${digest.slice(0, 24)}`;
 }
 
 /**

@@ -118,7 +118,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return !taken.includes(false);
   }
 
-  /** If it was on this queue before, and was dropped when another host took it over. False if it is not on the queue. */
+  /** If it was on this queue before, and was dropped when another host took it over. False if it is not on it. */
   async function restore({ id, state: copied = 'waiting' }: CopiedDelivery): Promise<boolean> {
     const { state } = (await spool.delivery(id)) ?? { state: undefined };
     if (state === 'dropped' && copied === 'waiting') await spool.replay({ ids: [id] }, clock.now());
@@ -138,7 +138,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return { ...message, body: await writer.finish() };
   }
 
-  /** For the envelope. While the row is another's, that host may end it, and its absence does not mean that it is ours. */
+  /** For the envelope. While the row is another's, that host may end it: its absence does not mean that it is ours. */
   const epochOf = ({ host, epoch }: CopyRow): number => (host === member.id() ? epoch : IN_NO_EPOCH);
 
   /** Finds a message that was damaged on the disk of this host. */

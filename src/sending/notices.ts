@@ -187,7 +187,8 @@ async function bounce(
   const sender = toPlainAddress(from);
   if (sender === undefined || to.toLowerCase() === sender.toLowerCase()) return;
   const now = new Date(clock.now());
-  const text = `This mail was not delivered:\n\n  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n\nNo further attempts will be made.\n`;
+  const facts = `  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n`;
+  const text = `This mail was not delivered:\n\n${facts}\nNo further attempts will be made.\n`;
   const row = {
     account,
     to: sender,

@@ -49,7 +49,7 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
     log.warn('message.unsigned', { account, domain, signed_by: ownDomain || null, reason: why });
   }, TOLD_MS);
 
-  /** `key` is an account and candidate domains, separated by spaces, which neither contains; the sender's comes last. */
+  /** `key` is an account and candidate domains, between spaces, which neither contains; the sender's comes last. */
   async function find(key: string): Promise<SigningOutlook & { readonly signer: Signer }> {
     const [account = '', ...wanted] = key.split(' ');
     let why = '';
@@ -101,7 +101,10 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
 /** Why a domain does not sign, and what to do. */
 function reasonOf(domain: string, row: SenderDomainRow | undefined, now: Date): string {
   if (!row || row.verifiedAt === null)
-    return `the account has not verified the domain (/senders/verify-domain, or postern sender add ${domain} on the host)`;
+    return (
+      'the account has not verified the domain ' +
+      `(/senders/verify-domain, or postern sender add ${domain} on the host)`
+    );
   const from = countsFrom(row, now);
   if (row.spfValid === true && row.dkimValid === true && from !== null)
     return `its DNS records are right, and count from ${toTimestamp(from)} UTC, when caches have none of before`;

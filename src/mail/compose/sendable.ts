@@ -93,7 +93,8 @@ export function encodedValue(name: string, value: string): string | undefined {
 export function withSendableHeader(message: Buffer, facts: HeaderFacts): Buffer {
   const end = message.indexOf('\r\n\r\n');
   const header = end < 0 ? message : message.subarray(0, end);
-  if (isAscii(header) && !isLong(header.toString('latin1'))) return message; // nearly all are: finding the fields takes longer
+  // Nearly all are sendable, and finding the fields takes longer.
+  if (isAscii(header) && !isLong(header.toString('latin1'))) return message;
   const { fields } = findFields(message, 0);
   const changes = sendableChanges(message, fields, facts);
   return changes.length === 0 ? message : Buffer.concat(applyChanges(message, changes));
@@ -138,7 +139,8 @@ function mend(bytes: Buffer, name: string, stays: boolean, facts: HeaderFacts): 
   const text = bytes.toString('latin1');
   const raw = !stays && !isAscii(bytes);
   if (!raw && !isLong(text)) return undefined;
-  if (name === '') return raw ? '' : foldLong(text, { head: '', kind: 'text', decoded: text }); // no field: its octets mean nothing
+  // No field: its octets mean nothing.
+  if (name === '') return raw ? '' : foldLong(text, { head: '', kind: 'text', decoded: text });
   const colon = text.indexOf(':') + 1;
   const kind = kindOf(name);
   const head = text.slice(0, colon);
@@ -168,7 +170,8 @@ const NEEDED = /^(?:from|date|message-id|mime-version|content-.*)$/i;
 function foldLong(text: string, field: Field): string {
   if (!isLong(text)) return text;
   const lines = text.replace(/\r\n$/, '').split('\r\n');
-  const refolded = `${lines.map((line) => (line.length > LONGEST_LINE ? foldLine(line, field.kind) : line)).join('\r\n')}\r\n`;
+  const folded = lines.map((line) => (line.length > LONGEST_LINE ? foldLine(line, field.kind) : line));
+  const refolded = `${folded.join('\r\n')}\r\n`;
   if (!isLong(refolded)) return refolded;
   const divided = fold(`${field.head}${divide(encode(field), field.kind)}`, field.kind);
   if (!isLong(divided)) return divided;
@@ -293,8 +296,9 @@ function encodeAngled(text: string, column: number): string {
     .map((piece, at, all) => {
       if (at % 2 === 1) return piece.replace(/[^\x00-\x7f]+/g, encodeURIComponent);
       if (!needsWord(piece)) return piece;
-      const encoded = encodeText(piece, at === 0 ? column : 1);
-      return `${at > 0 && !/^\s/.test(piece) ? ' ' : ''}${encoded}${at + 1 < all.length && !/\s$/.test(piece) ? ' ' : ''}`;
+      const before = at > 0 && !/^\s/.test(piece) ? ' ' : '';
+      const after = at + 1 < all.length && !/\s$/.test(piece) ? ' ' : '';
+      return before + encodeText(piece, at === 0 ? column : 1) + after;
     })
     .join('');
 }

@@ -171,7 +171,8 @@ export const WARMUP_DAYS = 30;
 const FIRST_DAY = 200;
 
 /** The curve in words, for the API reference. */
-export const WARMUP_CURVE = `It carries about ${FIRST_DAY} messages on its first day and twice as many on each day that follows.`;
+export const WARMUP_CURVE =
+  `It carries about ${FIRST_DAY} messages on its first day ` + 'and twice as many on each day that follows.';
 
 /** When a warmup that starts at `startedAt` ends. */
 export function warmupEnd(startedAt: Date): Date {

@@ -124,7 +124,10 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined) {
   const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
   const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;
-  const pixel = `<img src="${escapeHtml(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
+  const openUrl = `${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`;
+  const pixel = `<img src="${escapeHtml(openUrl)}" height="1" width="1" alt="">`;
+  const { returnDomain } = settings;
+  const unsubMailbox = unsubAddress(secret, accountNumber, id, returnDomain, settings.ownReturns ? returnDomain : '');
   return frozen({
     ...createFilling(job, unsubUrl, most),
     /** Whether links are tracked or changed, opens counted, or style sheets inlined. */
@@ -149,10 +152,7 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined) {
     /** The links tracked so far, as reported in click events. */
     followed: links.followed,
     listUnsubscribe: [
-      [
-        'List-Unsubscribe',
-        `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`,
-      ],
+      ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubMailbox}>`],
       ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'], // RFC 8058 section 3.1
     ] as const,
     messageId: `<${id}@${settings.hostname}>`,
@@ -187,7 +187,8 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
     if (target.length > LONGEST_TARGET) return tagged;
     const shown = stripQuery ? withoutQuery(url) : url;
     if (shown.length <= LONGEST_COUNTED_URL && followed.size < MOST_COUNTED_URLS) followed.add(shown);
-    return `${publicUrl}/track/click/${toToken(secret, stripQuery ? 'bare-click' : 'click', accountNumber, id, url)}?u=${target}`;
+    const token = toToken(secret, stripQuery ? 'bare-click' : 'click', accountNumber, id, url);
+    return `${publicUrl}/track/click/${token}?u=${target}`;
   }
 
   function followOnce(url: string): string | undefined {
