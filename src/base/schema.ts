@@ -9,6 +9,15 @@ export function text(max: number) {
   return z.string().min(1, PLEASE_ENTER).max(max);
 }
 
+/** JSON of a given shape; undefined if it is something else. */
+export function parseJson<T extends z.ZodType>(shape: T, json: string): z.output<T> | undefined {
+  try {
+    return shape.safeParse(JSON.parse(json)).data;
+  } catch {
+    return undefined;
+  }
+}
+
 /** An optional parameter. Null means absent and is removed before validation. */
 export function optional<S extends z.ZodType>(schema: S) {
   return z.optional(schema);

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { type Clock, createLoop, DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { printable } from '../base/log.ts';
+import { parseJson } from '../base/schema.ts';
 import type { Tools } from '../base/tools.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
@@ -376,11 +377,7 @@ const copyShape = z.array(z.object({ name: z.string(), chain: z.string(), key: z
 
 async function readCopy(file: string | undefined) {
   const text = file === undefined ? '[]' : await readFile(file, 'utf8').catch(() => '[]');
-  try {
-    return copyShape.safeParse(JSON.parse(text)).data ?? [];
-  } catch {
-    return [];
-  }
+  return parseJson(copyShape, text) ?? [];
 }
 
 /** Has every host read the names again, and repeats failed first orders at once: their cause was removed. */

@@ -1,6 +1,7 @@
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
+import { parseJson } from '../base/schema.ts';
 
 /** An answer of the certificate authority. */
 export interface AcmeAnswer {
@@ -83,7 +84,7 @@ export const problemShape = z.object({
 /** The fault that an answer reports. `now`: for a Retry-After that is a date. */
 export function acmeFaultOf(answer: AcmeAnswer, now: number): AcmeFault {
   const retryAfterMs = retryAfterOf(answer, now);
-  const read = parsed(problemShape, answer.text);
+  const read = parseJson(problemShape, answer.text);
   if (!read) return new AcmeFault({ type: 'unknown', detail: `it answered ${answer.status}`, retryAfterMs });
   return new AcmeFault({ ...toProblem(read), retryAfterMs });
 }
@@ -127,13 +128,4 @@ export function retryAfterOf(answer: Pick<AcmeAnswer, 'header'>, now: number): n
   const text = answer.header('retry-after')?.trim() ?? '';
   const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
   return Number.isFinite(ms) && ms > 0 ? ms : undefined;
-}
-
-/** JSON of a given shape; undefined if it is something else. */
-export function parsed<T extends z.ZodType>(shape: T, text: string): z.output<T> | undefined {
-  try {
-    return shape.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
 }

@@ -4,6 +4,7 @@ import { request } from 'node:https';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { isLoopback } from '../base/networks.ts';
+import { parseJson } from '../base/schema.ts';
 import { hasOwnStore } from '../config.ts';
 import { sameName } from '../dns/types.ts';
 import {
@@ -139,14 +140,8 @@ function visit(base: URL, address: string, ca?: string): Promise<Answer | Error>
 const health = z.object({ status: z.literal('ok'), instance: z.string() });
 
 /** The id of the daemon that answered; undefined if it was not Postern. */
-function instanceOf({ status, body }: Answer): string | undefined {
-  if (status !== 200) return undefined;
-  try {
-    return health.safeParse(JSON.parse(body)).data?.instance;
-  } catch {
-    return undefined;
-  }
-}
+const instanceOf = ({ status, body }: Answer): string | undefined =>
+  status === 200 ? parseJson(health, body)?.instance : undefined;
 
 interface Given {
   /** The id of the daemon on this host; undefined if it does not answer here. */

@@ -95,33 +95,11 @@ export function createSessionLog(
     },
     /** Writes the log line that summarizes the session. */
     end(reason: string, durationMs: number) {
-      const { helo, tls, messages } = state;
       meters.closed();
-      log.info('smtp.session', {
-        client: address,
-        helo,
-        tls,
-        messages,
-        recipients: recipientsTaken,
-        refusals,
-        reason,
-        duration_ms: Math.round(durationMs),
-      });
-      const recipients = recipientsTaken;
-      notes.note({
-        what: 'session',
-        id,
-        at,
-        listener,
-        client: address,
-        helo,
-        tls,
-        messages,
-        recipients,
-        refusals,
-        reason,
-        durationMs,
-      });
+      const { helo, tls, messages } = state;
+      const facts = { client: address, helo, tls, messages, recipients: recipientsTaken, refusals, reason };
+      log.info('smtp.session', { ...facts, duration_ms: Math.round(durationMs) });
+      notes.note({ what: 'session', id, at, listener, ...facts, durationMs });
     },
   });
 }

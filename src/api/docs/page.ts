@@ -158,9 +158,10 @@ function section(entry: Entry): string {
 ${entry.notes === '' ? '' : `<p class="soft">${prose(entry.notes)}</p>`}
 <h4>Parameters</h4>${fieldTable('Parameter', entry.params, true)}
 <h4>Answers: ${escapeHtml(entry.returns)}</h4>${fields}${errors}
-<h4>Example</h4><pre><code>${escapeHtml(entry.request)}</code></pre>
-<pre><code>${escapeHtml(entry.answer)}</code></pre></section>`;
+<h4>Example</h4>${code(entry.request)}${code(entry.answer)}</section>`;
 }
+
+const code = (text: string): string => `<pre><code>${escapeHtml(text)}</code></pre>`;
 
 /** A table, with HTML in its cells. */
 function table(titles: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
