@@ -48,7 +48,6 @@ export type Notices = ReturnType<typeof createNotices>;
 
 export function createNotices(deps: NoticeDeps) {
   const { store, mailer, clock, ids, log } = deps;
-  const attempt = createAttempt(deps);
   let running: Promise<Tally> | undefined;
   let wanted = false;
   let stopped = false;
@@ -74,7 +73,7 @@ export function createNotices(deps: NoticeDeps) {
       wanted = false;
       const due = await findDue(store, clock.now());
       if (due.length === 0) break;
-      for (const kind of await Promise.all(due.map(attempt))) if (kind) tally[kind]++;
+      for (const kind of await Promise.all(due.map((row) => attempt(deps, row)))) if (kind) tally[kind]++;
     }
     return tally;
   }
@@ -90,18 +89,7 @@ export function createNotices(deps: NoticeDeps) {
       if (!/^[ -~]{1,200}$/.test(subject)) throw new TypeError('the subject of a notice is one line of ASCII');
       const now = new Date(clock.now());
       if (!(await takePlaces(store, quotasFor(account, address.toLowerCase()), now))) return 'limited';
-      await store.notices.insert({
-        id: ids.message(),
-        account,
-        to: address,
-        subject,
-        text,
-        createdAt: now,
-        state: 'waiting',
-        attempts: 0,
-        dueAt: now,
-        lastError: null,
-      });
+      await store.notices.insert(toRow(ids.message(), { account, to: address, subject, text }, now));
       sendSoon();
       return 'queued';
     },
@@ -134,45 +122,36 @@ async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<r
 /** The backoff after this number of attempts, in milliseconds. */
 const backoff = (attempts: number) => (attempts === 0 ? 0 : (BACKOFF_MS[attempts - 1] ?? 4 * HOUR_MS));
 
-/** Makes one attempt at a notice: claim, send, settle. */
-function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcome['kind'] | undefined> {
-  const { store, mailer, clock, log } = deps;
+/** Makes one attempt at a notice: claim, send, settle. Undefined if another process claimed it. */
+async function attempt(deps: NoticeDeps, row: NoticeRow): Promise<MailOutcome['kind'] | undefined> {
+  const { store, time, clock, log } = deps;
+  const claimed = await store.notices.change(
+    { id: row.id, state: 'waiting', dueAt: row.dueAt },
+    { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 },
+  );
+  if (!claimed) return undefined;
+  const outcome = await send(deps, claimed);
+  // A clock that is wrong at startup must not use up a notice's time.
+  const triedFor = time.sure() ? time.age(claimed.createdAt.getTime()) : 0;
+  const { kind, reason, ...patch } = settle(claimed, outcome, clock.now(), triedFor);
+  // Before the result is stored: after an interruption the bounce is stored again, under the same id.
+  if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
+  await store.notices.change({ id: row.id, state: 'waiting' }, patch);
+  const { id: notice, account, to } = row;
+  const fields = { notice, account, to, attempts: claimed.attempts, ...(reason !== undefined && { reason }) };
+  if (kind === 'sent') log.info('notice.sent', fields);
+  else log.warn(kind === 'failed' ? 'notice.failed' : 'notice.deferred', fields);
+  return kind;
+}
 
-  async function send({ id, to, subject, text, createdAt }: NoticeRow): Promise<MailOutcome> {
-    try {
-      return await mailer.send({ id, to, subject, text, at: createdAt });
-    } catch (error) {
-      log.error('task.fault', { task: 'send-notices', error });
-      return { kind: 'deferred', reason: 'internal error' };
-    }
+async function send({ mailer, log }: NoticeDeps, row: NoticeRow): Promise<MailOutcome> {
+  const { id, to, subject, text, createdAt: at } = row;
+  try {
+    return await mailer.send({ id, to, subject, text, at });
+  } catch (error) {
+    log.error('task.fault', { task: 'send-notices', error });
+    return { kind: 'deferred', reason: 'internal error' };
   }
-
-  /** A clock that is wrong at startup must not use up a notice's time. */
-  function triedFor({ createdAt }: NoticeRow): number {
-    return deps.time.sure() ? deps.time.age(createdAt.getTime()) : 0;
-  }
-
-  return async (row) => {
-    const claimed = await store.notices.change(
-      { id: row.id, state: 'waiting', dueAt: row.dueAt },
-      { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 },
-    );
-    if (!claimed) return undefined; // another process claimed it
-    const { kind, reason, ...patch } = settle(claimed, await send(claimed), clock.now(), triedFor(claimed));
-    // Before the result is stored: after an interruption the bounce is stored again, under the same id.
-    if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
-    await store.notices.change({ id: row.id, state: 'waiting' }, patch);
-    const fields = {
-      notice: row.id,
-      account: row.account,
-      to: row.to,
-      attempts: claimed.attempts,
-      ...(reason !== undefined && { reason }),
-    };
-    if (kind === 'sent') log.info('notice.sent', fields);
-    else log.warn(kind === 'failed' ? 'notice.failed' : 'notice.deferred', fields);
-    return kind;
-  };
 }
 
 /**
@@ -186,21 +165,14 @@ async function bounce(
 ): Promise<void> {
   const sender = toPlainAddress(from);
   if (sender === undefined || to.toLowerCase() === sender.toLowerCase()) return;
-  const now = new Date(clock.now());
   const facts = `  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n`;
   const text = `This mail was not delivered:\n\n${facts}\nNo further attempts will be made.\n`;
-  const row = {
-    account,
-    to: sender,
-    subject: `Undelivered: ${subject}`.slice(0, 200),
-    text,
-    createdAt: now,
-    state: 'waiting' as const,
-    attempts: 0,
-    dueAt: now,
-    lastError: null,
-  };
-  await store.notices.insert({ id: `${id}-bounce`, ...row });
+  const notice = { account, to: sender, subject: `Undelivered: ${subject}`.slice(0, 200), text };
+  await store.notices.insert(toRow(`${id}-bounce`, notice, new Date(clock.now())));
+}
+
+function toRow(id: string, notice: NewNotice, now: Date): NoticeRow {
+  return { id, ...notice, createdAt: now, state: 'waiting', attempts: 0, dueAt: now, lastError: null };
 }
 
 interface Tally {
@@ -227,14 +199,8 @@ function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: num
   const wait = backoff(row.attempts);
   if (outcome.kind === 'deferred' && triedFor + wait <= TRIED_MS)
     return { kind: outcome.kind, reason, dueAt: new Date(now + wait), lastError: reason };
-  return {
-    kind: 'failed' as const,
-    reason,
-    state: 'failed' as const,
-    text: '',
-    dueAt: new Date(now),
-    lastError: reason,
-  };
+  const failed = 'failed' as const;
+  return { kind: failed, reason, state: failed, text: '', dueAt: new Date(now), lastError: reason };
 }
 
 /**

@@ -17,11 +17,10 @@ import {
   type TlsWish,
 } from './hops.ts';
 import { createPolicies, createPolicyFetch, type Policies, policyAllows } from './mta-sts.ts';
-
 import type { Letter } from './session.ts';
-import { createClientSessions, type HostVisit } from './sessions.ts';
+import { createClientSessions, type HostVisit, type Sending } from './sessions.ts';
 import { createSourceNames } from './sources.ts';
-import { createTranscript, type Transcript } from './transcript.ts';
+import { createTranscript } from './transcript.ts';
 
 export interface CarrierSettings extends OpenNetworks {
   /** Our EHLO name, unless the source address has a name of its own. */
@@ -100,23 +99,17 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     return { kind: 'hops', hops: hopsToExchanges(listed, settings.mxPort, 'verified', sources) };
   }
 
-  async function travel(
-    domain: string,
-    letter: Letter,
-    sources: readonly string[],
-    signal: AbortSignal,
-    transcript: Transcript,
-  ): Promise<AttemptResult> {
-    const routed = await route(domain, sources);
+  async function travel(domain: string, sending: Sending): Promise<AttemptResult> {
+    const routed = await route(domain, sending.sources);
     if (routed.kind === 'nowhere') return unanswered(routed.reason, routed.permanent);
     let last: AttemptResult = unanswered('no mail host has an address');
     for (const hop of routed.hops) {
-      const visit = await sessions.visit(hop, letter, sources, signal, transcript);
+      const visit = await sessions.visit(hop, sending);
       const ended = toEnded(visit, hop);
       if (isDecided(visit)) return ended;
       // Among failed hosts, one that replied tells more than one that did not.
       if (ended.kind === 'answered' || last.kind !== 'answered') last = ended;
-      if (signal.aborted) break;
+      if (sending.signal.aborted) break;
     }
     return last;
   }
@@ -130,10 +123,8 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     const cancel = clock.after(settings.timeoutMs, () => cut.abort());
     underWay.add(cut);
     try {
-      const ended = await Promise.race([
-        travel(addressed.domain, addressed.letter, sourceAddresses, cut.signal, transcript),
-        cutOff(cut.signal),
-      ]);
+      const sending = { letter: addressed.letter, sources: sourceAddresses, signal: cut.signal, transcript };
+      const ended = await Promise.race([travel(addressed.domain, sending), cutOff(cut.signal)]);
       const relayed = relay && ended.kind === 'answered' && { relayed: true };
       return { ...ended, ...relayed, durationMs: Math.round(clock.monotonic() - started), detail: transcript.text };
     } finally {
