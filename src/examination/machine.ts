@@ -1,6 +1,7 @@
 import { stat, statfs } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
+import { reachableHost, urlHost } from '../base/networks.ts';
 import { hasOwnStore } from '../config.ts';
 import { parseServer, systemServers } from '../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
@@ -227,8 +228,7 @@ export const readiness: Check = {
   name: 'daemon',
   async *run({ places }) {
     const { host, port } = places.http;
-    const place = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '[::1]' : host.includes(':') ? `[${host}]` : host;
-    const url = `http://${place}:${port}/readyz`;
+    const url = `http://${urlHost(reachableHost(host))}:${port}/readyz`;
     try {
       const answer = await fetch(url, { signal: AbortSignal.timeout(5000), redirect: 'error' });
       const text = (await answer.text()).slice(0, 500);

@@ -1,5 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { MINUTE_MS } from '../base/clock.ts';
+import { fromBase32, toBase32 } from './base32.ts';
 
 // Addresses whose local part has data sealed into it: `reply+r-<token>@in.example.com`. Nobody else can make one,
 // change what is in it, or read it; and nothing has to be looked up to check it. Tokens are base 32 in lower case and
@@ -109,33 +110,3 @@ function toBytes(data: string): Buffer {
 
 const toUuid = (bytes: Buffer): string =>
   bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
-
-const DIGITS = '0123456789abcdefghijklmnopqrstuv';
-
-/** base32hex in lower case, without padding (RFC 4648 section 7). */
-function toBase32(bytes: Buffer): string {
-  let text = '';
-  let held = 0;
-  let bits = 0;
-  for (const byte of bytes) {
-    held = ((held & 31) << 8) | byte; // fewer than five bits remain
-    for (bits += 8; bits >= 5; bits -= 5) text += DIGITS.charAt((held >> (bits - 5)) & 31);
-  }
-  return bits === 0 ? text : text + DIGITS.charAt((held << (5 - bits)) & 31);
-}
-
-/** Undefined if it is not what `toBase32` writes: of several spellings of one token only one is valid. */
-function fromBase32(text: string): Buffer | undefined {
-  const bytes: number[] = [];
-  let held = 0;
-  let bits = 0;
-  for (const char of text) {
-    held = ((held & 0xff) << 5) | DIGITS.indexOf(char);
-    bits += 5;
-    if (bits < 8) continue;
-    bits -= 8;
-    bytes.push((held >> bits) & 0xff);
-  }
-  const decoded = Buffer.from(bytes);
-  return toBase32(decoded) === text ? decoded : undefined;
-}
