@@ -217,22 +217,8 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
-    const failed = settled.outcome === 'failed';
-    const settlement = await withReport(
-      waiting,
-      message,
-      settled.settlement,
-      failed ? rejected('invalid', error) : undefined,
-    );
-    return {
-      kind: 'settled',
-      settled: { ...settled, settlement },
-      result: summaryOf(attempt),
-      async afterwards() {
-        if (settlement.report) deps.reported();
-        if (failed) await deps.senderReports.tell(message, waiting.delivery, 'failed', '');
-      },
-    };
+    const told = settled.outcome === 'failed' ? rejected('invalid', error) : undefined;
+    return conclude(waiting, message, attempt, settled, told, '');
   }
 
   /** The same job for every attempt, so that the same message is sent. */
@@ -268,11 +254,23 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     // Attempts cut off at shutdown tell nothing about the destination.
     if (endpoint.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
-    const { outcome } = settled;
     const happening = toHappening(attempt, settled);
     count(happening.kind);
-    const tells = outcome !== 'deferred' || (await isNews(waiting));
+    const tells = settled.outcome !== 'deferred' || (await isNews(waiting));
     const told = tells ? withLinks(happening, links) : undefined;
+    return conclude(waiting, message, attempt, settled, told, diagOf(attempt, happening));
+  }
+
+  /** `told`: what the account hears of it, if anything. `diag`: for the sender, who may have asked for a report. */
+  async function conclude(
+    waiting: Waiting,
+    message: Message,
+    attempt: MailAttempt,
+    settled: Settled,
+    told: Happening | undefined,
+    diag: string,
+  ): Promise<DeliveryOutcome> {
+    const { outcome } = settled;
     const settlement = await withReport(waiting, message, settled.settlement, told);
     return {
       kind: 'settled',
@@ -281,8 +279,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
       async afterwards() {
         if (settlement.report) deps.reported();
         const fate = outcome === 'failed' ? 'failed' : 'relayed';
-        if (outcome !== 'deferred')
-          await deps.senderReports.tell(message, waiting.delivery, fate, diagOf(attempt, happening));
+        if (outcome !== 'deferred') await deps.senderReports.tell(message, waiting.delivery, fate, diag);
       },
     };
   }
