@@ -1,7 +1,4 @@
-/**
- * A pattern over several lines: line breaks and the spaces after them do not count. It may have other patterns as
- * parts.
- */
+/** A pattern over several lines: line breaks and the spaces after them do not count. Patterns may be parts of it. */
 export function pattern(flags = '') {
   return ({ raw }: TemplateStringsArray, ...parts: readonly RegExp[]): RegExp => {
     const source = String.raw({ raw }, ...parts.map((part) => part.source));

@@ -81,15 +81,9 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory) {
       const skipped = skips.reduce((sum, skip) => (from <= skip.at ? sum + skip.by : sum), 0);
       return Math.max(0, wall - from - skipped);
     },
-    /**
-     * Whether ten minutes have passed since the start and the last jump, and the clock is not in doubt. Until then,
-     * nothing expires.
-     */
+    /** Whether the start and the last jump are ten minutes ago, and the clock is sure. Before, nothing expires. */
     sure,
-    /**
-     * False for an hour after a start at which the clock differed by more than a day; until then no age limit deletes
-     * anything.
-     */
+    /** False for an hour after a start with a clock that differed by more than a day: no age limit deletes anything. */
     believed: (): boolean => clock.monotonic() >= doubtUntil,
     /** The difference of the clock from the last time seen, at the start, in milliseconds; 0 if at most a day. */
     odd,

@@ -96,10 +96,7 @@ async function isAliasOf(resolver: Resolver, name: string, hosts: readonly strin
  */
 export type RecordCheck = { readonly valid: true; readonly error: null; readonly ttl: number } | Invalid | 'unknown';
 
-/**
- * RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without an answer, in all records
- * together.
- */
+/** RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without answer, in all together. */
 const MOST_LOOKUPS = 10;
 const MOST_VOID = 2;
 const TOO_MANY =
@@ -293,10 +290,7 @@ function faultOfKey(record: string, publicKey: string): string | undefined {
   return key === publicKey ? undefined : 'contains a different key.';
 }
 
-/**
- * Checks whether an A record of the domain (AAAA for an IPv6 address) points to the address, as custom reverse DNS
- * requires.
- */
+/** Checks that an A record of the domain (AAAA for IPv6) points to the address, as custom reverse DNS requires. */
 export async function checkA(resolver: Resolver, domain: string, ip: string): Promise<Checked> {
   if (isIP(ip) === 0) return invalid(`${ip} is not an IP address`);
   const type = isIP(ip) === 6 ? 'AAAA' : 'A';
@@ -318,10 +312,7 @@ export async function checkPtr(resolver: Resolver, ip: string, domain: string): 
   return named ? VALID : invalid('Invalid reverse DNS');
 }
 
-/**
- * The name of an address's PTR record (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined if `ip` is not an
- * address.
- */
+/** The name of an address's PTR record (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined for other text. */
 export function toReverseName(ip: string): string | undefined {
   if (isIP(ip) === 4) return `${ip.split('.').toReversed().join('.')}.in-addr.arpa`;
   if (isIP(ip) !== 6 || ip.includes('%')) return undefined;

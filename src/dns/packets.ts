@@ -189,9 +189,7 @@ export function readReply<T>(
   return { kind: 'answer', answer: { kind: 'failure', reason: 'malformed' }, ttl: 0 }; // most likely an alias loop
 }
 
-/**
- * Reads a chain that ends without records: the last name has none (RFC 6604), or the server did not follow the alias.
- */
+/** Reads a chain that ends without records: the last name has none (RFC 6604), or the alias was not followed. */
 function endOfChain(reply: Reply, alias: string | undefined, ttl: number): Reading<never> {
   const absent = Math.min(ttl, reply.absenceTtl ?? 0);
   if (reply.rcode === 3) return { kind: 'answer', answer: { kind: 'nxdomain' }, ttl: absent };

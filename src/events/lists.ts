@@ -39,9 +39,7 @@ interface ListsDeps extends Pick<Tools, 'clock' | 'log'> {
 
 /** Rows removed concurrently. */
 const AT_ONCE = 100;
-/**
- * Overruled event entries remembered by a whitelist row; each costs a little reputation, and this many cost all of it.
- */
+/** Overruled event entries that a whitelist row remembers; each costs a little reputation, this many all of it. */
 const MOST_OVERRULED = 100;
 
 /**
@@ -134,10 +132,7 @@ export function createLists(deps: ListsDeps) {
       await announce(whitelists, changed);
       return changed.before;
     },
-    /**
-     * The entry that suppresses mail to an address now, from the subaccount or the whole account; none if it is
-     * whitelisted.
-     */
+    /** The entry that suppresses mail to an address now, of the subaccount or account; none if it is whitelisted. */
     async suppression(account: string, text: string, subaccount: string | null, now: Date) {
       const email = listedAddress(text);
       if (email === undefined) return undefined;
@@ -284,10 +279,7 @@ interface EntryChange<R extends ListRow> {
   readonly event: SyncEvent | undefined;
 }
 
-/**
- * A round is lost only to a successful writer, so many concurrent callers need many; needing more than this is a fault
- * of ours.
- */
+/** A round is lost only to a successful writer: many concurrent callers need many, but more than this is our fault. */
 const MOST_ROUNDS = 10_000;
 
 /**

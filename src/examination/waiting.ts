@@ -9,10 +9,7 @@ import { type Check, type Finding, ok, skipped, warning } from './finding.ts';
 
 /** Maximum endpoints that are named; the counts include all. */
 const MOST = 20;
-/**
- * After this long, waiting mail for an endpoint that is up is a warning: the alert PosternQueueOld fires after four
- * hours.
- */
+/** After this long, mail that waits for an endpoint that is up is a warning: PosternQueueOld fires after four hours. */
 const LONG_MS = HOUR_MS;
 
 /** Waiting mail, its age and the reasons: endpoints that are down or paused, held mail. */
@@ -75,10 +72,7 @@ function view(summary: EndpointSummary, ages: WaitingAges | undefined, now: numb
   };
 }
 
-/**
- * A warning about an endpoint, if there is one. Foreign mail servers that are down are not ours to fix: mail for them
- * is retried.
- */
+/** A warning about an endpoint, if any. Foreign mail servers that are down are not ours to fix: mail is retried. */
 function trouble(one: Seen, now: number): Finding | undefined {
   const { account, kind, waiting, state, at, oldest } = one;
   if (kind === 'outbound' || kind === 'return') return undefined;

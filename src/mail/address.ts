@@ -114,10 +114,7 @@ export function listedAddress(text: string): string | undefined {
   return address && toListed(address);
 }
 
-/**
- * The prefix of an address to search for, in the form that lists store. A U-label domain is only found if it is
- * complete.
- */
+/** The prefix of an address to search for, in the form that lists store. A U-label domain must be complete. */
 export function listedPrefix(text: string): string {
   return listedAddress(text) ?? fold(text.trim());
 }

@@ -6,10 +6,7 @@ import { isOverlong, readFields } from './header-section.ts';
 import { allValues, decodeWords, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
 
-/**
- * The author that a message claims to have. Verdicts, the payload, the API and the check of submissions all use this
- * one answer.
- */
+/** The author that a message claims. Verdicts, the payload, the API and the check of submissions use this answer. */
 export interface Author {
   /** The author to show: the first mailbox of From, else the envelope sender. Undefined if there is neither. */
   readonly mailbox: Mailbox | undefined;
@@ -68,9 +65,7 @@ export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
 export interface SoleAuthor extends Mailbox {
   /** Lower-case A-labels. */
   readonly domain: string;
-  /**
-   * Whether the field is in the simple form that all parsers read alike. If not, it is written anew before it leaves.
-   */
+  /** Whether the field is in the simple form that all parsers read alike. If not, it is rewritten before it leaves. */
   readonly plain: boolean;
   /** Addresses of other domains in its encoded words: some programs decode these before they look for addresses. */
   readonly hidden: readonly string[];
@@ -84,9 +79,7 @@ interface Unclear {
 
 /** Most bytes of a From field; RFC 5322 has no limit, and no real name comes near. */
 const LONGEST_FROM = 4096;
-/**
- * Where some reader may see the end of a line, though RFC 5322 does not; in bytes: U+0085, U+2028 and U+2029 are UTF-8.
- */
+/** Where some reader may see a line end, though RFC 5322 does not; in bytes: U+0085, U+2028 and U+2029 are UTF-8. */
 const LINE_ENDS = /[\r\n\0\v\f\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]/;
 /** The same of a block that is not UTF-8, where U+0085 is one byte. */
 const EIGHT_BIT_LINE_ENDS = new RegExp(`${LINE_ENDS.source}|\\x85`);
@@ -177,9 +170,7 @@ function fromLines(block: Buffer): number {
     .filter((line) => /^from$/i.test(line.slice(0, Math.max(0, line.indexOf(':'))).replace(/[^!-~]/g, ''))).length;
 }
 
-/**
- * Addresses that mail programs show beside the author, as `x on behalf of y`: those of Sender and the Resent fields.
- */
+/** Addresses that mail programs show beside the author, as `x on behalf of y`: of Sender and the Resent fields. */
 export function shownBeside(fields: readonly HeaderField[]): string[] {
   return ['sender', 'resent-from', 'resent-sender']
     .flatMap((name) => allValues(fields, name))

@@ -123,10 +123,7 @@ export function saysItAnswers(fields: readonly HeaderField[]): boolean {
 /** Reply prefixes of subjects written by mail programs, in the languages in use. */
 const ANSWER = /^\s{0,9}(?:re|aw|sv|vs|antw|odp|ynt|rép|回复|答复|返信)\s?(?:\[\d{1,4}\])?\s?[:：]/iu;
 
-/**
- * Whether its author and its subject are those of a bounce. Postmasters are people as well, and people write of mail
- * that failed.
- */
+/** Whether author and subject are those of a bounce. Postmasters are people too, and people write of failed mail. */
 export const readsAsBounce = (written: Omit<Traces, 'mailFrom'>): boolean =>
   MAIL_SYSTEM.test(writerOf(written)) && BOUNCED.test(subjectOf(written.fields));
 
@@ -167,9 +164,7 @@ const MAIL_SYSTEM = pattern('i')`
   |system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@|^<>
 `;
 
-/**
- * From without domains, as it stands there, because mail systems write addresses that are none; and its name, decoded.
- */
+/** From without domains, as it stands, because mail systems write addresses that are none; and its name, decoded. */
 const writerOf = ({ fields, author }: Omit<Traces, 'mailFrom'>): string =>
   `${(firstValue(fields, 'from') ?? '').slice(0, MOST_VALUE).replace(/@[^\s<>@]*/g, '@')} ` +
   `${author?.name?.slice(0, MOST_VALUE) ?? ''}`;
@@ -218,10 +213,7 @@ const suppressed: Sign = (value) => {
     : undefined;
 };
 
-/**
- * Programs that forward mail of people write X-Loop too, with their own address; a responder writes that of its author
- * (procmail).
- */
+/** Programs that forward mail write X-Loop with their own address; responders, with that of the author (procmail). */
 const loop: Sign = (value, writers) =>
   /^(?:yes|true)\b/i.test(value) || writers.includes(value.replace(/^<|>$/g, '').toLowerCase())
     ? 'auto-reply'

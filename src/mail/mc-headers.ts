@@ -217,10 +217,7 @@ function createMcReading(fields: readonly HeaderField[]) {
     all,
     one,
     flag: (name: string) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
-    /**
-     * Reads a field of JSON objects that may be repeated; `_rcpt` in one limits it to that recipient. Later values
-     * win.
-     */
+    /** Reads a field of JSON objects that may be repeated; `_rcpt` limits one to a recipient. Later values win. */
     objects: <T>(asked: ObjectField<T>) => readObjects({ all, ignore }, asked),
     ignore,
     /** Full names of the fields with ignored values so far, each once. */

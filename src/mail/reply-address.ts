@@ -96,9 +96,7 @@ function sealOf(key: string, { account, domain, mailbox }: SealedFor, plain: Buf
   return createHmac('sha256', key).update(about).update(plain).digest().subarray(0, SEAL_BYTES);
 }
 
-/**
- * Encrypts and decrypts: the seal is different for all data, so each has a key stream of its own (as in SIV, RFC 5297).
- */
+/** Encrypts and decrypts: each data has its own seal, and so a key stream of its own (as in SIV, RFC 5297). */
 function cipher(key: string, seal: Buffer, bytes: Buffer): Buffer {
   const stream = createHmac('sha256', key).update('reply data\0').update(seal).digest();
   return Buffer.from(bytes.map((byte, i) => byte ^ (stream[i] ?? 0)));

@@ -41,10 +41,7 @@ const CJK_VERB = /写道|寫道|写到|写信|書きました|のメール|님�
 const OPENER =
   /^[-\s]*(?:\d|(?:on|am|le|el|em|no dia|il|op|w dniu|dnia|den|på|på|dne|dňa|în|в|vào|pada|στις|在|于|於)[\s\d])/iu;
 const SENTENCE_END = /[.!?。！？:]$/u;
-/**
- * A period after a number or a short word (`28.`, `Apr.`, `p.m.`) is of a date or a name: attributions are wrapped
- * there too.
- */
+/** A period after a number or a short word (`28.`, `Apr.`, `p.m.`) is of a date or a name: lines wrap there too. */
 const ABBREVIATION = /(?:\d|(?<!\p{L})\p{L}{1,4})\.$/u;
 const endsSentence = (line: string): boolean => SENTENCE_END.test(line) && !ABBREVIATION.test(line);
 const DATE =

@@ -27,9 +27,7 @@ export function bounceAddress(secret: string, account: number, message: string, 
   return `${toToken(secret, 'bounce', account, message, about)}@${domain}`;
 }
 
-/**
- * The address that unsubscribes the recipient of a message (RFC 2369 List-Unsubscribe); `about` as in `bounceAddress`.
- */
+/** The address that unsubscribes the recipient of a message (List-Unsubscribe, RFC 2369); `about` as above. */
 export function unsubAddress(secret: string, account: number, message: string, domain: string, about = ''): string {
   return `${UNSUB}${toToken(secret, 'unsub', account, message, about)}@${domain}`;
 }
@@ -51,10 +49,7 @@ const TOKEN = /([0-9a-z]{1,11}-[0-9a-f]{32}-[\w-]{10,40})(?:@([\w.-]{1,253}))?/g
 /** Maximum number of tokens to check per text: one of our headers has three. */
 const MOST_TOKENS = 20;
 
-/**
- * Finds the message identified by one of our tokens in a text, such as the Return-Path or List-Unsubscribe of one of
- * our messages.
- */
+/** Finds the message that one of our tokens in a text identifies, as in the Return-Path of one of our messages. */
 export function findReturnAddress(
   secret: string,
   text: string,

@@ -130,10 +130,7 @@ function parseFeedback(mail: ReturnedMessage): FeedbackReport | undefined {
   return leaf && toReport(mail, readBlocks(leaf.bytes(), MOST_BLOCKS).flat());
 }
 
-/**
- * Parses a report that only attaches the message (Microsoft's JMRP, people who write to abuse@). Undefined if none is
- * attached.
- */
+/** Parses a report that only attaches the message (Microsoft's JMRP, mail to abuse@). Undefined if none is attached. */
 function parseAttached(mail: ReturnedMessage): FeedbackReport | undefined {
   return mail.leaves.some(({ type }) => ORIGINAL.test(type)) ? toReport(mail, []) : undefined;
 }

@@ -182,9 +182,7 @@ function reasonOf(text: string): Reason | undefined {
   return code ? { status: bracketed?.[1] ?? null, line: lineFrom(text, code) } : undefined;
 }
 
-/**
- * The line that was found, and the next one if that has the words: `550 <jo@example.net>:` and below it `User unknown`.
- */
+/** The line that was found, and the next if that has the words: `550 <jo@example.net>:`, then `User unknown`. */
 function lineFrom(text: string, found: RegExpExecArray): string {
   const [line] = found;
   const rest = text.slice(found.index + line.length, found.index + line.length + LONGEST_LINE);

@@ -15,10 +15,7 @@ export function returnEventId(
   return `${message.slice(0, 8)}-${digest.slice(0, 24)}`;
 }
 
-/**
- * Looks up the account behind a number in a token; undefined if there is none. Numbers are never reassigned, so they
- * can be cached.
- */
+/** Looks up the account behind a number in a token, if there is one. Numbers are never reassigned: they are cached. */
 export type AccountOf = (number: number) => Promise<string | undefined>;
 
 /** Cached accounts that get returned mail. */

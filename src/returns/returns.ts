@@ -34,10 +34,7 @@ export type ReturnOutcome = { readonly kind: 'done'; readonly words: string } | 
 /** Parses returned mail and records what it says. */
 export type Returns = ReturnType<typeof createReturns>;
 
-/**
- * A report up to `WHOLE_BYTES` is parsed in full; of a larger one only the beginning, where reports identify
- * themselves.
- */
+/** A report up to `WHOLE_BYTES` is parsed in full; of a larger one the beginning, where reports identify themselves. */
 const WHOLE_BYTES = 1024 * 1024;
 const START_BYTES = 256 * 1024;
 /** Message rows are written late if the store was unavailable; how long a report waits for its row. */

@@ -59,10 +59,7 @@ interface UnsubscribeLinksDeps {
   readonly clock: Clock;
 }
 
-/**
- * Resolves unsubscribe links: `unknown`, not one of ours; `gone`, its message was deleted. Both methods throw
- * `StoreAway`.
- */
+/** Resolves unsubscribe links. `unknown`: not ours · `gone`: its message was deleted. Both throw `StoreAway`. */
 export type UnsubscribeLinks = ReturnType<typeof createUnsubscribeLinks>;
 
 export function createUnsubscribeLinks({ store, accountOf, secret, unsubscribe, clock }: UnsubscribeLinksDeps) {

@@ -108,10 +108,7 @@ async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow 
   );
 }
 
-/**
- * Places an address in the requested pool before it is assigned, and `unplace` removes it again; both only while the
- * request exists.
- */
+/** Places an address in the wanted pool before it is assigned; `unplace` removes it. Only while the request exists. */
 async function place(request: AssignedRequest, { store }: ProvisioningDeps): Promise<void> {
   const { account, ip, pool, claim } = request;
   if (pool === DEFAULT_POOL) return;

@@ -203,10 +203,7 @@ function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: num
   return { kind: failed, reason, state: failed, text: '', dueAt: new Date(now), lastError: reason };
 }
 
-/**
- * Deletes notices that ended before `before`, links that had expired by then, and unused quota places. Returns how
- * many.
- */
+/** Deletes notices that ended before `before`, links that had expired, and unused quota places. Returns how many. */
 async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   const old = { range: { lt: before } };
   const ended = await Promise.all(

@@ -114,10 +114,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return found && outgoing && { ...found, outgoing };
   }
 
-  /**
-   * Only a message that can still be cancelled or moved asks the store; after its first attempt it is too late for
-   * both.
-   */
+  /** Only a message that can still be cancelled or moved asks the store; after its first attempt it cannot be. */
   async function claimOf({ delivery, scheduled, attempts }: Waiting): Promise<Claim> {
     return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : NOBODY_ELSES;
   }
@@ -203,10 +200,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     };
   }
 
-  /**
-   * If a message can never be composed, it ends now; if the fault is ours, it is retried as long as all mail, since it
-   * may be fixed.
-   */
+  /** A message that can never be composed ends now. A fault of ours may be fixed: it is retried as long as all mail. */
   async function refuse(
     waiting: Waiting,
     message: Message,

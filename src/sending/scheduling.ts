@@ -38,9 +38,7 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 const STEP = 200;
 /** How long a claimed row is kept after its send time, so that a late change can be refused as such. */
 const LEFT_MS = DAY_MS;
-/**
- * How long a row is kept after its send time: a host that was down that long still learns that a message was cancelled.
- */
+/** How long a row is kept after its send time: a host that was down that long still learns of a cancellation. */
 const WAITED_MS = 365 * DAY_MS;
 /** Timers do not run by the wall clock: a message is not put off for a difference this small. */
 const SLACK_MS = 1000;
@@ -58,10 +56,7 @@ export function createScheduling({ store, spool, copies, clock, time }: Scheduli
     states: ['waiting' as const],
   });
 
-  /**
-   * `done`: no host will send it, not even one that is down now. Calling it again completes an interrupted
-   * cancellation.
-   */
+  /** `done`: no host will send it, not even one that is down now. Calling again completes an interrupted call. */
   async function cancel({ id }: ScheduledRow): Promise<WishOutcome> {
     const row = await scheduled.change({ id, state: { in: [null, ...SCHEDULED_CHANGES] } }, { state: 'cancelled' });
     if (!row) return 'late';

@@ -366,10 +366,7 @@ interface Recipient {
   readonly key: string;
 }
 
-/**
- * Parses a recipient; undefined for an invalid address. Address literals are refused: they have no domain with a
- * reputation or an MX.
- */
+/** Parses a recipient; undefined if invalid. Address literals are: they have no domain with a reputation or an MX. */
 export function readRecipient(text: string): Recipient | undefined {
   const email = text.trim();
   const address = parseAddress(email);

@@ -122,9 +122,7 @@ interface Scanned {
   readonly rest: Buffer;
 }
 
-/**
- * How to handle a CR or LF that is not part of a CRLF: reject the message, or treat it as a line end and store CRLF.
- */
+/** How to handle a CR or LF that is not part of a CRLF: reject the message, or store it as a line end, CRLF. */
 export type BareNewline = 'reject' | 'normalize';
 
 const NUL = 0;

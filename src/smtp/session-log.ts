@@ -19,9 +19,7 @@ export interface Parties {
 
 /** Refusals per session that are logged at level info; an address harvester must not fill the disk. */
 const MAX_LOGGED = 5;
-/**
- * Always logged at level info, or guessers of keys could hide behind five other refusals; a session has few of them.
- */
+/** Always logged at level info, or guessers of keys could hide behind five other refusals; a session has few. */
 const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
 /** What the log of a session depends on. */

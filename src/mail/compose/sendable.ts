@@ -164,9 +164,7 @@ interface Field {
 /** Fields without which a message cannot be read, or is another. */
 const NEEDED = /^(?:from|date|message-id|mime-version|content-.*)$/i;
 
-/**
- * Folds the lines that are too long, and encodes or divides words where that is not enough. Throws `UnsendableField`.
- */
+/** Folds the lines that are too long; encodes or divides words where that is not enough. Throws `UnsendableField`. */
 function foldLong(text: string, field: Field): string {
   if (!isLong(text)) return text;
   const lines = text.replace(/\r\n$/, '').split('\r\n');
@@ -182,9 +180,7 @@ function foldLong(text: string, field: Field): string {
 
 const fold = (line: string, kind: Kind) => `${foldLine(line, kind)}\r\n`;
 
-/**
- * Folds a line at blanks, of which none is added (RFC 5322 section 2.2.3): signatures that ignore folding stay valid.
- */
+/** Folds a line at blanks, and adds none (RFC 5322 section 2.2.3): signatures that ignore folding stay valid. */
 function foldLine(line: string, kind: Kind): string {
   const places = kind === 'text' ? AT_BLANKS : AT_PLAIN_BLANKS;
   const [name = '', first = '', ...others] = line.replace(/[ \t]+/g, shortened).split(places);
@@ -232,10 +228,7 @@ const toAscii = (text: string) => text.replace(/[^\x00-\x7f]/gu, '?');
 const needsWord = (text: string) => NOT_ASCII.test(text) || text.length > LONGEST_WORD;
 const ENCODED_WORD = /^=\?[^?\s]+\?[BbQq]\?[^?\s]*\?=$/;
 
-/**
- * Encodes the words that need it, with the encoded ones beside them: blanks between encoded words are lost (RFC 2047
- * section 6.2).
- */
+/** Encodes words that need it, with encoded ones beside them: blanks between these are lost (RFC 2047 section 6.2). */
 function encodeText(text: string, column: number): string {
   const [first = '', ...others] = text.split(/([ \t]+)/);
   const words = [first];
@@ -287,9 +280,7 @@ function encodeAddresses(text: string, column: number): string {
   return encoded + text.slice(kept);
 }
 
-/**
- * URLs and ids are percent-encoded (RFC 3987 section 3.1), because encoded words may not be in them; the rest is text.
- */
+/** URLs and ids are percent-encoded (RFC 3987 section 3.1), as encoded words may not be in them; the rest is text. */
 function encodeAngled(text: string, column: number): string {
   return text
     .split(/(<[^<>]*>)/)

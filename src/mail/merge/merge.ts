@@ -310,10 +310,7 @@ const LETTERS: ReadonlyMap<string, (date: Date) => string | number> = new Map<st
   ['r', (date) => date.toUTCString().replace('GMT', '+0000')],
 ]);
 
-/**
- * Formats a time in UTC with a format of PHP's date(). A backslash escapes the next character; characters without a
- * meaning stay.
- */
+/** Formats a time in UTC as PHP's date(). A backslash escapes a character; characters without a meaning stay. */
 export function formatDate(date: Date, format: string): string {
   return format.replace(
     /\\([\s\S]?)|[a-z]/gi,

@@ -1,7 +1,4 @@
-/**
- * The value of a merge variable, as JSON. Both languages support strings, numbers and booleans; handlebars also lists
- * and structs.
- */
+/** A value to merge, as JSON. Both languages take strings, numbers and booleans; handlebars lists and structs too. */
 export type MergeValue = string | number | boolean | null | readonly MergeValue[] | Struct;
 
 export interface Struct {

@@ -56,10 +56,7 @@ const WISHES: Readonly<Record<CarrierSettings['tls'], TlsWish>> = {
   off: 'none',
 };
 
-/**
- * Idle sessions kept per server. Each takes a slot on somebody else's server; a relay is the operator's own and gets
- * all mail.
- */
+/** Idle sessions kept per server. Each takes a slot on another's server; a relay is ours, and gets all mail. */
 const KEPT_TO_MX = 5;
 const KEPT_TO_RELAY = 20;
 

@@ -89,10 +89,7 @@ export function parsePolicyId(records: readonly string[]): string | undefined {
   return /;[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;|$)/.exec(record)?.[1];
 }
 
-/**
- * Parses a policy: `name: value` lines; of repeated names the first counts, except `mx`. Undefined if it is not a
- * policy.
- */
+/** Parses a policy: `name: value` lines; of repeated names the first counts, except `mx`. Undefined if it is none. */
 export function parsePolicy(text: string): Policy | undefined {
   const lines = text
     .split(/\r?\n/)
@@ -120,10 +117,7 @@ interface PolicyFetchSettings {
 const DEADLINE_MS = 10_000;
 const MOST_BYTES = 64 * 1024;
 
-/**
- * Fetches policies over HTTPS from a checked address, because the host name is untrusted. No redirects (RFC 8461
- * section 3.3).
- */
+/** Fetches policies over HTTPS from a checked address: the name is untrusted. No redirects (RFC 8461 section 3.3). */
 export function createPolicyFetch(
   { allowed, port }: PolicyFetchSettings,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },

@@ -33,10 +33,7 @@ const LONGEST_REPLY = 64 * 1024;
 /** For the server to answer QUIT and to close. */
 const CLOSE_MS = 2000;
 
-/**
- * Takes a connection through greeting, EHLO, STARTTLS and AUTH. Throws what nodemailer throws, after destroying the
- * socket.
- */
+/** Takes a connection through greeting, EHLO, STARTTLS and AUTH. Throws as nodemailer, with the socket destroyed. */
 export async function openSession(
   socket: Socket,
   hop: Hop,

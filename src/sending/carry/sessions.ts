@@ -149,10 +149,7 @@ export function createClientSessions(
   });
 }
 
-/**
- * Whether a kept session ended before the message was sent: 421 closes it, 503 means that the server is out of
- * sequence.
- */
+/** Whether a kept session ended before the message was sent: 421 closes it, 503 says it is out of sequence. */
 function isStale(handover: Handover): boolean {
   return handover.kind === 'lost'
     ? !handover.given

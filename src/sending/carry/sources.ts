@@ -22,10 +22,7 @@ interface Place {
   readonly warmupEndAt: Date | null;
 }
 
-/**
- * The addresses of an account, and the number of messages it sent in the last 24 hours (only if one of them is warming
- * up).
- */
+/** The addresses of an account, and how many messages it sent in 24 hours (only if one of them is warming up). */
 interface AccountAddresses {
   readonly places: readonly Place[];
   readonly daily: number;
@@ -101,10 +98,7 @@ async function sentInDay(
   return hours.reduce((sum, { sent }) => sum + sent, 0);
 }
 
-/**
- * An address that a message may leave from. `share`: 1 if it is warm, else the share of its normal mail that it may
- * carry so far.
- */
+/** An address that a message may leave from. `share`: 1 if warm, else the part of its normal mail it may carry. */
 export interface Candidate {
   readonly ip: string;
   readonly share: number;

@@ -159,9 +159,7 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined) {
   });
 }
 
-/**
- * Characters of an encoded link target. Servers (ours and Node's) read 16 KiB of header, including the request line.
- */
+/** Characters of an encoded link target. Servers (ours and Node's) read 16 KiB of header with the request line. */
 const LONGEST_TARGET = 8000;
 const CONTROLS = /\p{Cc}/u;
 // encodeURIComponent leaves these, and some mail readers end a plain-text link before them.

@@ -136,9 +136,7 @@ function* partsOf(root: Part): Generator<Part> {
   }
 }
 
-/**
- * The changes to headers of parts, except in what is sealed. An attached message is one part here, and stays as it is.
- */
+/** The changes to headers of parts, except in what is sealed. An attached message is one part, and stays as it is. */
 function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Replacement[] {
   const changes: Replacement[] = [];
   for (const part of partsOf(root)) {
@@ -228,10 +226,7 @@ function isFile({ fields }: Part): boolean {
   return disposition !== '' && disposition !== 'inline';
 }
 
-/**
- * Replaces a part by a multipart/alternative of itself and the generated alternative. `changes` are those of the part
- * itself.
- */
+/** Replaces a part by a multipart/alternative of itself and the generated one. `changes` are those of the part. */
 function withOther(
   bytes: Buffer,
   part: Part,

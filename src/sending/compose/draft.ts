@@ -22,10 +22,7 @@ type Headers = Draft['headers'];
 type Recipients = Draft['to'];
 
 const NAME = /^[!-9;-~]{1,76}$/;
-/**
- * Fields for construction, addressing and trace, which only we write. From, To and Subject have parameters of their
- * own.
- */
+/** Fields for construction, addressing and trace, which only we write. From, To and Subject are parameters. */
 const OURS = pattern('i')`
   ^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to
   |x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*

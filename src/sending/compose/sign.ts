@@ -25,10 +25,7 @@ const SIGNED = [
 ];
 const LINE_LENGTH = 76;
 
-/**
- * Prepends a DKIM-Signature to a message (CRLF line endings): relaxed/relaxed, rsa-sha256 (RFC 6376). Throws if the key
- * cannot sign.
- */
+/** Prepends a DKIM-Signature (RFC 6376: relaxed/relaxed, rsa-sha256) to a message with CRLF. Throws for a bad key. */
 export function sign(message: Buffer, { domain, selector, privateKey }: DkimKey): Buffer {
   if (privateKey.asymmetricKeyType !== 'rsa') throw new Error(`the DKIM key of ${domain} is not an RSA key`);
   const { fields, end = message.length } = findFields(message, 0);

@@ -61,10 +61,7 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
   return frozen({ test });
 }
 
-/**
- * Whether mail of this account may be signed as the domain now. Requires proof of ownership, even if another account
- * has one.
- */
+/** Whether mail of this account may be signed as the domain now. Needs a proof of ownership of its own. */
 export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
   return row.verifiedAt !== null && row.spfValid === true && row.dkimValid === true && countsFrom(row, now) === null;
 }

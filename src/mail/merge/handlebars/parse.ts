@@ -359,9 +359,7 @@ const STANDALONE = new Set<Piece['kind']>(['open', 'inverse', 'else', 'close', '
 /** Pieces between two yields. */
 const PIECES_PER_SLICE = 1000;
 
-/**
- * Removes white space that only formats the source: lines with nothing but a block tag, and white space next to `~`.
- */
+/** Removes white space that only formats the source: lines with only a block tag, and white space next to `~`. */
 function* trimmingPieces(pieces: readonly Piece[]): SlicedWork<Piece[]> {
   const cuts = pieces.map(() => ({ start: 0, end: 0 }));
   for (const [at, piece] of pieces.entries()) {
