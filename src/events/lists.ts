@@ -61,7 +61,11 @@ export function createLists(deps: ListsDeps) {
     (await whitelists.one(whitelistId(account, email)))?.removed === false;
 
   async function unreject(account: string, email: string, subaccount: string): Promise<RejectRow | undefined> {
-    const changed = await change(rejects, rejectId(account, email, subaccount), (live) => live && takenOff(live, deps));
+    const changed = await change(
+      rejects,
+      rejectId(account, email, subaccount),
+      (live) => live && removal(live, blacklistEvent('remove', live, deps), deps),
+    );
     await announce(rejects, changed);
     return changed.before;
   }
@@ -127,7 +131,7 @@ export function createLists(deps: ListsDeps) {
       const changed = await change(
         whitelists,
         whitelistId(account, email),
-        (live) => live && takenOffWhitelist(live, deps),
+        (live) => live && removal(live, whitelistEvent('remove', live, deps), deps),
       );
       await announce(whitelists, changed);
       return changed.before;
@@ -156,10 +160,6 @@ function listed(entry: NewReject, live: RejectRow | undefined, deps: SyncDeps): 
   return { row, event: blacklistEvent(live ? 'change' : 'add', row, deps) };
 }
 
-function takenOff(live: RejectRow, deps: SyncDeps): Step<RejectRow> {
-  return { row: { ...live, ...kept(deps), removed: true }, event: blacklistEvent('remove', live, deps) };
-}
-
 /** Whitelisting again may change the comment; there is no sync event for that. */
 function whitelisted(
   { account, email, detail }: Pick<WhitelistRow, 'account' | 'email' | 'detail'>,
@@ -167,14 +167,8 @@ function whitelisted(
   deps: SyncDeps,
 ): Step<WhitelistRow> | undefined {
   if (live) return detail === null || detail === live.detail ? undefined : { row: { ...live, ...kept(deps), detail } };
-  const row = {
-    ...kept(deps),
-    id: whitelistId(account, email),
-    account,
-    email,
-    detail,
-    createdAt: new Date(deps.clock.now()),
-  };
+  const createdAt = new Date(deps.clock.now());
+  const row = { ...kept(deps), id: whitelistId(account, email), account, email, detail, createdAt };
   return { row, event: whitelistEvent('add', row, deps) };
 }
 
@@ -182,8 +176,8 @@ function overruling(live: WhitelistRow, more: readonly string[], deps: SyncDeps)
   return { row: { ...live, ...kept(deps), overruled: [...(live.overruled ?? []), ...more].slice(-MOST_OVERRULED) } };
 }
 
-function takenOffWhitelist(live: WhitelistRow, deps: SyncDeps): Step<WhitelistRow> {
-  return { row: { ...live, ...kept(deps), removed: true }, event: whitelistEvent('remove', live, deps) };
+function removal<R extends ListRow>(live: R, event: SyncEvent, deps: SyncDeps): Step<R> {
+  return { row: { ...live, ...kept(deps), removed: true }, event };
 }
 
 function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inTurn: KeyedMutex) {
@@ -198,12 +192,15 @@ function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inT
   };
 }
 
-function listRows<R extends ListRow>(rows: Collection<R>): ListRows<R> {
+/** A collection of such rows. Rows are replaced and removed only if their version is unchanged. */
+type ListRows<R extends ListRow> = ReturnType<typeof listRows<R>>;
+
+function listRows<R extends ListRow>(rows: Collection<R>) {
   return {
-    one: (id) => rows.one(filterOf<ListRow, R>({ id })),
-    insert: (row) => rows.insert(row),
-    replace: ({ id, ...row }, version) => rows.change(filterOf<ListRow, R>({ id, version }), row),
-    remove: (id, version) => rows.remove(filterOf<ListRow, R>({ id, version })),
+    one: (id: string) => rows.one(filterOf<ListRow, R>({ id })),
+    insert: (row: R) => rows.insert(row),
+    replace: ({ id, ...row }: R, version: number) => rows.change(filterOf<ListRow, R>({ id, version }), row),
+    remove: (id: string, version: number) => rows.remove(filterOf<ListRow, R>({ id, version })),
   };
 }
 
@@ -240,12 +237,8 @@ function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { c
 function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: SyncDeps): SyncEvent {
   const at = clock.now();
   const entry = { email: row.email, detail: row.detail, created_at: toTimestamp(row.createdAt) };
-  return {
-    id: ids.message(),
-    event: 'whitelist',
-    at,
-    body: JSON.stringify({ type: 'whitelist', action, entry, ts: Math.floor(at / 1000) }),
-  };
+  const body = { type: 'whitelist', action, entry, ts: Math.floor(at / 1000) };
+  return { id: ids.message(), event: 'whitelist', at, body: JSON.stringify(body) };
 }
 
 /** A row of either list. */
@@ -253,14 +246,6 @@ interface ListRow extends Row, Carrier {
   readonly account: string;
   readonly removed: boolean;
   readonly version: number;
-}
-
-/** A collection of such rows. Rows are replaced and removed only if their version is unchanged. */
-interface ListRows<R extends ListRow> {
-  one(id: string): Promise<R | undefined>;
-  insert(row: R): Promise<'inserted' | 'duplicate'>;
-  replace(row: R, version: number): Promise<R | undefined>;
-  remove(id: string, version: number): Promise<unknown>;
 }
 
 /** The new row of an entry; its sync event goes into the same write. */

@@ -1,6 +1,7 @@
 import { stat, statfs } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
+import { DAY_MS, toTimestamp } from '../base/clock.ts';
 import { reachableHost, urlHost } from '../base/networks.ts';
 import { hasOwnStore } from '../config.ts';
 import { parseServer, systemServers } from '../dns/system.ts';
@@ -21,8 +22,8 @@ export const clockCheck: Check = {
   async *run({ clock, root }) {
     const now = new Date(clock.now());
     const installed = (await stat(new URL(import.meta.url))).mtimeMs;
-    const seen = now.toISOString().replace('T', ' ').slice(0, 19);
-    if (clock.now() < installed - 24 * 3_600_000)
+    const seen = toTimestamp(now);
+    if (clock.now() < installed - DAY_MS)
       return yield fault(
         'clock',
         `${seen} UTC, earlier than the installation of Postern`,
