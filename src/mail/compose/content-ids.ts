@@ -1,3 +1,5 @@
+import { percentDecoded } from '../../base/form-pairs.ts';
+
 // HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are whatever people call files. A Content-ID
 // is one word of ASCII, so the id of such a picture and the references to it are chosen together.
 
@@ -154,13 +156,7 @@ function withoutEntities(text: string): string {
 /** Invalid sequences stay as written: `100%.png`. */
 function withoutPercent(text: string): string {
   if (!text.includes('%')) return text;
-  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
-    try {
-      return decodeURIComponent(run);
-    } catch {
-      return run;
-    }
-  });
+  return text.replace(/(?:%[0-9a-f]{2})+/gi, percentDecoded);
 }
 
 /** Without the escapes of CSS: `my\ logo.png`, `my\20 logo.png`. */
