@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { createMemory } from '../base/memory.ts';
-import type { MessageEventKind } from '../store/rows/messages.ts';
+import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
 // What all feedback has in common, whether it is returned mail or a visit to a link: its event, and its account.
@@ -27,5 +27,22 @@ export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
     const account = known.get(`${number}`) ?? (await store.accounts.one({ number }))?.id;
     if (account !== undefined) known.set(`${number}`, account);
     return account;
+  };
+}
+
+/** A sent message, and its account. */
+export interface FoundMessage {
+  readonly account: string;
+  readonly row: SentMessageRow;
+}
+
+/** Finds the message that a token names; undefined if it or its account was deleted. */
+export type FindMessage = ReturnType<typeof createFinder>;
+
+export function createFinder(store: Pick<Store, 'messages'>, accountOf: AccountOf) {
+  return async (named: { readonly account: number; readonly message: string }): Promise<FoundMessage | undefined> => {
+    const account = await accountOf(named.account);
+    const row = account === undefined ? undefined : await store.messages.one({ id: named.message, account });
+    return account === undefined || row === undefined ? undefined : { account, row };
   };
 }
