@@ -14,8 +14,7 @@ interface Charset {
 const UTF8_LABELS = namesIn('utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8');
 // US-ASCII tells nothing: software without support for charsets declares it.
 const ASCII_LABELS = new Set(['', ...namesIn('us-ascii ascii ansi_x3.4-1968 iso646-us 646 7bit 8bit')]);
-// The encoding standard fixes one byte order for all of these, but in mail the text declares its own (RFC 2781 section
-// 4.3).
+// The encoding standard fixes one byte order for all these; in mail the text declares its own (RFC 2781 section 4.3).
 const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
 /** Encodings of bytes, not of text, that iconv-lite also supports. */
 const NO_CHARSETS = /^(?:base64|hex|binary)$/;

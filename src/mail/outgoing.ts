@@ -4,8 +4,7 @@ import type { MergeLanguage } from './merge/language.ts';
 import type { MergeValue } from './merge/values.ts';
 import type { SentConversation } from './sent-names.ts';
 
-// The options of an outgoing message and the names of its parts. No effects: shared by the queue, the composer and the
-// edges.
+// The options of an outgoing message, and the names of its parts. Shared by the queue, the composer and the edges.
 
 /** Where clicks are tracked: in the HTML part, the text part, both, or neither. */
 export type ClickTracking = 'none' | 'html' | 'text' | 'all';

@@ -1,7 +1,6 @@
 import { DAY_MS } from '../base/clock.ts';
 
-// The rules of the rejection list. Layer rule: this file does not import the store, so the shapes are declared again
-// here.
+// The rules of the rejection list. This file is below the store (layers), so the shapes are declared again here.
 
 /** Why an address is on the list. `custom` entries are made by hand; the others by events of messages. */
 export const REJECT_REASONS = ['hard-bounce', 'soft-bounce', 'spam', 'unsub', 'custom'] as const;

@@ -183,11 +183,9 @@ async function collect(
   let returned = 0;
   const released = await store.ips.many({ releasedAt: { exists: true } }, { limit: MOST_AT_ONCE });
   for (const { id, account, claim, releasedAt } of released) {
-    // The request was fulfilled, even if a crash prevented its deletion; nothing would show that once the address is
-    // reassigned.
+    // The request was fulfilled, even if a crash prevented its deletion; nothing shows that once it is reassigned.
     await store.ipRequests.remove({ id: account, token: claim });
-    // Written even without changes, so that a concurrent set-pool that saw the address decides again
-    // (store/rows/ips.ts).
+    // Written even without changes: a concurrent set-pool that saw the address decides again (store/rows/ips.ts).
     await rewrite(store.of(account), async (placement) => ({ elsewhere: placesWith(placement, id) }));
     const now = clock.now();
     const back = await store.ips.change(

@@ -121,8 +121,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
     if (!told) throw new Error('the report cannot be parsed');
     const { event, sent } = told;
     if ((await recorder.record(event)) !== 'unknown') return;
-    // The store was unavailable when the message was submitted. A lost message has no row, and no data to create one
-    // from.
+    // The store was unavailable when the message was submitted. A lost message has no row, and no data for one.
     if (sent) await recorder.begin(sent);
     if ((await recorder.record(event)) === 'unknown')
       log.warn('event.fault', { report: report.id, reason: 'its message has no row' });

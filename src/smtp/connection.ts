@@ -279,8 +279,7 @@ export class Connection extends SMTPConnection {
     this.#own.deadlines.handshake(this.#shared.clock.monotonic());
     // The 220 must be sent before TLS takes over the socket.
     this.release();
-    // Nothing reads from the TLS socket before the handshake ends: a client that closes its side then would stay
-    // forever.
+    // Nothing reads from the TLS socket before the handshake ends: a client that closes its side then would stay.
     this.#socket.allowHalfOpen = false;
     super.upgrade(next, then);
   }

@@ -156,8 +156,7 @@ function layDown(chunk: Buffer): number {
  */
 export function createDataScanner(bareNewline: BareNewline) {
   const refuses = bareNewline === 'reject';
-  // Where the last chunk ended: within a line, after its CR, at the start of a line, after a dot there, or after dot
-  // and CR.
+  // Where the last chunk ended: within a line, after its CR, at the start of a line, after a dot or dot and CR there.
   let at: 'line' | 'cr' | 'start' | 'dot' | 'dotcr' = 'start';
   // Whether the current line began after a CRLF. No other line can be the end.
   let proper = true;

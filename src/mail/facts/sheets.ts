@@ -3,8 +3,7 @@ import { parseSelectors, rankOf, readDeclarations, readRules, type Selector } fr
 import { type Setters, toSetters } from './declarations.ts';
 import { isShown } from './media.ts';
 
-// Which rules of a mail's style sheets apply to an element. The work is bounded: what a mail asks for beyond it is left
-// out.
+// Which rules of a mail's style sheets apply to an element. The work is bounded: what goes beyond it is left out.
 
 /** An element as selectors see it. */
 export interface Element {
