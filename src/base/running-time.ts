@@ -75,7 +75,7 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory) {
   }
 
   return frozen({
-    /** Milliseconds since `from` (milliseconds since 1970), without clock jumps and long pauses between two processes. */
+    /** Milliseconds since `from` (milliseconds since 1970), without clock jumps and pauses between two processes. */
     age(from: number): number {
       look();
       const skipped = skips.reduce((sum, skip) => (from <= skip.at ? sum + skip.by : sum), 0);

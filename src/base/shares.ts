@@ -9,7 +9,7 @@ export function createShares(limits: { readonly all: number; readonly each: numb
   const held = new Map<string, number>();
   let inAll = 0;
   return frozen({
-    /** Takes `amount` for the client `who`, or nothing if it exceeds its own limit (`own-share`) or the total (`all`). */
+    /** Takes `amount` for a client, or nothing if that exceeds its own limit (`own-share`) or the total (`all`). */
     take(who: string, amount: number): 'taken' | 'own-share' | 'all' {
       const own = (held.get(who) ?? 0) + amount;
       if (own > limits.each) return 'own-share';

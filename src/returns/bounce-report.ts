@@ -119,8 +119,7 @@ const DELAYED = pattern('i')`
   |delivery attempts will continue|will keep trying|(?:been|is) delayed|message delayed|transient non-fatal errors
   |no action is required on your part|do not need to resend|warning message only)\b
 `;
-// An SMTP reply in the text, most reliable first: reply code with enhanced code, enhanced code in brackets, then either
-// alone.
+// An SMTP reply in the text, most reliable first: a code with its enhanced code, that in brackets, then either alone.
 const REPLY = /(?:^|[\s:<(#"'])([45]\d\d)[ -]+#?([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;

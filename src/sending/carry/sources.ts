@@ -58,8 +58,7 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
      */
     async choose(account: string, { pool: wished }: Pick<Outgoing, 'pool'>, chance: number, now: Date) {
       const { places, daily } = await ownOf(account, now);
-      // If the pool is unknown or empty, use the default pool rather than lose the reputation of the account's
-      // addresses.
+      // If the pool is unknown or empty, the default pool keeps the reputation of the account's addresses.
       const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
       const inPool = places.filter((place) => place.pool === pool);
       const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => ({
