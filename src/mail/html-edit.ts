@@ -140,3 +140,12 @@ export const PARAGRAPHS = namesIn('p h1 h2 h3 h4 h5 h6 blockquote pre ul ol dl h
 export const VOID = namesIn(
   'area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr',
 );
+
+/**
+ * Collapses white space to single spaces. An unbounded pattern would need a backtracking position for each character;
+ * with two million of them the stack of the interpreted pattern overflows. Two passes handle runs of 67 million.
+ */
+export function oneSpace(text: string): string {
+  if (!/[^\S ]| {2}/.test(text)) return text;
+  return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
+}

@@ -61,10 +61,7 @@ const LONGEST_TAG = 50;
 const MAX_TAGS = 100;
 /** Bytes of JSON per field. */
 const MAX_METADATA = 200;
-const LANGUAGES: ReadonlyMap<string, MergeLanguage> = new Map([
-  ['mailchimp', 'mailchimp'],
-  ['handlebars', 'handlebars'],
-]);
+const LANGUAGES: readonly MergeLanguage[] = ['mailchimp', 'handlebars'];
 const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([
   ['clicks', 'all'],
   ['clicks_all', 'all'],
@@ -76,7 +73,7 @@ const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([
 export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
   const reading = createMcReading(fields);
   const { one, flag } = reading;
-  const mergeLanguage = one('MergeLanguage', (text) => LANGUAGES.get(text.toLowerCase()));
+  const mergeLanguage = one('MergeLanguage', (text) => LANGUAGES.find((name) => name === text.toLowerCase()));
   const vars = reading.objects({
     name: 'MergeVars',
     isKey: isName,
@@ -113,12 +110,9 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
 }
 
 /** Tags that start with an underscore are reserved for the system, as in the API. */
-function readTags({ all, ignore }: McReading): string[] {
+function readTags({ words, ignore }: McReading): string[] {
   const tags = new Set<string>();
-  for (const tag of all('Tags')
-    .flatMap((text) => text.split(','))
-    .map((text) => text.trim())) {
-    if (tag === '') continue;
+  for (const tag of words('Tags')) {
     if (tag.length > LONGEST_TAG || tag.startsWith('_') || tags.size >= MAX_TAGS || /\p{Cc}/u.test(tag)) ignore('Tags');
     else tags.add(tag);
   }
@@ -126,17 +120,16 @@ function readTags({ all, ignore }: McReading): string[] {
 }
 
 /** The field sets both: what it does not name is off. */
-function readTrack({ all, ignore }: McReading): McOptions['track'] {
+function readTrack({ words, ignore }: McReading): McOptions['track'] {
   let track: McOptions['track'] = null;
-  for (const word of all('Track')
-    .flatMap((text) => text.toLowerCase().split(','))
-    .map((text) => text.trim())) {
+  for (const given of words('Track')) {
+    const word = given.toLowerCase();
     const before: NonNullable<McOptions['track']> = track ?? { opens: false, clicks: 'none' };
     const clicks = CLICKS.get(word);
     if (word === 'opens') track = { ...before, opens: true };
     else if (clicks) track = { ...before, clicks };
     else if (word === 'none') track = before;
-    else if (word !== '') ignore('Track');
+    else ignore('Track');
   }
   return track;
 }
@@ -215,6 +208,11 @@ function createMcReading(fields: readonly HeaderField[]) {
 
   return frozen({
     all,
+    /** The words of a field that has several, between commas. */
+    words(name: string): readonly string[] {
+      const words = all(name).flatMap((text) => text.split(','));
+      return words.map((word) => word.trim()).filter((word) => word !== '');
+    },
     one,
     flag: (name: string) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
     /** Reads a field of JSON objects that may be repeated; `_rcpt` limits one to a recipient. Later values win. */

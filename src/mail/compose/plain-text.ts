@@ -1,6 +1,6 @@
 import { escapeHtml } from '../../base/html.ts';
 import { namesIn } from '../../base/tables.ts';
-import { PARAGRAPHS, readElements } from '../html-edit.ts';
+import { oneSpace, PARAGRAPHS, readElements } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
 /** Elements whose text is not shown. */
@@ -86,15 +86,6 @@ function createLines() {
     since: (piece: number) => pieces.slice(piece).join('').trim(),
     finish: () => (pieces.length === 0 ? '' : `${pieces.join('')}\n`),
   };
-}
-
-/**
- * Collapses white space to single spaces. An unbounded pattern would need a backtracking position for each character;
- * with two million of them the stack of the interpreted pattern overflows. Two passes handle runs of 67 million.
- */
-function oneSpace(text: string): string {
-  if (!/[^\S ]| {2}/.test(text)) return text;
-  return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
 }
 
 /** Whether a word directly follows a link and would become part of it. */

@@ -173,7 +173,7 @@ async function unlessTooLong(steps: SlicedWork<string>): Promise<string | undefi
 }
 
 /** A filter that a tag applies to the value of a variable. */
-type Filter = 'upper' | 'lower' | 'title' | 'url' | 'html';
+type Filter = (typeof FILTERS)[number];
 
 /** The parsed content between `*|` and `|*`. */
 type Tag =
@@ -189,13 +189,7 @@ type Tag =
 /** Longer than any tag needs; the longest have a URL after `UNSUB:`. */
 const LONGEST_TAG = 2048;
 
-const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
-  ['upper', 'upper'],
-  ['lower', 'lower'],
-  ['title', 'title'],
-  ['url', 'url'],
-  ['html', 'html'],
-]);
+const FILTERS = ['upper', 'lower', 'title', 'url', 'html'] as const;
 
 /** Parses a tag; undefined if the text is not a tag and stays unchanged. */
 function parseTag(text: string): Tag | undefined {
@@ -213,7 +207,7 @@ function toPlain(name: string): Tag {
 }
 
 function toCall(head: string, rest: string): Tag {
-  const filter = FILTERS.get(head);
+  const filter = FILTERS.find((name) => name === head);
   if (filter) return isName(rest) ? { kind: 'value', name: rest.toLowerCase(), filter } : { kind: 'unknown' };
   switch (head) {
     case 'if':
