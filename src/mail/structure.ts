@@ -84,10 +84,7 @@ const LONGEST_BOUNDARY = 1000;
 const ADDRESS_FIELDS =
   /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
 
-/**
- * Finds the parts of a message in one linear pass, without decoding, and checks CAPS: no parser gets a message that
- * exceeds one of them.
- */
+/** Finds the parts of a message in one linear pass, without decoding, and checks CAPS before any parser gets it. */
 export function scanStructure(bytes: Buffer): StructureScan {
   const walk: Walk = {
     bytes,
@@ -248,10 +245,7 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   return closed === undefined ? undefined : { level: closed, closes: true, lineStart, lineEnd };
 }
 
-/**
- * Ends the parts that the delimiter closes, including nested multiparts without their own closing delimiter. Returns
- * where to continue.
- */
+/** Ends the parts that the delimiter closes, and multiparts in them without one. Returns where to continue. */
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;
   endPart(walk, walk.leaf, lineStart);

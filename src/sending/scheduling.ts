@@ -155,10 +155,7 @@ export function createScheduling({ store, spool, copies, clock, time }: Scheduli
     async release(delivery: string) {
       await scheduled.change({ id: sentId(delivery), state: 'leaving' }, { state: null });
     },
-    /**
-     * Applies changes made on other hosts to messages on this spool, and deletes rows that are no longer needed.
-     * Returns the number of both.
-     */
+    /** Applies changes of other hosts to messages on this spool, and deletes rows no longer needed. Returns the sum. */
     async tend(): Promise<number> {
       return (await tendAll('cancelled', finish)) + (await tendAll('moved', align)) + (await forget());
     },

@@ -117,10 +117,7 @@ function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordC
   };
 }
 
-/**
- * Switches to new DKIM keys that are visible in DNS, and tests SPF and DKIM of the sender domains that are due, longest
- * overdue first.
- */
+/** Switches to new DKIM keys seen in DNS, and tests SPF and DKIM of sender domains, the longest overdue first. */
 export function retestSenderDomainsTask(deps: {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly domainTests: DomainTests;
