@@ -1,5 +1,5 @@
 import { frozen } from '../base/frozen.ts';
-import { parseAddress, toAsciiDomain } from './address.ts';
+import { readRecipient, toAsciiDomain } from './address.ts';
 import { decodeWords, type HeaderField } from './headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import { isName, isScalar, type MergeValue, readMergeValue, textOfValue } from './merge/values.ts';
@@ -101,7 +101,7 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     important: flag('Important') ?? false,
     signingDomain: one('SigningDomain', (text) => toAsciiDomain(text)),
     subaccount: one('Subaccount', (text) => text),
-    bcc: one('BccAddress', (text) => (recipientKey(text) === undefined ? undefined : text)),
+    bcc: one('BccAddress', (text) => readRecipient(text) && text),
     pool: one('IpPool', (text) => text),
     sendAt: one('SendAt', parseUtc),
     extras: readExtras(reading),
@@ -257,7 +257,7 @@ function readObjects<T>(
 
 function placeOf<T>(object: object, { all, byRecipient }: Objects<T>): Map<string, T> | undefined {
   if (!Object.hasOwn(object, RCPT)) return all;
-  const recipient = RCPT in object && typeof object[RCPT] === 'string' ? recipientKey(object[RCPT]) : undefined;
+  const recipient = RCPT in object && typeof object[RCPT] === 'string' ? readRecipient(object[RCPT])?.key : undefined;
   if (recipient === undefined) return undefined;
   const values = byRecipient.get(recipient) ?? new Map<string, T>();
   byRecipient.set(recipient, values);
@@ -271,11 +271,4 @@ function parseObject(text: string): object | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** The key for a recipient's own values. */
-function recipientKey(text: string): string | undefined {
-  const address = parseAddress(text.trim());
-  if (!address || address.domain.startsWith('[')) return undefined;
-  return `${address.text.slice(0, address.text.lastIndexOf('@'))}@${address.domain}`.toLowerCase();
 }

@@ -5,7 +5,7 @@ import type { Tools } from '../base/tools.ts';
 import { atOnce, inSlices, type SlicedWork } from '../base/turns.ts';
 import type { Lists } from '../events/lists.ts';
 import type { NewSentMessage, Recorder } from '../events/record.ts';
-import { parseAddress } from '../mail/address.ts';
+import { type Recipient, readRecipient } from '../mail/address.ts';
 import { isPlainAuthor } from '../mail/author.ts';
 import { type DsnRequest, type Envelope, traceLine } from '../mail/envelope.ts';
 import { mailUrl, type Outgoing } from '../mail/outgoing.ts';
@@ -354,25 +354,6 @@ async function recordAll(
   } catch (error) {
     log.warn('message.unrecorded', { account, message: messageId, error });
   }
-}
-
-interface Recipient {
-  /** As the account wrote it, trimmed. */
-  readonly email: string;
-  /** As in the envelope: the domain in A-labels. */
-  readonly recipient: string;
-  readonly domain: string;
-  /** `recipient` in lower case: the key of merge variables and metadata, and of deduplication. */
-  readonly key: string;
-}
-
-/** Parses a recipient; undefined if invalid. Address literals are: they have no domain with a reputation or an MX. */
-export function readRecipient(text: string): Recipient | undefined {
-  const email = text.trim();
-  const address = parseAddress(email);
-  if (!address || address.domain.startsWith('[')) return undefined;
-  const recipient = `${email.slice(0, email.lastIndexOf('@'))}@${address.domain}`;
-  return { email, recipient, domain: address.domain, key: recipient.toLowerCase() };
 }
 
 /**
