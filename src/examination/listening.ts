@@ -113,8 +113,7 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
 /** The faults of the certificate that a listener shows. */
 function wrongCertificate(shown: X509Certificate, { smtp, hostname }: Settings, now: number): string | undefined {
   if (Date.parse(shown.validTo) < now) return `a certificate that expired on ${shown.validTo}`;
-  if (shown.checkHost(hostname) === undefined)
-    return `a certificate for ${shown.subjectAltName?.replaceAll('DNS:', '') ?? shown.subject}, not for ${hostname}`;
+  if (!isCertificateFor(shown, hostname)) return `a certificate for ${certificateNames(shown)}, not for ${hostname}`;
   const installed = readPair(smtp.tls);
   return typeof installed !== 'string' && installed.fingerprint256 !== shown.fingerprint256
     ? `another certificate than that of smtp.tls (valid until ${shown.validTo})`
