@@ -91,8 +91,8 @@ export function eachOnce<R extends MailOfHost>(records: readonly R[]): readonly 
 const END = 1;
 
 /**
- * Joins the pages of all hosts, newest first. The next page needs the place of each host, because a page has fewer of its
- * records than it gave. A host that is not in the cursor did not answer at the beginning, and is left out.
+ * Joins the pages of all hosts, newest first. The next page needs the place of each host, because a page has fewer of
+ * its records than it gave. A host that is not in the cursor did not answer at the beginning, and is left out.
  */
 export async function joinPages<A extends Placed>(
   hosts: Hosts<A>,
@@ -129,8 +129,8 @@ export const toCursor = (places: ReadonlyMap<string, number | null>): string =>
   [...places].map(([id, place]) => `${id}:${place ?? ''}`).join(',');
 
 /**
- * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursor of each host of which not
- * all were taken.
+ * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursor of each host of which
+ * not all were taken.
  */
 function takeNewest<A extends Placed>(
   parts: ReadonlyMap<string, A>,

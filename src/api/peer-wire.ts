@@ -77,8 +77,8 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
     },
 
     /**
-     * Calls a host. Undefined, or `lost`, if it does not run, has no URL, or does not answer; then it is not asked again
-     * for a moment. `read` gets its answer, and throws if that makes no sense.
+     * Calls a host. Undefined, or `lost`, if it does not run, has no URL, or does not answer; then it is not asked
+     * again for a moment. `read` gets its answer, and throws if that makes no sense.
      */
     async call<T>(
       host: HostRow,

@@ -20,8 +20,8 @@ interface SecureDeps {
 const HANDSHAKE_MS = 10_000;
 
 /**
- * HTTPS: passes connections to the HTTP server once their TLS handshake is done. The door counts them before it, because
- * handshakes cost the most.
+ * HTTPS: passes connections to the HTTP server once their TLS handshake is done. The door counts them before it,
+ * because handshakes cost the most.
  */
 export function createSecureFront({ secureListen, maxConnections }: SecureSettings, deps: SecureDeps) {
   const { http, door, contextFor } = deps;

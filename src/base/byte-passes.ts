@@ -27,10 +27,7 @@ interface Exports {
     form: number,
     ends: number,
   ): void;
-  /**
-   * Counts line ends and padding among the bytes of the set `alphabet`, at `counts` in 32 bits each; 0 when there is
-   * anything else.
-   */
+  /** Counts line ends and padding among bytes of the set `alphabet`, at `counts` (32 bits each); 0 for any others. */
   countBase64(from: number, length: number, alphabet: number, counts: number): number;
   /**
    * How many bytes of mail, from within a line on, are content without a dot at the start of a line, a bare line end or

@@ -1,5 +1,9 @@
 import { frozen } from './frozen.ts';
 
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
 /** The source of time and timers; tests pass one that they advance themselves. */
 export interface Clock {
   /** Wall time in milliseconds since 1970, for what is stored or shown. It may jump. */

@@ -39,3 +39,12 @@ function hex(byte = 0): number {
   const letter = byte | 0x20;
   return letter >= 0x61 && letter <= 0x66 ? letter - 0x61 + 10 : NaN;
 }
+
+/** A part of a URL without its percent-encoding; as it is if that is not UTF-8. */
+export function percentDecoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

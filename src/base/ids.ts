@@ -17,11 +17,11 @@ function crockford(value: number, length: number): string {
 }
 
 /** Returns random bytes from a buffered block: a request for ten bytes costs as much as one for four thousand. */
-function createPool(size = 4096): (count: number) => Buffer {
-  const block = Buffer.alloc(size);
-  let used = size;
-  return (count) => {
-    if (used + count > size) {
+function createPool() {
+  const block = Buffer.alloc(4096);
+  let used = block.length;
+  return (count: number): Buffer => {
+    if (used + count > block.length) {
       randomFillSync(block);
       used = 0;
     }

@@ -1,6 +1,8 @@
-/** The declaration of a metric; its name is the key in `METRICS`. */
-export interface MetricDeclaration {
-  readonly kind: 'counter' | 'gauge' | 'histogram';
+/**
+ * The declaration of a metric; its name is the key in `METRICS`. Its kind follows: a histogram has buckets, the name of
+ * a counter ends in `_total`, all others are gauges.
+ */
+interface Declaration {
   /** One sentence, with the unit where the name has none. */
   readonly help: string;
   /** Each label, with the source of its values. */
@@ -30,66 +32,47 @@ const FEW = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
  */
 export const METRICS = {
   // inbound mail
-  postern_smtp_sessions_total: { kind: 'counter', help: 'SMTP sessions opened.', labels: { listener: LISTENER } },
-  postern_smtp_sessions_active: { kind: 'gauge', help: 'SMTP sessions open now.', labels: { listener: LISTENER } },
+  postern_smtp_sessions_total: { help: 'SMTP sessions opened.', labels: { listener: LISTENER } },
+  postern_smtp_sessions_active: { help: 'SMTP sessions open now.', labels: { listener: LISTENER } },
   postern_smtp_tls_sessions_total: {
-    kind: 'counter',
     help: 'SMTP sessions encrypted with TLS.',
     labels: { listener: LISTENER, version: 'TLSv1.2, TLSv1.3, other' },
   },
   postern_smtp_refusals_total: {
-    kind: 'counter',
     help: 'SMTP refusals sent, by reply code: 4xx is temporary, 5xx permanent.',
     labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/replies.ts' },
   },
-  postern_smtp_threads_died_total: {
-    kind: 'counter',
-    help: 'SMTP session threads that died and were replaced.',
-  },
+  postern_smtp_threads_died_total: { help: 'SMTP session threads that died and were replaced.' },
   postern_smtp_logins_total: {
-    kind: 'counter',
     help: 'SMTP logins for submission.',
     labels: { result: 'ok, wrong, away (the store is unavailable)' },
   },
-  postern_messages_accepted_total: {
-    kind: 'counter',
-    help: 'Inbound messages accepted.',
-    labels: { source: 'smtp, api' },
-  },
-  postern_loops_total: {
-    kind: 'counter',
-    help: 'Loops found: pairs of an author and a recipient whose mail the brake began to mark.',
-  },
+  postern_messages_accepted_total: { help: 'Inbound messages accepted.', labels: { source: 'smtp, api' } },
+  postern_loops_total: { help: 'Loops found: pairs of an author and a recipient whose mail the brake began to mark.' },
   postern_accept_delay_seconds: {
-    kind: 'histogram',
     help: 'Back pressure: delay of replies to accepted inbound messages, in seconds; only delayed replies are counted.',
     buckets: SECONDS,
   },
   postern_message_bytes: {
-    kind: 'histogram',
     help: 'Size of accepted messages in bytes.',
     labels: { direction: 'inbound, outbound' },
     buckets: BYTES,
   },
   postern_message_parse_seconds: {
-    kind: 'histogram',
     help: 'Time taken to parse an inbound message, per attempt, in seconds.',
     buckets: SHORT,
     threads: {},
   },
   postern_message_parse_failures_total: {
-    kind: 'counter',
     help: 'Inbound messages that could not be parsed and were delivered raw, per attempt.',
   },
   postern_authentication_results_total: {
-    kind: 'counter',
     help: 'Authentication results of inbound messages.',
     labels: { method: 'spf, dkim, dmarc, arc', result: 'the result names of RFC 8601, or other' },
   },
 
   // scanners
   postern_scans_total: {
-    kind: 'counter',
     help: 'Inbound messages that a scanner was asked about, by what it said.',
     labels: {
       scanner: 'rspamd, spamd, clamd, milter-1 and so on',
@@ -97,88 +80,65 @@ export const METRICS = {
     },
   },
   postern_scan_seconds: {
-    kind: 'histogram',
     help: 'Time until a scanner answered, in seconds.',
     labels: { scanner: 'as above' },
     buckets: SECONDS,
   },
   postern_scanner_away: {
-    kind: 'gauge',
     help: '1 while a scanner does not answer and deliveries wait for it.',
     labels: { scanner: 'as above' },
   },
 
   // the journal
   postern_journal_lost_total: {
-    kind: 'counter',
     help: 'Entries that the history lost because they came faster than they could be written, or the disk failed.',
   },
 
   // copies of inbound mail
   postern_copies_total: {
-    kind: 'counter',
     help: 'Accepted mail by how it was made safe in a second place (queue.copies), and mail refused for want of that.',
     labels: { result: 'delivered (before its 250), copied, without (a copy is made later), refused (451)' },
   },
-  postern_copies_missing: {
-    kind: 'gauge',
-    help: 'Messages in the queue whose copy in the store is still to be written.',
-  },
+  postern_copies_missing: { help: 'Messages in the queue whose copy in the store is still to be written.' },
 
   // the other hosts of the store
   postern_hosts_lost: {
-    kind: 'gauge',
-    help: 'Hosts that were not stopped and have been silent for hosts.adopt_after_s (60 s if that is 0), as seen by this host.',
+    help:
+      'Hosts that were not stopped and have been silent for hosts.adopt_after_s (60 s if that is 0), ' +
+      'as seen by this host.',
   },
-  postern_hosts_adopted_total: {
-    kind: 'counter',
-    help: 'Lost hosts whose mail this host has taken over by itself.',
-  },
+  postern_hosts_adopted_total: { help: 'Lost hosts whose mail this host has taken over by itself.' },
 
   // the queue
   postern_spool_deliveries: {
-    kind: 'gauge',
     help:
       'Deliveries in the queue of this host. In a very large queue, states other than waiting are recounted less ' +
       'often.',
     labels: { state: 'waiting, delivered, dead, dropped, held' },
   },
-  postern_spool_waiting: {
-    kind: 'gauge',
-    help: 'Deliveries waiting, by type of endpoint.',
-    labels: { endpoint: ENDPOINT },
-  },
+  postern_spool_waiting: { help: 'Deliveries waiting, by type of endpoint.', labels: { endpoint: ENDPOINT } },
   postern_spool_waiting_in_order: {
-    kind: 'gauge',
     help: 'Deliveries that wait behind an earlier one of the same sender or conversation (`order` of a route).',
   },
   postern_spool_oldest_waiting_seconds: {
-    kind: 'gauge',
     help:
       'Age of the oldest waiting delivery since it was accepted, scheduled or replayed, in seconds; 0 when none ' +
       'is waiting.',
   },
   postern_spool_accepts_mail: {
-    kind: 'gauge',
     help: '1 while new mail is accepted; 0 when the disk is nearly full or the queue cannot be written.',
   },
-  postern_spool_disk_free_bytes: { kind: 'gauge', help: 'Free space on the disk that holds the queue, in bytes.' },
-  postern_spool_disk_bytes: { kind: 'gauge', help: 'Size of the disk that holds the queue, in bytes.' },
+  postern_spool_disk_free_bytes: { help: 'Free space on the disk that holds the queue, in bytes.' },
+  postern_spool_disk_bytes: { help: 'Size of the disk that holds the queue, in bytes.' },
   postern_spool_commit_seconds: {
-    kind: 'histogram',
     help: 'Time taken by a commit of the queue, including its fsync, in seconds.',
     buckets: SHORT,
   },
-  postern_spool_commit_writes: { kind: 'histogram', help: 'Writes per commit.', buckets: FEW },
-  postern_spool_commit_messages: {
-    kind: 'histogram',
-    help: 'New messages per commit, for commits with at least one.',
-    buckets: FEW,
-  },
+  postern_spool_commit_writes: { help: 'Writes per commit.', buckets: FEW },
+  postern_spool_commit_messages: { help: 'New messages per commit, for commits with at least one.', buckets: FEW },
 
   // deliveries
   postern_attempts_total: {
-    kind: 'counter',
     help: 'Delivery attempts, by outcome and response code. A POST of several messages counts once for each.',
     labels: {
       class: CLASS,
@@ -187,64 +147,45 @@ export const METRICS = {
     },
   },
   postern_attempt_seconds: {
-    kind: 'histogram',
     help:
       'Time from the start of a delivery attempt to its response, in seconds. A POST of several messages counts ' +
       'once.',
     labels: { class: CLASS },
     buckets: SECONDS,
   },
-  postern_batched_deliveries_total: {
-    kind: 'counter',
-    help: 'Deliveries attempted in one POST with others (batch_events of a route).',
-  },
-  postern_attempts_in_flight: {
-    kind: 'gauge',
-    help: 'Delivery attempts in progress.',
-    labels: { endpoint: ENDPOINT },
-  },
+  postern_batched_deliveries_total: { help: 'Deliveries attempted in one POST with others (batch_events of a route).' },
+  postern_attempts_in_flight: { help: 'Delivery attempts in progress.', labels: { endpoint: ENDPOINT } },
   postern_dead_letters_total: {
-    kind: 'counter',
     help: 'Deliveries given up. For outbound mail: bounces and messages that expired.',
     labels: { class: CLASS },
   },
   postern_deliveries_behind: {
-    kind: 'gauge',
     help: 'Inbound deliveries that are waiting for Postern to prepare them, not for an endpoint.',
   },
   postern_endpoint_places: {
-    kind: 'gauge',
     help:
       'Maximum concurrent attempts, summed over the endpoints with recent work; the limit of each adapts to its ' +
       'capacity.',
     labels: { endpoint: ENDPOINT },
   },
   postern_endpoints: {
-    kind: 'gauge',
     help: 'Endpoints with recent work, by state of the circuit breaker: half_open during a probe, paused after a 410.',
     labels: { endpoint: ENDPOINT, state: 'closed, open, half_open, paused' },
   },
 
   // outbound mail
-  postern_submissions_total: {
-    kind: 'counter',
-    help: 'Outbound messages accepted from accounts.',
-    labels: { source: 'smtp, api' },
-  },
+  postern_submissions_total: { help: 'Outbound messages accepted from accounts.', labels: { source: 'smtp, api' } },
   postern_submission_recipients_total: {
-    kind: 'counter',
     help: 'Recipients of submitted messages, by the status returned.',
     labels: { status: 'queued, scheduled, rejected, invalid' },
   },
   postern_sending_results_total: {
-    kind: 'counter',
     help: 'Results of sending, per attempt, and of messages that ended without an attempt.',
     labels: { result: 'send, deferral, hard_bounce, soft_bounce, reject' },
   },
 
   // name servers
   postern_dns_questions_total: {
-    kind: 'counter',
     help: 'DNS queries sent to name servers; answers from the cache are not counted.',
     labels: {
       type: 'the record type',
@@ -256,7 +197,6 @@ export const METRICS = {
     },
   },
   postern_dns_seconds: {
-    kind: 'histogram',
     help: 'Time until a DNS query was answered or given up, in seconds.',
     buckets: SECONDS,
     threads: {},
@@ -264,51 +204,43 @@ export const METRICS = {
 
   // the store
   postern_store_operation_seconds: {
-    kind: 'histogram',
     help: 'Time taken by a store operation, in seconds.',
     labels: { operation: 'one, many, insert, insertAll, change, add, remove, removeAll, ping' },
     buckets: SHORT,
   },
   postern_store_errors_total: {
-    kind: 'counter',
     help: 'Store operations that failed.',
     labels: { operation: 'as above', reason: 'away (no response), fault (anything else)' },
   },
-  postern_store_away: { kind: 'gauge', help: '1 while the store is unavailable.' },
+  postern_store_away: { help: '1 while the store is unavailable.' },
 
   // the API
   postern_api_calls_total: {
-    kind: 'counter',
     help: 'API calls.',
     labels: { operation: 'the path of the operation, or unknown', status: 'the HTTP status' },
   },
   postern_api_call_seconds: {
-    kind: 'histogram',
     help: 'Time taken by an API call, in seconds.',
     labels: { group: 'the first part of the path' },
     buckets: SECONDS,
   },
 
   postern_peer_calls_total: {
-    kind: 'counter',
     help: 'Calls to other hosts of the store.',
     labels: { result: 'answered, or silent: the host did not answer' },
   },
 
   // tasks
   postern_task_runs_total: {
-    kind: 'counter',
     help: 'Task runs on this host.',
     labels: { task: 'the names of src/tasks', result: 'done, failed, skipped (the store is unavailable)' },
   },
   postern_task_seconds: {
-    kind: 'histogram',
     help: 'Time taken by a task run, in seconds.',
     labels: { task: 'the names of src/tasks' },
     buckets: [0.01, 0.1, 1, 10, 60, 600],
   },
   postern_task_last_success_timestamp_seconds: {
-    kind: 'gauge',
     help:
       'Time of the last successful run of a task on this host, in seconds since 1970. With several hosts on one ' +
       'store, use the maximum.',
@@ -317,55 +249,56 @@ export const METRICS = {
 
   // the process
   postern_log_lines_total: {
-    kind: 'counter',
     help: 'Warnings and errors logged, by event.',
     labels: { level: 'warn, error', event: 'the names in src/base/log.ts' },
   },
   postern_tls_certificate_not_after_timestamp_seconds: {
-    kind: 'gauge',
     help: 'Expiry of the TLS certificate in use, in seconds since 1970.',
     labels: { listener: LISTENER },
   },
   postern_tls_certificate_covers_hostname: {
-    kind: 'gauge',
     help:
       '1 if the names of the TLS certificate in use cover `hostname`, else 0: senders that verify it then do not ' +
       'deliver.',
   },
   postern_acme_certificates: {
-    kind: 'gauge',
     help: 'Names that this service gets certificates for by ACME, by whether they have a valid one.',
     labels: { kind: CERTIFIED, state: 'valid, missing' },
   },
   postern_acme_certificate_not_after_timestamp_seconds: {
-    kind: 'gauge',
     help: 'The earliest expiry of the certificates from ACME, in seconds since 1970.',
     labels: { kind: CERTIFIED },
   },
   postern_acme_failures_total: {
-    kind: 'counter',
     help: 'Orders of certificates that failed, on this host.',
     labels: { kind: CERTIFIED },
   },
   postern_config_last_reload_success: {
-    kind: 'gauge',
     help: '1 if the last load of settings and certificates succeeded, including at startup.',
   },
   postern_config_last_reload_success_timestamp_seconds: {
-    kind: 'gauge',
     help: 'Time of the last successful load of settings and certificates, in seconds since 1970.',
   },
   postern_build_info: {
-    kind: 'gauge',
     help: 'Always 1.',
     labels: { version: 'of Postern', node: 'of Node', store: 'embedded, mongodb' },
   },
   postern_scrape_missing: {
-    kind: 'gauge',
     help: '1 for each metric that could not be read in time for this scrape.',
     labels: { metric: 'the names of this list' },
   },
-} as const satisfies Record<`postern_${string}`, MetricDeclaration>;
+} as const satisfies Record<`postern_${string}`, Declaration>;
+
+export interface MetricDeclaration extends Declaration {
+  readonly kind: 'counter' | 'gauge' | 'histogram';
+}
 
 /** All metrics, typed without their names. */
-export const DECLARED: readonly (readonly [name: string, declared: MetricDeclaration])[] = Object.entries(METRICS);
+export const DECLARED: readonly (readonly [name: string, declared: MetricDeclaration])[] = Object.entries<Declaration>(
+  METRICS,
+).map(([name, declared]) => [name, { kind: kindOf(name, declared), ...declared }]);
+
+function kindOf(name: string, { buckets }: Declaration): MetricDeclaration['kind'] {
+  if (buckets) return 'histogram';
+  return name.endsWith('_total') ? 'counter' : 'gauge';
+}

@@ -4,8 +4,13 @@ import { DECLARED, METRICS, type MetricDeclaration } from './metric-list.ts';
 type Names = keyof typeof METRICS;
 /** The metrics of a kind, by name. */
 export type MetricName<K extends MetricDeclaration['kind']> = {
-  [N in Names]: (typeof METRICS)[N]['kind'] extends K ? N : never;
+  [N in Names]: KindOf<N> extends K ? N : never;
 }[Names];
+type KindOf<N extends Names> = (typeof METRICS)[N] extends { readonly buckets: unknown }
+  ? 'histogram'
+  : N extends `${string}_total`
+    ? 'counter'
+    : 'gauge';
 /** A value for each label of a metric. */
 type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L }
   ? { readonly [K in keyof L]: string }

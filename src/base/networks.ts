@@ -23,6 +23,13 @@ export function isLoopbackName(name: string): boolean {
   return name === 'localhost' || name === '[::1]' || isLoopback(name);
 }
 
+/** The host at which a listener is reached from its own machine. */
+export const reachableHost = (host: string): string =>
+  host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+
+/** A host name or an address as URLs have it. */
+export const urlHost = (host: string): string => (host.includes(':') ? `[${host}]` : host);
+
 /**
  * The key for counters and limits per client, from an address in canonical form: an IPv4 address itself, or the /64 of
  * an IPv6 address, all of which one customer controls.

@@ -15,7 +15,7 @@ export function askOver(port: MessagePort) {
   port.on('message', (replies: readonly ThreadReply<Kind>[]) => calls.settle(replies));
   return frozen({
     /** Calls a function; rejects with the text of the error it throws. */
-    // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
+    // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller knows them
     ask: (name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any> =>
       new Promise((resolve, reject) => {
         const settle = ({ kind, value }: { readonly kind: Kind | 'died'; readonly value: unknown }) =>

@@ -35,10 +35,7 @@ export interface Figures {
   buckets(name: MetricName<'histogram'>, matches?: Matches): readonly number[];
   /** A gauge; undefined if it cannot be read in time, as in a scrape. */
   level(name: MetricName<'gauge'>): Promise<readonly (readonly [labels: AnyLabels, value: number])[] | undefined>;
-  /**
-   * Resident memory in bytes, and by how many milliseconds the event loop was late at most since the last call;
-   * undefined without `ofProcess`.
-   */
+  /** Resident memory in bytes, and the worst lag of the event loop in ms since the last call. Only with `ofProcess`. */
   process(): Promise<{ readonly memory: number; readonly lag: number } | undefined>;
 }
 

@@ -1,51 +1,45 @@
-import type { Clock } from './clock.ts';
+import { z } from 'zod';
+import { type Clock, DAY_MS, MINUTE_MS } from './clock.ts';
 import { frozen } from './frozen.ts';
+import { parseJson } from './schema.ts';
 
-const MINUTE = 60_000;
 /** A larger difference between wall time and running time is a jump, not drift. */
-const JUMP = MINUTE;
+const JUMP = MINUTE_MS;
 // After a start or a jump, NTP may still correct the clock, and endpoints may need as long to recover as we did.
-const UNSURE = 10 * MINUTE;
+const UNSURE = 10 * MINUTE_MS;
 /** A larger difference from the time the last process saw means a wrong clock or a long downtime; it is logged. */
-const ODD = 24 * 60 * MINUTE;
+const ODD = DAY_MS;
 /** How long expiry is suspended after that. */
-const DOUBT = 60 * MINUTE;
+const DOUBT = 60 * MINUTE_MS;
 /** More than the number of restarts and jumps during the days that a delivery may wait. */
 const MOST_SKIPS = 64;
 
-/** A forward jump of the wall clock, or a time in which the process did not run. */
-interface Skip {
-  /** The wall time before it: it applies to everything older. */
-  readonly at: number;
-  readonly by: number;
-}
-
 /** What one process saves for the next. */
-export interface TimeMemory {
+const memoryShape = z.object({
   /** The wall time when it was last trusted. */
-  readonly seen: number;
-  readonly skips: readonly Skip[];
-}
+  seen: z.number(),
+  /** Forward jumps of the wall clock, and times in which the process did not run. */
+  skips: z
+    .array(
+      z
+        .object({
+          /** The wall time before it: it applies to everything older. */
+          at: z.number(),
+          by: z.number(),
+        })
+        .readonly(),
+    )
+    .readonly(),
+});
+
+export type TimeMemory = Readonly<z.infer<typeof memoryShape>>;
+type Skip = TimeMemory['skips'][number];
+
+/** Parses a saved `TimeMemory`; undefined if it is malformed. */
+export const readTimeMemory = (text: string): TimeMemory | undefined => parseJson(memoryShape, text);
 
 /** The age of deliveries, corrected for jumps of the wall clock. */
-export interface RunningTime {
-  /** Milliseconds since `from` (milliseconds since 1970), without clock jumps and long pauses between two processes. */
-  age(from: number): number;
-  /**
-   * Whether ten minutes have passed since the start and the last jump, and the clock is not in doubt. Until then,
-   * nothing expires.
-   */
-  sure(): boolean;
-  /**
-   * False for an hour after a start at which the clock differed by more than a day; until then no age limit deletes
-   * anything.
-   */
-  believed(): boolean;
-  /** The difference of the clock from the last time seen, at the start, in milliseconds; 0 if at most a day. */
-  readonly odd: number;
-  /** What to save for the next start; undefined while the clock is not trusted (keep the previous value then). */
-  memory(): TimeMemory | undefined;
-}
+export type RunningTime = ReturnType<typeof createRunningTime>;
 
 /**
  * Compares the wall clock with the monotonic clock. A clock that jumps three days ahead (or a machine that slept for
@@ -53,7 +47,7 @@ export interface RunningTime {
  * older. So is the time between two processes, which cannot be told from a wrong clock at the start. A backward jump
  * first cancels forward jumps; beyond that, ages become shorter: deliveries are tried longer, and nothing is lost.
  */
-export function createRunningTime(clock: Clock, kept?: TimeMemory): RunningTime {
+export function createRunningTime(clock: Clock, kept?: TimeMemory) {
   let wall = clock.now();
   let steady = clock.monotonic();
   let unsureUntil = steady + UNSURE;
@@ -81,15 +75,20 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory): RunningTime 
   }
 
   return frozen({
-    age(from) {
+    /** Milliseconds since `from` (milliseconds since 1970), without clock jumps and pauses between two processes. */
+    age(from: number): number {
       look();
       const skipped = skips.reduce((sum, skip) => (from <= skip.at ? sum + skip.by : sum), 0);
       return Math.max(0, wall - from - skipped);
     },
+    /** Whether the start and the last jump are ten minutes ago, and the clock is sure. Before, nothing expires. */
     sure,
-    believed: () => clock.monotonic() >= doubtUntil,
+    /** False for an hour after a start with a clock that differed by more than a day: no age limit deletes anything. */
+    believed: (): boolean => clock.monotonic() >= doubtUntil,
+    /** The difference of the clock from the last time seen, at the start, in milliseconds; 0 if at most a day. */
     odd,
-    memory: () => (sure() ? { seen: wall, skips } : undefined),
+    /** What to save for the next start; undefined while the clock is not trusted (keep the previous value then). */
+    memory: (): TimeMemory | undefined => (sure() ? { seen: wall, skips } : undefined),
   });
 }
 
@@ -101,28 +100,4 @@ function withJump(skips: readonly Skip[], at: number, by: number): readonly Skip
   const rest = newest.by + by;
   const before = skips.slice(0, -1);
   return rest > 0 ? [...before, { at: newest.at, by: rest }] : withJump(before, at, rest);
-}
-
-/** Parses a saved `TimeMemory`; undefined if it is malformed. */
-export function readTimeMemory(text: string): TimeMemory | undefined {
-  try {
-    const kept: unknown = JSON.parse(text);
-    return isMemory(kept) ? kept : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function isMemory(value: unknown): value is TimeMemory {
-  return (
-    isObject(value) && Number.isFinite(value['seen']) && Array.isArray(value['skips']) && value['skips'].every(isSkip)
-  );
-}
-
-function isSkip(value: unknown): boolean {
-  return isObject(value) && Number.isFinite(value['at']) && Number.isFinite(value['by']);
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { MINUTE_MS } from './clock.ts';
 
 /** The error text for a required value that is missing or empty. */
 export const PLEASE_ENTER = 'Please enter a value';
@@ -6,6 +7,15 @@ export const PLEASE_ENTER = 'Please enter a value';
 /** A string of 1 to `max` characters. */
 export function text(max: number) {
   return z.string().min(1, PLEASE_ENTER).max(max);
+}
+
+/** JSON of a given shape; undefined if it is something else. */
+export function parseJson<T extends z.ZodType>(shape: T, json: string): z.output<T> | undefined {
+  try {
+    return shape.safeParse(JSON.parse(json)).data;
+  } catch {
+    return undefined;
+  }
 }
 
 /** An optional parameter. Null means absent and is removed before validation. */
@@ -38,7 +48,6 @@ export const timestamp = z
     return z.NEVER;
   });
 
-const MINUTE_MS = 60_000;
 /** The zero time of Go and .NET. */
 const UNSET = Date.parse('0001-01-01T00:00:00Z');
 

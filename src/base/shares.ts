@@ -1,19 +1,16 @@
 import { frozen } from './frozen.ts';
-/** Limits that keep one client from exhausting a shared resource: how much it may hold, and how slowly it may send. */
+
+// Limits that keep one client from exhausting a shared resource: how much it may hold, and how slowly it may send.
 
 /** A resource with a total limit and a limit per client. */
-export interface Shares {
-  /** Takes `amount` for the client `who`, or nothing if it exceeds its own limit (`own-share`) or the total (`all`). */
-  take(who: string, amount: number): 'taken' | 'own-share' | 'all';
-  /** Returns an amount that was taken. */
-  give(who: string, amount: number): void;
-}
+export type Shares = ReturnType<typeof createShares>;
 
-export function createShares(limits: { readonly all: number; readonly each: number }): Shares {
+export function createShares(limits: { readonly all: number; readonly each: number }) {
   const held = new Map<string, number>();
   let inAll = 0;
   return frozen({
-    take(who, amount) {
+    /** Takes `amount` for a client, or nothing if that exceeds its own limit (`own-share`) or the total (`all`). */
+    take(who: string, amount: number): 'taken' | 'own-share' | 'all' {
       const own = (held.get(who) ?? 0) + amount;
       if (own > limits.each) return 'own-share';
       if (inAll + amount > limits.all) return 'all';
@@ -21,7 +18,8 @@ export function createShares(limits: { readonly all: number; readonly each: numb
       inAll += amount;
       return 'taken';
     },
-    give(who, amount) {
+    /** Returns an amount that was taken. */
+    give(who: string, amount: number): void {
       const left = (held.get(who) ?? 0) - amount;
       if (left > 0) held.set(who, left);
       else held.delete(who);

@@ -9,6 +9,9 @@ export function tableOf(names: readonly string[], make: (name: string) => unknow
   return Object.fromEntries(names.map((name) => [name, make(name)]));
 }
 
+/** Names that are written in one text, with a space between them. */
+export const namesIn = (text: string): ReadonlySet<string> => new Set(text.split(' '));
+
 /** Names as prose lists them: `waiting, dead or held`. */
 export const inWords = (names: readonly string[]): string =>
   [names.slice(0, -1).join(', '), ...names.slice(-1)].filter(Boolean).join(' or ');

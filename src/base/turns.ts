@@ -81,10 +81,7 @@ export async function inSlices<T>(steps: SlicedWork<T>): Promise<T> {
 /** Concurrent lookups or writes per call: a thousand recipients must not crowd out other calls. */
 const SIDE_BY_SIDE = 16;
 
-/**
- * Runs `work` for every item, `most` at a time, and returns the results in order. Rejects at the first failure, without
- * the items after it.
- */
+/** Runs `work` for every item, `most` at a time. Returns the results in order; rejects at the first failure. */
 export async function atOnce<T, R>(
   items: readonly T[],
   work: (item: T) => Promise<R>,

@@ -26,18 +26,6 @@ export interface PoolSettings<Data> {
  */
 export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => Promise<Out>;
 
-interface WorkerPool {
-  /** Returns the threads' task of this name. */
-  task<In, Out>(name: string): PooledTask<In, Out>;
-  /**
-   * Runs a short task without input on every thread that has work. Returns the results that arrive within `ms`; a thread
-   * that is stuck gives none.
-   */
-  each<Out>(name: string, ms: number): Promise<readonly Out[]>;
-  /** Rejects all waiting and running tasks. */
-  stop(): Promise<void>;
-}
-
 /**
  * A task exceeded its deadline or memory limit, or threw an uncaught error. The message is a predicate: the name of the
  * work goes in front of it.
@@ -64,7 +52,7 @@ type PoolDeps = Pick<Tools, 'clock' | 'log' | 'metrics'>;
  * the task that it was running is retried alone on a thread, and fails if that thread fails too. Other tasks of the
  * thread are requeued.
  */
-export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolDeps): WorkerPool {
+export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolDeps) {
   const { clock, log } = deps;
   const queue = createQueue();
   const slots = Array.from({ length: settings.threads }, () =>
@@ -114,6 +102,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
   }
 
   return frozen({
+    /** Returns the threads' task of this name. */
     task:
       <In, Out>(name: string): PooledTask<In, Out> =>
       (pack, first = false) =>
@@ -122,7 +111,11 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
           queue.add({ name, pack, n: 0, breaches: 0, resolve, reject }, first);
           dispatch();
         }),
-    async each<Out>(name: string, ms: number) {
+    /**
+     * Runs a short task without input on every thread that has work. Returns the results that arrive within `ms`; a
+     * thread that is stuck gives none.
+     */
+    async each<Out>(name: string, ms: number): Promise<readonly Out[]> {
       const answers: Out[] = [];
       const asked = slots.map(async (slot) => {
         const outcome = await slot.ask(name);
@@ -134,6 +127,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
       cancel();
       return [...answers];
     },
+    /** Rejects all waiting and running tasks. */
     async stop() {
       stopped = true;
       const left = [...slots.flatMap((slot) => slot.jobs()), ...queue.drain()];
@@ -155,7 +149,7 @@ interface Job {
   n: number;
   /** Number of threads that ended while they had it. */
   breaches: number;
-  // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; who asks for a task says what it answers
+  // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller knows them
   resolve(value: any): void;
   reject(error: Error): void;
 }

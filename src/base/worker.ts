@@ -40,32 +40,7 @@ export interface Protocol {
 }
 
 /** A running thread. */
-export interface Thread<P extends Protocol> {
-  /** The value that it sent when started; rejects with `ThreadEnded` if it never started. */
-  readonly ready: Promise<P['ready']>;
-  /** Never rejects. A patient call waits some milliseconds to share a batch. `transfer`: memory to move, not copy. */
-  ask(
-    name: string,
-    args: readonly unknown[],
-    patient?: boolean,
-    transfer?: readonly Transferable[],
-  ): Promise<Outcome<P['kind']>>;
-  /** As `ask`, with a callback. Returns the number of the call. */
-  call(
-    name: string,
-    args: readonly unknown[],
-    settle: (outcome: Outcome<P['kind']>) => void,
-    transfer?: readonly Transferable[],
-  ): number;
-  /** A call without a reply. */
-  tell(name: string, args: readonly unknown[]): void;
-  /** Ends the thread after its pending calls, and resolves when it has ended. */
-  end(): Promise<void>;
-  /** Ends the thread immediately. */
-  terminate(): Promise<void>;
-  /** Ends the thread immediately, as if it had failed for this reason. */
-  kill(reason: string): void;
-}
+export type Thread<P extends Protocol> = ReturnType<typeof startThread<P>>;
 
 /** How to start a thread. */
 interface ThreadOptions<Data> {
@@ -110,7 +85,7 @@ export function startThread<P extends Protocol>(
   { script, data, limits, youngMb, gather }: ThreadOptions<P['data']>,
   { log }: { readonly log: Log },
   listener: ThreadListener<P['news']>,
-): Thread<P> {
+) {
   const worker = new Worker(script, {
     workerData: data,
     resourceLimits: { ...limits, maxYoungGenerationSizeMb: youngMb },
@@ -144,20 +119,24 @@ export function startThread<P extends Protocol>(
   });
 
   return frozen({
+    /** The value that it sent when started; rejects with `ThreadEnded` if it never started. */
     ready: ready.promise,
     ask: calls.ask,
     call: calls.call,
     tell: calls.tell,
-    end() {
+    /** Ends the thread after its pending calls, and resolves when it has ended. */
+    end(): Promise<void> {
       if (!wanted) calls.end();
       wanted = true;
       return gone.promise;
     },
+    /** Ends the thread immediately. */
     async terminate() {
       wanted = true;
       await worker.terminate();
     },
-    kill(reason) {
+    /** Ends the thread immediately, as if it had failed for this reason. */
+    kill(reason: string) {
       end = { ...end, reason };
       void worker.terminate();
     },
@@ -192,12 +171,14 @@ export function createThreadCalls<Kind extends string>(
     else if (gather === 'turn') setImmediate(flush);
     else queueMicrotask(flush);
   };
-  const enter = (
+  const call = (
     name: string,
     args: readonly unknown[],
-    patient: boolean,
     settle: (outcome: Outcome<Kind>) => void,
+    transfer: readonly Transferable[] = [],
+    patient = false,
   ): number => {
+    transfers.push(...transfer);
     last = (last % HIGHEST) + 1;
     if (ended !== undefined) settle({ kind: 'died', value: ended });
     else {
@@ -208,20 +189,12 @@ export function createThreadCalls<Kind extends string>(
   };
 
   return {
+    /** Never rejects. A patient call waits some milliseconds to share a batch. `transfer`: memory to move, not copy. */
     ask: (name: string, args: readonly unknown[], patient = false, transfer?: readonly Transferable[]) =>
-      new Promise<Outcome<Kind>>((resolve) => {
-        if (transfer) transfers.push(...transfer);
-        enter(name, args, patient, resolve);
-      }),
-    call(
-      name: string,
-      args: readonly unknown[],
-      settle: (outcome: Outcome<Kind>) => void,
-      transfer?: readonly Transferable[],
-    ) {
-      if (transfer) transfers.push(...transfer);
-      return enter(name, args, false, settle);
-    },
+      new Promise<Outcome<Kind>>((resolve) => call(name, args, resolve, transfer, patient)),
+    /** As `ask`, with a callback. Returns the number of the call. */
+    call,
+    /** A call without a reply. */
     tell(name: string, args: readonly unknown[], patient = false) {
       if (ended === undefined) add([0, name, args], patient);
     },
@@ -255,7 +228,7 @@ type Message<P extends Protocol> =
     }
   | {
       readonly kind: 'log';
-      readonly level: 'info' | 'warn' | 'error' | 'debug';
+      readonly level: keyof Log;
       readonly event: EventName;
       readonly fields: Fields;
     };
@@ -293,7 +266,7 @@ export function serveThread<P extends Protocol>(open: (data: P['data'], line: Li
     return calls.slice(0, -1);
   };
   const at =
-    (level: 'info' | 'warn' | 'error' | 'debug') =>
+    (level: keyof Log) =>
     (event: EventName, fields: Fields = {}) =>
       post({ kind: 'log', level, event, fields });
   const { ready, take, end } = open(workerData, {

@@ -2,13 +2,13 @@ import { createHash, createHmac, createPrivateKey, createPublicKey, generateKeyP
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { parseJson } from '../base/schema.ts';
 import { certificateRequest } from './csr.ts';
 import {
   type AcmeAnswer,
   AcmeFault,
   type AcmeWire,
   acmeFaultOf,
-  parsed,
   problemShape,
   retryAfterOf,
   toProblem,
@@ -105,7 +105,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
     if (directory) return directory;
     directoryReadAt = clock.now();
     const reading = wire.send('GET', settings.directory).then((answer) => {
-      const read = answer.status === 200 && parsed(directoryShape, answer.text);
+      const read = answer.status === 200 && parseJson(directoryShape, answer.text);
       if (read) return read;
       throw answer.status === 200
         ? odd(`${settings.directory} is not an ACME directory`)
@@ -248,7 +248,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       const { renewalInfo } = await readDirectory();
       if (renewalInfo === undefined) return undefined;
       const answer = await wire.send('GET', `${renewalInfo}/${id}`);
-      const read = answer.status === 200 ? parsed(windowShape, answer.text) : undefined;
+      const read = answer.status === 200 ? parseJson(windowShape, answer.text) : undefined;
       if (!read) return undefined;
       const { start, end } = read.suggestedWindow;
       return { start: Date.parse(start), end: Date.parse(end), askAfterMs: retryAfterOf(answer, clock.now()) };
@@ -300,7 +300,7 @@ function jws(header: object, payload: object | undefined, signed: (input: Buffer
 }
 
 function readAs<T extends z.ZodType>(shape: T, answer: AcmeAnswer): z.output<T> {
-  return parsed(shape, answer.text) ?? fail('the authority answered something unknown');
+  return parseJson(shape, answer.text) ?? fail('the authority answered something unknown');
 }
 
 const odd = (detail: string) => new AcmeFault({ type: 'unknown', detail });

@@ -2,19 +2,19 @@ import { createPrivateKey, generateKeyPairSync, hash, X509Certificate } from 'no
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls';
 import { z } from 'zod';
-import { type Clock, createLoop } from '../base/clock.ts';
+import { type Clock, createLoop, DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { printable } from '../base/log.ts';
+import { parseJson } from '../base/schema.ts';
 import type { Tools } from '../base/tools.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
 import type { Store } from '../store/store.ts';
 import type { Acme, Issued } from './acme.ts';
-import { adviceOn } from './advice.ts';
 import type { Challenges } from './challenges.ts';
 import { renewalId } from './csr.ts';
 import { type CertificateNames, NAME_KINDS, type WantedName } from './names.ts';
-import { AcmeFault } from './wire.ts';
+import { AcmeFault, adviceOn } from './wire.ts';
 
 interface CertificatesSettings {
   /** The directory of the authority that `acme` asks. */
@@ -34,9 +34,6 @@ interface CertificatesDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly changed: (name: string) => void;
 }
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 /** How often a host looks for changes and for orders that are due. */
 const LOOK_MS = 15_000;
 /** How often the names and all certificates are read if nothing was counted. */
@@ -174,8 +171,8 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
     authority === settings.authority;
 
   /**
-   * Makes certificates of another authority due: that one may have been for tests. Only after a start, so that hosts with
-   * different settings do not order in turn.
+   * Makes certificates of another authority due: that one may have been for tests. Only after a start, so that hosts
+   * with different settings do not order in turn.
    */
   async function replaceForeign(): Promise<void> {
     if (isAuthorityKnown) return;
@@ -380,11 +377,7 @@ const copyShape = z.array(z.object({ name: z.string(), chain: z.string(), key: z
 
 async function readCopy(file: string | undefined) {
   const text = file === undefined ? '[]' : await readFile(file, 'utf8').catch(() => '[]');
-  try {
-    return copyShape.safeParse(JSON.parse(text)).data ?? [];
-  } catch {
-    return [];
-  }
+  return parseJson(copyShape, text) ?? [];
 }
 
 /** Has every host read the names again, and repeats failed first orders at once: their cause was removed. */

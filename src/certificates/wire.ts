@@ -1,6 +1,7 @@
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
+import { parseJson } from '../base/schema.ts';
 
 /** An answer of the certificate authority. */
 export interface AcmeAnswer {
@@ -83,7 +84,7 @@ export const problemShape = z.object({
 /** The fault that an answer reports. `now`: for a Retry-After that is a date. */
 export function acmeFaultOf(answer: AcmeAnswer, now: number): AcmeFault {
   const retryAfterMs = retryAfterOf(answer, now);
-  const read = parsed(problemShape, answer.text);
+  const read = parseJson(problemShape, answer.text);
   if (!read) return new AcmeFault({ type: 'unknown', detail: `it answered ${answer.status}`, retryAfterMs });
   return new AcmeFault({ ...toProblem(read), retryAfterMs });
 }
@@ -93,18 +94,38 @@ export const toProblem = ({ type, detail }: z.output<typeof problemShape>): Prob
   detail,
 });
 
+/** What to do about a problem of RFC 8555 section 6.7. `authority`: its names in CAA records. */
+export function adviceOn(type: string, name: string, authority: readonly string[]): string {
+  const allowed = authority.join(' or ') || 'the authority';
+  switch (type) {
+    case 'connection':
+      return `open port 80 of ${name} to the internet: the authority must reach this host there`;
+    case 'dns':
+      return `publish an A or AAAA record of ${name} with the address of this host`;
+    case 'unauthorized':
+    case 'incorrectResponse':
+      return `another server answers on port 80 of ${name}: correct its address in the DNS, for IPv6 too`;
+    case 'caa':
+      return `add a CAA record for ${name} that allows ${allowed}, or remove those there`;
+    case 'rateLimited':
+      return 'the authority limits orders; the next one waits as it asks';
+    case 'rejectedIdentifier':
+      return `the authority does not certify ${name}`;
+    case 'externalAccountRequired':
+      return 'set acme.eab_key_id and acme.eab_hmac_key to the values that the authority gave you';
+    case 'invalidContact':
+    case 'unsupportedContact':
+      return 'set acme.email to an address that exists';
+    case 'unreachable':
+      return 'check that this host can connect to the authority (acme.directory), and acme.ca_file';
+    default:
+      return 'it is tried again by itself';
+  }
+}
+
 /** Retry-After in milliseconds from now: seconds, or a date. */
 export function retryAfterOf(answer: Pick<AcmeAnswer, 'header'>, now: number): number | undefined {
   const text = answer.header('retry-after')?.trim() ?? '';
   const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
   return Number.isFinite(ms) && ms > 0 ? ms : undefined;
-}
-
-/** JSON of a given shape; undefined if it is something else. */
-export function parsed<T extends z.ZodType>(shape: T, text: string): z.output<T> | undefined {
-  try {
-    return shape.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
-  }
 }

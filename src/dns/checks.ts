@@ -1,9 +1,14 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { pattern } from '../base/pattern.ts';
 import { type Resolver, sameName } from './types.ts';
 
-/** The result of an MX check. `unknown`: the DNS lookup failed, and the previous result still holds. */
-type MxCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
+/** The result of a check. `unknown`: the DNS lookup failed, and the previous result still holds. */
+type Checked = typeof VALID | Invalid | 'unknown';
+
+const VALID = { valid: true, error: null } as const;
+type Invalid = { readonly valid: false; readonly error: string };
+const invalid = (error: string): Invalid => ({ valid: false, error });
 
 /** Characters of foreign records in an error. */
 const MOST_SHOWN = 300;
@@ -13,25 +18,19 @@ const MOST_SHOWN = 300;
  * address of a domain without MX; an inbound domain needs an explicit MX, because nothing else shows that it is meant
  * for us.
  */
-export async function checkMx(resolver: Resolver, domain: string, hosts: readonly string[]): Promise<MxCheck> {
+export async function checkMx(resolver: Resolver, domain: string, hosts: readonly string[]): Promise<Checked> {
   const answer = await resolver.resolve(domain, 'MX');
   if (answer.kind === 'failure') return 'unknown';
-  if (answer.kind !== 'records') {
-    return {
-      valid: false,
-      error:
-        answer.kind === 'nxdomain' ? `The domain ${domain} does not exist` : `The domain ${domain} has no MX record`,
-    };
-  }
+  if (answer.kind === 'nxdomain') return invalid(`The domain ${domain} does not exist`);
+  if (answer.kind !== 'records') return invalid(`The domain ${domain} has no MX record`);
   // In an order of ours: many servers answer in another one each time.
   const names = answer.records
     .toSorted((a, b) => a.priority - b.priority || (a.exchange < b.exchange ? -1 : 1))
     .map((record) => record.exchange.replace(/\.$/, ''));
-  if (names.every((name) => name === ''))
-    return { valid: false, error: `The domain ${domain} accepts no mail (null MX, RFC 7505)` };
-  if (names.some((name) => hosts.some((host) => sameName(name, host)))) return { valid: true, error: null };
+  if (names.every((name) => name === '')) return invalid(`The domain ${domain} accepts no mail (null MX, RFC 7505)`);
+  if (names.some((name) => hosts.some((host) => sameName(name, host)))) return VALID;
   const seen = names.join(', ').slice(0, MOST_SHOWN);
-  return { valid: false, error: `The MX records of ${domain} name ${seen}, not ${hosts.join(' or ')}` };
+  return invalid(`The MX records of ${domain} name ${seen}, not ${hosts.join(' or ')}`);
 }
 
 /**
@@ -95,17 +94,9 @@ async function isAliasOf(resolver: Resolver, name: string, hosts: readonly strin
  * The result of a record check. A valid one has its TTL in seconds: for that long caches may hold the previous record.
  * `unknown`: the DNS lookup failed, and the previous result still holds.
  */
-export type RecordCheck =
-  | { readonly valid: true; readonly error: null; readonly ttl: number }
-  | { readonly valid: false; readonly error: string }
-  | 'unknown';
+export type RecordCheck = { readonly valid: true; readonly error: null; readonly ttl: number } | Invalid | 'unknown';
 
-const invalid = (error: string): RecordCheck => ({ valid: false, error });
-
-/**
- * RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without an answer, in all records
- * together.
- */
+/** RFC 7208 section 4.6.4: limits on terms that need DNS lookups, and on lookups without answer, in all together. */
 const MOST_LOOKUPS = 10;
 const MOST_VOID = 2;
 const TOO_MANY =
@@ -201,8 +192,10 @@ interface Term {
 const COUNTED: ReadonlySet<string> = new Set(['include', 'a', 'mx', 'ptr', 'exists', 'redirect']);
 
 // RFC 7208 section 12.
-const MECHANISM =
-  /^([+?~-]?)(?:all|include:[^\s/]+|(?:a|mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|ptr(?::[^\s]+)?|ip4:[\d.]+(?:\/\d{1,2})?|ip6:[\da-f:.]+(?:\/\d{1,3})?|exists:\S+)$/i;
+const MECHANISM = pattern('i')`
+  ^([+?~-]?)(?:all|include:[^\s/]+|(?:a|mx)(?::[^\s/]+)?(?:/\d{1,2})?(?://\d{1,3})?|ptr(?::[^\s]+)?
+  |ip4:[\d.]+(?:/\d{1,2})?|ip6:[\da-f:.]+(?:/\d{1,3})?|exists:\S+)$
+`;
 /** The name of a mechanism, and the domain after its colon. */
 const NAME_AND_TARGET = /^[+?~-]?([a-z0-9]+)(?::([^\s/]*))?/i;
 const MODIFIER = /^([a-z][a-z0-9_.-]*)=(\S*)$/i;
@@ -297,41 +290,29 @@ function faultOfKey(record: string, publicKey: string): string | undefined {
   return key === publicKey ? undefined : 'contains a different key.';
 }
 
-/** The result of an address check. `unknown`: the DNS lookup failed, and the previous result still holds. */
-type AddressCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
-
-const VALID: AddressCheck = { valid: true, error: null };
-const invalidAddress = (error: string): AddressCheck => ({ valid: false, error });
-
-/**
- * Checks whether an A record of the domain (AAAA for an IPv6 address) points to the address, as custom reverse DNS
- * requires.
- */
-export async function checkA(resolver: Resolver, domain: string, ip: string): Promise<AddressCheck> {
-  if (isIP(ip) === 0) return invalidAddress(`${ip} is not an IP address`);
+/** Checks that an A record of the domain (AAAA for IPv6) points to the address, as custom reverse DNS requires. */
+export async function checkA(resolver: Resolver, domain: string, ip: string): Promise<Checked> {
+  if (isIP(ip) === 0) return invalid(`${ip} is not an IP address`);
   const type = isIP(ip) === 6 ? 'AAAA' : 'A';
   const answer = await resolver.resolve(domain, type);
   if (answer.kind === 'failure') return 'unknown';
   if (answer.kind !== 'records')
-    return invalidAddress(answer.kind === 'nxdomain' ? `${domain} does not exist` : `No ${type} record found`);
+    return invalid(answer.kind === 'nxdomain' ? `${domain} does not exist` : `No ${type} record found`);
   if (answer.records.some((record) => sameAddress(record, ip))) return VALID;
-  return invalidAddress(`${domain} points to ${answer.records.slice(0, 5).join(', ')}, not to ${ip}`);
+  return invalid(`${domain} points to ${answer.records.slice(0, 5).join(', ')}, not to ${ip}`);
 }
 
 /** Checks whether the reverse DNS of the address names the domain. */
-export async function checkPtr(resolver: Resolver, ip: string, domain: string): Promise<AddressCheck> {
+export async function checkPtr(resolver: Resolver, ip: string, domain: string): Promise<Checked> {
   const name = toReverseName(ip);
-  if (name === undefined) return invalidAddress(`${ip} is not an IP address`);
+  if (name === undefined) return invalid(`${ip} is not an IP address`);
   const answer = await resolver.resolve(name, 'PTR');
   if (answer.kind === 'failure') return 'unknown';
   const named = answer.kind === 'records' && answer.records.some((record) => sameName(record, domain));
-  return named ? VALID : invalidAddress('Invalid reverse DNS');
+  return named ? VALID : invalid('Invalid reverse DNS');
 }
 
-/**
- * The name of an address's PTR record (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined if `ip` is not an
- * address.
- */
+/** The name of an address's PTR record (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined for other text. */
 export function toReverseName(ip: string): string | undefined {
   if (isIP(ip) === 4) return `${ip.split('.').toReversed().join('.')}.in-addr.arpa`;
   if (isIP(ip) !== 6 || ip.includes('%')) return undefined;

@@ -50,7 +50,8 @@ export const CODEC: Codec = frozen({
       return undefined;
     }
     const truncated = packet.header.tc === 1;
-    if (packet.errors.length > 0 && !truncated) return undefined; // a truncated packet may end in the middle of a record
+    // A truncated packet may end in the middle of a record.
+    if (packet.errors.length > 0 && !truncated) return undefined;
     const soa = packet.authorities.find((record) => record.type === Packet.TYPE.SOA);
     const delegates = packet.authorities.some((record) => record.type === Packet.TYPE.NS);
     return {
@@ -188,9 +189,7 @@ export function readReply<T>(
   return { kind: 'answer', answer: { kind: 'failure', reason: 'malformed' }, ttl: 0 }; // most likely an alias loop
 }
 
-/**
- * Reads a chain that ends without records: the last name has none (RFC 6604), or the server did not follow the alias.
- */
+/** Reads a chain that ends without records: the last name has none (RFC 6604), or the alias was not followed. */
 function endOfChain(reply: Reply, alias: string | undefined, ttl: number): Reading<never> {
   const absent = Math.min(ttl, reply.absenceTtl ?? 0);
   if (reply.rcode === 3) return { kind: 'answer', answer: { kind: 'nxdomain' }, ttl: absent };

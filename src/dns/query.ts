@@ -227,10 +227,7 @@ interface Listener {
   failed(): void;
 }
 
-/**
- * We announce 1232 octets (RFC 6891 section 6.2.5, the size that passes everywhere); much larger packets are not meant
- * for us.
- */
+/** We announce 1232 octets (RFC 6891 section 6.2.5, which pass everywhere); much larger packets are not for us. */
 const LARGEST_DATAGRAM = 4096;
 /** Larger answers are of no use for mail and take long to parse. */
 const LARGEST_STREAM = 32_768;

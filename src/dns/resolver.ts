@@ -28,9 +28,7 @@ export interface ResolverDeps extends Tools {
 
 const OWN_TTL_S = 3600; // for answers that need no lookup
 
-/**
- * Creates a resolver for the name servers of the settings or of the system. Lookups never throw: failures are answers.
- */
+/** A resolver for the name servers of the settings or of the system. Lookups never throw: failures are answers. */
 export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resolver {
   const { clock } = deps;
   const hosts = createHosts(deps.hostsFile ?? '/etc/hosts', clock);

@@ -13,10 +13,7 @@ export interface Server {
 const DNS_PORT = 53;
 const SERVERS_KEPT_MS = 60_000;
 
-/**
- * Parses `ip`, `ip:port`, `[ip6]` or `[ip6]:port`, by default port 53; undefined for anything else, host names
- * included.
- */
+/** Parses `ip`, `ip:port`, `[ip6]` or `[ip6]:port`, by default port 53; undefined for all else, host names too. */
 export function parseServer(text: string): Server | undefined {
   const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text);
   const plain = /^([^:]+)(?::(\d{1,5}))?$/.exec(text);
@@ -47,9 +44,7 @@ export function systemServers(): string[] {
   return [`127.0.0.1:${DNS_PORT}`];
 }
 
-/**
- * The servers of the settings; if there are none, those of the system, re-read after a minute because networks change.
- */
+/** The servers of the settings, else those of the system, re-read after a minute because networks change. */
 export function createSystemServers(
   configured: readonly string[],
   system: () => readonly string[],

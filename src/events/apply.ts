@@ -17,10 +17,7 @@ import type { Lists } from './lists.ts';
 
 /** Takes events from the store to the spool, for every subscribed webhook of the account. */
 export interface Outbox {
-  /**
-   * Resolves when they are durable on the spool (or no webhook wants them); the row may then drop them. Otherwise
-   * throws.
-   */
+  /** Resolves when they are durable on the spool (or no webhook wants them), and the row may drop them. Else throws. */
   publish(account: string, events: readonly UnsentEvent[]): Promise<void>;
 }
 
@@ -125,10 +122,7 @@ const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
   unsub: 'unsub',
 };
 
-/**
- * Events arrive in any order, and interrupted ones minutes late, so the state is the last in this order that the
- * message ever had.
- */
+/** Events come in any order, interrupted ones minutes late: the state is the last of these that the message had. */
 const ORDER: readonly SentState[] = [
   'queued',
   'deferred',

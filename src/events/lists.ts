@@ -39,9 +39,7 @@ interface ListsDeps extends Pick<Tools, 'clock' | 'log'> {
 
 /** Rows removed concurrently. */
 const AT_ONCE = 100;
-/**
- * Overruled event entries remembered by a whitelist row; each costs a little reputation, and this many cost all of it.
- */
+/** Overruled event entries that a whitelist row remembers; each costs a little reputation, this many all of it. */
 const MOST_OVERRULED = 100;
 
 /**
@@ -63,7 +61,11 @@ export function createLists(deps: ListsDeps) {
     (await whitelists.one(whitelistId(account, email)))?.removed === false;
 
   async function unreject(account: string, email: string, subaccount: string): Promise<RejectRow | undefined> {
-    const changed = await change(rejects, rejectId(account, email, subaccount), (live) => live && takenOff(live, deps));
+    const changed = await change(
+      rejects,
+      rejectId(account, email, subaccount),
+      (live) => live && removal(live, blacklistEvent('remove', live, deps), deps),
+    );
     await announce(rejects, changed);
     return changed.before;
   }
@@ -106,10 +108,7 @@ export function createLists(deps: ListsDeps) {
       const email = listedAddress(text);
       return email === undefined ? undefined : unreject(account, email, subaccount);
     },
-    /**
-     * Adds to the whitelist and removes all rejects of the address, including those of subaccounts. False: it was
-     * whitelisted already.
-     */
+    /** Adds to the whitelist, and removes all rejects of the address, also of subaccounts. False: it was on it. */
     async whitelist(account: string, text: string, detail: string | null) {
       const email = listedAddress(text);
       if (email === undefined) return false;
@@ -129,15 +128,12 @@ export function createLists(deps: ListsDeps) {
       const changed = await change(
         whitelists,
         whitelistId(account, email),
-        (live) => live && takenOffWhitelist(live, deps),
+        (live) => live && removal(live, whitelistEvent('remove', live, deps), deps),
       );
       await announce(whitelists, changed);
       return changed.before;
     },
-    /**
-     * The entry that suppresses mail to an address now, from the subaccount or the whole account; none if it is
-     * whitelisted.
-     */
+    /** The entry that suppresses mail to an address now, of the subaccount or account; none if it is whitelisted. */
     async suppression(account: string, text: string, subaccount: string | null, now: Date) {
       const email = listedAddress(text);
       if (email === undefined) return undefined;
@@ -161,10 +157,6 @@ function listed(entry: NewReject, live: RejectRow | undefined, deps: SyncDeps): 
   return { row, event: blacklistEvent(live ? 'change' : 'add', row, deps) };
 }
 
-function takenOff(live: RejectRow, deps: SyncDeps): Step<RejectRow> {
-  return { row: { ...live, ...kept(deps), removed: true }, event: blacklistEvent('remove', live, deps) };
-}
-
 /** Whitelisting again may change the comment; there is no sync event for that. */
 function whitelisted(
   { account, email, detail }: Pick<WhitelistRow, 'account' | 'email' | 'detail'>,
@@ -172,14 +164,8 @@ function whitelisted(
   deps: SyncDeps,
 ): Step<WhitelistRow> | undefined {
   if (live) return detail === null || detail === live.detail ? undefined : { row: { ...live, ...kept(deps), detail } };
-  const row = {
-    ...kept(deps),
-    id: whitelistId(account, email),
-    account,
-    email,
-    detail,
-    createdAt: new Date(deps.clock.now()),
-  };
+  const createdAt = new Date(deps.clock.now());
+  const row = { ...kept(deps), id: whitelistId(account, email), account, email, detail, createdAt };
   return { row, event: whitelistEvent('add', row, deps) };
 }
 
@@ -187,8 +173,8 @@ function overruling(live: WhitelistRow, more: readonly string[], deps: SyncDeps)
   return { row: { ...live, ...kept(deps), overruled: [...(live.overruled ?? []), ...more].slice(-MOST_OVERRULED) } };
 }
 
-function takenOffWhitelist(live: WhitelistRow, deps: SyncDeps): Step<WhitelistRow> {
-  return { row: { ...live, ...kept(deps), removed: true }, event: whitelistEvent('remove', live, deps) };
+function removal<R extends ListRow>(live: R, event: SyncEvent, deps: SyncDeps): Step<R> {
+  return { row: { ...live, ...kept(deps), removed: true }, event };
 }
 
 function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inTurn: KeyedMutex) {
@@ -203,12 +189,15 @@ function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inT
   };
 }
 
-function listRows<R extends ListRow>(rows: Collection<R>): ListRows<R> {
+/** A collection of such rows. Rows are replaced and removed only if their version is unchanged. */
+type ListRows<R extends ListRow> = ReturnType<typeof listRows<R>>;
+
+function listRows<R extends ListRow>(rows: Collection<R>) {
   return {
-    one: (id) => rows.one(filterOf<ListRow, R>({ id })),
-    insert: (row) => rows.insert(row),
-    replace: ({ id, ...row }, version) => rows.change(filterOf<ListRow, R>({ id, version }), row),
-    remove: (id, version) => rows.remove(filterOf<ListRow, R>({ id, version })),
+    one: (id: string) => rows.one(filterOf<ListRow, R>({ id })),
+    insert: (row: R) => rows.insert(row),
+    replace: ({ id, ...row }: R, version: number) => rows.change(filterOf<ListRow, R>({ id, version }), row),
+    remove: (id: string, version: number) => rows.remove(filterOf<ListRow, R>({ id, version })),
   };
 }
 
@@ -245,12 +234,8 @@ function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { c
 function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: SyncDeps): SyncEvent {
   const at = clock.now();
   const entry = { email: row.email, detail: row.detail, created_at: toTimestamp(row.createdAt) };
-  return {
-    id: ids.message(),
-    event: 'whitelist',
-    at,
-    body: JSON.stringify({ type: 'whitelist', action, entry, ts: Math.floor(at / 1000) }),
-  };
+  const body = { type: 'whitelist', action, entry, ts: Math.floor(at / 1000) };
+  return { id: ids.message(), event: 'whitelist', at, body: JSON.stringify(body) };
 }
 
 /** A row of either list. */
@@ -258,14 +243,6 @@ interface ListRow extends Row, Carrier {
   readonly account: string;
   readonly removed: boolean;
   readonly version: number;
-}
-
-/** A collection of such rows. Rows are replaced and removed only if their version is unchanged. */
-interface ListRows<R extends ListRow> {
-  one(id: string): Promise<R | undefined>;
-  insert(row: R): Promise<'inserted' | 'duplicate'>;
-  replace(row: R, version: number): Promise<R | undefined>;
-  remove(id: string, version: number): Promise<unknown>;
 }
 
 /** The new row of an entry; its sync event goes into the same write. */
@@ -284,10 +261,7 @@ interface EntryChange<R extends ListRow> {
   readonly event: SyncEvent | undefined;
 }
 
-/**
- * A round is lost only to a successful writer, so many concurrent callers need many; needing more than this is a fault
- * of ours.
- */
+/** A round is lost only to a successful writer: many concurrent callers need many, but more than this is our fault. */
 const MOST_ROUNDS = 10_000;
 
 /**

@@ -71,10 +71,7 @@ export function createNumbers({ store, clock }: NumbersDeps) {
   return frozen({
     /** Deletes all counters of one subject. */
     forget,
-    /**
-     * Deletes the numbers of a tag and removes it from its messages; if there are very many, `finishRemovals` does the
-     * rest.
-     */
+    /** Deletes the numbers of a tag and removes it from its messages; of very many, `finishRemovals` does the rest. */
     async removeTag(account: string, tag: string) {
       const row = { id: `${account} ${tag}`, account, tag, before: new Date(clock.now()) };
       if ((await store.tagRemovals.insert(row)) === 'duplicate')

@@ -23,10 +23,7 @@ const STATES: Readonly<Record<MessageEventKind | 'delivered', string>> = {
 /** Codes of the bounce classifier that clients know, by description. */
 const BOUNCE_CODES: Readonly<Record<string, number>> = { bad_mailbox: 10, invalid_domain: 21, mailbox_full: 22 };
 
-/**
- * `delivered` duplicates `send` for webhooks that subscribe to it by name: the recipient's server has accepted the
- * message.
- */
+/** `delivered` repeats `send` for webhooks that subscribe to it: the recipient's server has accepted the message. */
 type PayloadEvent = Pick<MessageEventRow, 'at' | 'detail'> & { readonly kind: MessageEventKind | 'delivered' };
 
 /**
@@ -163,9 +160,7 @@ const DETAILS: Readonly<Partial<Record<MessageEventKind | 'delivered', Readonly<
   },
 };
 
-/**
- * Returns an example of each event as JSON, worded as by Mandrill's test button: clients may recognize tests by that.
- */
+/** An example of each event as JSON, worded as by Mandrill's test button: clients may recognize tests by that. */
 export function toExampleEvents(events: readonly HookEvent[], now: Date): string[] {
   return events.map((event, n) =>
     JSON.stringify(toExample(event, `example${LETTERS.charAt(n % LETTERS.length).repeat(25)}`, now)),

@@ -1,4 +1,4 @@
-import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
@@ -113,9 +113,7 @@ export function createRecorder(deps: RecorderDeps) {
   }
 
   return frozen({
-    /**
-     * Creates the row of a message. The caller must refuse tags that begin with an underscore or exceed 50 characters.
-     */
+    /** Creates the row of a message. The caller must refuse tags that begin with an underscore or are too long (50). */
     async begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'> {
       const row = toMessageRow(message);
       const { account, createdAt } = row;
@@ -264,10 +262,7 @@ function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | 
 /** A younger event is most likely still being applied. Applying it twice would do no harm. */
 const GRACE_MS = 30_000;
 
-/**
- * Finishes what a crash or a store outage interrupted: events not yet counted everywhere, deleted tags still on
- * messages.
- */
+/** Finishes what a crash or an outage interrupted: events not yet counted everywhere, deleted tags on messages. */
 export function applyEventsTask(deps: {
   recorder: Pick<EventRecorder, 'finish'>;
   numbers: Pick<Numbers, 'finishRemovals'>;
@@ -288,7 +283,6 @@ export interface PurgeRowsSettings {
   readonly keepDays: number;
 }
 
-const DAY_MS = 86_400_000;
 /** Retention in days. The longest window is 90 days and begins on the hour. Totals are kept forever. */
 const KEEP_SPANS: readonly (readonly [CounterSpan, number])[] = [
   ['minute', 1],

@@ -1,10 +1,11 @@
 import { connect } from 'node:net';
+import { DAY_MS } from '../base/clock.ts';
+import { reachableHost } from '../base/networks.ts';
 import { createCertificateNames, type WantedName } from '../certificates/names.ts';
 import { certificateNameSettings } from '../composition/slices.ts';
 import type { CertificateRow } from '../store/rows/certificates.ts';
 import { type Check, type Finding, fault, type HostPort, ok, skipped, type World, warning } from './finding.ts';
 
-const DAY_MS = 24 * 3_600_000;
 /** A certificate of 90 days is renewed 30 days before its expiry; with less left than this, renewal is not working. */
 const SOON_DAYS = 20;
 /** Names of accounts with a problem that are shown. */
@@ -79,8 +80,7 @@ export const webPorts: Check = {
 async function* opened(listen: readonly HostPort[], port: number, unit: string): AsyncGenerator<Finding> {
   for (const place of listen.length > 0 ? listen : [{ host: '127.0.0.1', port }]) {
     const check = `port ${place.port}`;
-    const host = place.host === '0.0.0.0' ? '127.0.0.1' : place.host === '::' ? '::1' : place.host;
-    const failed = await reached({ host, port: place.port });
+    const failed = await reached({ host: reachableHost(place.host), port: place.port });
     yield failed === undefined
       ? ok(check, 'open on this host')
       : fault(

@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { isIPv4 } from 'node:net';
+import { DAY_MS } from '../base/clock.ts';
 import { createAddressList, isLoopback } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
@@ -112,8 +113,7 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
 /** The faults of the certificate that a listener shows. */
 function wrongCertificate(shown: X509Certificate, { smtp, hostname }: Settings, now: number): string | undefined {
   if (Date.parse(shown.validTo) < now) return `a certificate that expired on ${shown.validTo}`;
-  if (shown.checkHost(hostname) === undefined)
-    return `a certificate for ${shown.subjectAltName?.replaceAll('DNS:', '') ?? shown.subject}, not for ${hostname}`;
+  if (!isCertificateFor(shown, hostname)) return `a certificate for ${certificateNames(shown)}, not for ${hostname}`;
   const installed = readPair(smtp.tls);
   return typeof installed !== 'string' && installed.fingerprint256 !== shown.fingerprint256
     ? `another certificate than that of smtp.tls (valid until ${shown.validTo})`
@@ -212,7 +212,6 @@ async function firstLine(host: string, port: number, asProxy = false): Promise<s
   return found instanceof Error ? found : found.greeting;
 }
 
-const DAY_MS = 24 * 3_600_000;
 /** Certbot renews 30 days before expiry; with fewer days left than this, renewal is not working. */
 const SOON_DAYS = 14;
 

@@ -1,6 +1,8 @@
 import { stat, statfs } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
+import { DAY_MS, toTimestamp } from '../base/clock.ts';
+import { reachableHost, urlHost } from '../base/networks.ts';
 import { hasOwnStore } from '../config.ts';
 import { parseServer, systemServers } from '../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
@@ -20,8 +22,8 @@ export const clockCheck: Check = {
   async *run({ clock, root }) {
     const now = new Date(clock.now());
     const installed = (await stat(new URL(import.meta.url))).mtimeMs;
-    const seen = now.toISOString().replace('T', ' ').slice(0, 19);
-    if (clock.now() < installed - 24 * 3_600_000)
+    const seen = toTimestamp(now);
+    if (clock.now() < installed - DAY_MS)
       return yield fault(
         'clock',
         `${seen} UTC, earlier than the installation of Postern`,
@@ -227,8 +229,7 @@ export const readiness: Check = {
   name: 'daemon',
   async *run({ places }) {
     const { host, port } = places.http;
-    const place = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '[::1]' : host.includes(':') ? `[${host}]` : host;
-    const url = `http://${place}:${port}/readyz`;
+    const url = `http://${urlHost(reachableHost(host))}:${port}/readyz`;
     try {
       const answer = await fetch(url, { signal: AbortSignal.timeout(5000), redirect: 'error' });
       const text = (await answer.text()).slice(0, 500);

@@ -49,7 +49,8 @@ export const otherHosts: Check = {
         yield warning(
           check,
           `${host.name} does not answer at ${host.url} (${reasons.get(host.name) ?? 'it refused'})`,
-          'What it has is missing in lists, and is not found from here. Check that it runs, its http.peer_url and the firewall.',
+          'What it has is missing in lists, and is not found from here. ' +
+            'Check that it runs, its http.peer_url and the firewall.',
         );
       else yield ok(check, `${host.name} answers at ${host.url}`);
     }
@@ -57,7 +58,8 @@ export const otherHosts: Check = {
       yield warning(
         check,
         `${name} does not run`,
-        `Lists leave out what it has. Start it; if it is gone for good, have its mail taken over (postern host adopt ${name}) and forget it.`,
+        'Lists leave out what it has. Start it; if it is gone for good, have its mail taken over ' +
+          `(postern host adopt ${name}) and forget it.`,
       );
   },
 };

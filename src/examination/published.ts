@@ -13,9 +13,7 @@ export async function publishedAddresses(resolver: Resolver, name: string): Prom
   return records.length === 0 && answers.some(({ kind }) => kind === 'failure') ? undefined : records;
 }
 
-/**
- * The addresses at which others reach this host: the public ones of its name in the DNS, else those of this machine.
- */
+/** The addresses at which others reach this host: the public ones of its name in the DNS, else of this machine. */
 export async function publicAddresses(resolver: Resolver, hostname: string): Promise<readonly string[]> {
   const isPublic = (address: string) => isReachable(address, []);
   const published = (await publishedAddresses(resolver, hostname))?.filter(isPublic) ?? [];

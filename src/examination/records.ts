@@ -21,10 +21,7 @@ import { type Finding, type fault, ok, skipped, warning } from './finding.ts';
  */
 export type RecordNeed = 'receiving' | 'sending' | 'advised';
 
-/**
- * Whether a record is published as it should be, and what was seen if there is more to say. `unknown`: the DNS did not
- * answer.
- */
+/** Whether a record is published as it should be; what was seen, if more is to say. `unknown`: no DNS answer. */
 export type RecordVerdict =
   | { readonly valid: boolean; readonly error: string | null; readonly seen?: string | undefined }
   | 'unknown';
@@ -74,7 +71,7 @@ interface RecordWorld extends HostWorld {
   readonly isAsked: (domain: string) => boolean;
 }
 
-/** Most domains of each kind that are shown: there may be 100,000. Those that are asked for by name are found anyway. */
+/** Most domains of each kind that are shown: there may be 100,000. One asked for by name is always found. */
 const MOST = 500;
 
 /** Yields the records of this host, of its own mail, and of the domains in the store. Throws `StoreAway`. */

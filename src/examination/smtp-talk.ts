@@ -27,9 +27,7 @@ interface GreetOptions {
   readonly as?: string;
 }
 
-/**
- * Reads the greeting of a mail server and its certificate after STARTTLS; sends no mail. Returns an error on failure.
- */
+/** Reads the greeting of a mail server, and its certificate after STARTTLS; sends no mail. An error if it fails. */
 export async function greet({ host, port, asProxy = false, as }: GreetOptions): Promise<Greeted | Error> {
   const socket = connect({ host, port });
   socket.on('error', () => {}); // also an error after the last reply

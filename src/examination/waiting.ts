@@ -1,4 +1,5 @@
 import { shownUrl } from '../api/operations/fields.ts';
+import { HOUR_MS } from '../base/clock.ts';
 import type { WaitingAges } from '../queue/ages.ts';
 import type { EndpointSummary } from '../queue/delivery.ts';
 import { BREAKER_WORDS } from '../queue/insight.ts';
@@ -8,11 +9,7 @@ import { type Check, type Finding, ok, skipped, warning } from './finding.ts';
 
 /** Maximum endpoints that are named; the counts include all. */
 const MOST = 20;
-const HOUR_MS = 3_600_000;
-/**
- * After this long, waiting mail for an endpoint that is up is a warning: the alert PosternQueueOld fires after four
- * hours.
- */
+/** After this long, mail that waits for an endpoint that is up is a warning: PosternQueueOld fires after four hours. */
 const LONG_MS = HOUR_MS;
 
 /** Waiting mail, its age and the reasons: endpoints that are down or paused, held mail. */
@@ -75,15 +72,13 @@ function view(summary: EndpointSummary, ages: WaitingAges | undefined, now: numb
   };
 }
 
-/**
- * A warning about an endpoint, if there is one. Foreign mail servers that are down are not ours to fix: mail for them
- * is retried.
- */
+/** A warning about an endpoint, if any. Foreign mail servers that are down are not ours to fix: mail is retried. */
 function trouble(one: Seen, now: number): Finding | undefined {
   const { account, kind, waiting, state, at, oldest } = one;
   if (kind === 'outbound' || kind === 'return') return undefined;
   const check = `endpoint ${shownUrl(one.url)}`;
-  const backlog = `${count(waiting, 'delivery waits', 'deliveries wait')}${waiting > 0 ? `, the oldest for ${duration(now - oldest)}` : ''}`;
+  const age = waiting > 0 ? `, the oldest for ${duration(now - oldest)}` : '';
+  const backlog = count(waiting, 'delivery waits', 'deliveries wait') + age;
   const advice =
     `Tell its owner (account ${account}). Waiting mail is posted automatically once the endpoint answers; ` +
     `"postern queue list --url ${shownUrl(one.url)}" shows the failures.`;

@@ -3,20 +3,11 @@ import { request as plainRequest } from 'node:http';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { isLoopback } from '../base/networks.ts';
+import { isLoopback, reachableHost, urlHost } from '../base/networks.ts';
+import { parseJson } from '../base/schema.ts';
 import { hasOwnStore } from '../config.ts';
 import { sameName } from '../dns/types.ts';
-import {
-  type Check,
-  type Finding,
-  fault,
-  type HostPort,
-  isLocal,
-  ok,
-  skipped,
-  type World,
-  warning,
-} from './finding.ts';
+import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 import { isOwnAddress, publishedAddresses } from './published.ts';
 
 /** How long a web server may take to answer. */
@@ -47,7 +38,8 @@ export const publicUrl: Check = {
         `${url.hostname} has no address in the DNS`,
         `Publish one, or correct public_url: links in mail use ${settings.public_url}.`,
       );
-    const own = await visit(new URL(`http://${urlHost(places.http)}:${places.http.port}`), reachableHost(places.http));
+    const { host, port } = places.http;
+    const own = await visit(new URL(`http://${urlHost(host)}:${port}`), reachableHost(host));
     const instance = own instanceof Error ? undefined : instanceOf(own);
     const found = await Promise.all(
       addresses.map(async (address) =>
@@ -74,9 +66,6 @@ export const publicUrl: Check = {
     yield ok(check, `${settings.public_url} reaches this daemon (${addresses.join(', ')})`);
   },
 };
-
-const urlHost = ({ host }: HostPort) => (host.includes(':') ? `[${host}]` : host);
-const reachableHost = ({ host }: HostPort) => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
 
 /** The answer of a web server to GET /healthz. */
 interface Answer {
@@ -139,14 +128,8 @@ function visit(base: URL, address: string, ca?: string): Promise<Answer | Error>
 const health = z.object({ status: z.literal('ok'), instance: z.string() });
 
 /** The id of the daemon that answered; undefined if it was not Postern. */
-function instanceOf({ status, body }: Answer): string | undefined {
-  if (status !== 200) return undefined;
-  try {
-    return health.safeParse(JSON.parse(body)).data?.instance;
-  } catch {
-    return undefined;
-  }
-}
+const instanceOf = ({ status, body }: Answer): string | undefined =>
+  status === 200 ? parseJson(health, body)?.instance : undefined;
 
 interface Given {
   /** The id of the daemon on this host; undefined if it does not answer here. */
@@ -165,7 +148,7 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
       return fault(
         check,
         `${place}: the web server answers ${status}`,
-        `It does not reach http.listen (${urlHost(world.places.http)}:${world.places.http.port}): correct its ` +
+        `It does not reach http.listen (${urlHost(world.places.http.host)}:${world.places.http.port}): correct its ` +
           'configuration, and check that the daemon runs.',
       );
     const what =

@@ -75,8 +75,8 @@ const CACHE_KB = 4096;
 const BUSY_MS = 2000;
 
 /**
- * Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`; `replaced` says why it
- * was set aside.
+ * Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`; `replaced` says why
+ * it was set aside.
  */
 export function openJournalFile(path: string): { readonly db: DatabaseSync; readonly replaced: string | undefined } {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;

@@ -44,7 +44,8 @@ export function createJournalQueries(db: DatabaseSync) {
   const session = db.prepare('SELECT * FROM sessions WHERE id = ?');
   const refusalsOf = db.prepare(`SELECT * FROM refusals WHERE session = ? ORDER BY n LIMIT ${MAX_REFUSALS}`);
   const inState = db.prepare(
-    `SELECT n, id FROM mail INDEXED BY mail_state WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
+    `SELECT n, id FROM mail INDEXED BY mail_state
+     WHERE state = ? AND state <> 'delivered' AND n > ? ORDER BY n LIMIT ?`,
   );
   const toMatch = createMatching(db);
   const known = db.prepare('SELECT state, url, subject IS NULL AS nameless FROM mail WHERE id = ?');

@@ -193,8 +193,8 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
       await sampling;
     },
     /**
-     * The steps that begin between these times, in milliseconds since 1970; null where a value is unknown. Steps shorter
-     * than a minute are known for an hour, others are multiples of a minute. Rejects with `JournalAway`.
+     * The steps that begin between these times, in milliseconds since 1970; null where a value is unknown. Steps
+     * shorter than a minute are known for an hour, others are multiples of a minute. Rejects with `JournalAway`.
      */
     async read(names: readonly SeriesName[], { from, to, step }: PlotSpan) {
       const span = { from: Math.floor(from / step) * step, to: Math.ceil(to / step) * step, step };

@@ -31,10 +31,7 @@ interface AddressList {
    * dot.
    */
   readonly sound: boolean;
-  /**
-   * Domains of anything that looks like an address where the field breaks the grammar; another parser may pick any of
-   * them.
-   */
+  /** Domains of what looks like an address where the field breaks the grammar; another parser may pick any of them. */
   readonly otherDomains: readonly string[];
 }
 
@@ -74,9 +71,7 @@ export function parseAddressList(text: string): AddressList {
   return { mailboxes, unreadable, sound, otherDomains: [...otherDomains] };
 }
 
-/**
- * Splits a list into its members, each an address. The name of a group is not a member; the addresses in the group are.
- */
+/** Splits a list into its members, each an address: those of a group are members, its name is not. */
 function readList(tokens: readonly Token[], reading: Reading): void {
   let member: Token[] = [];
   let place: 'list' | 'group' | 'behind a group' = 'list';

@@ -114,10 +114,27 @@ export function listedAddress(text: string): string | undefined {
   return address && toListed(address);
 }
 
-/**
- * The prefix of an address to search for, in the form that lists store. A U-label domain is only found if it is
- * complete.
- */
+/** The prefix of an address to search for, in the form that lists store. A U-label domain must be complete. */
 export function listedPrefix(text: string): string {
   return listedAddress(text) ?? fold(text.trim());
+}
+
+/** A recipient of an account's mail. */
+export interface Recipient {
+  /** As the account wrote it, trimmed. */
+  readonly email: string;
+  /** As in the envelope: the domain in A-labels. */
+  readonly recipient: string;
+  readonly domain: string;
+  /** `recipient` in lower case: the key of merge variables and metadata, and of deduplication. */
+  readonly key: string;
+}
+
+/** Parses a recipient; undefined if invalid. Address literals are: they have no domain with a reputation or an MX. */
+export function readRecipient(text: string): Recipient | undefined {
+  const email = text.trim();
+  const address = parseAddress(email);
+  if (!address || address.domain.startsWith('[')) return undefined;
+  const recipient = `${email.slice(0, email.lastIndexOf('@'))}@${address.domain}`;
+  return { email, recipient, domain: address.domain, key: recipient.toLowerCase() };
 }

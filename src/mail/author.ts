@@ -1,14 +1,12 @@
 import { isUtf8 } from 'node:buffer';
 import { parseAddress, toAsciiDomain, toWire } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
+import { findFields } from './compose/fields.ts';
 import { isOverlong, readFields } from './header-section.ts';
 import { allValues, decodeWords, type HeaderField, parseHeaders } from './headers.ts';
 import type { Addressing, Mailbox } from './message.ts';
 
-/**
- * The author that a message claims to have. Verdicts, the payload, the API and the check of submissions all use this
- * one answer.
- */
+/** The author that a message claims. Verdicts, the payload, the API and the check of submissions use this answer. */
 export interface Author {
   /** The author to show: the first mailbox of From, else the envelope sender. Undefined if there is neither. */
   readonly mailbox: Mailbox | undefined;
@@ -67,9 +65,7 @@ export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
 export interface SoleAuthor extends Mailbox {
   /** Lower-case A-labels. */
   readonly domain: string;
-  /**
-   * Whether the field is in the simple form that all parsers read alike. If not, it is written anew before it leaves.
-   */
+  /** Whether the field is in the simple form that all parsers read alike. If not, it is rewritten before it leaves. */
   readonly plain: boolean;
   /** Addresses of other domains in its encoded words: some programs decode these before they look for addresses. */
   readonly hidden: readonly string[];
@@ -83,16 +79,16 @@ interface Unclear {
 
 /** Most bytes of a From field; RFC 5322 has no limit, and no real name comes near. */
 const LONGEST_FROM = 4096;
-/**
- * Where some reader may see the end of a line, though RFC 5322 does not; in bytes: U+0085, U+2028 and U+2029 are UTF-8.
- */
+/** Where some reader may see a line end, though RFC 5322 does not; in bytes: U+0085, U+2028 and U+2029 are UTF-8. */
 const LINE_ENDS = /[\r\n\0\v\f\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]/;
 /** The same of a block that is not UTF-8, where U+0085 is one byte. */
 const EIGHT_BIT_LINE_ENDS = new RegExp(`${LINE_ENDS.source}|\\x85`);
 const FOLDED = /\r?\n[ \t]+/g;
-/** An optional name (words, encoded words or one quoted string) and an address without quotes, comments or routes. */
-const PLAIN_FROM =
-  /^(?:(?:[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}\t -]*|"[^"\\]*"[ \t]*)<[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+>|[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+)$/u;
+/** Words, encoded words or one quoted string. */
+const PLAIN_DISPLAY = /(?:[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}\t -]*|"[^"\\]*"[ \t]*)/u.source;
+/** Without quotes, comments or routes. */
+const PLAIN_ADDRESS = /[\w!#$%&'*+/=?^`{|}~.-]+@[\w.-]+/.source;
+const PLAIN_FROM = new RegExp(`^(?:${PLAIN_DISPLAY}<${PLAIN_ADDRESS}>|${PLAIN_ADDRESS})$`, 'u');
 const PLAIN_NAME = /^From:/im;
 const ENCODED_WORDS = /=\?[^\s?]+\?[bq]\?/i;
 const ENDS_IN_WORD = /[^\s<>"(),:;\\]$/;
@@ -125,6 +121,31 @@ export function soleAuthorOf(block: Buffer, longest = LONGEST_FROM): SoleAuthor 
 
 const unclear = (why: string): Unclear => ({ unclear: why, missing: false });
 
+/** The message has no author that every reader agrees on, or another than its account was allowed. */
+export class UnclearAuthor extends Error {
+  override readonly name = 'UnclearAuthor';
+  constructor(why: string) {
+    super(`the message ${why}`);
+  }
+}
+
+/**
+ * Throws `UnclearAuthor` unless a composed message names the sender, and no other, as its author: a domain that signs
+ * mail, or whose SPF record covers it, speaks for the author in From (RFC 9989).
+ */
+export function assertAuthor(message: Buffer, sender: string): void {
+  const author = soleAuthorOf(message.subarray(0, findFields(message, 0).end), Infinity); // merged names are long
+  if ('unclear' in author) throw new UnclearAuthor(author.unclear);
+  if (!isAuthor(author, sender)) throw new UnclearAuthor('names another author than its sender');
+}
+
+/** Whether two addresses are the same mailbox to a reader of From: neither case nor the form of the domain matters. */
+export function isAuthor({ address }: { readonly address: string }, sender: string): boolean {
+  const [given, wanted] = [parseAddress(address), parseAddress(sender)];
+  if (!given || !wanted) return false;
+  return given.domain === wanted.domain && given.mailbox.toLowerCase() === wanted.mailbox.toLowerCase();
+}
+
 /** Whether all mail programs read an address alike as the author: without quotes and address literals. */
 export function isPlainAuthor(address: string): boolean {
   const parsed = parseAddress(address);
@@ -149,9 +170,7 @@ function fromLines(block: Buffer): number {
     .filter((line) => /^from$/i.test(line.slice(0, Math.max(0, line.indexOf(':'))).replace(/[^!-~]/g, ''))).length;
 }
 
-/**
- * Addresses that mail programs show beside the author, as `x on behalf of y`: those of Sender and the Resent fields.
- */
+/** Addresses that mail programs show beside the author, as `x on behalf of y`: of Sender and the Resent fields. */
 export function shownBeside(fields: readonly HeaderField[]): string[] {
   return ['sender', 'resent-from', 'resent-sender']
     .flatMap((name) => allValues(fields, name))

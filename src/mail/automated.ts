@@ -1,3 +1,4 @@
+import { pattern } from '../base/pattern.ts';
 import type { Envelope } from './envelope.ts';
 import { createFieldSearch, parseFound } from './field-search.ts';
 import { asciiParameter, decodeWords, firstValue, type HeaderField, parseStructured } from './headers.ts';
@@ -122,12 +123,9 @@ export function saysItAnswers(fields: readonly HeaderField[]): boolean {
 /** Reply prefixes of subjects written by mail programs, in the languages in use. */
 const ANSWER = /^\s{0,9}(?:re|aw|sv|vs|antw|odp|ynt|rép|回复|答复|返信)\s?(?:\[\d{1,4}\])?\s?[:：]/iu;
 
-/**
- * Whether its author and its subject are those of a bounce. Postmasters are people as well, and people write of mail
- * that failed.
- */
+/** Whether author and subject are those of a bounce. Postmasters are people too, and people write of failed mail. */
 export const readsAsBounce = (written: Omit<Traces, 'mailFrom'>): boolean =>
-  isMailSystem(writerOf(written)) && BOUNCED.test(subjectOf(written.fields));
+  MAIL_SYSTEM.test(writerOf(written)) && BOUNCED.test(subjectOf(written.fields));
 
 /** Signs of a program that replies. */
 const REPLIES: readonly AutomatedKind[] = ['vacation', 'auto-submitted', 'auto-reply'];
@@ -157,18 +155,16 @@ function kindsOf({ fields, author, mailFrom }: Traces): ReadonlySet<AutomatedKin
 /** MAILER-DAEMON is never a person. A postmaster is, but does not write bounces, nor without a reverse-path. */
 function isDaemon(written: Omit<Traces, 'mailFrom'>, isNull: boolean): boolean {
   const writer = writerOf(written);
-  if (!isMailSystem(writer)) return false;
+  if (!MAIL_SYSTEM.test(writer)) return false;
   return isNull || /\bmailer[-_ ]?daemon\b/i.test(writer) || BOUNCED.test(subjectOf(written.fields));
 }
 
-const isMailSystem = (writer: string): boolean =>
-  /\b(?:mailer[-_ ]?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@|^<>/i.test(
-    writer,
-  );
+const MAIL_SYSTEM = pattern('i')`
+  \b(?:mailer[-_ ]?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator
+  |system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@|^<>
+`;
 
-/**
- * From without domains, as it stands there, because mail systems write addresses that are none; and its name, decoded.
- */
+/** From without domains, as it stands, because mail systems write addresses that are none; and its name, decoded. */
 const writerOf = ({ fields, author }: Omit<Traces, 'mailFrom'>): string =>
   `${(firstValue(fields, 'from') ?? '').slice(0, MOST_VALUE).replace(/@[^\s<>@]*/g, '@')} ` +
   `${author?.name?.slice(0, MOST_VALUE) ?? ''}`;
@@ -217,10 +213,7 @@ const suppressed: Sign = (value) => {
     : undefined;
 };
 
-/**
- * Programs that forward mail of people write X-Loop too, with their own address; a responder writes that of its author
- * (procmail).
- */
+/** Programs that forward mail write X-Loop with their own address; responders, with that of the author (procmail). */
 const loop: Sign = (value, writers) =>
   /^(?:yes|true)\b/i.test(value) || writers.includes(value.replace(/^<|>$/g, '').toLowerCase())
     ? 'auto-reply'
@@ -244,6 +237,8 @@ const contentType: Sign = (value) => {
   return REPORTS.get(asciiParameter(parseStructured(value), 'report-type').toLowerCase()) ?? 'generated';
 };
 
+const replying = ifLike('auto-reply', /^(?!no\b|false\b)./i);
+
 /**
  * The signs, by field. Not among them, because mail of people has them too: Feedback-ID (Amazon SES and others write it
  * into all that they send), X-MS-Exchange-Inbox-Rules-Loop (rules that forward), X-Auto-Response-Suppress with flags
@@ -256,15 +251,13 @@ const SIGNS: ReadonlyMap<string, Sign> = new Map<string, Sign>([
   ['x-boxtrapper', ifAny('challenge')],
   ['x-spamarrest-speedcode', ifAny('challenge')],
   ['auto-submitted', submitted],
-  ...[
-    'autoreply',
-    'auto-reply',
-    'autoreply-from',
-    'autorespond',
-    'autoresponder',
-    'autoresponse',
-    'mail-autoreply',
-  ].map((name) => [`x-${name}`, ifLike('auto-reply', /^(?!no\b|false\b)./i)] as const),
+  ['x-autoreply', replying],
+  ['x-auto-reply', replying],
+  ['x-autoreply-from', replying],
+  ['x-autorespond', replying],
+  ['x-autoresponder', replying],
+  ['x-autoresponse', replying],
+  ['x-mail-autoreply', replying],
   ['precedence', precedence],
   ['x-precedence', precedence],
   ['preference', ifLike('auto-reply', /^auto[_-]?reply\b/i)], // BoxTrapper
@@ -286,13 +279,28 @@ const SIGNS: ReadonlyMap<string, Sign> = new Map<string, Sign>([
 ]);
 
 /** Subjects of automatic replies in the languages of common mail programs. */
-const VACATION =
-  /^[^\p{L}\p{N}]{0,9}(?:(?:re|aw):\s{0,9})?[^\p{L}\p{N}]{0,9}(?:auto(?:matic|mated|-?)? ?(?:re(?:ply|sponse|sponder)|answer)|auto:|out of (?:the )?office|away from (?:my|the) (?:desk|office|mail)|i(?:'m| am) (?:currently )?(?:out|away|on (?:vacation|holiday|leave))|on (?:vacation|holiday|leave)|vacation|abwesen|automatische (?:antwort|rückantwort)|réponse automatique|absence|absent(?:e)? du bureau|respuesta automática|fuera de (?:la )?oficina|risposta automatica|fuori (?:sede|ufficio)|resposta automática|ausência|afwezig|automatisch antwoord|autosvar|automatisk svar|frånvaro|automaattinen vastaus|odpowiedź automatyczna|automatická odpov|automatikus válasz|otomatik yanıt|răspuns automat|автоматический ответ|автоответ|автоматична відповідь|自動|自动|자동)/iu;
-const CHALLENGE =
-  /\b(?:confirm (?:that )?your (?:message|email|e-mail|address)|sender verification|verify your (?:message|email address)|challenge|please click (?:here|the link) to (?:confirm|deliver)|your message (?:is|was) (?:held|awaiting)|approve your (?:message|email))\b/i;
+const VACATION = pattern('iu')`
+  ^[^\p{L}\p{N}]{0,9}(?:(?:re|aw):\s{0,9})?[^\p{L}\p{N}]{0,9}(?:auto(?:matic|mated|-?)? ?(?:re(?:ply|sponse|sponder)
+  |answer)|auto:|out of (?:the )?office|away from (?:my|the) (?:desk|office|mail)
+  |i(?:'m| am) (?:currently )?(?:out|away|on (?:vacation|holiday|leave))|on (?:vacation|holiday|leave)|vacation
+  |abwesen|automatische (?:antwort|rückantwort)|réponse automatique|absence|absent(?:e)? du bureau
+  |respuesta automática|fuera de (?:la )?oficina|risposta automatica|fuori (?:sede|ufficio)|resposta automática
+  |ausência|afwezig|automatisch antwoord|autosvar|automatisk svar|frånvaro|automaattinen vastaus
+  |odpowiedź automatyczna|automatická odpov|automatikus válasz|otomatik yanıt|răspuns automat|автоматический ответ
+  |автоответ|автоматична відповідь|自動|自动|자동)
+`;
+const CHALLENGE = pattern('i')`
+  \b(?:confirm (?:that )?your (?:message|email|e-mail|address)|sender verification
+  |verify your (?:message|email address)|challenge|please click (?:here|the link) to (?:confirm|deliver)
+  |your message (?:is|was) (?:held|awaiting)|approve your (?:message|email))\b
+`;
 /** Subjects of bounces. */
-const BOUNCED =
-  /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send)|error (?:sending|delivering))/i;
+const BOUNCED = pattern('i')`
+  \b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice
+  |returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery
+  |could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed
+  |warning: (?:message|could not send)|error (?:sending|delivering))
+`;
 
 const find = createFieldSearch(['from', 'subject', ...SIGNS.keys()].map((name) => ({ name, most: 2 })));
 

@@ -1,3 +1,5 @@
+import { pattern } from '../base/pattern.ts';
+
 /** What a rejection means for the recipient, in the terms and numbers of bounce events. */
 export interface Bounce {
   /** soft: the address itself may be valid, and other mail may be delivered. */
@@ -38,9 +40,22 @@ interface Rule {
 }
 
 /** A word for the recipient's mailbox, and what replies say of one that does not exist. */
-const BOX = String.raw`(?:e-?mail ?box|mailbox|mail ?drop|user(?:name|\(s\)| ?id)?|recipients?(?:\(s\))?|addressee|account|(?:e-?mail )?address|local[- ]part|alias|person|destinataire|utilisateur|compte|bo[iî]te|usuario|destinatario|buz[oó]n|usu[aá]rio|destinat[aá]rio|benutzer|empf[aä]nger|postfach|utente|casella)`;
-const GONE = `(?:unknown|not (?:be )?(?:found|known|exist|listed|valid|recognized)|does(?: not|n't|nt) exist|do not exist|non-?existent|no longer (?:exists|available|valid|active|here|employed)|in-?valid|not a valid|is not (?:a )?(?:valid|known|local)|no such|not in (?:my|our) (?:list|directory)|inconnu|invalide|inexistant|n'existe pas|desconocido|no existe|inexistente|n[aã]o existe|desconhecido|unbekannt|existiert nicht|nicht gefunden|sconosciuto|non esiste|inesistente)`;
-const CLOSED = `(?:disabled|inactive|deactivated|suspended|closed|terminated|cancell?ed|expired|deleted|removed|discontinued|d[eé]sactiv[eé]|ferm[eé]|deaktiviert|gesperrt|disabilitat[oa]|deshabilitad[oa]|desativad[oa])`;
+const BOX = pattern()`
+  (?:e-?mail ?box|mailbox|mail ?drop|user(?:name|\(s\)| ?id)?|recipients?(?:\(s\))?|addressee|account
+  |(?:e-?mail )?address|local[- ]part|alias|person|destinataire|utilisateur|compte|bo[iî]te|usuario|destinatario
+  |buz[oó]n|usu[aá]rio|destinat[aá]rio|benutzer|empf[aä]nger|postfach|utente|casella)
+`;
+const GONE = pattern()`
+  (?:unknown|not (?:be )?(?:found|known|exist|listed|valid|recognized)|does(?: not|n't|nt) exist|do not exist
+  |non-?existent|no longer (?:exists|available|valid|active|here|employed)|in-?valid|not a valid
+  |is not (?:a )?(?:valid|known|local)|no such|not in (?:my|our) (?:list|directory)|inconnu|invalide|inexistant
+  |n'existe pas|desconocido|no existe|inexistente|n[aã]o existe|desconhecido|unbekannt|existiert nicht|nicht gefunden
+  |sconosciuto|non esiste|inesistente)
+`;
+const CLOSED = pattern()`
+  (?:disabled|inactive|deactivated|suspended|closed|terminated|cancell?ed|expired|deleted|removed|discontinued
+  |d[eé]sactiv[eé]|ferm[eé]|deaktiviert|gesperrt|disabilitat[oa]|deshabilitad[oa]|desativad[oa])
+`;
 
 /**
  * What replies mean, the most certain first: the first rule whose words or whose code are in the reply decides. Codes
@@ -57,14 +72,26 @@ const RULES: readonly Rule[] = [
   // About the sender: says nothing about the recipient, though it often names "address", "user" or "domain".
   {
     name: 'sender-refused',
-    text: /\b(?:sender|mail ?from|from address|return[- ]path|envelope[- ]from|badmailfrom)\b(?! domain name system)[^.\n]{0,60}?\b(?:rejected|denied|invalid|blocked|fail(?:ed|s|ure)?|verif\w+|does(?: not|n't) exist|not (?:found|owned|allowed|permitted|exist|accepted|valid)|unknown|undeliverable|has no|refused|blacklist|list)|\b(?:blocked senders?|sender (?:verify|verification)|bad (?:outbound )?sender|verification failed for|(?:valid|invalid) from:|from: domain|not permitted to send|does not have permissions? to send|not authori[sz]ed to send|blocked your (?:address|e-?mail)|domain of sender)\b/i,
+    text: pattern('i')`
+      \b(?:sender|mail ?from|from address|return[- ]path|envelope[- ]from|badmailfrom)\b(?! domain name system)
+      [^.\n]{0,60}?
+      \b(?:rejected|denied|invalid|blocked|fail(?:ed|s|ure)?|verif\w+|does(?: not|n't) exist
+      |not (?:found|owned|allowed|permitted|exist|accepted|valid)|unknown|undeliverable|has no|refused|blacklist|list)
+      |\b(?:blocked senders?|sender (?:verify|verification)|bad (?:outbound )?sender|verification failed for
+      |(?:valid|invalid) from:|from: domain|not permitted to send
+      |does not have permissions? to send|not authori[sz]ed to send|blocked your (?:address|e-?mail)
+      |domain of sender)\b
+    `,
     codes: ['1.7', '1.8'],
     word: 'general',
     why: 'The receiver refuses the sender address.',
   },
   {
     name: 'client-name',
-    text: /\b(?:reverse (?:dns|hostname|mapping|lookup)|rdns|ptr (?:record|resource)|(?:valid|has no|a|missing|have a) ptr\b|helo|ehlo|hostname of (?:the )?client|resolve your)/i,
+    text: pattern('i')`
+      \b(?:reverse (?:dns|hostname|mapping|lookup)|rdns|ptr (?:record|resource)
+      |(?:valid|has no|a|missing|have a) ptr\b|helo|ehlo|hostname of (?:the )?client|resolve your)
+    `,
     codes: ['7.25'],
     word: 'mail_block',
     why: 'The receiver wants other DNS records, or another HELO name, of the sending host.',
@@ -72,52 +99,86 @@ const RULES: readonly Rule[] = [
   // Sender authentication and what follows from it.
   {
     name: 'authentication',
-    text: /\b(?:spf\b|dkim\b|dmarc\b|openspf|sender policy framework|domain ?keys|unauthenticated|authentication (?:required|level|failed|check)|smtp auth|level of authentication|not pass authentication)/i,
+    text: pattern('i')`
+      \b(?:spf\b|dkim\b|dmarc\b|openspf|sender policy framework|domain ?keys|unauthenticated
+      |authentication (?:required|level|failed|check)|smtp auth|level of authentication|not pass authentication)
+    `,
     codes: ['7.20', '7.21', '7.22', '7.23', '7.24', '7.26', '7.30', '7.509', '7.515'],
     word: 'mail_block',
     why: 'The receiver refuses mail whose SPF, DKIM or DMARC does not pass.',
   },
   {
     name: 'mailbox-full',
-    text: /\b(?:over ?(?:the )?(?:disk )?quota|quota (?:\w+ )?(?:exceeded|full|limit)|exceed(?:ed|s|ing)? (?:\w+ ){0,4}(?:quota|storage)|(?:mail|in)?(?:box|folder) (?:is |has )?(?:\w+ )?full\b|(?:mail|in)box size|mailbox (?:\S+ )?(?:for \S+ )?is full|full mailbox|insufficient (?:disk |system )?(?:space|storage)|(?:not enough|out of|no) (?:\w+ )?(?:disk |storage )?space|too many messages (?:in|on)|mailbox has exceeded|user has exhausted|bo[iî]te pleine|postfach (?:ist )?voll|casilla llena|buz[oó]n lleno|casella piena)/i,
+    text: pattern('i')`
+      \b(?:over ?(?:the )?(?:disk )?quota|quota (?:\w+ )?(?:exceeded|full|limit)
+      |exceed(?:ed|s|ing)? (?:\w+ ){0,4}(?:quota|storage)|(?:mail|in)?(?:box|folder) (?:is |has )?(?:\w+ )?full\b
+      |(?:mail|in)box size|mailbox (?:\S+ )?(?:for \S+ )?is full|full mailbox
+      |insufficient (?:disk |system )?(?:space|storage)|(?:not enough|out of|no) (?:\w+ )?(?:disk |storage )?space
+      |too many messages (?:in|on)|mailbox has exceeded|user has exhausted|bo[iî]te pleine|postfach (?:ist )?voll
+      |casilla llena|buz[oó]n lleno|casella piena)
+    `,
     codes: ['2.2'],
     word: 'mailbox_full',
     why: 'The mailbox is full.',
   },
   {
     name: 'message-size',
-    text: /\b(?:(?:message|mail|e-?mail|data) (?:size|is too|too) ?(?:\w+ ){0,2}(?:large|big|long|exceeds?|limit)|size (?:limit )?exceed|exceed(?:s|ed)? (?:\w+ ){0,4}(?:message |maximum )?size|too (?:large|big) (?:message|for))/i,
+    text: pattern('i')`
+      \b(?:(?:message|mail|e-?mail|data) (?:size|is too|too) ?(?:\w+ ){0,2}(?:large|big|long|exceeds?|limit)
+      |size (?:limit )?exceed|exceed(?:s|ed)? (?:\w+ ){0,4}(?:message |maximum )?size
+      |too (?:large|big) (?:message|for))
+    `,
     codes: ['2.3', '3.4'],
     word: 'message_size',
     why: 'The message is too large for the receiver.',
   },
   {
     name: 'rate',
-    text: /\b(?:too many|rate ?limit|frequency|throttl|(?:max(?:imum)?|limit)\w* (?:\w+ ){0,4}(?:per|an?) (?:hour|day|minute)|exceeded the (?:max|limit)|mails? per hour|receiving (?:mail|messages|e-?mail) (?:at|too))/i,
+    text: pattern('i')`
+      \b(?:too many|rate ?limit|frequency|throttl
+      |(?:max(?:imum)?|limit)\w* (?:\w+ ){0,4}(?:per|an?) (?:hour|day|minute)
+      |exceeded the (?:max|limit)|mails? per hour|receiving (?:mail|messages|e-?mail) (?:at|too))
+    `,
     word: 'mail_block',
     why: 'The receiver limits how much it takes.',
   },
   {
     name: 'content',
-    text: /\b(?:spam(?!haus|cop)|junk ?mail|unsolicited|bulk (?:mail|message|e-?mail)|content (?:rejected|filter|policy|is)|message content|prohibited|virus|malware|phish|infected|banned (?:content|attachment|file)|dt:spm)\b/i,
+    text: pattern('i')`
+      \b(?:spam(?!haus|cop)|junk ?mail|unsolicited|bulk (?:mail|message|e-?mail)|content (?:rejected|filter|policy|is)
+      |message content|prohibited|virus|malware|phish|infected|banned (?:content|attachment|file)|dt:spm)\b
+    `,
     word: 'spam_detected',
     why: 'The receiver dislikes the content.',
   },
   {
     name: 'reputation',
-    text: /\b(?:block(?:ed| ?list|ing)?\b|black ?list|deny ?list|dnsbl|rbl\b|reputation|spamhaus|spamcop|sorbs|barracudacentral|senderscore|(?<!not )listed (?:in|at|on|by)|banned|ip (?:address )?(?:\S+ )?is not|your ip\b|client host (?:rejected|\S+ blocked)|network is on|access denied, traffic)/i,
+    text: pattern('i')`
+      \b(?:block(?:ed| ?list|ing)?\b|black ?list|deny ?list|dnsbl|rbl\b|reputation|spamhaus|spamcop|sorbs
+      |barracudacentral|senderscore|(?<!not )listed (?:in|at|on|by)|banned|ip (?:address )?(?:\S+ )?is not|your ip\b
+      |client host (?:rejected|\S+ blocked)|network is on|access denied, traffic)
+    `,
     word: 'mail_block',
     why: 'The receiver blocks the sending address or network.',
   },
   {
     name: 'relay',
-    text: /\brelay(?:ing)?\b[^.\n]{0,40}\b(?:denied|not (?:permitted|allowed)|disallowed|prohibited|refused)|\b(?:unable|not permitted|not allowed|no permission|cannot|refus\w+|denied) to relay|\bwe do not relay|not (?:one of )?my (?:rcpthosts|domains?)|rcpthosts/i,
+    text: pattern('i')`
+      \brelay(?:ing)?\b[^.\n]{0,40}\b(?:denied|not (?:permitted|allowed)|disallowed|prohibited|refused)
+      |\b(?:unable|not permitted|not allowed|no permission|cannot|refus\w+|denied) to relay|\bwe do not relay
+      |not (?:one of )?my (?:rcpthosts|domains?)|rcpthosts
+    `,
     word: 'relay_denied',
     why: 'The receiver does not take mail for this domain: its MX record may point to the wrong host.',
   },
   {
     name: 'gave-up',
-    text: /\b(?:connection (?:timed out|refused|reset)|no route to host|retry time ?(?:out)?|operation timed out|multiple retries|giving up|not reachable|message expired|envelope expired|delivery time expired|in the queue too long|could not deliver for|not delivered within|failing for a long time|network error|host or domain name lookup failed|not found, try again)/i,
+    text: pattern('i')`
+      \b(?:connection (?:timed out|refused|reset)|no route to host|retry time ?(?:out)?|operation timed out
+      |multiple retries|giving up|not reachable|message expired|envelope expired|delivery time expired
+      |in the queue too long|could not deliver for|not delivered within|failing for a long time|network error
+      |host or domain name lookup failed|not found, try again)
+    `,
     word: 'transient',
     why: 'The server could not be reached for so long that the message was given up.',
   },
@@ -142,7 +203,9 @@ const RULES: readonly Rule[] = [
   // About the mailbox.
   {
     name: 'moved',
-    text: /\b(?:user|recipient|mailbox|address|account) (?:has |is )?(?:moved|changed)|\bno longer (?:at|with|works?)\b/i,
+    text: pattern('i')`
+      \b(?:user|recipient|mailbox|address|account) (?:has |is )?(?:moved|changed)|\bno longer (?:at|with|works?)\b
+    `,
     codes: ['1.6'],
     hard: true,
     word: 'bad_mailbox',
@@ -158,7 +221,15 @@ const RULES: readonly Rule[] = [
   },
   {
     name: 'domain-unknown',
-    text: /\b(?:host|domain)(?: name)?(?: \S+)? (?:is )?(?:not found|does(?: not|n't) exist|unknown)|\b(?:no such|unknown|bad destination|nonexistent) (?:host|domain)\b|\bunrouteable|\bname or service not known|\bhost or domain name not found|\b(?:name|dns) (?:server|service)[^.\n]{0,40}(?:no data known|not found)|\bnxdomain|\bnull ?mx|\btakes? no mail|\bdomain (?:does not|doesn't) accept mail|\bthere is no host|\billegal host\/domain|\b5\.4\.4 invalid domain|\bcouldn't find (?:any|a) (?:host|mail exchanger)|\b(?:mx|host) (?:record )?(?:\S+ )?not found|\bno mx record|\bunknown host|\bhost does not accept mail|\bindicated no smtp service/i,
+    text: pattern('i')`
+      \b(?:host|domain)(?: name)?(?: \S+)? (?:is )?(?:not found|does(?: not|n't) exist|unknown)
+      |\b(?:no such|unknown|bad destination|nonexistent) (?:host|domain)\b|\bunrouteable|\bname or service not known
+      |\bhost or domain name not found|\b(?:name|dns) (?:server|service)[^.\n]{0,40}(?:no data known|not found)
+      |\bnxdomain|\bnull ?mx|\btakes? no mail|\bdomain (?:does not|doesn't) accept mail|\bthere is no host
+      |\billegal host/domain|\b5\.4\.4 invalid domain|\bcouldn't find (?:any|a) (?:host|mail exchanger)
+      |\b(?:mx|host) (?:record )?(?:\S+ )?not found|\bno mx record|\bunknown host|\bhost does not accept mail
+      |\bindicated no smtp service
+    `,
     codes: ['1.2', '1.10'],
     hard: true,
     word: 'invalid_domain',
@@ -166,29 +237,27 @@ const RULES: readonly Rule[] = [
   },
   {
     name: 'mailbox-unknown',
-    text: new RegExp(
-      [
-        String.raw`\b${BOX}\b[^.\n]{0,60}?(?<![\w-])${GONE}(?![\w-])(?! error)`,
-        String.raw`(?<![\w-])(?:no such|unknown|in-?valid|nonexistent|non-existent|bad|no) (?:\S+ )?${BOX}\b(?! error)`,
-        String.raw`(?:does(?: not|n't)|do not) have (?:an? )?(?:\S+ )?(?:account|mailbox|user)`,
-        String.raw`\bno mailbox (?:here|by|found|with)|\bno one (?:here )?by that name|\bnot (?:listed in|our customer|a local user)`,
-        String.raw`\b${BOX}\b[^.\n]{0,60}?\bundeliverable`,
-        String.raw`\b(?:RecipientNotFound|NoSuchUser|RESOLVER\.ADR\.RecipNotFound|ExRecipNotFound)`,
-        String.raw`\binvalid final delivery userid|ディレクトリの?(?:リスト)?には?(?:ありません|見つかりません)|(?:ユーザー?|宛先|メールアドレス)[^\n]{0,60}(?:存在しません|見つかりません)`,
-        String.raw`\bunknown or illegal (?:user|alias)|\balias\w* (?:not|un)\w*|\bnot a known user|\buser unknown`,
-      ].join('|'),
-      'iu',
-    ),
+    text: pattern('iu')`
+      \b${BOX}\b[^.\n]{0,60}?(?<![\w-])${GONE}(?![\w-])(?! error)
+      |(?<![\w-])(?:no such|unknown|in-?valid|nonexistent|non-existent|bad|no) (?:\S+ )?${BOX}\b(?! error)
+      |(?:does(?: not|n't)|do not) have (?:an? )?(?:\S+ )?(?:account|mailbox|user)
+      |\bno mailbox (?:here|by|found|with)|\bno one (?:here )?by that name|\bnot (?:listed in|our customer|a local user)
+      |\b${BOX}\b[^.\n]{0,60}?\bundeliverable
+      |\b(?:RecipientNotFound|NoSuchUser|RESOLVER\.ADR\.RecipNotFound|ExRecipNotFound)
+      |\binvalid final delivery userid|ディレクトリの?(?:リスト)?には?(?:ありません|見つかりません)
+      |(?:ユーザー?|宛先|メールアドレス)[^\n]{0,60}(?:存在しません|見つかりません)
+      |\bunknown or illegal (?:user|alias)|\balias\w* (?:not|un)\w*|\bnot a known user|\buser unknown
+    `,
     hard: true,
     word: 'bad_mailbox',
     why: 'The mailbox does not exist.',
   },
   {
     name: 'mailbox-closed',
-    text: new RegExp(
-      String.raw`\b${BOX}\b(?! (?:rejected|denied))[^.\n]{0,60}?(?<![\w-])${CLOSED}(?![\w-])|\b${CLOSED} (?:user|account|mailbox|recipient)`,
-      'iu',
-    ),
+    text: pattern('iu')`
+      \b${BOX}\b(?! (?:rejected|denied))[^.\n]{0,60}?(?<![\w-])${CLOSED}(?![\w-])
+      |\b${CLOSED} (?:user|account|mailbox|recipient)
+    `,
     hard: true,
     word: 'bad_mailbox',
     why: 'The mailbox was closed.',
@@ -236,10 +305,7 @@ export function classifyReply(code: number, diag: string): Bounce {
   return rule ? toBounce(rule.hard === true, rule.word, rule.name) : toBounce(false, 'general', UNCLEAR.name);
 }
 
-/**
- * The reply on one line: without the codes that the lines of a long one begin with, and without links, whose words are
- * not about this mail.
- */
+/** The reply on one line, without the codes of its lines, and without links, which are not about this mail. */
 function wordsOf(diag: string): string {
   return diag
     .replace(/[\s,]*\n\s*(?:[45]\d\d[ -](?:[45]\.\d{1,3}\.\d{1,3})?\s*)?/g, ' ')

@@ -1,32 +1,20 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
 import iconv from 'iconv-lite';
+import { namesIn } from '../base/tables.ts';
 import { type Decode, hasEscapes, shiftingDecoder } from './iso-2022.ts';
 
 /** A charset with a decoder for one text. */
 interface Charset {
   readonly decode: Decode;
-  /**
-   * Whether consecutive encoded words are decoded separately: each starts with fresh state, so their bytes cannot be
-   * joined.
-   */
+  /** Whether consecutive encoded words are decoded separately, each with fresh state: their bytes cannot be joined. */
   readonly alone: boolean;
 }
 
-const UTF8_LABELS: ReadonlySet<string> = new Set(['utf-8', 'utf8', 'unicode-1-1-utf-8', 'x-unicode20utf8']);
+const UTF8_LABELS = namesIn('utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8');
 // US-ASCII tells nothing: software without support for charsets declares it.
-const ASCII_LABELS: ReadonlySet<string> = new Set([
-  '',
-  'us-ascii',
-  'ascii',
-  'ansi_x3.4-1968',
-  'iso646-us',
-  '646',
-  '7bit',
-  '8bit',
-]);
-// The encoding standard fixes one byte order for all of these, but in mail the text declares its own (RFC 2781 section
-// 4.3).
+const ASCII_LABELS = new Set(['', ...namesIn('us-ascii ascii ansi_x3.4-1968 iso646-us 646 7bit 8bit')]);
+// The encoding standard fixes one byte order for all these; in mail the text declares its own (RFC 2781 section 4.3).
 const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
 /** Encodings of bytes, not of text, that iconv-lite also supports. */
 const NO_CHARSETS = /^(?:base64|hex|binary)$/;

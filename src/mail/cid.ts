@@ -1,3 +1,4 @@
+import { percentDecoded } from '../base/form-pairs.ts';
 import type { Text } from './message.ts';
 
 // How HTML refers to other parts of its message: by Content-ID (RFC 2392), or by Content-Location (RFC 2557).
@@ -58,9 +59,5 @@ function decoded(address: string): string {
     const point = Number(code.toLowerCase().startsWith('x') ? `0${code}` : code);
     return point < 0x110000 ? String.fromCodePoint(point) : whole;
   });
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+  return percentDecoded(text);
 }

@@ -2,10 +2,7 @@ import type { Outgoing } from './outgoing.ts';
 
 /** The client of a session, as known from the connection and its greeting. */
 interface Client {
-  /**
-   * IP address without brackets or zone; an IPv4-mapped IPv6 address is written as IPv4. Null for mail injected without
-   * one.
-   */
+  /** IP address without brackets or zone; an IPv4-mapped IPv6 address as IPv4. Null for mail injected without one. */
   readonly address: string | null;
   /** The argument of HELO or EHLO; null if there was none. */
   readonly helo: string | null;

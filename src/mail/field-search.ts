@@ -13,9 +13,7 @@ export interface WantedField {
   readonly last?: true;
 }
 
-/**
- * Finds fields in a message, as latin1: a string is cheap to give to a thread. In the order in which they are wanted.
- */
+/** Finds fields in a message, as latin1: a string is cheap to give to a thread. In the order that is asked for. */
 export type FieldSearch = (message: Uint8Array) => string;
 
 /**
@@ -101,9 +99,7 @@ function nextLine(bytes: Uint8Array, at: number): number {
   return Math.min(at + 1, bytes.length);
 }
 
-/**
- * Whether a field has this name, in any case, with or without blanks before the colon, which may be on the next line.
- */
+/** Whether a field has this name, in any case, with or without blanks before the colon, maybe on the next line. */
 function isNamed(bytes: Uint8Array, start: number, name: string): boolean {
   let at = start;
   for (let i = 0; i < name.length; i++)

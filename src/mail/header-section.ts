@@ -27,10 +27,7 @@ const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
 const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // the colon may be on the next line (RFC 5322 section 4.5)
 
-/**
- * Splits the start of a message into fields, in one pass. Lines that are not fields belong to the field above, as for
- * other readers.
- */
+/** Splits the start of a message into fields, in one pass. A line that is no field belongs to the field above it. */
 export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
   const head = bytes.subarray(0, MOST_HEADER_BYTES);
   const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');
@@ -85,10 +82,7 @@ const CRLF = Buffer.from('\r\n');
 const BEGINS_WITH_FIELD = /^[!-9;-~]+[ \t]*:/;
 const HAS_FIELD = new RegExp(BEGINS_WITH_FIELD, 'm');
 const END_OF_HEADER = /\r?\n\r?\n/;
-/**
- * Bytes in which the first field of a header normally starts. If none does, the search covers the largest header
- * allowed.
- */
+/** Bytes in which the first field of a header normally starts. If none does, the largest header is searched. */
 const USUAL = 100;
 
 /**

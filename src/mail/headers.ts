@@ -27,8 +27,7 @@ export function parseHeaders(block: Buffer, charsetOf?: () => string | undefined
   const fields: HeaderField[] = [];
   let known: { readonly label: string | undefined } | undefined;
   const charset = charsetOf && (() => (known ??= { label: charsetOf() }).label);
-  // An mbox separator may come first; it is not a field although it contains colons. `From :` is one (RFC 5322 section
-  // 4.5).
+  // An mbox separator may come first; it is no field, although it contains colons. `From :` is (RFC 5322 section 4.5).
   let start = /^From (?![ \t]*:)/i.test(text) ? nextLine(text, 0) : 0;
   let colon = text.indexOf(':', start);
   while (start < text.length) {
@@ -287,8 +286,7 @@ function unquote(text: string, parameter: string | undefined): string {
   return text.replace(escapes, '$1').replace(/\\$/, '');
 }
 
-// RFC 2047 section 2, with the language of RFC 2231 section 5, and with white space inside, which is forbidden but
-// occurs.
+// RFC 2047 section 2, with the language of RFC 2231 section 5, and white space inside, which is forbidden but occurs.
 const WORD = /=\?([\w.:+-]+)(?:\*[\w-]*)?\?([QqBb])\?([^?]*)\?=/g;
 const NON_ASCII_RUNS = /([^\x00-\x7f]+)/;
 

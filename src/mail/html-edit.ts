@@ -1,4 +1,5 @@
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { namesIn } from '../base/tables.ts';
 import { TooLong } from './faults.ts';
 
 // In-place editing of HTML: everything that is not replaced stays as written.
@@ -133,19 +134,18 @@ export function createOutput(source: string, maxLength: number) {
 }
 
 /** Elements with an empty line above and below. */
-export const PARAGRAPHS = new Set([
-  'p',
-  'h1',
-  'h2',
-  'h3',
-  'h4',
-  'h5',
-  'h6',
-  'blockquote',
-  'pre',
-  'ul',
-  'ol',
-  'dl',
-  'hr',
-  'table',
-]);
+export const PARAGRAPHS = namesIn('p h1 h2 h3 h4 h5 h6 blockquote pre ul ol dl hr table');
+
+/** Elements without content (HTML, section 13.1.2). */
+export const VOID = namesIn(
+  'area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr',
+);
+
+/**
+ * Collapses white space to single spaces. An unbounded pattern would need a backtracking position for each character;
+ * with two million of them the stack of the interpreted pattern overflows. Two passes handle runs of 67 million.
+ */
+export function oneSpace(text: string): string {
+  if (!/[^\S ]| {2}/.test(text)) return text;
+  return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
+}

@@ -152,10 +152,7 @@ function createHzDecoder(): Decode {
   };
 }
 
-/**
- * Collects runs of bytes in one charset, so that text that shifts often costs about as much to decode as text that
- * never does.
- */
+/** Collects runs of bytes in one charset: text that shifts often costs about as much as text that does not. */
 function createRuns(size: number) {
   // At most two output bytes per input byte: a three-byte character comes from two, a two-byte one from one.
   const run = Buffer.allocUnsafe(2 * size);

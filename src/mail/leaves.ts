@@ -19,10 +19,7 @@ export interface Leaf {
   readonly contentId: string | null;
   /** The URL under which the HTML may refer to it (RFC 2557 section 4.2); null if there is none. */
   readonly location: string | null;
-  /**
-   * Whether it stands beside the root of a multipart/related, where its disposition counts for nothing (RFC 2387
-   * section 4).
-   */
+  /** Whether it stands beside the root of a multipart/related, where no disposition counts (RFC 2387 section 4). */
   readonly isRelated: boolean;
   readonly encoding: TransferEncoding;
   /** The declared charset; '' if there is none. */

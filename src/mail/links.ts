@@ -25,10 +25,7 @@ const DISABLED = 'mc:disable-tracking';
 const HTTP = /^https?:\/\/[^/?#]/i;
 const SINGLE = "'";
 
-/**
- * Replaces links in HTML and inserts markup at its end; every other character stays unchanged. Linear. Throws
- * `TooLong`.
- */
+/** Replaces links in HTML and inserts markup at its end; all other characters stay. Linear. Throws `TooLong`. */
 export function changeHtml(html: string, changes: HtmlChanges, maxLength: number): string {
   const output = createOutput(html, maxLength);
   const end = { body: -1, html: -1 };
@@ -98,9 +95,7 @@ function toUrl(value: string): string {
   return value.trim().replace(/[\t\n\r]+/g, '');
 }
 
-/**
- * Keeps the original quotes. An unquoted value gets quotes: `=`, which all our links contain, is not allowed in one.
- */
+/** Keeps the original quotes. An unquoted value gets some: `=`, which all our links contain, is not allowed in one. */
 function inQuotes(url: string, quote: string): string {
   return quote === SINGLE ? `'${escapeHtml(url)}'` : `"${escapeHtml(url)}"`;
 }
@@ -127,9 +122,7 @@ export function changeText(text: string, relink: Relink, maxLength: number): str
   return output.finish('', text.length);
 }
 
-/**
- * Removes punctuation at the end, which belongs to the sentence, and closing brackets that were not opened in the link.
- */
+/** Removes punctuation at the end, which is the sentence's, and closing brackets that were not opened in the link. */
 function withoutTail(found: string): string {
   const open = new Map<string, number>();
   for (const char of found) if (/[()[\]{}]/.test(char)) open.set(char, (open.get(char) ?? 0) + 1);

@@ -1,5 +1,5 @@
 import { frozen } from '../base/frozen.ts';
-import { parseAddress, toAsciiDomain } from './address.ts';
+import { readRecipient, toAsciiDomain } from './address.ts';
 import { decodeWords, type HeaderField } from './headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import { isName, isScalar, type MergeValue, readMergeValue, textOfValue } from './merge/values.ts';
@@ -61,10 +61,7 @@ const LONGEST_TAG = 50;
 const MAX_TAGS = 100;
 /** Bytes of JSON per field. */
 const MAX_METADATA = 200;
-const LANGUAGES: ReadonlyMap<string, MergeLanguage> = new Map([
-  ['mailchimp', 'mailchimp'],
-  ['handlebars', 'handlebars'],
-]);
+const LANGUAGES: readonly MergeLanguage[] = ['mailchimp', 'handlebars'];
 const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([
   ['clicks', 'all'],
   ['clicks_all', 'all'],
@@ -76,7 +73,7 @@ const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([
 export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
   const reading = createMcReading(fields);
   const { one, flag } = reading;
-  const mergeLanguage = one('MergeLanguage', (text) => LANGUAGES.get(text.toLowerCase()));
+  const mergeLanguage = one('MergeLanguage', (text) => LANGUAGES.find((name) => name === text.toLowerCase()));
   const vars = reading.objects({
     name: 'MergeVars',
     isKey: isName,
@@ -104,7 +101,7 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     important: flag('Important') ?? false,
     signingDomain: one('SigningDomain', (text) => toAsciiDomain(text)),
     subaccount: one('Subaccount', (text) => text),
-    bcc: one('BccAddress', (text) => (recipientKey(text) === undefined ? undefined : text)),
+    bcc: one('BccAddress', (text) => readRecipient(text) && text),
     pool: one('IpPool', (text) => text),
     sendAt: one('SendAt', parseUtc),
     extras: readExtras(reading),
@@ -113,12 +110,9 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
 }
 
 /** Tags that start with an underscore are reserved for the system, as in the API. */
-function readTags({ all, ignore }: McReading): string[] {
+function readTags({ words, ignore }: McReading): string[] {
   const tags = new Set<string>();
-  for (const tag of all('Tags')
-    .flatMap((text) => text.split(','))
-    .map((text) => text.trim())) {
-    if (tag === '') continue;
+  for (const tag of words('Tags')) {
     if (tag.length > LONGEST_TAG || tag.startsWith('_') || tags.size >= MAX_TAGS || /\p{Cc}/u.test(tag)) ignore('Tags');
     else tags.add(tag);
   }
@@ -126,17 +120,16 @@ function readTags({ all, ignore }: McReading): string[] {
 }
 
 /** The field sets both: what it does not name is off. */
-function readTrack({ all, ignore }: McReading): McOptions['track'] {
+function readTrack({ words, ignore }: McReading): McOptions['track'] {
   let track: McOptions['track'] = null;
-  for (const word of all('Track')
-    .flatMap((text) => text.toLowerCase().split(','))
-    .map((text) => text.trim())) {
+  for (const given of words('Track')) {
+    const word = given.toLowerCase();
     const before: NonNullable<McOptions['track']> = track ?? { opens: false, clicks: 'none' };
     const clicks = CLICKS.get(word);
     if (word === 'opens') track = { ...before, opens: true };
     else if (clicks) track = { ...before, clicks };
     else if (word === 'none') track = before;
-    else if (word !== '') ignore('Track');
+    else ignore('Track');
   }
   return track;
 }
@@ -215,12 +208,14 @@ function createMcReading(fields: readonly HeaderField[]) {
 
   return frozen({
     all,
+    /** The words of a field that has several, between commas. */
+    words(name: string): readonly string[] {
+      const words = all(name).flatMap((text) => text.split(','));
+      return words.map((word) => word.trim()).filter((word) => word !== '');
+    },
     one,
     flag: (name: string) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
-    /**
-     * Reads a field of JSON objects that may be repeated; `_rcpt` in one limits it to that recipient. Later values
-     * win.
-     */
+    /** Reads a field of JSON objects that may be repeated; `_rcpt` limits one to a recipient. Later values win. */
     objects: <T>(asked: ObjectField<T>) => readObjects({ all, ignore }, asked),
     ignore,
     /** Full names of the fields with ignored values so far, each once. */
@@ -262,7 +257,7 @@ function readObjects<T>(
 
 function placeOf<T>(object: object, { all, byRecipient }: Objects<T>): Map<string, T> | undefined {
   if (!Object.hasOwn(object, RCPT)) return all;
-  const recipient = RCPT in object && typeof object[RCPT] === 'string' ? recipientKey(object[RCPT]) : undefined;
+  const recipient = RCPT in object && typeof object[RCPT] === 'string' ? readRecipient(object[RCPT])?.key : undefined;
   if (recipient === undefined) return undefined;
   const values = byRecipient.get(recipient) ?? new Map<string, T>();
   byRecipient.set(recipient, values);
@@ -276,11 +271,4 @@ function parseObject(text: string): object | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** The key for a recipient's own values. */
-function recipientKey(text: string): string | undefined {
-  const address = parseAddress(text.trim());
-  if (!address || address.domain.startsWith('[')) return undefined;
-  return `${address.text.slice(0, address.text.lastIndexOf('@'))}@${address.domain}`.toLowerCase();
 }

@@ -4,8 +4,7 @@ import type { MergeLanguage } from './merge/language.ts';
 import type { MergeValue } from './merge/values.ts';
 import type { SentConversation } from './sent-names.ts';
 
-// The options of an outgoing message and the names of its parts. No effects: shared by the queue, the composer and the
-// edges.
+// The options of an outgoing message, and the names of its parts. Shared by the queue, the composer and the edges.
 
 /** Where clicks are tracked: in the HTML part, the text part, both, or neither. */
 export type ClickTracking = 'none' | 'html' | 'text' | 'all';
@@ -148,7 +147,7 @@ function toAnalytics({ analyticsDomains = [], analyticsCampaign }: GivenExtras):
 }
 
 /** Reads extras from X-MC-* fields. Malformed values are ignored and recorded as such. */
-export function readExtras({ one, flag, all, ignore }: McReading): GivenExtras {
+export function readExtras({ one, flag, words, ignore }: McReading): GivenExtras {
   const name = (text: string) => toAsciiDomain(text);
   return {
     inlineCss: flag('InlineCSS'),
@@ -157,7 +156,7 @@ export function readExtras({ one, flag, all, ignore }: McReading): GivenExtras {
     viewContent: flag('ViewContentLink'),
     trackingDomain: one('TrackingDomain', name),
     returnPathDomain: one('ReturnPathDomain', name),
-    analyticsDomains: readDomains(all('GoogleAnalytics'), () => ignore('GoogleAnalytics')),
+    analyticsDomains: readDomains(words('GoogleAnalytics'), () => ignore('GoogleAnalytics')),
     analyticsCampaign: one('GoogleAnalyticsCampaign', (text) =>
       text.length > LONGEST_CAMPAIGN || /\p{Cc}/u.test(text) ? undefined : text,
     ),
@@ -166,8 +165,7 @@ export function readExtras({ one, flag, all, ignore }: McReading): GivenExtras {
 
 function readDomains(values: readonly string[], ignore: () => void): string[] {
   const domains: string[] = [];
-  for (const text of values.flatMap((value) => value.split(',')).map((value) => value.trim())) {
-    if (text === '') continue;
+  for (const text of values) {
     const domain = toAsciiDomain(text);
     if (domain === undefined || domains.length >= MAX_ANALYTICS_DOMAINS) ignore();
     else domains.push(domain);

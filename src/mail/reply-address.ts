@@ -1,4 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import { MINUTE_MS } from '../base/clock.ts';
+import { fromBase32, toBase32 } from './base32.ts';
 
 // Addresses whose local part has data sealed into it: `reply+r-<token>@in.example.com`. Nobody else can make one,
 // change what is in it, or read it; and nothing has to be looked up to check it. Tokens are base 32 in lower case and
@@ -14,7 +16,6 @@ const REPLY_ADDRESS = /^(.{1,44})\+r-([0-9a-v]{20,60})$/s;
 /** 80 bits, which cannot be guessed over SMTP. */
 const SEAL_BYTES = 10;
 const EXPIRY_BYTES = 4;
-const MINUTE_MS = 60_000;
 /** The first byte: the version, and what follows. */
 const VERSION = 0x10;
 const EXPIRES = 0x01;
@@ -95,9 +96,7 @@ function sealOf(key: string, { account, domain, mailbox }: SealedFor, plain: Buf
   return createHmac('sha256', key).update(about).update(plain).digest().subarray(0, SEAL_BYTES);
 }
 
-/**
- * Encrypts and decrypts: the seal is different for all data, so each has a key stream of its own (as in SIV, RFC 5297).
- */
+/** Encrypts and decrypts: each data has its own seal, and so a key stream of its own (as in SIV, RFC 5297). */
 function cipher(key: string, seal: Buffer, bytes: Buffer): Buffer {
   const stream = createHmac('sha256', key).update('reply data\0').update(seal).digest();
   return Buffer.from(bytes.map((byte, i) => byte ^ (stream[i] ?? 0)));
@@ -109,33 +108,3 @@ function toBytes(data: string): Buffer {
 
 const toUuid = (bytes: Buffer): string =>
   bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
-
-const DIGITS = '0123456789abcdefghijklmnopqrstuv';
-
-/** base32hex in lower case, without padding (RFC 4648 section 7). */
-function toBase32(bytes: Buffer): string {
-  let text = '';
-  let held = 0;
-  let bits = 0;
-  for (const byte of bytes) {
-    held = ((held & 31) << 8) | byte; // fewer than five bits remain
-    for (bits += 8; bits >= 5; bits -= 5) text += DIGITS.charAt((held >> (bits - 5)) & 31);
-  }
-  return bits === 0 ? text : text + DIGITS.charAt((held << (5 - bits)) & 31);
-}
-
-/** Undefined if it is not what `toBase32` writes: of several spellings of one token only one is valid. */
-function fromBase32(text: string): Buffer | undefined {
-  const bytes: number[] = [];
-  let held = 0;
-  let bits = 0;
-  for (const char of text) {
-    held = ((held & 0xff) << 5) | DIGITS.indexOf(char);
-    bits += 5;
-    if (bits < 8) continue;
-    bits -= 8;
-    bytes.push((held >> bits) & 0xff);
-  }
-  const decoded = Buffer.from(bytes);
-  return toBase32(decoded) === text ? decoded : undefined;
-}

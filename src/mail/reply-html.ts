@@ -9,10 +9,7 @@ interface HtmlPiece {
   readonly isAttribution?: boolean;
 }
 
-/**
- * What an element is, as far as quotes go. attribution: it stands above a quote · all: it and everything after it is
- * quoted.
- */
+/** What an element is to quotes. attribution: it stands above a quote · all: it and everything after it is quoted. */
 type Kind = 'quote' | 'attribution' | 'all' | undefined;
 
 /** Only these attributes tell, and no value that tells is longer. */

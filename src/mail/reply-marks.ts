@@ -1,3 +1,5 @@
+import { pattern } from '../base/pattern.ts';
+
 // The lines that mail programs write above what they quote or forward, in the languages that most people use. All of
 // them look at bounded pieces of text only.
 
@@ -39,10 +41,7 @@ const CJK_VERB = /写道|寫道|写到|写信|書きました|のメール|님�
 const OPENER =
   /^[-\s]*(?:\d|(?:on|am|le|el|em|no dia|il|op|w dniu|dnia|den|på|på|dne|dňa|în|в|vào|pada|στις|在|于|於)[\s\d])/iu;
 const SENTENCE_END = /[.!?。！？:]$/u;
-/**
- * A period after a number or a short word (`28.`, `Apr.`, `p.m.`) is of a date or a name: attributions are wrapped
- * there too.
- */
+/** A period after a number or a short word (`28.`, `Apr.`, `p.m.`) is of a date or a name: lines wrap there too. */
 const ABBREVIATION = /(?:\d|(?<!\p{L})\p{L}{1,4})\.$/u;
 const endsSentence = (line: string): boolean => SENTENCE_END.test(line) && !ABBREVIATION.test(line);
 const DATE =
@@ -53,8 +52,10 @@ const SHARED_LINE = /[^\s-][-\s]{1,4}On (?:[A-Z][a-z]{2,8},? ){1,2}\d.{0,200} wr
 const ADDRESS = /[^\s<>()@]{1,128}@[^\s<>()@]{1,255}/u;
 const ADDRESS_AT_END = /@[^\s<>()@]{1,255}>{0,3}[)\]"']{0,2}\s?$/u;
 /** What mail programs leave around a line: direction marks, zero-width characters, bold in plain text. */
-const AROUND =
-  /^[\s*_\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]{1,200}|[\s*_\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]{1,200}$/gu;
+const AROUND = pattern('gu')`
+  ^[\s*_\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]{1,200}
+  |[\s*_\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]{1,200}$
+`;
 
 /** Removes what stands around a line and is not part of it. */
 const bare = (line: string): string => line.replace(AROUND, '');
@@ -154,10 +155,11 @@ const FORWARDED = [
   'přeposlaná zpráva|továbbított üzenet|iletilen mesaj|mesaj redirecționat',
   '転送されたメッセージ|転送メッセージ|转发的邮件|转发邮件|轉寄的郵件|已转发的邮件|전달된 메시지|전달된 메일',
 ];
-const FORWARDED_LINE = new RegExp(
-  `^(?:[-_=~\u2010-\u2015]{2,80}\\s?(?:${FORWARDED.join('|')})[^\\n]{0,200}[-_=~\u2010-\u2015]{2,80}|(?:${FORWARDED.join('|')})\\s?[:：])$`,
-  'iu',
-);
+const FORWARDED_WORDS = new RegExp(`(?:${FORWARDED.join('|')})`);
+const FORWARDED_LINE = pattern('iu')`
+  ^(?:[-_=~\u2010-\u2015]{2,80}\s?${FORWARDED_WORDS}[^\n]{0,200}[-_=~\u2010-\u2015]{2,80}
+  |${FORWARDED_WORDS}\s?[:：])$
+`;
 
 /** Whether a line announces the message that is answered: `-----Original Message-----`. */
 export const isOriginalLine = (line: string): boolean => line.length <= LONGEST_LINE && ORIGINAL_LINE.test(bare(line));

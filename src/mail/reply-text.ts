@@ -275,10 +275,7 @@ function leadIn(text: string, start: number, end: number, paragraph: Paragraph):
     : { ownEnd: paragraph.ownEnd, ownSince: paragraph.ownSince, isStrong, end };
 }
 
-/**
- * Whether a line that begins with `>` is the end of an attribution that was wrapped within its address: `> wrote:`, or
- * `>:`.
- */
+/** Whether a line that begins with `>` ends an attribution that was wrapped within its address: `> wrote:`, or `>:`. */
 function closesAddress(text: string, start: number, at: number, end: number): boolean {
   if (end - at > LONGEST_LABELLED || !/[:：]\s*$/u.test(text.slice(at, end))) return false;
   const above = text.slice(Math.max(start, at - LONGEST_LINE), at);

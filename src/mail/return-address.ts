@@ -1,4 +1,5 @@
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
+import { toBase32 } from './base32.ts';
 
 /** The endpoint of returned mail, which is processed here. */
 export const RETURN_URL = 'return:';
@@ -26,9 +27,7 @@ export function bounceAddress(secret: string, account: number, message: string, 
   return `${toToken(secret, 'bounce', account, message, about)}@${domain}`;
 }
 
-/**
- * The address that unsubscribes the recipient of a message (RFC 2369 List-Unsubscribe); `about` as in `bounceAddress`.
- */
+/** The address that unsubscribes the recipient of a message (List-Unsubscribe, RFC 2369); `about` as above. */
 export function unsubAddress(secret: string, account: number, message: string, domain: string, about = ''): string {
   return `${UNSUB}${toToken(secret, 'unsub', account, message, about)}@${domain}`;
 }
@@ -50,10 +49,7 @@ const TOKEN = /([0-9a-z]{1,11}-[0-9a-f]{32}-[\w-]{10,40})(?:@([\w.-]{1,253}))?/g
 /** Maximum number of tokens to check per text: one of our headers has three. */
 const MOST_TOKENS = 20;
 
-/**
- * Finds the message identified by one of our tokens in a text, such as the Return-Path or List-Unsubscribe of one of
- * our messages.
- */
+/** Finds the message that one of our tokens in a text identifies, as in the Return-Path of one of our messages. */
 export function findReturnAddress(
   secret: string,
   text: string,
@@ -81,11 +77,10 @@ export type TokenKind = 'open' | 'click' | 'bare-click' | 'unsub' | 'bounce';
 const IN_ADDRESSES: ReadonlySet<TokenKind> = new Set<TokenKind>(['unsub', 'bounce']);
 const LINK_SIGNATURE = 22; // characters of base64url: 132 bits
 /**
- * Characters of base 32: 80 bits. A local part has 64 octets (RFC 5321 section 4.5.3.1.1): `unsub-`, an account number
+ * 16 characters of base 32. A local part has 64 octets (RFC 5321 section 4.5.3.1.1): `unsub-`, an account number
  * of up to 8 digits in base 36, the 32 digits of the message and two hyphens leave 16.
  */
-const ADDRESS_SIGNATURE = 16;
-const DIGITS = '0123456789abcdefghijklmnopqrstuv';
+const ADDRESS_SIGNATURE_BYTES = 10;
 const SEND_TOKEN = /^(([0-9a-z]{1,8})-([0-9a-f]{32}))-([\w-]{16,22})$/;
 
 /**
@@ -117,19 +112,6 @@ export function readToken(
 function sign(secret: string, kind: TokenKind, subject: string, about: string): string {
   const digest = createHmac('sha256', secret).update(`${kind}\0${subject}\0${about}`).digest();
   return IN_ADDRESSES.has(kind)
-    ? toBase32(digest, ADDRESS_SIGNATURE)
+    ? toBase32(digest.subarray(0, ADDRESS_SIGNATURE_BYTES))
     : digest.toString('base64url').slice(0, LINK_SIGNATURE);
-}
-
-/** Encodes in lower-case base32hex (RFC 4648 section 7), cut to `length` digits. */
-function toBase32(bytes: Buffer, length: number): string {
-  let text = '';
-  let held = 0; // bits not yet encoded
-  let bits = 0;
-  for (const byte of bytes) {
-    held = ((held & 31) << 8) | byte; // fewer than five bits remain
-    for (bits += 8; bits >= 5; bits -= 5) text += DIGITS.charAt((held >> (bits - 5)) & 31);
-    if (text.length >= length) break;
-  }
-  return text.slice(0, length);
 }

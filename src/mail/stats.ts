@@ -1,3 +1,6 @@
+import { DAY_MS, HOUR_MS } from '../base/clock.ts';
+import { tableOf } from '../base/tables.ts';
+
 // The counters of sent mail, and their sums.
 
 /** Counters of sent mail, in the order in which the API lists them. */
@@ -16,26 +19,12 @@ export const COUNTS = [
 
 export type Counts = Readonly<Record<(typeof COUNTS)[number], number>>;
 
-export const NO_COUNTS: Counts = {
-  sent: 0,
-  hardBounces: 0,
-  softBounces: 0,
-  rejects: 0,
-  complaints: 0,
-  unsubs: 0,
-  opens: 0,
-  uniqueOpens: 0,
-  clicks: 0,
-  uniqueClicks: 0,
-};
+export const NO_COUNTS: Counts = tableOf(COUNTS, () => 0);
 
 /** The counters for the hour that begins at `start`. */
 interface Hour extends Counts {
   readonly start: Date;
 }
-
-const DAY_MS = 86_400_000;
-const HOUR_MS = 3_600_000;
 
 /** The time windows of a stats struct. */
 export interface Windows {
@@ -55,9 +44,7 @@ export function addUp(hours: readonly Counts[]): Counts {
   return sum;
 }
 
-/**
- * The last `days` days consist of the hours that begin later than this, so the hour in which they began is included.
- */
+/** The last `days` days consist of the hours that begin later than this, and so include the hour they began in. */
 export function sinceHours(now: Date, days: number): Date {
   return new Date(now.getTime() - days * DAY_MS - HOUR_MS);
 }
@@ -83,10 +70,7 @@ const PRIOR_REPUTATION = 50;
 const BASE_QUOTA = 250;
 const LEAST_QUOTA = 25;
 const MOST_QUOTA = 1_000_000;
-/**
- * How much each of these events counts against the messages sent. Receivers judge by complaints first, then by unknown
- * users.
- */
+/** How much each event counts against the messages sent. Receivers judge by complaints first, then by unknown users. */
 const WEIGHTS = { hardBounces: 10, rejects: 2, softBounces: 1, unsubs: 2, complaints: 100, resets: 5 } as const;
 
 /** The formula as text for the API reference. */
@@ -104,10 +88,7 @@ export const QUOTA_FORMULA =
   `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + sent in these two months / ` +
   `1000)), from ${LEAST_QUOTA} to ${MOST_QUOTA}.`;
 
-/**
- * The counters of one month; `resets` are entries of the rejection list that were created by events and removed by the
- * account.
- */
+/** The counters of a month; `resets`: entries of the rejection list that events created and the account removed. */
 export interface Month extends Counts {
   readonly resets?: number;
 }

@@ -18,10 +18,7 @@ export interface Part {
   readonly headerStart: number;
   readonly bodyStart: number;
   bodyEnd: number;
-  /**
-   * Whether a delimiter line ended it; the line break before that line belongs to the delimiter (RFC 2046 section
-   * 5.1.1).
-   */
+  /** Whether a delimiter line ended it; the line break before it belongs to the delimiter (RFC 2046 section 5.1.1). */
   delimited: boolean;
 }
 
@@ -40,9 +37,7 @@ export type StructureScan =
   | { readonly root: Part; readonly breach?: undefined }
   | { readonly root?: undefined; readonly breach: string };
 
-/**
- * The media type of a part, with the defaults of RFC 2045 section 5.2 and RFC 2046 section 5.1.5 if none is declared.
- */
+/** The media type of a part; if none is declared, the default of RFC 2045 section 5.2 or RFC 2046 section 5.1.5. */
 export function mediaTypeOf({ type, parent }: Part): string {
   if (type.value !== '') return type.value;
   return parent?.type.value === 'multipart/digest' ? 'message/rfc822' : 'text/plain';
@@ -89,10 +84,7 @@ const LONGEST_BOUNDARY = 1000;
 const ADDRESS_FIELDS =
   /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
 
-/**
- * Finds the parts of a message in one linear pass, without decoding, and checks CAPS: no parser gets a message that
- * exceeds one of them.
- */
+/** Finds the parts of a message in one linear pass, without decoding, and checks CAPS before any parser gets it. */
 export function scanStructure(bytes: Buffer): StructureScan {
   const walk: Walk = {
     bytes,
@@ -239,10 +231,7 @@ function nextDelimiter(walk: Walk, from: number): Delimiter | undefined {
   }
 }
 
-/**
- * The delimiter on the line that starts at `lineStart`. White space after it is transport padding (RFC 2046 section
- * 5.1.1).
- */
+/** The delimiter on the line at `lineStart`. White space after it is transport padding (RFC 2046 section 5.1.1). */
 function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   const { bytes, levels } = walk;
   if (bytes[lineStart + 1] !== DASH || levels.size === 0) return undefined;
@@ -256,10 +245,7 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   return closed === undefined ? undefined : { level: closed, closes: true, lineStart, lineEnd };
 }
 
-/**
- * Ends the parts that the delimiter closes, including nested multiparts without their own closing delimiter. Returns
- * where to continue.
- */
+/** Ends the parts that the delimiter closes, and multiparts in them without one. Returns where to continue. */
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;
   endPart(walk, walk.leaf, lineStart);

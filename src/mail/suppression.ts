@@ -1,11 +1,11 @@
-// The rules of the rejection list. Layer rule: this file does not import the store, so the shapes are declared again
-// here.
+import { DAY_MS } from '../base/clock.ts';
+
+// The rules of the rejection list. This file is below the store (layers), so the shapes are declared again here.
 
 /** Why an address is on the list. `custom` entries are made by hand; the others by events of messages. */
 export const REJECT_REASONS = ['hard-bounce', 'soft-bounce', 'spam', 'unsub', 'custom'] as const;
 export type RejectReason = (typeof REJECT_REASONS)[number];
 
-const DAY_MS = 86_400_000;
 const YEAR_MS = 365 * DAY_MS;
 
 /** The initial term for each reason. */

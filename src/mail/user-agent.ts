@@ -23,10 +23,7 @@ interface UserAgent {
 /** Characters of a User-Agent to parse. */
 const LONGEST = 500;
 
-/**
- * Mail programs, and services that fetch images for them, which the library does not know. The version follows the
- * name.
- */
+/** Mail programs, and services that fetch images for them, that the library does not know. A version follows. */
 const MAIL_CLIENTS: readonly (readonly [pattern: RegExp, family: string])[] = [
   [/\bGoogleImageProxy\b/, 'Gmail'],
   [/\bYahooMailProxy\b/, 'Yahoo! Mail'],

@@ -5,10 +5,7 @@ import { toAsciiDomain } from './address.ts';
 
 const MARK = '*.';
 
-/**
- * The name of an inbound domain in A-labels, with `*.` in front if it stands for all below; undefined as by
- * `toAsciiDomain`.
- */
+/** The name of an inbound domain in A-labels, after `*.` if it is for all below; undefined as by `toAsciiDomain`. */
 export function toInboundDomain(text: string): string | undefined {
   if (!isWildcard(text)) return toAsciiDomain(text);
   const base = toAsciiDomain(baseOf(text));

@@ -1,3 +1,4 @@
+import { pattern } from '../base/pattern.ts';
 import { correspondentsOf } from '../mail/author.ts';
 import { returnedKindOf } from '../mail/automated.ts';
 import { type Bounce, classifyReply } from '../mail/bounce.ts';
@@ -117,8 +118,9 @@ interface FeedbackReport {
 }
 
 const REPORT = 'message/feedback-report';
-const ORIGINAL =
-  /^(?:message\/rfc822|message\/global|text\/rfc822-headers|text\/rfc822|message\/rfc822-headers|message\/global-headers)$/;
+const ORIGINAL = pattern()`
+  ^(?:message/rfc822|message/global|text/rfc822-headers|text/rfc822|message/rfc822-headers|message/global-headers)$
+`;
 const QUOTED = ['original-mail-from', 'original-rcpt-to', 'removal-recipient', 'original-envelope-id'];
 const MOST_BLOCKS = 4;
 
@@ -128,10 +130,7 @@ function parseFeedback(mail: ReturnedMessage): FeedbackReport | undefined {
   return leaf && toReport(mail, readBlocks(leaf.bytes(), MOST_BLOCKS).flat());
 }
 
-/**
- * Parses a report that only attaches the message (Microsoft's JMRP, people who write to abuse@). Undefined if none is
- * attached.
- */
+/** Parses a report that only attaches the message (Microsoft's JMRP, mail to abuse@). Undefined if none is attached. */
 function parseAttached(mail: ReturnedMessage): FeedbackReport | undefined {
   return mail.leaves.some(({ type }) => ORIGINAL.test(type)) ? toReport(mail, []) : undefined;
 }

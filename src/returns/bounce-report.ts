@@ -1,3 +1,4 @@
+import { pattern } from '../base/pattern.ts';
 import { parseAddressList } from '../mail/address-list.ts';
 import { correspondentsOf } from '../mail/author.ts';
 import { readsAsBounce } from '../mail/automated.ts';
@@ -113,19 +114,29 @@ const OPENING = [
   /your message cannot be delivered to the following recipients?/i, // Sun
   /recipient'?s mailbox is (?:full|unavailable)/i,
 ];
-const DELAYED =
-  /\b(?:has not yet been delivered|will be retried|will continue to (?:be )?(?:try|tried|retry|retried|attempt)|delivery attempts will continue|will keep trying|(?:been|is) delayed|message delayed|transient non-fatal errors|no action is required on your part|do not need to resend|warning message only)\b/i;
-// An SMTP reply in the text, most reliable first: reply code with enhanced code, enhanced code in brackets, then either
-// alone.
+const DELAYED = pattern('i')`
+  \b(?:has not yet been delivered|will be retried|will continue to (?:be )?(?:try|tried|retry|retried|attempt)
+  |delivery attempts will continue|will keep trying|(?:been|is) delayed|message delayed|transient non-fatal errors
+  |no action is required on your part|do not need to resend|warning message only)\b
+`;
+// An SMTP reply in the text, most reliable first: a code with its enhanced code, that in brackets, then either alone.
 const REPLY = /(?:^|[\s:<(#"'])([45]\d\d)[ -]+#?([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;
 const ENHANCED = /[^\n]*(?:^|[\s:])([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
-const WORDS =
-  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|illegal host|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|retry timeout exceeded|multiple retries|giving up|envelope expired|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
+const WORDS = pattern('i')`
+  [^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist
+  |mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded
+  |account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|illegal host|unrouteable address
+  |unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied
+  |connection (?:timed out|refused)|retry timeout exceeded|multiple retries|giving up|envelope expired
+  |message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*
+`;
 /** Where the copy of the original message begins; nothing in it is a diagnosis. */
-const COPY =
-  /^(?:-+ ?(?:below this line|the header of|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;
+const COPY = pattern('im')`
+  ^(?:-+ ?(?:below this line|the header of|this is a copy|original message|the body of|message header|returned message
+  |unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)
+`;
 const LONGEST_LINE = 1000;
 const TEXT = 16 * 1024;
 /** Characters of a bounce without a reason that the event has. */
@@ -170,9 +181,7 @@ function reasonOf(text: string): Reason | undefined {
   return code ? { status: bracketed?.[1] ?? null, line: lineFrom(text, code) } : undefined;
 }
 
-/**
- * The line that was found, and the next one if that has the words: `550 <jo@example.net>:` and below it `User unknown`.
- */
+/** The line that was found, and the next if that has the words: `550 <jo@example.net>:`, then `User unknown`. */
 function lineFrom(text: string, found: RegExpExecArray): string {
   const [line] = found;
   const rest = text.slice(found.index + line.length, found.index + line.length + LONGEST_LINE);

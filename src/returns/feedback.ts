@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { createMemory } from '../base/memory.ts';
-import type { MessageEventKind } from '../store/rows/messages.ts';
+import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
 // What all feedback has in common, whether it is returned mail or a visit to a link: its event, and its account.
@@ -11,13 +11,11 @@ export function returnEventId(
   kind: MessageEventKind,
   ...occasion: readonly (string | number)[]
 ): string {
-  return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
+  const digest = hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url');
+  return `${message.slice(0, 8)}-${digest.slice(0, 24)}`;
 }
 
-/**
- * Looks up the account behind a number in a token; undefined if there is none. Numbers are never reassigned, so they
- * can be cached.
- */
+/** Looks up the account behind a number in a token, if there is one. Numbers are never reassigned: they are cached. */
 export type AccountOf = (number: number) => Promise<string | undefined>;
 
 /** Cached accounts that get returned mail. */
@@ -29,5 +27,22 @@ export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
     const account = known.get(`${number}`) ?? (await store.accounts.one({ number }))?.id;
     if (account !== undefined) known.set(`${number}`, account);
     return account;
+  };
+}
+
+/** A sent message, and its account. */
+export interface FoundMessage {
+  readonly account: string;
+  readonly row: SentMessageRow;
+}
+
+/** Finds the message that a token names; undefined if it or its account was deleted. */
+export type FindMessage = ReturnType<typeof createFinder>;
+
+export function createFinder(store: Pick<Store, 'messages'>, accountOf: AccountOf) {
+  return async (named: { readonly account: number; readonly message: string }): Promise<FoundMessage | undefined> => {
+    const account = await accountOf(named.account);
+    const row = account === undefined ? undefined : await store.messages.one({ id: named.message, account });
+    return account === undefined || row === undefined ? undefined : { account, row };
   };
 }

@@ -17,9 +17,7 @@ type Leaf = ReturnType<typeof toLeaf>;
 const LONGEST_TEXT = 64 * 1024;
 const LONGEST_LINE = 998;
 
-/**
- * Parses a returned message; undefined if it exceeds a structural limit that no sane message does (mail/outgoing.ts).
- */
+/** Parses a returned message; undefined if it exceeds a structural limit, as no sane one does (mail/outgoing.ts). */
 export function readReturned(bytes: Buffer): ReturnedMessage | undefined {
   const scan = scanStructure(bytes);
   if (scan.breach !== undefined) return undefined;
@@ -28,18 +26,12 @@ export function readReturned(bytes: Buffer): ReturnedMessage | undefined {
   return { fields: root.fields, leaves };
 }
 
-/**
- * The value of a top-level header field, or ''; truncated to the longest line (RFC 5322 section 2.1.1), to bound
- * pattern matching.
- */
+/** The value of a top-level field, or ''; cut to the longest line (RFC 5322 section 2.1.1), to bound matching. */
 export function valueOf({ fields }: ReturnedMessage, name: string): string {
   return (firstValue(fields, name) ?? '').slice(0, LONGEST_LINE).trim();
 }
 
-/**
- * The text that a person would read first, at most 64 Ki characters, LF line endings; HTML without its tags if there is
- * no plain text.
- */
+/** The text that a person would read first: at most 64 Ki characters, LF; of HTML, if there is no other, no tags. */
 export function readText({ leaves }: ReturnedMessage): string {
   const leaf = leaves.find(({ type }) => type === 'text/plain') ?? leaves.find(({ type }) => type === 'text/html');
   if (!leaf) return '';

@@ -11,17 +11,15 @@ import { firstValue, parseHeaders } from '../mail/headers.ts';
 import { findReturnAddress, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
 import type { Delivery, Message } from '../queue/delivery.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
-import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import { type Judgement, judge } from './bounce-message.ts';
-import { type AccountOf, createAccountOf, returnEventId } from './feedback.ts';
+import { createAccountOf, createFinder, type FindMessage, type FoundMessage, returnEventId } from './feedback.ts';
 import { headerText } from './returned-message.ts';
-import { createUnsubscribe, createUnsubscribeLinks, type Unsubscribe, type UnsubscribeLinks } from './unsubscribe.ts';
-import { createVisitQueue, createVisits, type VisitQueue, type Visits } from './visits.ts';
+import { createUnsubscribe, createUnsubscribeLinks, type Unsubscribe } from './unsubscribe.ts';
+import { createVisitQueue, createVisits } from './visits.ts';
 
 interface ReturnsDeps {
-  readonly store: Pick<Store, 'messages'>;
-  readonly accountOf: AccountOf;
+  readonly find: FindMessage;
   readonly recorder: Pick<Recorder, 'record'>;
   readonly unsubscribe: Unsubscribe;
   readonly secret: () => Promise<string>;
@@ -34,35 +32,17 @@ export type ReturnOutcome = { readonly kind: 'done'; readonly words: string } | 
 /** Parses returned mail and records what it says. */
 export type Returns = ReturnType<typeof createReturns>;
 
-/**
- * A report up to `WHOLE_BYTES` is parsed in full; of a larger one only the beginning, where reports identify
- * themselves.
- */
+/** A report up to `WHOLE_BYTES` is parsed in full; of a larger one the beginning, where reports identify themselves. */
 const WHOLE_BYTES = 1024 * 1024;
 const START_BYTES = 256 * 1024;
 /** Message rows are written late if the store was unavailable; how long a report waits for its row. */
 const ROW_LATEST_MS = 3_600_000;
 
-interface Named {
-  readonly account: number;
-  readonly message: string;
-}
-interface Found {
-  readonly account: string;
-  readonly row: SentMessageRow;
-}
-
 function createReturns(deps: ReturnsDeps) {
-  const { store, recorder, log } = deps;
-
-  async function find({ account: number, message }: Named): Promise<Found | undefined> {
-    const account = await deps.accountOf(number);
-    const row = account === undefined ? undefined : await store.messages.one({ id: message, account });
-    return account === undefined || row === undefined ? undefined : { account, row };
-  }
+  const { find, recorder, log } = deps;
 
   async function record(
-    { account, row }: Found,
+    { account, row }: FoundMessage,
     said: Exclude<Judgement, { kind: 'nothing' }>,
     arrived: Arrived,
   ): Promise<string> {
@@ -146,24 +126,18 @@ interface FeedbackDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly lists: Lists;
 }
 
-/** Feedback on sent messages: returned mail, and visits to the links in them. */
-interface Feedback {
-  readonly returns: Returns;
-  readonly tracking: { readonly visits: Visits; readonly unsubscribeLinks: UnsubscribeLinks };
-  readonly visitQueue: VisitQueue;
-}
-
-/** Creates the parts that turn feedback into events. */
-export function createFeedback({ store, tokenSecret, recorder, lists, clock, log }: FeedbackDeps): Feedback {
+/** Creates the parts that turn feedback into events: returned mail, and visits to the links in sent messages. */
+export function createFeedback({ store, tokenSecret, recorder, lists, clock, log }: FeedbackDeps) {
   const secret = tokenSecret.read;
   const accountOf = createAccountOf(store);
+  const find = createFinder(store, accountOf);
   const unsubscribe = createUnsubscribe({ recorder, lists });
   const visitQueue = createVisitQueue({ accountOf, recorder, clock, log });
   return frozen({
-    returns: createReturns({ store, accountOf, recorder, unsubscribe, secret, log }),
+    returns: createReturns({ find, recorder, unsubscribe, secret, log }),
     tracking: Object.freeze({
       visits: createVisits({ queue: visitQueue, secret, clock }),
-      unsubscribeLinks: createUnsubscribeLinks({ store, accountOf, secret, unsubscribe, clock }),
+      unsubscribeLinks: createUnsubscribeLinks({ find, secret, unsubscribe, clock }),
     }),
     visitQueue,
   });

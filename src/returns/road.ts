@@ -53,9 +53,7 @@ interface Found {
 const SHORTEST_GAP_MS = 1000;
 const LONGEST_GAP_MS = 60_000;
 const gapFor = (ageMs: number) => Math.min(Math.max(ageMs, SHORTEST_GAP_MS), LONGEST_GAP_MS);
-/**
- * How often mail without a destination is checked again. After a restart with another setting this happens immediately.
- */
+/** How often mail without a destination is checked again; after a restart with another setting, at once. */
 const LOOK_MS = 3_600_000;
 
 export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadDeps): Road {

@@ -1,11 +1,10 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Lists } from '../events/lists.ts';
 import type { Recorder } from '../events/record.ts';
 import { readToken } from '../mail/return-address.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
-import type { Store } from '../store/store.ts';
-import { type AccountOf, returnEventId } from './feedback.ts';
+import { type FindMessage, returnEventId } from './feedback.ts';
 
 /** A recipient's request to unsubscribe. */
 interface UnsubscribeWish {
@@ -16,9 +15,6 @@ interface UnsubscribeWish {
 
 /** Records the request; the event puts the address on the rejection list. */
 export type Unsubscribe = (wish: UnsubscribeWish) => Promise<'recorded' | 'duplicate' | 'unknown'>;
-
-const DAY_MS = 86_400_000;
-const MINUTE_MS = 60_000;
 
 /**
  * Buttons are pressed twice, and mail programs repeat their POST, so a request counts once a day. But if the account
@@ -54,36 +50,29 @@ export interface Subscription {
 }
 
 interface UnsubscribeLinksDeps {
-  readonly store: Pick<Store, 'messages'>;
-  readonly accountOf: AccountOf;
+  readonly find: FindMessage;
   /** Rejects with `StoreAway` if the secret cannot be read. */
   readonly secret: () => Promise<string>;
   readonly unsubscribe: Unsubscribe;
   readonly clock: Clock;
 }
 
-/**
- * Resolves unsubscribe links: `unknown`, not one of ours; `gone`, its message was deleted. Both methods throw
- * `StoreAway`.
- */
+/** Resolves unsubscribe links. `unknown`: not ours · `gone`: its message was deleted. Both throw `StoreAway`. */
 export type UnsubscribeLinks = ReturnType<typeof createUnsubscribeLinks>;
 
-export function createUnsubscribeLinks({ store, accountOf, secret, unsubscribe, clock }: UnsubscribeLinksDeps) {
-  async function find(token: string) {
+export function createUnsubscribeLinks({ find, secret, unsubscribe, clock }: UnsubscribeLinksDeps) {
+  async function messageOf(token: string) {
     const named = readToken(await secret(), 'unsub', token);
-    if (!named) return 'unknown';
-    const account = await accountOf(named.account);
-    const row = account === undefined ? undefined : await store.messages.one({ id: named.message, account });
-    return account === undefined || row === undefined ? 'gone' : { account, row };
+    return named ? ((await find(named)) ?? 'gone') : 'unknown';
   }
   return frozen({
     async look(token: string): Promise<Subscription | 'unknown' | 'gone'> {
-      const found = await find(token);
+      const found = await messageOf(token);
       return typeof found === 'string' ? found : found.row;
     },
     /** Records the request before returning. */
     async follow(token: string): Promise<Subscription | 'unknown' | 'gone'> {
-      const found = await find(token);
+      const found = await messageOf(token);
       if (typeof found === 'string') return found;
       const { account, row } = found;
       return (await unsubscribe({ account, row, at: new Date(clock.now()) })) === 'unknown' ? 'gone' : row;

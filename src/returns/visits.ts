@@ -69,10 +69,7 @@ export function createVisits({ queue, secret, clock }: VisitsDeps) {
       const found = await named('open', token).catch(() => undefined);
       if (found) add('open', found, visitor, null);
     },
-    /**
-     * Records a click if we signed this URL, and returns whether we did. Throws `StoreAway` if the secret cannot be
-     * read.
-     */
+    /** Records a click if we signed this URL; returns whether we did. Throws `StoreAway` without the secret. */
     async clicked(token: string, url: string, visitor: TrackedClient): Promise<boolean> {
       const ours = await link(token, url);
       if (ours) add('click', ours.found, visitor, ours.shown);
@@ -99,10 +96,7 @@ const MOST_OF_ONE = 100;
 const AT_A_TIME = 8;
 const AGAIN_MS = 5000;
 
-/**
- * Records visits in the background. Visits that do not fit, or still wait at shutdown, are lost; the log has their
- * number.
- */
+/** Records visits in the background. Those that do not fit, or wait at shutdown, are lost; the log counts them. */
 export type VisitQueue = ReturnType<typeof createVisitQueue>;
 
 export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueueDeps) {

@@ -3,6 +3,7 @@ import { Pool } from 'undici';
 import { z } from 'zod';
 import { sizeOf } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
+import { parseJson } from '../base/schema.ts';
 import {
   bytesOf,
   MOST_ANSWER,
@@ -101,9 +102,9 @@ const answerSchema = z.object({
 const SPAM = new Set(['reject', 'add header', 'rewrite subject']);
 
 function toFinding(text: string, spamAt: number | null): ScannerFinding {
-  const read = answerSchema.safeParse(parse(text));
-  if (!read.success) throw new ScannerFault(`its answer cannot be read: "${text.slice(0, 100)}"`);
-  const { action, score, symbols, is_skipped: skipped } = read.data;
+  const read = parseJson(answerSchema, text);
+  if (!read) throw new ScannerFault(`its answer cannot be read: "${text.slice(0, 100)}"`);
+  const { action, score, symbols, is_skipped: skipped } = read;
   // It also skips the rest of a message that it knows at once, as GTUBE.
   if (skipped && action === 'no action') return { skipped: 'its settings exempt the message' };
   const found = Object.values(symbols);
@@ -121,12 +122,4 @@ function toFinding(text: string, spamAt: number | null): ScannerFinding {
     rejects: action === 'reject' || virus !== undefined,
     defers: action === 'soft reject',
   };
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,8 +1,8 @@
-import { type Clock, createLoop } from '../base/clock.ts';
+import { createLoop, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { type Ids, messageOf } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Service, Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
 import { sentId } from '../mail/return-address.ts';
 import { type CopiedMessage, toDelivery } from '../queue/copied-message.ts';
@@ -30,7 +30,7 @@ interface AdoptionSettings {
   readonly alone: boolean;
 }
 
-interface AdoptionDeps {
+interface AdoptionDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'hosts' | 'copies' | 'scheduled' | 'understands'>;
   readonly spool: Pick<
     Spool,
@@ -40,9 +40,7 @@ interface AdoptionDeps {
   /** Other kinds of copies than outgoing mail. */
   readonly others: Readonly<Record<string, CopyKind>>;
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
 }
 
 /** How often this host looks whether it is to take over mail, and after a failure. Milliseconds. */
@@ -120,7 +118,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return !taken.includes(false);
   }
 
-  /** If it was on this queue before, and was dropped when another host took it over. False if it is not on the queue. */
+  /** If it was on this queue before, and was dropped when another host took it over. False if it is not on it. */
   async function restore({ id, state: copied = 'waiting' }: CopiedDelivery): Promise<boolean> {
     const { state } = (await spool.delivery(id)) ?? { state: undefined };
     if (state === 'dropped' && copied === 'waiting') await spool.replay({ ids: [id] }, clock.now());
@@ -140,7 +138,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return { ...message, body: await writer.finish() };
   }
 
-  /** For the envelope. While the row is another's, that host may end it, and its absence does not mean that it is ours. */
+  /** For the envelope. While the row is another's, that host may end it: its absence does not mean that it is ours. */
   const epochOf = ({ host, epoch }: CopyRow): number => (host === member.id() ? epoch : IN_NO_EPOCH);
 
   /** Finds a message that was damaged on the disk of this host. */
@@ -216,7 +214,6 @@ export interface TendCopiesDeps
 
 /** Younger rows may still be written, or read. Milliseconds. */
 const YOUNG_MS = 600_000;
-const DAY_MS = 86_400_000;
 
 /**
  * Holds the copies of this host against its queue: what is not on it, because the queue was restored or its call was

@@ -1,6 +1,5 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
 import type { Envelope } from '../mail/envelope.ts';
 import { type CopiedMessage, fromContent, toContent, toParts } from '../queue/copied-message.ts';
@@ -16,11 +15,9 @@ interface CopiesSettings {
   readonly mode: 'none' | 'store';
 }
 
-interface CopiesDeps {
+interface CopiesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'copies' | 'copyParts' | 'hosts' | 'understands'>;
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 type ClaimedDelivery = Pick<Delivery, 'id' | 'replayed'>;

@@ -1,7 +1,6 @@
-import type { Clock } from '../base/clock.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
+import { type Clock, DAY_MS, MINUTE_MS } from '../base/clock.ts';
 import { MOST_TESTED, type Task, testDue } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { checkA, checkPtr } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
 import {
@@ -28,17 +27,13 @@ export interface ProvisioningSettings {
   readonly quarantineDays: number;
 }
 
-interface ProvisioningDeps {
+interface ProvisioningDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Store;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 /** A request with its chosen address. */
 type AssignedRequest = IpRequestRow & { readonly ip: string; readonly claim: string };
 
-const DAY_MS = 86_400_000;
 /** How often a log entry says that requests wait for an empty inventory. Milliseconds. */
 const REMIND_MS = 3_600_000;
 const MOST_AT_ONCE = 1000;
@@ -57,8 +52,7 @@ const MOST_AT_ONCE = 1000;
  */
 export function provisionIpsTask(settings: ProvisioningSettings, deps: ProvisioningDeps): Task {
   const { store, clock } = deps;
-  const give = createGiver(settings, deps);
-  const collect = createCollector(settings, deps);
+  const tryGive = async (request: IpRequestRow) => isAssigned(request) && (await give(request, settings, deps));
   let remindedAt = Number.NEGATIVE_INFINITY;
 
   /** Whether the reminder is due again. */
@@ -72,14 +66,14 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
     async run(ending) {
       let given = 0;
       for (const begun of await store.ipRequests.many({ ip: { exists: true } }, { limit: MOST_AT_ONCE })) {
-        if (isAssigned(begun) && (await give(begun))) given++;
+        if (await tryGive(begun)) given++;
       }
       for (;;) {
         const next = ending?.aborted ? 'none' : await choose(deps);
         if (next === 'none') break;
-        if (isAssigned(next) && (await give(next))) given++;
+        if (await tryGive(next)) given++;
       }
-      const returned = await collect();
+      const returned = await collect(settings, deps);
       const waiting = (await store.ipRequests.many({}, { limit: MOST_AT_ONCE })).length;
       if (given + returned === 0 && (waiting === 0 || !remind())) return undefined;
       return {
@@ -114,115 +108,102 @@ async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow 
   );
 }
 
-/**
- * Places an address in the requested pool before it is assigned, and removes it again; both only while the request
- * exists.
- */
-function createPlacer({ store }: ProvisioningDeps) {
-  const isThere = async ({ id, token, ip, claim }: AssignedRequest) =>
-    (await store.ipRequests.one({ id, token, ip, claim })) !== undefined;
-  const isFree = async ({ ip, claim }: AssignedRequest) =>
-    (await store.ips.one({ id: ip, account: INVENTORY, claim })) !== undefined;
+/** Places an address in the wanted pool before it is assigned; `unplace` removes it. Only while the request exists. */
+async function place(request: AssignedRequest, { store }: ProvisioningDeps): Promise<void> {
+  const { account, ip, pool, claim } = request;
+  if (pool === DEFAULT_POOL) return;
+  const isFree = async () => (await store.ips.one({ id: ip, account: INVENTORY, claim })) !== undefined;
+  await rewrite(store.of(account), async (placement) => {
+    if (createPoolFinder(placement)(ip) !== DEFAULT_POOL || !(await isThere(request, store)) || !(await isFree()))
+      return undefined;
+    // If the pool was deleted meanwhile, the address stays in the default pool.
+    return (await store.pools.one({ id: poolId(account, pool) })) && { elsewhere: placesWith(placement, ip, pool) };
+  });
+}
 
-  return {
-    async place(request: AssignedRequest): Promise<void> {
-      const { account, ip, pool } = request;
-      if (pool === DEFAULT_POOL) return;
-      await rewrite(store.of(account), async (placement) => {
-        if (createPoolFinder(placement)(ip) !== DEFAULT_POOL || !(await isThere(request)) || !(await isFree(request)))
-          return undefined;
-        // If the pool was deleted meanwhile, the address stays in the default pool.
-        return (await store.pools.one({ id: poolId(account, pool) })) && { elsewhere: placesWith(placement, ip, pool) };
-      });
-    },
-    async unplace(request: AssignedRequest): Promise<void> {
-      await rewrite(store.of(request.account), async (placement) => {
-        if (createPoolFinder(placement)(request.ip) === DEFAULT_POOL || !(await isThere(request))) return undefined;
-        return { elsewhere: placesWith(placement, request.ip) };
-      });
-    },
-  };
+async function unplace(request: AssignedRequest, { store }: ProvisioningDeps): Promise<void> {
+  await rewrite(store.of(request.account), async (placement) => {
+    if (createPoolFinder(placement)(request.ip) === DEFAULT_POOL || !(await isThere(request, store))) return undefined;
+    return { elsewhere: placesWith(placement, request.ip) };
+  });
+}
+
+async function isThere({ id, token, ip, claim }: AssignedRequest, { ipRequests }: Store): Promise<boolean> {
+  return (await ipRequests.one({ id, token, ip, claim })) !== undefined;
 }
 
 /** Steps 2 to 4. Returns false if the address was assigned to another request. */
-function createGiver(
-  { hostname }: ProvisioningSettings,
+async function give(
+  request: AssignedRequest,
+  settings: ProvisioningSettings,
   deps: ProvisioningDeps,
-): (request: AssignedRequest) => Promise<boolean> {
-  const { store, clock, log } = deps;
-  const { place, unplace } = createPlacer(deps);
-
-  async function hand(request: AssignedRequest): Promise<IpRow | undefined> {
-    const { account, ip, claim, token, warmup } = request;
-    const now = new Date(clock.now());
-    const row = await store.ips.one({ id: ip, account: INVENTORY, claim });
-    return (
-      row &&
-      store.ips.change(
-        { id: ip, account: INVENTORY, claim },
-        {
-          ...PLAIN_IP,
-          account,
-          claim: token,
-          createdAt: now,
-          freeAt: null,
-          domain: row.homeDomain ?? fallbackDomain(ip, hostname),
-          ...(warmup ? { warmupStartAt: now, warmupEndAt: warmupEnd(now) } : {}),
-        },
-      )
-    );
+): Promise<boolean> {
+  const { store, log } = deps;
+  const { id, token, ip, claim, account } = request;
+  await place(request, deps);
+  const handed = await hand(request, settings, deps);
+  if (handed) log.info('ip.given', { ip, account });
+  if (handed ?? (await store.ips.one({ id: ip }))?.claim === token) {
+    await store.ipRequests.remove({ id, token });
+    return true;
   }
+  await unplace(request, deps);
+  await store.ipRequests.change({ id, token, ip, claim }, { ip: null, claim: null });
+  return false;
+}
 
-  return async (request) => {
-    const { id, token, ip, claim } = request;
-    await place(request);
-    const handed = await hand(request);
-    if (handed) log.info('ip.given', { ip, account: request.account });
-    if (handed ?? (await store.ips.one({ id: ip }))?.claim === token) {
-      await store.ipRequests.remove({ id, token });
-      return true;
-    }
-    await unplace(request);
-    await store.ipRequests.change({ id, token, ip, claim }, { ip: null, claim: null });
-    return false;
-  };
+/** Step 3. */
+async function hand(
+  { account, ip, claim, token, warmup }: AssignedRequest,
+  { hostname }: ProvisioningSettings,
+  { store, clock }: ProvisioningDeps,
+): Promise<IpRow | undefined> {
+  const now = new Date(clock.now());
+  const free = { id: ip, account: INVENTORY, claim };
+  const row = await store.ips.one(free);
+  return (
+    row &&
+    store.ips.change(free, {
+      ...PLAIN_IP,
+      account,
+      claim: token,
+      createdAt: now,
+      freeAt: null,
+      domain: row.homeDomain ?? fallbackDomain(ip, hostname),
+      ...(warmup ? { warmupStartAt: now, warmupEndAt: warmupEnd(now) } : {}),
+    })
+  );
 }
 
 /** Returns released addresses to the inventory, in quarantine. Returns how many. */
-function createCollector(
+async function collect(
   { quarantineDays }: ProvisioningSettings,
   { store, clock, ids, log }: ProvisioningDeps,
-): () => Promise<number> {
-  return async () => {
-    let returned = 0;
-    for (const { id, account, claim, releasedAt } of await store.ips.many(
-      { releasedAt: { exists: true } },
-      { limit: MOST_AT_ONCE },
-    )) {
-      // The request was fulfilled, even if a crash prevented its deletion; nothing would show that once the address is
-      // reassigned.
-      await store.ipRequests.remove({ id: account, token: claim });
-      // Written even without changes, so that a concurrent set-pool that saw the address decides again
-      // (store/rows/ips.ts).
-      await rewrite(store.of(account), async (placement) => ({ elsewhere: placesWith(placement, id) }));
-      const now = clock.now();
-      const back = await store.ips.change(
-        { id, account, claim, releasedAt },
-        {
-          ...PLAIN_IP,
-          account: INVENTORY,
-          claim: ids.key(),
-          createdAt: new Date(now),
-          freeAt: new Date(now + quarantineDays * DAY_MS),
-          domain: '',
-        },
-      );
-      if (!back) continue;
-      log.info('ip.returned', { ip: id, account });
-      returned++;
-    }
-    return returned;
-  };
+): Promise<number> {
+  let returned = 0;
+  const released = await store.ips.many({ releasedAt: { exists: true } }, { limit: MOST_AT_ONCE });
+  for (const { id, account, claim, releasedAt } of released) {
+    // The request was fulfilled, even if a crash prevented its deletion; nothing shows that once it is reassigned.
+    await store.ipRequests.remove({ id: account, token: claim });
+    // Written even without changes: a concurrent set-pool that saw the address decides again (store/rows/ips.ts).
+    await rewrite(store.of(account), async (placement) => ({ elsewhere: placesWith(placement, id) }));
+    const now = clock.now();
+    const back = await store.ips.change(
+      { id, account, claim, releasedAt },
+      {
+        ...PLAIN_IP,
+        account: INVENTORY,
+        claim: ids.key(),
+        createdAt: new Date(now),
+        freeAt: new Date(now + quarantineDays * DAY_MS),
+        domain: '',
+      },
+    );
+    if (!back) continue;
+    log.info('ip.returned', { ip: id, account });
+    returned++;
+  }
+  return returned;
 }
 
 /** Clears warmups that have ended. API records show them as finished even before this has run. */
@@ -244,15 +225,12 @@ export function finishWarmupsTask({
   };
 }
 
-interface ReverseDnsDeps {
+interface ReverseDnsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'ips'>;
   /** Must not cache: a cached answer would keep a change pending. */
   readonly resolver: Resolver;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
-const MINUTE_MS = 60_000;
 /** Time until the next check: sooner while somebody waits for a change or DNS did not answer. */
 const NEXT_MS = {
   pending: 5 * MINUTE_MS,

@@ -1,9 +1,9 @@
-import type { Clock } from '../base/clock.ts';
+import { HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { createMemory, createRecent } from '../base/memory.ts';
 import type { RunningTime } from '../base/running-time.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { addUpMonths, hourlyQuota, reputationOf } from '../mail/stats.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -159,8 +159,6 @@ interface MeterSettings {
 /** Counts what one account or subaccount has sent in the last 60 minutes, on all hosts. */
 type Meter = ReturnType<typeof createMeter>;
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
 const KEPT_MS = 120_000;
 
 /** The counters at one time, plus what this host has released since, by start of the minute. */
@@ -274,11 +272,9 @@ function createSpread() {
   });
 }
 
-interface ReleasingDeps {
+interface ReleasingDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'retry'>;
   readonly holding: Pick<Leaving, 'changed'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Holds back or releases the mail of a subaccount. */

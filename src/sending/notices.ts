@@ -1,10 +1,9 @@
 import MailComposer from 'nodemailer/lib/mail-composer';
-import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock, DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import type { MailAttempt } from '../queue/settle.ts';
@@ -14,21 +13,14 @@ import type { Store } from '../store/store.ts';
 import type { SignOwn } from './own-signature.ts';
 import type { MailCarrier, Mailer, MailOutcome, NoticeMail } from './types.ts';
 
-interface NoticeDeps {
+interface NoticeDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   /** The sender of notices (`mail.from`), who also gets their bounces. */
   readonly from: string;
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
   readonly mailer: Mailer;
-  readonly clock: Clock;
   /** Measures how long notices have been tried. */
   readonly time: Pick<RunningTime, 'age' | 'sure'>;
-  readonly ids: Ids;
-  readonly log: Log;
 }
-
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 
 /** Longer than the mailer's deadline, so that no other process sends the same notice. */
 const CLAIM_MS = 5 * MINUTE_MS;
@@ -56,7 +48,6 @@ export type Notices = ReturnType<typeof createNotices>;
 
 export function createNotices(deps: NoticeDeps) {
   const { store, mailer, clock, ids, log } = deps;
-  const attempt = createAttempt(deps);
   let running: Promise<Tally> | undefined;
   let wanted = false;
   let stopped = false;
@@ -82,7 +73,7 @@ export function createNotices(deps: NoticeDeps) {
       wanted = false;
       const due = await findDue(store, clock.now());
       if (due.length === 0) break;
-      for (const kind of await Promise.all(due.map(attempt))) if (kind) tally[kind]++;
+      for (const kind of await Promise.all(due.map((row) => attempt(deps, row)))) if (kind) tally[kind]++;
     }
     return tally;
   }
@@ -98,18 +89,7 @@ export function createNotices(deps: NoticeDeps) {
       if (!/^[ -~]{1,200}$/.test(subject)) throw new TypeError('the subject of a notice is one line of ASCII');
       const now = new Date(clock.now());
       if (!(await takePlaces(store, quotasFor(account, address.toLowerCase()), now))) return 'limited';
-      await store.notices.insert({
-        id: ids.message(),
-        account,
-        to: address,
-        subject,
-        text,
-        createdAt: now,
-        state: 'waiting',
-        attempts: 0,
-        dueAt: now,
-        lastError: null,
-      });
+      await store.notices.insert(toRow(ids.message(), { account, to: address, subject, text }, now));
       sendSoon();
       return 'queued';
     },
@@ -142,45 +122,36 @@ async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<r
 /** The backoff after this number of attempts, in milliseconds. */
 const backoff = (attempts: number) => (attempts === 0 ? 0 : (BACKOFF_MS[attempts - 1] ?? 4 * HOUR_MS));
 
-/** Makes one attempt at a notice: claim, send, settle. */
-function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcome['kind'] | undefined> {
-  const { store, mailer, clock, log } = deps;
+/** Makes one attempt at a notice: claim, send, settle. Undefined if another process claimed it. */
+async function attempt(deps: NoticeDeps, row: NoticeRow): Promise<MailOutcome['kind'] | undefined> {
+  const { store, time, clock, log } = deps;
+  const claimed = await store.notices.change(
+    { id: row.id, state: 'waiting', dueAt: row.dueAt },
+    { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 },
+  );
+  if (!claimed) return undefined;
+  const outcome = await send(deps, claimed);
+  // A clock that is wrong at startup must not use up a notice's time.
+  const triedFor = time.sure() ? time.age(claimed.createdAt.getTime()) : 0;
+  const { kind, reason, ...patch } = settle(claimed, outcome, clock.now(), triedFor);
+  // Before the result is stored: after an interruption the bounce is stored again, under the same id.
+  if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
+  await store.notices.change({ id: row.id, state: 'waiting' }, patch);
+  const { id: notice, account, to } = row;
+  const fields = { notice, account, to, attempts: claimed.attempts, ...(reason !== undefined && { reason }) };
+  if (kind === 'sent') log.info('notice.sent', fields);
+  else log.warn(kind === 'failed' ? 'notice.failed' : 'notice.deferred', fields);
+  return kind;
+}
 
-  async function send({ id, to, subject, text, createdAt }: NoticeRow): Promise<MailOutcome> {
-    try {
-      return await mailer.send({ id, to, subject, text, at: createdAt });
-    } catch (error) {
-      log.error('task.fault', { task: 'send-notices', error });
-      return { kind: 'deferred', reason: 'internal error' };
-    }
+async function send({ mailer, log }: NoticeDeps, row: NoticeRow): Promise<MailOutcome> {
+  const { id, to, subject, text, createdAt: at } = row;
+  try {
+    return await mailer.send({ id, to, subject, text, at });
+  } catch (error) {
+    log.error('task.fault', { task: 'send-notices', error });
+    return { kind: 'deferred', reason: 'internal error' };
   }
-
-  /** A clock that is wrong at startup must not use up a notice's time. */
-  function triedFor({ createdAt }: NoticeRow): number {
-    return deps.time.sure() ? deps.time.age(createdAt.getTime()) : 0;
-  }
-
-  return async (row) => {
-    const claimed = await store.notices.change(
-      { id: row.id, state: 'waiting', dueAt: row.dueAt },
-      { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 },
-    );
-    if (!claimed) return undefined; // another process claimed it
-    const { kind, reason, ...patch } = settle(claimed, await send(claimed), clock.now(), triedFor(claimed));
-    // Before the result is stored: after an interruption the bounce is stored again, under the same id.
-    if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
-    await store.notices.change({ id: row.id, state: 'waiting' }, patch);
-    const fields = {
-      notice: row.id,
-      account: row.account,
-      to: row.to,
-      attempts: claimed.attempts,
-      ...(reason !== undefined && { reason }),
-    };
-    if (kind === 'sent') log.info('notice.sent', fields);
-    else log.warn(kind === 'failed' ? 'notice.failed' : 'notice.deferred', fields);
-    return kind;
-  };
 }
 
 /**
@@ -194,20 +165,14 @@ async function bounce(
 ): Promise<void> {
   const sender = toPlainAddress(from);
   if (sender === undefined || to.toLowerCase() === sender.toLowerCase()) return;
-  const now = new Date(clock.now());
-  const text = `This mail was not delivered:\n\n  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n\nNo further attempts will be made.\n`;
-  const row = {
-    account,
-    to: sender,
-    subject: `Undelivered: ${subject}`.slice(0, 200),
-    text,
-    createdAt: now,
-    state: 'waiting' as const,
-    attempts: 0,
-    dueAt: now,
-    lastError: null,
-  };
-  await store.notices.insert({ id: `${id}-bounce`, ...row });
+  const facts = `  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n`;
+  const text = `This mail was not delivered:\n\n${facts}\nNo further attempts will be made.\n`;
+  const notice = { account, to: sender, subject: `Undelivered: ${subject}`.slice(0, 200), text };
+  await store.notices.insert(toRow(`${id}-bounce`, notice, new Date(clock.now())));
+}
+
+function toRow(id: string, notice: NewNotice, now: Date): NoticeRow {
+  return { id, ...notice, createdAt: now, state: 'waiting', attempts: 0, dueAt: now, lastError: null };
 }
 
 interface Tally {
@@ -234,20 +199,11 @@ function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: num
   const wait = backoff(row.attempts);
   if (outcome.kind === 'deferred' && triedFor + wait <= TRIED_MS)
     return { kind: outcome.kind, reason, dueAt: new Date(now + wait), lastError: reason };
-  return {
-    kind: 'failed' as const,
-    reason,
-    state: 'failed' as const,
-    text: '',
-    dueAt: new Date(now),
-    lastError: reason,
-  };
+  const failed = 'failed' as const;
+  return { kind: failed, reason, state: failed, text: '', dueAt: new Date(now), lastError: reason };
 }
 
-/**
- * Deletes notices that ended before `before`, links that had expired by then, and unused quota places. Returns how
- * many.
- */
+/** Deletes notices that ended before `before`, links that had expired, and unused quota places. Returns how many. */
 async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   const old = { range: { lt: before } };
   const ended = await Promise.all(

@@ -15,10 +15,7 @@ interface OwnSignatureSettings {
 /** Signs our own mail: notices and delivery reports. Throws `StoreAway`. */
 export type SignOwn = (message: Buffer) => Promise<Buffer>;
 
-/**
- * The domain that signs our own mail: the signing domain if From is at it or below, which DMARC aligns; else that of
- * From.
- */
+/** The domain that signs our own mail: the signing domain if From is at or below it (DMARC), else that of From. */
 export function ownSigner({ from, signingDomain }: Omit<OwnSignatureSettings, 'dkimSelector'>): string | undefined {
   const domain = toAsciiDomain(from.slice(from.lastIndexOf('@') + 1));
   return signingDomain !== '' && domain !== undefined && `.${domain}`.endsWith(`.${signingDomain}`)

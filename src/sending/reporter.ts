@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
 import { bounceDetail, classifyReply } from '../mail/bounce.ts';
@@ -14,12 +13,10 @@ import type { Copies } from './copies.ts';
 import { makingSentMessage } from './submit.ts';
 import type { SentDelivery } from './types.ts';
 
-interface ReporterDeps {
+interface ReporterDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly copies: Pick<Copies, 'ended'>;
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly recorder: Recorder;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Reports recorded before the spool forgets them, together. */
@@ -124,8 +121,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
     if (!told) throw new Error('the report cannot be parsed');
     const { event, sent } = told;
     if ((await recorder.record(event)) !== 'unknown') return;
-    // The store was unavailable when the message was submitted. A lost message has no row, and no data to create one
-    // from.
+    // The store was unavailable when the message was submitted. A lost message has no row, and no data for one.
     if (sent) await recorder.begin(sent);
     if ((await recorder.record(event)) === 'unknown')
       log.warn('event.fault', { report: report.id, reason: 'its message has no row' });

@@ -1,10 +1,8 @@
 import { type Bytes, readAll } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
 import type { Message, Settlement, Spool } from '../queue/delivery.ts';
@@ -56,15 +54,11 @@ interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPe
   readonly maxAgeHours: number;
 }
 
-export interface OutboundRoadDeps extends OutboundParts {
+export interface OutboundRoadDeps extends OutboundParts, Tools {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
   readonly composer: Composer;
   readonly senderReports: SenderReports;
   readonly time: RunningTime;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 interface Loaded {
@@ -120,10 +114,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return found && outgoing && { ...found, outgoing };
   }
 
-  /**
-   * Only a message that can still be cancelled or moved asks the store; after its first attempt it is too late for
-   * both.
-   */
+  /** Only a message that can still be cancelled or moved asks the store; after its first attempt it cannot be. */
   async function claimOf({ delivery, scheduled, attempts }: Waiting): Promise<Claim> {
     return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : NOBODY_ELSES;
   }
@@ -209,10 +200,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     };
   }
 
-  /**
-   * If a message can never be composed, it ends now; if the fault is ours, it is retried as long as all mail, since it
-   * may be fixed.
-   */
+  /** A message that can never be composed ends now. A fault of ours may be fixed: it is retried as long as all mail. */
   async function refuse(
     waiting: Waiting,
     message: Message,
@@ -223,22 +211,8 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
-    const failed = settled.outcome === 'failed';
-    const settlement = await withReport(
-      waiting,
-      message,
-      settled.settlement,
-      failed ? rejected('invalid', error) : undefined,
-    );
-    return {
-      kind: 'settled',
-      settled: { ...settled, settlement },
-      result: summaryOf(attempt),
-      async afterwards() {
-        if (settlement.report) deps.reported();
-        if (failed) await deps.senderReports.tell(message, waiting.delivery, 'failed', '');
-      },
-    };
+    const told = settled.outcome === 'failed' ? rejected('invalid', error) : undefined;
+    return conclude(waiting, message, attempt, settled, told, '');
   }
 
   /** The same job for every attempt, so that the same message is sent. */
@@ -274,11 +248,23 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     // Attempts cut off at shutdown tell nothing about the destination.
     if (endpoint.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
-    const { outcome } = settled;
     const happening = toHappening(attempt, settled);
     count(happening.kind);
-    const tells = outcome !== 'deferred' || (await isNews(waiting));
+    const tells = settled.outcome !== 'deferred' || (await isNews(waiting));
     const told = tells ? withLinks(happening, links) : undefined;
+    return conclude(waiting, message, attempt, settled, told, diagOf(attempt, happening));
+  }
+
+  /** `told`: what the account hears of it, if anything. `diag`: for the sender, who may have asked for a report. */
+  async function conclude(
+    waiting: Waiting,
+    message: Message,
+    attempt: MailAttempt,
+    settled: Settled,
+    told: Happening | undefined,
+    diag: string,
+  ): Promise<DeliveryOutcome> {
+    const { outcome } = settled;
     const settlement = await withReport(waiting, message, settled.settlement, told);
     return {
       kind: 'settled',
@@ -287,8 +273,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
       async afterwards() {
         if (settlement.report) deps.reported();
         const fate = outcome === 'failed' ? 'failed' : 'relayed';
-        if (outcome !== 'deferred')
-          await deps.senderReports.tell(message, waiting.delivery, fate, diagOf(attempt, happening));
+        if (outcome !== 'deferred') await deps.senderReports.tell(message, waiting.delivery, fate, diag);
       },
     };
   }

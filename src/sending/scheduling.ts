@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
@@ -36,12 +36,9 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 
 /** Rows per query. */
 const STEP = 200;
-const DAY_MS = 86_400_000;
 /** How long a claimed row is kept after its send time, so that a late change can be refused as such. */
 const LEFT_MS = DAY_MS;
-/**
- * How long a row is kept after its send time: a host that was down that long still learns that a message was cancelled.
- */
+/** How long a row is kept after its send time: a host that was down that long still learns of a cancellation. */
 const WAITED_MS = 365 * DAY_MS;
 /** Timers do not run by the wall clock: a message is not put off for a difference this small. */
 const SLACK_MS = 1000;
@@ -59,10 +56,7 @@ export function createScheduling({ store, spool, copies, clock, time }: Scheduli
     states: ['waiting' as const],
   });
 
-  /**
-   * `done`: no host will send it, not even one that is down now. Calling it again completes an interrupted
-   * cancellation.
-   */
+  /** `done`: no host will send it, not even one that is down now. Calling again completes an interrupted call. */
   async function cancel({ id }: ScheduledRow): Promise<WishOutcome> {
     const row = await scheduled.change({ id, state: { in: [null, ...SCHEDULED_CHANGES] } }, { state: 'cancelled' });
     if (!row) return 'late';
@@ -161,10 +155,7 @@ export function createScheduling({ store, spool, copies, clock, time }: Scheduli
     async release(delivery: string) {
       await scheduled.change({ id: sentId(delivery), state: 'leaving' }, { state: null });
     },
-    /**
-     * Applies changes made on other hosts to messages on this spool, and deletes rows that are no longer needed. Returns
-     * the number of both.
-     */
+    /** Applies changes of other hosts to messages on this spool, and deletes rows no longer needed. Returns the sum. */
     async tend(): Promise<number> {
       return (await tendAll('cancelled', finish)) + (await tendAll('moved', align)) + (await forget());
     },

@@ -1,7 +1,6 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/memory.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Recorder } from '../events/record.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -14,7 +13,9 @@ import { createReporter } from './reporter.ts';
 import type { OutboundParts } from './road.ts';
 import type { Signing } from './signing.ts';
 
-interface SendingDeps extends Omit<OutboundParts, 'signerOf' | 'mayWriteFrom' | 'numberOf' | 'composing' | 'reported'> {
+interface SendingDeps
+  extends Omit<OutboundParts, 'signerOf' | 'mayWriteFrom' | 'numberOf' | 'composing' | 'reported'>,
+    Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly store: Pick<Store, 'accounts'>;
   readonly signing: Pick<Signing, 'signerOf'>;
@@ -23,8 +24,6 @@ interface SendingDeps extends Omit<OutboundParts, 'signerOf' | 'mayWriteFrom' | 
   readonly customDomains: CustomDomains;
   readonly ownDomains: OwnDomains;
   readonly copies: OutboundParts['copies'] & Pick<Copies, 'ended'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** How long an account's number is cached. It never changes, but the account may be deleted. Milliseconds. */

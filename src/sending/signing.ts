@@ -1,7 +1,7 @@
-import { type Clock, toTimestamp } from '../base/clock.ts';
+import { toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/memory.ts';
+import type { Tools } from '../base/tools.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { type SenderDomainRow, senderDomainId } from '../store/rows/domains.ts';
@@ -16,13 +16,11 @@ interface SigningSettings {
   readonly dkimSelector: string;
 }
 
-interface SigningDeps {
+interface SigningDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly keys: DomainKeys;
   /** Tests records without a cache, which could still say what was wrong before. */
   readonly freshTests: DomainTests;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 type Signer = ComposeJob['dkim'];
@@ -51,7 +49,7 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
     log.warn('message.unsigned', { account, domain, signed_by: ownDomain || null, reason: why });
   }, TOLD_MS);
 
-  /** `key` is an account and candidate domains, separated by spaces, which neither contains; the sender's comes last. */
+  /** `key` is an account and candidate domains, between spaces, which neither contains; the sender's comes last. */
   async function find(key: string): Promise<SigningOutlook & { readonly signer: Signer }> {
     const [account = '', ...wanted] = key.split(' ');
     let why = '';
@@ -103,7 +101,10 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
 /** Why a domain does not sign, and what to do. */
 function reasonOf(domain: string, row: SenderDomainRow | undefined, now: Date): string {
   if (!row || row.verifiedAt === null)
-    return `the account has not verified the domain (/senders/verify-domain, or postern sender add ${domain} on the host)`;
+    return (
+      'the account has not verified the domain ' +
+      `(/senders/verify-domain, or postern sender add ${domain} on the host)`
+    );
   const from = countsFrom(row, now);
   if (row.spfValid === true && row.dkimValid === true && from !== null)
     return `its DNS records are right, and count from ${toTimestamp(from)} UTC, when caches have none of before`;

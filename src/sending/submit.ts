@@ -1,12 +1,11 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce, inSlices, type SlicedWork } from '../base/turns.ts';
 import type { Lists } from '../events/lists.ts';
 import type { NewSentMessage, Recorder } from '../events/record.ts';
-import { parseAddress } from '../mail/address.ts';
+import { type Recipient, readRecipient } from '../mail/address.ts';
 import { isPlainAuthor } from '../mail/author.ts';
 import { type DsnRequest, type Envelope, traceLine } from '../mail/envelope.ts';
 import { mailUrl, type Outgoing } from '../mail/outgoing.ts';
@@ -29,7 +28,7 @@ interface SubmitSettings {
   readonly returnDomain: string;
 }
 
-interface SubmitDeps {
+interface SubmitDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'isWithinShare' | 'body' | 'accept'>;
   readonly lists: Pick<Lists, 'suppression'>;
@@ -38,10 +37,7 @@ interface SubmitDeps {
   readonly leaving: Pick<Leaving, 'heldBecause'>;
   readonly ownDomains: OwnDomains;
   readonly signing: Pick<Signing, 'outlookOf'>;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** Chunk size for writing a body to the spool, which bounds the memory that each write takes. */
@@ -358,28 +354,6 @@ async function recordAll(
   } catch (error) {
     log.warn('message.unrecorded', { account, message: messageId, error });
   }
-}
-
-interface Recipient {
-  /** As the account wrote it, trimmed. */
-  readonly email: string;
-  /** As in the envelope: the domain in A-labels. */
-  readonly recipient: string;
-  readonly domain: string;
-  /** `recipient` in lower case: the key of merge variables and metadata, and of deduplication. */
-  readonly key: string;
-}
-
-/**
- * Parses a recipient; undefined for an invalid address. Address literals are refused: they have no domain with a
- * reputation or an MX.
- */
-export function readRecipient(text: string): Recipient | undefined {
-  const email = text.trim();
-  const address = parseAddress(email);
-  if (!address || address.domain.startsWith('[')) return undefined;
-  const recipient = `${email.slice(0, email.lastIndexOf('@'))}@${address.domain}`;
-  return { email, recipient, domain: address.domain, key: recipient.toLowerCase() };
 }
 
 /**

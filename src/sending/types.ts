@@ -67,10 +67,7 @@ export interface SigningOutlook {
   readonly warning: string | null;
 }
 
-/**
- * accepted: durable on the spool · unknown-subaccount: no such subaccount · full / fault: nothing was kept, try again
- * later.
- */
+/** accepted: durable on the spool · unknown-subaccount: there is none · full / fault: nothing was kept, try later. */
 export type SubmitOutcome =
   | {
       readonly outcome: 'accepted';
@@ -118,10 +115,7 @@ export interface ComposedMessage {
   readonly links: readonly string[];
 }
 
-/**
- * A composed message, or why there is none. `final`: it can never be composed; otherwise it is a fault of ours that may
- * be fixed.
- */
+/** A composed message, or why there is none. `final`: it never can be; otherwise the fault is ours and may be fixed. */
 export type ComposeReply =
   | { readonly kind: 'composed'; readonly composed: ComposedMessage }
   | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };

@@ -28,9 +28,7 @@ export interface MailCommand {
   readonly size: number | undefined;
 }
 
-/**
- * Parses the arguments of MAIL. `offersAuth`: this server offers AUTH, so it must accept the parameter of that name.
- */
+/** Parses the arguments of MAIL. `offersAuth`: this server offers AUTH, so it must accept that parameter. */
 export function readMail(
   rest: string,
   limits: { readonly maxMessageBytes: number; readonly offersAuth: boolean },
@@ -123,10 +121,7 @@ function parseParams(text: string | undefined): Params | undefined {
   return params;
 }
 
-/**
- * Returns the refusal of an invalid SIZE (RFC 1870), BODY (RFC 6152) or SMTPUTF8 (RFC 6531), or of an unsupported
- * parameter.
- */
+/** The refusal of an invalid SIZE (RFC 1870), BODY (RFC 6152) or SMTPUTF8 (RFC 6531), or of an unknown parameter. */
 function wrongMailParameter(
   params: Params,
   { maxMessageBytes, offersAuth }: { readonly maxMessageBytes: number; readonly offersAuth: boolean },

@@ -49,10 +49,7 @@ interface Shared {
   fault(error: unknown): void;
 }
 
-/**
- * The listening sockets of a listener. `onSocket` gets every accepted socket, and decides whether it becomes a
- * connection.
- */
+/** The listening sockets of a listener. `onSocket` gets each accepted socket, and decides whether it is served. */
 export function createServers(
   { hostname, listen }: { readonly hostname: string; readonly listen: readonly ListenEntry[] },
   { shared, log }: { readonly shared: Shared; readonly log: Log },
@@ -104,10 +101,7 @@ export function checkTls(tls: TlsSettings): void {
   createSecureContext(tlsOptions(tls));
 }
 
-/**
- * Threads share an address by SO_REUSEPORT, where the kernel distributes connections, and a socket by a descriptor
- * each.
- */
+/** Threads share an address by SO_REUSEPORT, where the kernel distributes connections, and a socket by descriptors. */
 async function toListen(entry: ListenEntry): Promise<object> {
   if ('fd' in entry) return entry.shared ? duplicateSocket(entry.fd) : { fd: entry.fd };
   return { host: entry.host, port: entry.port, reusePort: entry.shared === true };
@@ -212,9 +206,7 @@ export class Connection extends SMTPConnection {
       .catch((error: unknown) => this.#fail(error));
   }
 
-  /**
-   * Holds replies back until `release`: one string costs less than a corked socket, which would write a list of them.
-   */
+  /** Holds replies back until `release`: one string costs less than a corked socket, which would write a list. */
   hold(): void {
     this.#held ??= '';
   }
@@ -287,8 +279,7 @@ export class Connection extends SMTPConnection {
     this.#own.deadlines.handshake(this.#shared.clock.monotonic());
     // The 220 must be sent before TLS takes over the socket.
     this.release();
-    // Nothing reads from the TLS socket before the handshake ends: a client that closes its side then would stay
-    // forever.
+    // Nothing reads from the TLS socket before the handshake ends: a client that closes its side then would stay.
     this.#socket.allowHalfOpen = false;
     super.upgrade(next, then);
   }

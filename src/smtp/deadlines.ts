@@ -51,9 +51,7 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number) {
     secured() {
       lineSince = undefined;
     },
-    /**
-     * Stops the deadlines while Postern works: a client must not get 421 for a message that is about to be accepted.
-     */
+    /** Stops the deadlines while Postern works: a client must not get 421 for a message that is being accepted. */
     pause() {
       paused = true;
     },

@@ -90,10 +90,7 @@ export function createSmtpDoor(
   }
 
   return frozen({
-    /**
-     * `welcome` is called for an admitted client, with its address and its place, which it leaves when its connection
-     * is closed.
-     */
+    /** `welcome` is called for an admitted client, with its address and its place, to leave when the client goes. */
     knock(socket: Socket, welcome: Welcome) {
       const address = normalizeAddress(socket.remoteAddress ?? '');
       if (address === undefined) return void socket.destroy(); // already disconnected

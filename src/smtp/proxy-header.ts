@@ -11,10 +11,7 @@ type ProxyHeader =
   | { readonly kind: 'local'; readonly length: number }
   | { readonly kind: 'more' | 'bad' };
 
-/**
- * Reads the header from a socket, and leaves the bytes after it unread. Returns `bad` at the deadline or if the socket
- * ends first.
- */
+/** Reads the header from a socket, and leaves the bytes after it. `bad`: the deadline came, or the socket ended. */
 export function readProxyHeader(socket: Socket, deadlineMs: number, clock: Clock): Promise<ProxyHeader> {
   return new Promise((resolve) => {
     let held: Buffer = Buffer.alloc(0);

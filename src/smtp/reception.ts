@@ -113,18 +113,13 @@ export function openReception(
 /** The result of scanning a chunk of DATA: content without dot-stuffing, and the state after it. */
 interface Scanned {
   readonly pieces: readonly Buffer[];
-  /**
-   * more: no end yet · end: CRLF.CRLF was found · bare: a NUL, or a bare CR or LF that is not accepted; nothing after
-   * it can be trusted.
-   */
+  /** more: no end yet · end: CRLF.CRLF was found · bare: a NUL, or a refused bare CR or LF; nothing after it counts. */
   readonly state: 'more' | 'end' | 'bare';
   /** The bytes after the end. */
   readonly rest: Buffer;
 }
 
-/**
- * How to handle a CR or LF that is not part of a CRLF: reject the message, or treat it as a line end and store CRLF.
- */
+/** How to handle a CR or LF that is not part of a CRLF: reject the message, or store it as a line end, CRLF. */
 export type BareNewline = 'reject' | 'normalize';
 
 const NUL = 0;
@@ -158,8 +153,7 @@ function layDown(chunk: Buffer): number {
  */
 export function createDataScanner(bareNewline: BareNewline) {
   const refuses = bareNewline === 'reject';
-  // Where the last chunk ended: within a line, after its CR, at the start of a line, after a dot there, or after dot
-  // and CR.
+  // Where the last chunk ended: within a line, after its CR, at the start of a line, after a dot or dot and CR there.
   let at: 'line' | 'cr' | 'start' | 'dot' | 'dotcr' = 'start';
   // Whether the current line began after a CRLF. No other line can be the end.
   let proper = true;

@@ -19,9 +19,7 @@ export interface Parties {
 
 /** Refusals per session that are logged at level info; an address harvester must not fill the disk. */
 const MAX_LOGGED = 5;
-/**
- * Always logged at level info, or guessers of keys could hide behind five other refusals; a session has few of them.
- */
+/** Always logged at level info, or guessers of keys could hide behind five other refusals; a session has few. */
 const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
 /** What the log of a session depends on. */
@@ -95,33 +93,11 @@ export function createSessionLog(
     },
     /** Writes the log line that summarizes the session. */
     end(reason: string, durationMs: number) {
-      const { helo, tls, messages } = state;
       meters.closed();
-      log.info('smtp.session', {
-        client: address,
-        helo,
-        tls,
-        messages,
-        recipients: recipientsTaken,
-        refusals,
-        reason,
-        duration_ms: Math.round(durationMs),
-      });
-      const recipients = recipientsTaken;
-      notes.note({
-        what: 'session',
-        id,
-        at,
-        listener,
-        client: address,
-        helo,
-        tls,
-        messages,
-        recipients,
-        refusals,
-        reason,
-        durationMs,
-      });
+      const { helo, tls, messages } = state;
+      const facts = { client: address, helo, tls, messages, recipients: recipientsTaken, refusals, reason };
+      log.info('smtp.session', { ...facts, duration_ms: Math.round(durationMs) });
+      notes.note({ what: 'session', id, at, listener, ...facts, durationMs });
     },
   });
 }

@@ -84,10 +84,7 @@ export function createSession(
     doing = next;
   }
 
-  /**
-   * Logs refusals. A 421 ends the session (RFC 5321 section 3.8), and so does 521: the rest of the input cannot be
-   * trusted.
-   */
+  /** Logs refusals. A 421 ends the session (RFC 5321 section 3.8), and so does 521: what follows cannot be trusted. */
   function settle(answer: CommandAnswer, command: string, transaction = state.transaction): CommandAnswer {
     const { reply, then, owner } = answer;
     if (reply.code >= 400) sessionLog.refused(reply, command, partiesOf(command, transaction, owner));

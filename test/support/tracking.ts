@@ -1,7 +1,7 @@
 import type { Outbox } from '../../src/events/apply.ts';
 import type { Lists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import { createAccountOf } from '../../src/returns/feedback.ts';
+import { createAccountOf, createFinder } from '../../src/returns/feedback.ts';
 import { createUnsubscribe, createUnsubscribeLinks } from '../../src/returns/unsubscribe.ts';
 import { createVisitQueue, createVisits } from '../../src/returns/visits.ts';
 
@@ -31,8 +31,7 @@ export function createTestTracking(deps: {
   const recorder = createRecorder(deps);
   const queue = createVisitQueue({ accountOf, recorder, clock, log });
   const unsubscribeLinks = createUnsubscribeLinks({
-    store,
-    accountOf,
+    find: createFinder(store, accountOf),
     secret,
     unsubscribe: createUnsubscribe({ recorder, lists }),
     clock,

@@ -4,18 +4,23 @@ import type { Operation } from '../operation.ts';
 import { commonErrors, type Entry, type Field, toEntry } from './reference.ts';
 
 const STYLE = `
-:root{color-scheme:light dark;--ink:#1b1d22;--soft:#5c6068;--line:#e1e2de;--ground:#f6f6f4;--paper:#fff;--mark:#2f4fc4;--warn:#b0261c;--hover:#f1f3f8}
-@media(prefers-color-scheme:dark){:root{--ink:#e7e8ec;--soft:#a0a5b1;--line:#2b2f38;--ground:#0f1115;--paper:#15171c;--mark:#9bb2ff;--warn:#ff968b;--hover:#20242d}}
+:root{color-scheme:light dark;--ink:#1b1d22;--soft:#5c6068;--line:#e1e2de;--ground:#f6f6f4;
+  --paper:#fff;--mark:#2f4fc4;--warn:#b0261c;--hover:#f1f3f8}
+@media(prefers-color-scheme:dark){:root{--ink:#e7e8ec;--soft:#a0a5b1;--line:#2b2f38;--ground:#0f1115;
+  --paper:#15171c;--mark:#9bb2ff;--warn:#ff968b;--hover:#20242d}}
 *{box-sizing:border-box}html{scroll-padding-top:1rem}[hidden]{display:none!important}
-body{margin:0;font:.9375rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;color:var(--ink);background:var(--paper);
-  display:grid;grid-template-columns:17rem minmax(0,1fr)}
-nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.25rem 1rem;background:var(--ground);border-right:1px solid var(--line);font-size:.9rem}
+body{margin:0;font:.9375rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;
+  color:var(--ink);background:var(--paper);display:grid;grid-template-columns:17rem minmax(0,1fr)}
+nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.25rem 1rem;background:var(--ground);
+  border-right:1px solid var(--line);font-size:.9rem}
 nav summary{padding:.35rem .6rem;border-radius:.4rem;font-weight:600;text-transform:capitalize;cursor:pointer}
 nav summary:hover{background:var(--hover)}
 nav ul{list-style:none;margin:0 0 .4rem;padding:0 0 0 1.5rem}nav a{display:block;padding:.2rem 0;text-decoration:none}
-.alone{display:block}.alone main{margin:8vh auto 0}.home{max-width:42rem}.home a{font-weight:600}.home dt{margin-top:.8rem}.home dd{margin:0;color:var(--soft)}
+.alone{display:block}.alone main{margin:8vh auto 0}
+.home{max-width:42rem}.home a{font-weight:600}.home dt{margin-top:.8rem}.home dd{margin:0;color:var(--soft)}
 .filter{margin:1rem 0 0}.filter label{display:block;font-size:.8rem;color:var(--soft)}
-.filter input{width:100%;font:inherit;padding:.35rem .6rem;border:1px solid var(--soft);border-radius:.4rem;color:inherit;background:var(--paper)}
+.filter input{width:100%;font:inherit;padding:.35rem .6rem;border:1px solid var(--soft);border-radius:.4rem;
+  color:inherit;background:var(--paper)}
 .filter output{display:block;font-size:.8rem;color:var(--soft);min-height:1.3rem}
 main{padding:2rem clamp(1rem,4vw,4rem);max-width:62rem}
 a{color:var(--mark)}nav a:hover{text-decoration:underline}
@@ -30,7 +35,8 @@ h4{margin:1.2rem 0 .3rem;font-size:.8rem;text-transform:uppercase;letter-spacing
 th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--soft);font-size:.82rem}
 code,pre{font-family:ui-monospace,monospace;font-size:.87em;overflow-wrap:break-word}
-pre{background:var(--ground);border:1px solid var(--line);border-radius:.4rem;padding:.8rem 1rem;white-space:pre-wrap;margin:.3rem 0}
+pre{background:var(--ground);border:1px solid var(--line);border-radius:.4rem;padding:.8rem 1rem;white-space:pre-wrap;
+  margin:.3rem 0}
 .req{color:var(--warn);font-size:.8em}
 @media(max-width:800px){
   body{display:block}nav{position:static;height:auto;border-right:0;border-bottom:1px solid var(--line)}
@@ -131,44 +137,64 @@ const FILTER = `<div class="filter" hidden><label for="filter">Filter operations
 
 function introduction(origin: string): string {
   return `<h1>API reference</h1>
-<p>Every operation is a POST to <code>${escapeHtml(origin)}/api/1.0/&lt;group&gt;/&lt;operation&gt;.json</code> with a JSON object that contains the <code>key</code> and the parameters.
-<code>null</code> means absent; unknown parameters are ignored; a form is accepted too. The key may be sent as a bearer token (<code>Authorization: Bearer KEY</code>) instead. Every answer is JSON, and times are UTC.
+<p>Every operation is a POST to <code>${escapeHtml(origin)}/api/1.0/&lt;group&gt;/&lt;operation&gt;.json</code>
+with a JSON object that contains the <code>key</code> and the parameters.
+<code>null</code> means absent; unknown parameters are ignored; a form is accepted too.
+The key may be sent as a bearer token (<code>Authorization: Bearer KEY</code>) instead.
+Every answer is JSON, and times are UTC.
 For programs: <a href="/docs/openapi.json">openapi.json</a>.</p>
-<p>An error is <code>{"status": "error", "code": …, "name": …, "message": …}</code>. A missing parameter has code -1 and <code>You must specify a &lt;name&gt; value</code>, an invalid one
-has code -2 and <code>Validation error: {"&lt;field&gt;":"&lt;text&gt;"}</code> with every invalid field. Any operation can answer these:</p>${errorTable(commonErrors())}`;
+<p>An error is <code>{"status": "error", "code": …, "name": …, "message": …}</code>.
+A missing parameter has code -1 and <code>You must specify a &lt;name&gt; value</code>,
+an invalid one has code -2 and <code>Validation error: {"&lt;field&gt;":"&lt;text&gt;"}</code> with every invalid field.
+Any operation can answer these:</p>${errorTable(commonErrors())}`;
 }
 
 function section(entry: Entry): string {
   const tag = entry.extension ? '<span class="tag">not part of the Mandrill API</span>' : '';
   const fields = entry.fields.length > 0 ? fieldTable('Field', entry.fields, false) : '';
   const errors = entry.errors.length > 0 ? `<h4>Errors</h4>${errorTable(entry.errors)}` : '';
-  return `<section id="${idOf(entry)}" data-find="${escapeHtml(`${entry.path} ${entry.summary}`)}"><h3>${escapeHtml(entry.path)}${tag}</h3><p>${prose(entry.summary)}</p>
+  return `<section id="${idOf(entry)}" data-find="${escapeHtml(`${entry.path} ${entry.summary}`)}">
+<h3>${escapeHtml(entry.path)}${tag}</h3><p>${prose(entry.summary)}</p>
 ${entry.notes === '' ? '' : `<p class="soft">${prose(entry.notes)}</p>`}
 <h4>Parameters</h4>${fieldTable('Parameter', entry.params, true)}
 <h4>Answers: ${escapeHtml(entry.returns)}</h4>${fields}${errors}
-<h4>Example</h4><pre><code>${escapeHtml(entry.request)}</code></pre><pre><code>${escapeHtml(entry.answer)}</code></pre></section>`;
+<h4>Example</h4>${code(entry.request)}${code(entry.answer)}</section>`;
+}
+
+const code = (text: string): string => `<pre><code>${escapeHtml(text)}</code></pre>`;
+
+/** A table, with HTML in its cells. */
+function table(titles: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
+  const head = titles.map((title) => `<th>${title}</th>`).join('');
+  const body = rows.map((cells) => `<tr>${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>`).join('');
+  return `<table><thead><tr>${head}</tr></thead><tbody>${body}</tbody></table>`;
 }
 
 function fieldTable(title: string, fields: readonly Field[], marked: boolean): string {
-  const rows = fields.map(
-    (field) =>
-      `<tr><td><code>${escapeHtml(field.name)}</code>${marked && field.required ? ' <span class="req">required</span>' : ''}</td><td>${escapeHtml(field.type)}</td><td>${prose(field.description)}</td></tr>`,
+  const mark = (field: Field) => (marked && field.required ? ' <span class="req">required</span>' : '');
+  return table(
+    [title, 'Type', 'Meaning'],
+    fields.map((field) => [
+      `<code>${escapeHtml(field.name)}</code>${mark(field)}`,
+      escapeHtml(field.type),
+      prose(field.description),
+    ]),
   );
-  return `<table><thead><tr><th>${title}</th><th>Type</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
 function errorTable(errors: Entry['errors']): string {
-  const rows = errors.map(
-    (error) =>
-      `<tr><td><code>${error.name}</code></td><td>${error.code}</td><td>${error.status}</td><td>${prose(error.when)}</td></tr>`,
+  return table(
+    ['Error', 'Code', 'HTTP', 'When'],
+    errors.map(({ name, code, status, when }) => [`<code>${name}</code>`, code, status, prose(when)]),
   );
-  return `<table><thead><tr><th>Error</th><th>Code</th><th>HTTP</th><th>When</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
 function document(title: string, nav: string, main: string): string {
   return `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${title}</title><style>${STYLE}</style></head>
-<body${nav === '' ? ' class="alone"' : ''}>${nav === '' ? '' : `<nav aria-label="Operations">${nav}</nav>`}<main>${main}</main><script>${SCRIPT}</script></body></html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<title>${title}</title><style>${STYLE}</style></head>
+<body${nav === '' ? ' class="alone"' : ''}>${nav === '' ? '' : `<nav aria-label="Operations">${nav}</nav>`}
+<main>${main}</main><script>${SCRIPT}</script></body></html>
 `;
 }
 

@@ -50,14 +50,15 @@ function errorRows(names: readonly ErrorName[]) {
   return names.map((name) => ({ name, code: ERRORS[name].code, status: ERRORS[name].status, when: ERRORS[name].when }));
 }
 
-const INTRODUCTION = `Every operation is a POST to \`{base}/<group>/<operation>.json\`, where \`{base}\` is the address of the service
-followed by \`/api/1.0\`. (\`/1.0\` without \`/api\`, versions up to 1.4 and paths without \`.json\` are equivalent.) The body
-is a JSON object with the \`key\` and the parameters, whatever the content type says; a form is accepted too. The key may be sent as
-a bearer token (\`Authorization: Bearer KEY\`) instead. \`null\` means absent, unknown parameters are ignored. Every answer is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`.
+const INTRODUCTION = `Every operation is a POST to \`{base}/<group>/<operation>.json\`, where \`{base}\` is the address
+of the service followed by \`/api/1.0\`. (\`/1.0\` without \`/api\`, versions up to 1.4 and paths without \`.json\` are
+equivalent.) The body is a JSON object with the \`key\` and the parameters, whatever the content type says; a form is
+accepted too. The key may be sent as a bearer token (\`Authorization: Bearer KEY\`) instead. \`null\` means absent,
+unknown parameters are ignored. Every answer is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`.
 
-An error is \`{"status": "error", "code": …, "name": …, "message": …}\`. A required parameter that is missing has code -1 and
-\`You must specify a <name> value\`; an invalid one has code -2 and \`Validation error: {"<field>":"<text>"}\`, with every
-invalid field.`;
+An error is \`{"status": "error", "code": …, "name": …, "message": …}\`. A required parameter that is missing has
+code -1 and \`You must specify a <name> value\`; an invalid one has code -2 and
+\`Validation error: {"<field>":"<text>"}\`, with every invalid field.`;
 
 /** Generates docs/api.md. */
 export function toMarkdown(operations: readonly Operation[]): string {

@@ -170,8 +170,8 @@ export const nextCursor = intOrNull(
 
 /** For operations whose answer has the parts of all hosts. */
 export const ALL_HOSTS =
-  'If several hosts share a store, the answer is about all of them; the header Postern-Hosts-Missing names those that ' +
-  'do not answer.';
+  'If several hosts share a store, the answer is about all of them; the header Postern-Hosts-Missing names those ' +
+  'that do not answer.';
 
 /** A cursor of several hosts: the id of each with its own cursor, which is empty after the end (api/joining.ts). */
 const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;

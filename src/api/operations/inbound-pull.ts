@@ -146,8 +146,8 @@ const pull = passing({
     'processed, as with POSTs. ' +
     'A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be replayed. ' +
     'The headers do not include the password of a route. An account may have 50 such calls at a time. ' +
-    `If several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it waits; ` +
-    'an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
+    `If several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it ` +
+    'waits; an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
   params: {
     url: optional(text(MAX_URL)).describe('the URL of the routes; `pull:` if omitted'),
     id: optional(text(255)).describe('id of a route, instead of the URL'),

@@ -14,8 +14,8 @@ export interface ExportFileSettings {
 }
 
 /**
- * Answers GET and HEAD of a result URL; the token is the only credential. `fetch` gets an archive from the host that has
- * it; false if it does not answer.
+ * Answers GET and HEAD of a result URL; the token is the only credential. `fetch` gets an archive from the host that
+ * has it; false if it does not answer.
  */
 export function createExportFiles(
   settings: ExportFileSettings,
@@ -36,11 +36,10 @@ export function createExportFiles(
     if (job.host !== settings.hostname) {
       if (job.host && (await fetch?.(job.host))) return;
       // 404, so that a proxy in front of several hosts can be configured to try the next one.
-      return answerLine(
-        ctx,
-        404,
-        `This archive is on the host ${job.host ?? ''}. Fetch it there, with the result_url that /exports/info shows; that URL must lead to that host (its setting public_url).`,
-      );
+      const text =
+        `This archive is on the host ${job.host ?? ''}. Fetch it there, with the result_url that /exports/info ` +
+        'shows; that URL must lead to that host (its setting public_url).';
+      return answerLine(ctx, 404, text);
     }
     const archive = await openArchive(settings.exportsDir, job);
     if (!archive)

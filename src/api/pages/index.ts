@@ -42,7 +42,7 @@ export interface PageDeps {
   readonly senderDomains: Pick<SenderDomains, 'look' | 'follow'>;
   readonly tracking: Tracking;
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
-  /** Answers with the file that another host has at this path: the host with this name, or any. False if none has it. */
+  /** Answers with the file that another host has at this path: the host of this name, or any. False if none has it. */
   readonly fetchFile: (ctx: Context, path: string, host?: string) => Promise<boolean>;
   readonly certificates: { readonly answerTo: (token: string) => Promise<string | undefined> };
   /** The MTA-STS policy of the domain that a host name is for. */
@@ -140,7 +140,9 @@ function once<T>(make: () => T): () => T {
 function page(ctx: Context, html: string): void {
   // Allows only the style sheet and the script of the page itself: no images, no frames, nothing external.
   ctx.set({
-    'Content-Security-Policy': `default-src 'none'; style-src '${PAGE_HASHES.style}'; script-src '${PAGE_HASHES.script}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+    'Content-Security-Policy':
+      `default-src 'none'; style-src '${PAGE_HASHES.style}'; script-src '${PAGE_HASHES.script}'; ` +
+      "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     'Referrer-Policy': 'no-referrer',
   });
   ctx.type = 'text/html; charset=utf-8';

@@ -101,7 +101,8 @@ function toPage(found: Subscription | 'unknown' | 'gone', pressed: boolean): Sma
   return {
     status: 200,
     title: 'Unsubscribe?',
-    main: `<p><strong>${email}</strong> gets mail from <strong>${sender}</strong>.</p><form method="post"><button type="submit">Unsubscribe</button></form>`,
+    main: `<p><strong>${email}</strong> gets mail from <strong>${sender}</strong>.</p>
+<form method="post"><button type="submit">Unsubscribe</button></form>`,
   };
 }
 

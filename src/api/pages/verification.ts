@@ -36,7 +36,8 @@ function toPage(link: Link): SmallPage {
         status: 200,
         title: `Is ${link.domain} yours?`,
         main: `<p>Someone asked to send mail from <strong>${link.domain}</strong>. If it was you, confirm it.</p>
-<form method="post"><button type="submit">Yes, verify ${link.domain}</button></form><p class="soft">If it was not you, close this page. Nothing has happened yet.</p>`,
+<form method="post"><button type="submit">Yes, verify ${link.domain}</button></form>
+<p class="soft">If it was not you, close this page. Nothing has happened yet.</p>`,
       };
     case 'done':
       return {

@@ -1,9 +1,9 @@
+import { percentDecoded } from '../../base/form-pairs.ts';
+
 // HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are whatever people call files. A Content-ID
 // is one word of ASCII, so the id of such a picture and the references to it are chosen together.
 
-/**
- * An id that every mail program compares alike: printable ASCII without what delimits ids and URLs, within one line.
- */
+/** An id that all mail programs compare alike: printable ASCII without delimiters of ids and URLs, in one line. */
 const ID = /^[!#$&()*+,./0-9:;=?@A-Z[\]^_`a-z{|}~-]{1,900}$/;
 const LONGEST_ID = 900;
 /** What an id, and a reference to it, may contain in every place of an HTML text. */
@@ -156,13 +156,7 @@ function withoutEntities(text: string): string {
 /** Invalid sequences stay as written: `100%.png`. */
 function withoutPercent(text: string): string {
   if (!text.includes('%')) return text;
-  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
-    try {
-      return decodeURIComponent(run);
-    } catch {
-      return run;
-    }
-  });
+  return text.replace(/(?:%[0-9a-f]{2})+/gi, percentDecoded);
 }
 
 /** Without the escapes of CSS: `my\ logo.png`, `my\20 logo.png`. */

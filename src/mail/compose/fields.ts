@@ -111,9 +111,7 @@ export function fitsLines(bytes: Buffer): boolean {
   return true;
 }
 
-/**
- * Encodes text as quoted-printable (RFC 2045 section 6.7). CRLF is a line end; a lone CR or LF is not, and is encoded.
- */
+/** Encodes text as quoted-printable (RFC 2045 section 6.7). Only CRLF is a line end: a lone CR or LF is encoded. */
 export function encodeQuotedPrintable(bytes: Buffer): Buffer {
   // At worst every octet becomes three, with a soft break after every 72 of these.
   const out = Buffer.allocUnsafeSlow(Math.ceil(bytes.length * 3 * (1 + 3 / 72)) + 3);

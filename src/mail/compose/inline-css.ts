@@ -20,9 +20,7 @@ const MOST_BYTES = 256 * 1024;
 const LONGEST_MS = 1000;
 /** Number of results to cache: without merge tags a message has the same HTML for all its recipients. */
 const MOST_KEPT = 8;
-/**
- * Limits on the declarations written into elements, on their characters, and on those of the result. They bound memory.
- */
+/** Limits on the declarations written into elements, on their characters, and on the result. They bound memory. */
 const MOST_WRITTEN = 300_000;
 const MOST_CHARACTERS = 8_000_000;
 const HAS_STYLE = /<style\b/i;
@@ -110,10 +108,7 @@ function toSteps({ selectors, declarations, media }: Rule): readonly Step[] {
   }
 }
 
-/**
- * Computes the declarations of each element from the weakest to the strongest, including those of its `style`
- * attribute.
- */
+/** Computes the declarations of each element from the weakest to the strongest, its `style` attribute included. */
 function applyRules(steps: readonly Step[], elements: readonly Element[]): ReadonlyMap<Element, Cascade> {
   const matches = new Map<Element, Step[]>();
   let [written, characters] = [0, 0];

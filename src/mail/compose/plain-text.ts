@@ -1,104 +1,50 @@
-import type { TokenizerCallbacks } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
-import { PARAGRAPHS, readTokens } from '../html-edit.ts';
+import { namesIn } from '../../base/tables.ts';
+import { oneSpace, PARAGRAPHS, readElements } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
 /** Elements whose text is not shown. */
-const HIDDEN = new Set(['style', 'script', 'title', 'template', 'noscript', 'textarea', 'select', 'svg']);
+const HIDDEN = namesIn('style script title template noscript textarea select svg');
 const APART = new Set([...PARAGRAPHS, 'figure', 'article', 'section']);
-const LINES = new Set([
-  'div',
-  'br',
-  'li',
-  'tr',
-  'dt',
-  'dd',
-  'header',
-  'footer',
-  'main',
-  'nav',
-  'aside',
-  'form',
-  'center',
-  'address',
-  'figcaption',
-  'caption',
-  'option',
-  'body',
-]);
+const LINES = namesIn(
+  'div br li tr dt dd header footer main nav aside form center address figcaption caption option body',
+);
 const CELLS = new Set(['td', 'th']);
 const LINKED = /^(?:https?:\/\/|mailto:|tel:)/i;
 
 /** Converts an HTML page to plain text: paragraphs, list items, and links with their targets. Linear. */
 export function toPlainText(html: string): string {
   const lines = createLines();
-  readTokens(html, createReader(html, lines));
-  return lines.finish();
-}
-
-function createReader(html: string, lines: Lines): Partial<TokenizerCallbacks> {
-  let name = '';
-  let attribute = '';
-  let value: string[] = [];
-  let attributes = new Map<string, string>();
   let hidden: string | undefined;
   let link: { readonly href: string; readonly from: number } | undefined;
-
   const endLink = () => {
     if (link && lines.length() > link.from && lines.since(link.from) !== link.href) lines.text(` <${link.href}>`);
     link = undefined;
   };
-  const opened = () => {
-    if (hidden !== undefined) return;
-    if (HIDDEN.has(name)) hidden = name;
-    else if (name === 'a') {
-      endLink();
-      const href = (attributes.get('href') ?? '').trim();
-      if (LINKED.test(href)) link = { href, from: lines.length() };
-    } else lines.begin(name, attributes.get('alt') ?? '');
-  };
-  const interesting = () => (attribute === 'href' && name === 'a') || (attribute === 'alt' && name === 'img');
-  return {
-    onopentagname(start, end) {
-      name = html.slice(start, Math.min(end, start + 20)).toLowerCase();
-      attributes = new Map();
+  readElements(html, {
+    open(name, attributes, isClosed) {
+      if (hidden !== undefined || (isClosed && HIDDEN.has(name))) return;
+      if (HIDDEN.has(name)) hidden = name;
+      else if (name === 'a') {
+        endLink();
+        const href = (attributes.get('href') ?? '').trim();
+        if (LINKED.test(href)) link = { href, from: lines.length() };
+      } else lines.begin(name, attributes.get('alt') ?? '');
     },
-    onattribname(start, end) {
-      attribute = html.slice(start, Math.min(end, start + 20)).toLowerCase();
-      value = [];
+    close(name) {
+      if (hidden === name) hidden = undefined;
+      else if (hidden === undefined && name === 'a') endLink();
+      else if (hidden === undefined) lines.end(name);
     },
-    onattribdata(start, end) {
-      if (interesting()) value.push(html.slice(start, end));
+    text(text) {
+      if (hidden === undefined) lines.text(text);
     },
-    onattribentity(point) {
-      if (interesting()) value.push(String.fromCodePoint(point));
-    },
-    onattribend() {
-      if (interesting() && !attributes.has(attribute)) attributes.set(attribute, value.join(''));
-    },
-    onopentagend: opened,
-    onselfclosingtag() {
-      if (!HIDDEN.has(name)) opened();
-    },
-    onclosetag(start, end) {
-      const closed = html.slice(start, Math.min(end, start + 20)).toLowerCase();
-      if (hidden === closed) hidden = undefined;
-      else if (hidden === undefined && closed === 'a') endLink();
-      else if (hidden === undefined) lines.end(closed);
-    },
-    ontext(start, end) {
-      if (hidden === undefined) lines.text(html.slice(start, end));
-    },
-    ontextentity(point) {
-      if (hidden === undefined) lines.text(String.fromCodePoint(point));
-    },
-    onend: endLink,
-  };
+  });
+  endLink();
+  return lines.finish();
 }
 
 /** Collects text, collapses white space and breaks lines where elements begin and end. */
-type Lines = ReturnType<typeof createLines>;
-
 function createLines() {
   const pieces: string[] = [];
   let breaks = 0;
@@ -140,15 +86,6 @@ function createLines() {
     since: (piece: number) => pieces.slice(piece).join('').trim(),
     finish: () => (pieces.length === 0 ? '' : `${pieces.join('')}\n`),
   };
-}
-
-/**
- * Collapses white space to single spaces. An unbounded pattern would need a backtracking position for each character;
- * with two million of them the stack of the interpreted pattern overflows. Two passes handle runs of 67 million.
- */
-function oneSpace(text: string): string {
-  if (!/[^\S ]| {2}/.test(text)) return text;
-  return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
 }
 
 /** Whether a word directly follows a link and would become part of it. */

@@ -1,4 +1,5 @@
 import { isAscii, isUtf8 } from 'node:buffer';
+import { pattern } from '../../base/pattern.ts';
 import { toAsciiDomain } from '../address.ts';
 import { addressPieces } from '../address-list.ts';
 import { decodeUnlabelled, decodeWords } from '../headers.ts';
@@ -38,8 +39,11 @@ type Kind =
 const KINDS: readonly { readonly kind: Kind; readonly names: RegExp }[] = [
   {
     kind: 'addresses',
-    names:
-      /^(?:(?:resent-|x-original-)?(?:from|sender|reply-to|to|cc|bcc)|return-path|errors-to|disposition-notification-to|return-receipt-to|x-confirm-reading-to|mail-followup-to|mail-reply-to|mail-copies-to|(?:x-)?(?:delivered|apparently|envelope|forwarded)-to|x-envelope-from|x-complaints-to)$/,
+    names: pattern()`
+      ^(?:(?:resent-|x-original-)?(?:from|sender|reply-to|to|cc|bcc)|return-path|errors-to|disposition-notification-to
+      |return-receipt-to|x-confirm-reading-to|mail-followup-to|mail-reply-to|mail-copies-to
+      |(?:x-)?(?:delivered|apparently|envelope|forwarded)-to|x-envelope-from|x-complaints-to)$
+    `,
   },
   {
     kind: 'angled',
@@ -48,13 +52,17 @@ const KINDS: readonly { readonly kind: Kind; readonly names: RegExp }[] = [
   { kind: 'parameters', names: /^content-(?:type|disposition)$/ },
   {
     kind: 'packed',
-    names:
-      /^(?:dkim-signature|x-google-dkim-signature|domainkey-signature|arc-(?:seal|message-signature)|autocrypt(?:-gossip)?|face|x-face)$/,
+    names: pattern()`
+      ^(?:dkim-signature|x-google-dkim-signature|domainkey-signature|arc-(?:seal|message-signature)
+      |autocrypt(?:-gossip)?|face|x-face)$
+    `,
   },
   {
     kind: 'fixed',
-    names:
-      /^(?:received|x-received|date|resent-date|mime-version|content-transfer-encoding|content-md5|authentication-results|arc-authentication-results|received-spf|auto-submitted|precedence)$/,
+    names: pattern()`
+      ^(?:received|x-received|date|resent-date|mime-version|content-transfer-encoding|content-md5
+      |authentication-results|arc-authentication-results|received-spf|auto-submitted|precedence)$
+    `,
   },
 ];
 
@@ -85,7 +93,8 @@ export function encodedValue(name: string, value: string): string | undefined {
 export function withSendableHeader(message: Buffer, facts: HeaderFacts): Buffer {
   const end = message.indexOf('\r\n\r\n');
   const header = end < 0 ? message : message.subarray(0, end);
-  if (isAscii(header) && !isLong(header.toString('latin1'))) return message; // nearly all are: finding the fields takes longer
+  // Nearly all are sendable, and finding the fields takes longer.
+  if (isAscii(header) && !isLong(header.toString('latin1'))) return message;
   const { fields } = findFields(message, 0);
   const changes = sendableChanges(message, fields, facts);
   return changes.length === 0 ? message : Buffer.concat(applyChanges(message, changes));
@@ -130,7 +139,8 @@ function mend(bytes: Buffer, name: string, stays: boolean, facts: HeaderFacts): 
   const text = bytes.toString('latin1');
   const raw = !stays && !isAscii(bytes);
   if (!raw && !isLong(text)) return undefined;
-  if (name === '') return raw ? '' : foldLong(text, { head: '', kind: 'text', decoded: text }); // no field: its octets mean nothing
+  // No field: its octets mean nothing.
+  if (name === '') return raw ? '' : foldLong(text, { head: '', kind: 'text', decoded: text });
   const colon = text.indexOf(':') + 1;
   const kind = kindOf(name);
   const head = text.slice(0, colon);
@@ -154,13 +164,12 @@ interface Field {
 /** Fields without which a message cannot be read, or is another. */
 const NEEDED = /^(?:from|date|message-id|mime-version|content-.*)$/i;
 
-/**
- * Folds the lines that are too long, and encodes or divides words where that is not enough. Throws `UnsendableField`.
- */
+/** Folds the lines that are too long; encodes or divides words where that is not enough. Throws `UnsendableField`. */
 function foldLong(text: string, field: Field): string {
   if (!isLong(text)) return text;
   const lines = text.replace(/\r\n$/, '').split('\r\n');
-  const refolded = `${lines.map((line) => (line.length > LONGEST_LINE ? foldLine(line, field.kind) : line)).join('\r\n')}\r\n`;
+  const folded = lines.map((line) => (line.length > LONGEST_LINE ? foldLine(line, field.kind) : line));
+  const refolded = `${folded.join('\r\n')}\r\n`;
   if (!isLong(refolded)) return refolded;
   const divided = fold(`${field.head}${divide(encode(field), field.kind)}`, field.kind);
   if (!isLong(divided)) return divided;
@@ -171,9 +180,7 @@ function foldLong(text: string, field: Field): string {
 
 const fold = (line: string, kind: Kind) => `${foldLine(line, kind)}\r\n`;
 
-/**
- * Folds a line at blanks, of which none is added (RFC 5322 section 2.2.3): signatures that ignore folding stay valid.
- */
+/** Folds a line at blanks, and adds none (RFC 5322 section 2.2.3): signatures that ignore folding stay valid. */
 function foldLine(line: string, kind: Kind): string {
   const places = kind === 'text' ? AT_BLANKS : AT_PLAIN_BLANKS;
   const [name = '', first = '', ...others] = line.replace(/[ \t]+/g, shortened).split(places);
@@ -221,10 +228,7 @@ const toAscii = (text: string) => text.replace(/[^\x00-\x7f]/gu, '?');
 const needsWord = (text: string) => NOT_ASCII.test(text) || text.length > LONGEST_WORD;
 const ENCODED_WORD = /^=\?[^?\s]+\?[BbQq]\?[^?\s]*\?=$/;
 
-/**
- * Encodes the words that need it, with the encoded ones beside them: blanks between encoded words are lost (RFC 2047
- * section 6.2).
- */
+/** Encodes words that need it, with encoded ones beside them: blanks between these are lost (RFC 2047 section 6.2). */
 function encodeText(text: string, column: number): string {
   const [first = '', ...others] = text.split(/([ \t]+)/);
   const words = [first];
@@ -276,17 +280,16 @@ function encodeAddresses(text: string, column: number): string {
   return encoded + text.slice(kept);
 }
 
-/**
- * URLs and ids are percent-encoded (RFC 3987 section 3.1), because encoded words may not be in them; the rest is text.
- */
+/** URLs and ids are percent-encoded (RFC 3987 section 3.1), as encoded words may not be in them; the rest is text. */
 function encodeAngled(text: string, column: number): string {
   return text
     .split(/(<[^<>]*>)/)
     .map((piece, at, all) => {
       if (at % 2 === 1) return piece.replace(/[^\x00-\x7f]+/g, encodeURIComponent);
       if (!needsWord(piece)) return piece;
-      const encoded = encodeText(piece, at === 0 ? column : 1);
-      return `${at > 0 && !/^\s/.test(piece) ? ' ' : ''}${encoded}${at + 1 < all.length && !/\s$/.test(piece) ? ' ' : ''}`;
+      const before = at > 0 && !/^\s/.test(piece) ? ' ' : '';
+      const after = at + 1 < all.length && !/\s$/.test(piece) ? ' ' : '';
+      return before + encodeText(piece, at === 0 ? column : 1) + after;
     })
     .join('');
 }

@@ -1,3 +1,4 @@
+import { pattern } from '../../base/pattern.ts';
 import { namesOf } from '../../base/tables.ts';
 
 // Invisible characters in texts, except those that scripts and emoji need.
@@ -118,8 +119,11 @@ function pointsIn(text: string, from: number, to: number): number {
 }
 
 /** Scripts whose letters change their form beside each other, and so need joiners. */
-const JOINED =
-  /[\p{sc=Arab}\p{sc=Syrc}\p{sc=Mong}\p{sc=Nkoo}\p{sc=Deva}\p{sc=Beng}\p{sc=Guru}\p{sc=Gujr}\p{sc=Orya}\p{sc=Taml}\p{sc=Telu}\p{sc=Knda}\p{sc=Mlym}\p{sc=Sinh}\p{sc=Tibt}\p{sc=Khmr}\p{sc=Mymr}\p{sc=Java}\p{sc=Bali}\p{sc=Adlm}\p{sc=Rohg}]/u;
+const JOINED = pattern('u')`
+  [\p{sc=Arab}\p{sc=Syrc}\p{sc=Mong}\p{sc=Nkoo}\p{sc=Deva}\p{sc=Beng}\p{sc=Guru}
+  \p{sc=Gujr}\p{sc=Orya}\p{sc=Taml}\p{sc=Telu}\p{sc=Knda}\p{sc=Mlym}\p{sc=Sinh}
+  \p{sc=Tibt}\p{sc=Khmr}\p{sc=Mymr}\p{sc=Java}\p{sc=Bali}\p{sc=Adlm}\p{sc=Rohg}]
+`;
 /** Scripts that write no spaces between words, and mark where a line may break. */
 const UNSPACED =
   /[\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}\p{sc=Tibt}\p{sc=Java}\p{sc=Bali}\p{sc=Lana}\p{sc=Talu}]/u;
@@ -128,8 +132,10 @@ const PICTURE = /\p{Extended_Pictographic}/u;
 const KEYCAP = /^[\d#*]$/;
 const ENCLOSING_KEYCAP = '\u20e3';
 /** They have variants. */
-const VARIED =
-  /[\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Mong}\p{sc=Mymr}\p{sc=Phag}\p{sc=Mani}\p{Sm}\p{So}\u3001\u3002\uff01-\uff60]/u;
+const VARIED = pattern('u')`
+  [\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Mong}\p{sc=Mymr}\p{sc=Phag}\p{sc=Mani}
+  \p{Sm}\p{So}\u3001\u3002\uff01-\uff60]
+`;
 /** The flags of England, Scotland and Wales are written with tags. */
 const FLAG = 0x1f3f4;
 const FLAGS = new Set(['gbeng', 'gbsct', 'gbwls']);

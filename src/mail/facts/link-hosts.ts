@@ -1,5 +1,6 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
 import { parse } from 'tldts';
+import { percentDecoded } from '../../base/form-pairs.ts';
 import type { PageLink } from './page.ts';
 
 // Links that lead elsewhere than they say. Redirectors are not followed and not judged.
@@ -75,15 +76,7 @@ function toTarget(href: string, base: string | undefined): Target | undefined {
     return host === '' ? undefined : { host, user: '' };
   }
   if (!/^(?:https?|ftp):$/.test(url.protocol) || url.hostname === '') return undefined;
-  return { host: url.hostname.replace(/\.$/, ''), user: decoded(`${url.username} ${url.password}`) };
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+  return { host: url.hostname.replace(/\.$/, ''), user: percentDecoded(`${url.username} ${url.password}`) };
 }
 
 /** The hosts that a text names, as ASCII. A name without http:// or www. must be one that somebody can register. */

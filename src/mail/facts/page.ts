@@ -1,4 +1,4 @@
-import { readElements } from '../html-edit.ts';
+import { oneSpace, readElements } from '../html-edit.ts';
 import { wholeCharacters } from '../reply-text.ts';
 import { isIndentedAway, type Why } from './box.ts';
 import { createStyles } from './sheets.ts';
@@ -135,7 +135,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
   endLink();
 
   const hidden = all.map(({ why, pieces }) => {
-    const whole = collapse(pieces.join('')).trim();
+    const whole = oneSpace(pieces.join('')).trim();
     isCut ||= whole.length > mostHidden;
     return { why, text: wholeCharacters(whole, mostHidden) };
   });
@@ -200,6 +200,3 @@ const isBlock = ({ box }: OpenElement): boolean => box.display !== 'inline';
 
 /** Whether a text has anything but white space and what pads previews. */
 const hasInk = (text: string): boolean => /[^\s\p{Cf}\p{Mn}\u115f\u1160\u2800\u3164\uffa0]/u.test(text);
-
-/** White space as one space. Bounded: see `oneSpace` (compose/plain-text.ts). */
-const collapse = (text: string): string => text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');

@@ -3,8 +3,7 @@ import { parseSelectors, rankOf, readDeclarations, readRules, type Selector } fr
 import { type Setters, toSetters } from './declarations.ts';
 import { isShown } from './media.ts';
 
-// Which rules of a mail's style sheets apply to an element. The work is bounded: what a mail asks for beyond it is left
-// out.
+// Which rules of a mail's style sheets apply to an element. The work is bounded: what goes beyond it is left out.
 
 /** An element as selectors see it. */
 export interface Element {
@@ -141,10 +140,7 @@ export function createStyles(sheets: readonly string[], isQuirky: boolean) {
   };
 }
 
-/**
- * What the parser of selectors takes, and browsers do not: names that begin with a digit or a dot, combinators at an
- * end.
- */
+/** What the parser of selectors takes and browsers do not: names with a digit or a dot first, combinators last. */
 const INVALID =
   /[.#](?![-_a-z\u0080-\uffff])|[^\w\s#.,:()+*>~^$|=[\]"'\u0080-\uffff-]|[>+~]\s{0,100}(?:,|$)|(?:^|,)\s{0,100}[>+~]/i;
 

@@ -1,3 +1,5 @@
+import { namesIn } from '../../base/tables.ts';
+import { VOID } from '../html-edit.ts';
 import { type Box, hasOwnLook, ROOT_BOX, toBox, type Why, whyHidden } from './box.ts';
 import type { Element, Styles } from './sheets.ts';
 
@@ -44,32 +46,28 @@ interface TreeCallbacks {
   closed(node: OpenElement): void;
 }
 
-const words = (text: string): ReadonlySet<string> => new Set(text.split(' '));
-const VOID = words(
-  'area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr',
-);
 /** They end an open paragraph. */
-const BLOCKS = words(
+const BLOCKS = namesIn(
   'address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer header hgroup ' +
     'main menu nav ol p search section summary ul h1 h2 h3 h4 h5 h6 pre listing form plaintext xmp li dd dt hr table',
 );
-const HEADINGS = words('h1 h2 h3 h4 h5 h6');
+const HEADINGS = namesIn('h1 h2 h3 h4 h5 h6');
 /** Their end tags end what is open in them. */
-const ENDING = words(
+const ENDING = namesIn(
   'address article aside blockquote button center details dialog dir div dl fieldset figcaption figure footer header ' +
     'hgroup listing main menu nav ol pre search section summary ul form p li dd dt h1 h2 h3 h4 h5 h6 table caption ' +
     'tbody thead tfoot tr td th applet marquee object select template noscript iframe',
 );
 const SPECIAL = new Set([...BLOCKS, ...ENDING, ...'body html textarea'.split(' ')]);
 /** Elements of text, which go on when the block ends in which they were opened. */
-const FORMATTING = words('a b big code em font i nobr s small strike strong tt u');
+const FORMATTING = namesIn('a b big code em font i nobr s small strike strong tt u');
 /** Their contents are separate from the surroundings. */
-const SCOPES = words('table td th caption applet marquee object template html');
+const SCOPES = namesIn('table td th caption applet marquee object template html');
 /** Of these, those in which elements of text do not go on that were opened outside. */
-const MARKING = words('td th caption applet marquee object template');
-const CELLS = words('td th caption');
-const SECTIONS = words('tbody thead tfoot');
-const IN_TABLE = words('table tbody thead tfoot tr');
+const MARKING = namesIn('td th caption applet marquee object template');
+const CELLS = namesIn('td th caption');
+const SECTIONS = namesIn('tbody thead tfoot');
+const IN_TABLE = namesIn('table tbody thead tfoot tr');
 
 /** Elements that are opened or placed again, in the whole page, because of tags that do not match. */
 const MOST_AGAIN = 20_000;
@@ -90,7 +88,7 @@ interface Formatting {
 const NO_ATTRIBUTES: ReadonlyMap<string, string> = new Map();
 
 /** Elements that are not displayed whatever style sheets say, but whose text is in the page. */
-const NEVER_SHOWN = words(
+const NEVER_SHOWN = namesIn(
   'noscript template audio video canvas iframe noembed noframes datalist defs desc metadata symbol',
 );
 

@@ -22,10 +22,7 @@ export interface Filler {
 
 type List = Iterable<{ readonly name: string; readonly content: MergeValue }>;
 
-/**
- * Creates a filler with these variables; if a name is repeated, the last one counts. `budget` limits the work of
- * handlebars.
- */
+/** Creates a filler with these variables; of the same names the last counts. `budget` limits the work of handlebars. */
 export function createFiller(
   language: MergeLanguage | undefined,
   variables: List,
@@ -54,10 +51,7 @@ function handlebars(list: List, options: MergeOptions, budget: StepBudget): Fill
   });
 }
 
-/**
- * Checks texts as templates of the language. Returns the first fault with the name of its text; undefined if there is
- * none.
- */
+/** Checks texts as templates of the language. Returns the first fault with the name of its text, if there is one. */
 export function* findingFault(
   language: MergeLanguage,
   texts: Iterable<readonly [name: string, text: string | null]>,

@@ -1,3 +1,5 @@
+import { DAY_MS } from '../../base/clock.ts';
+import { namesIn } from '../../base/tables.ts';
 import { inSlices, type SlicedWork } from '../../base/turns.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
 import { fillingRegions, type RegionContents } from './regions.ts';
@@ -171,7 +173,7 @@ async function unlessTooLong(steps: SlicedWork<string>): Promise<string | undefi
 }
 
 /** A filter that a tag applies to the value of a variable. */
-type Filter = 'upper' | 'lower' | 'title' | 'url' | 'html';
+type Filter = (typeof FILTERS)[number];
 
 /** The parsed content between `*|` and `|*`. */
 type Tag =
@@ -187,13 +189,7 @@ type Tag =
 /** Longer than any tag needs; the longest have a URL after `UNSUB:`. */
 const LONGEST_TAG = 2048;
 
-const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
-  ['upper', 'upper'],
-  ['lower', 'lower'],
-  ['title', 'title'],
-  ['url', 'url'],
-  ['html', 'html'],
-]);
+const FILTERS = ['upper', 'lower', 'title', 'url', 'html'] as const;
 
 /** Parses a tag; undefined if the text is not a tag and stays unchanged. */
 function parseTag(text: string): Tag | undefined {
@@ -211,7 +207,7 @@ function toPlain(name: string): Tag {
 }
 
 function toCall(head: string, rest: string): Tag {
-  const filter = FILTERS.get(head);
+  const filter = FILTERS.find((name) => name === head);
   if (filter) return isName(rest) ? { kind: 'value', name: rest.toLowerCase(), filter } : { kind: 'unknown' };
   switch (head) {
     case 'if':
@@ -251,21 +247,7 @@ export function filtered(value: string, filter: Filter | undefined): string {
 }
 
 const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
-const MONTHS = [
-  'January',
-  'February',
-  'March',
-  'April',
-  'May',
-  'June',
-  'July',
-  'August',
-  'September',
-  'October',
-  'November',
-  'December',
-];
-const DAY_MS = 86_400_000;
+const MONTHS = [...namesIn('January February March April May June July August September October November December')];
 
 const two = (value: number) => String(value).padStart(2, '0');
 const year = (date: Date) => date.getUTCFullYear();
@@ -322,10 +304,7 @@ const LETTERS: ReadonlyMap<string, (date: Date) => string | number> = new Map<st
   ['r', (date) => date.toUTCString().replace('GMT', '+0000')],
 ]);
 
-/**
- * Formats a time in UTC with a format of PHP's date(). A backslash escapes the next character; characters without a
- * meaning stay.
- */
+/** Formats a time in UTC as PHP's date(). A backslash escapes a character; characters without a meaning stay. */
 export function formatDate(date: Date, format: string): string {
   return format.replace(
     /\\([\s\S]?)|[a-z]/gi,

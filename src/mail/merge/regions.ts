@@ -1,6 +1,7 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
+import { namesIn } from '../../base/tables.ts';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
-import { createTokenizer } from '../html-edit.ts';
+import { createTokenizer, VOID } from '../html-edit.ts';
 
 /** Contents by region name. */
 export type RegionContents = ReadonlyMap<string, string>;
@@ -83,7 +84,7 @@ function createReader(code: string, contents: RegionContents, edits: Edits): Par
   };
   const openElement = (end: number) => {
     endElements(elements.imply(tag.name), tag.start);
-    if (isVoid(tag.name)) return;
+    if (NO_CONTENT.has(tag.name)) return;
     const depth = elements.open(tag.name);
     const content = filling || !tag.mark ? undefined : contents.get(tag.mark.region);
     if (content === undefined || !tag.mark) return;
@@ -156,68 +157,18 @@ function decode(value: string): string {
   );
 }
 
-const VOID = new Set([
-  'area',
-  'base',
-  'basefont',
-  'bgsound',
-  'br',
-  'col',
-  'command',
-  'embed',
-  'frame',
-  'hr',
-  'image',
-  'img',
-  'input',
-  'isindex',
-  'keygen',
-  'link',
-  'meta',
-  'param',
-  'source',
-  'track',
-  'wbr',
-]);
+/** Elements without content, and names of such that browsers no longer know. */
+const NO_CONTENT = new Set([...VOID, 'command', 'image', 'isindex']);
 
-const BLOCKS = [
-  'address',
-  'article',
-  'aside',
-  'blockquote',
-  'center',
-  'details',
-  'dir',
-  'div',
-  'dl',
-  'fieldset',
-  'figcaption',
-  'figure',
-  'footer',
-  'form',
-  'h1',
-  'h2',
-  'h3',
-  'h4',
-  'h5',
-  'h6',
-  'header',
-  'hr',
-  'main',
-  'menu',
-  'nav',
-  'ol',
-  'p',
-  'pre',
-  'section',
-  'table',
-  'ul',
-];
+const BLOCKS = namesIn(
+  'address article aside blockquote center details dir div dl fieldset figcaption figure footer form h1 h2 ' +
+    'h3 h4 h5 h6 header hr main menu nav ol p pre section table ul',
+);
 const GROUPS = ['tbody', 'thead', 'tfoot'];
 
 /** Which open elements a tag closes implicitly (HTML, section 13.1.2.4, optional tags). */
 const ENDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
-  ...BLOCKS.map((name) => [name, new Set(['p'])] as const),
+  ...[...BLOCKS].map((name) => [name, new Set(['p'])] as const),
   ['li', new Set(['li', 'p'])],
   ['dt', new Set(['dt', 'dd', 'p'])],
   ['dd', new Set(['dt', 'dd', 'p'])],
@@ -229,11 +180,6 @@ const ENDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['optgroup', new Set(['option', 'optgroup'])],
   ['body', new Set(['head'])],
 ]);
-
-/** Whether elements of that name have no content. */
-function isVoid(name: string): boolean {
-  return VOID.has(name);
-}
 
 /**
  * The open elements at one position, as far as they determine where an element ends.

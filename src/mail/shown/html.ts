@@ -1,3 +1,4 @@
+import { percentDecoded } from '../../base/form-pairs.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { readElements } from '../html-edit.ts';
 import { safeDeclarations, safeSheet } from './css.ts';
@@ -139,7 +140,7 @@ function createPage(maxLength: number, pictureOf: (contentId: string) => Picture
   /** The address of a picture that needs no request; undefined if it would have to be fetched, or is none. */
   const source = (address: string): string | undefined => {
     if (/^cid:/i.test(address)) {
-      const picture = pictureOf(decoded(address.slice(4)));
+      const picture = pictureOf(percentDecoded(address.slice(4)));
       const type = picture && rasterType(picture.bytes);
       // A picture that does not fit is not encoded first.
       if (!picture || type === undefined || (picture.bytes.length * 4) / 3 > left) return undefined;
@@ -210,14 +211,6 @@ function written(attributes: ReadonlyMap<string, string>): string {
 /** As a browser reads an address: without white space around it, and without line breaks and tabs inside. */
 function cleanAddress(address: string): string {
   return address.replace(/[\t\n\r]+/g, '').trim();
-}
-
-function decoded(contentId: string): string {
-  try {
-    return decodeURIComponent(contentId);
-  } catch {
-    return contentId;
-  }
 }
 
 /** The type of a raster picture by its first bytes, whatever the mail declares; SVG is a program, not a picture. */

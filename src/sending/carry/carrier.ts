@@ -1,8 +1,7 @@
-import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
-import type { Log } from '../../base/log.ts';
 import { allowedNetworks, type OpenNetworks } from '../../base/networks.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { parseAddress, toWire } from '../../mail/address.ts';
 import type { MailAttempt } from '../../queue/settle.ts';
@@ -18,11 +17,10 @@ import {
   type TlsWish,
 } from './hops.ts';
 import { createPolicies, createPolicyFetch, type Policies, policyAllows } from './mta-sts.ts';
-
 import type { Letter } from './session.ts';
-import { createClientSessions, type HostVisit } from './sessions.ts';
+import { createClientSessions, type HostVisit, type Sending } from './sessions.ts';
 import { createSourceNames } from './sources.ts';
-import { createTranscript, type Transcript } from './transcript.ts';
+import { createTranscript } from './transcript.ts';
 
 export interface CarrierSettings extends OpenNetworks {
   /** Our EHLO name, unless the source address has a name of its own. */
@@ -40,11 +38,9 @@ export interface CarrierSettings extends OpenNetworks {
   readonly tls: 'opportunistic' | 'required' | 'off';
 }
 
-interface CarrierDeps {
+interface CarrierDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly resolver: Resolver;
-  readonly clock: Clock;
   readonly ids: Pick<Ids, 'jitter'>;
-  readonly log: Log;
   /** Null: MTA-STS is off. */
   readonly policies: Policies | null;
 }
@@ -60,10 +56,7 @@ const WISHES: Readonly<Record<CarrierSettings['tls'], TlsWish>> = {
   off: 'none',
 };
 
-/**
- * Idle sessions kept per server. Each takes a slot on somebody else's server; a relay is the operator's own and gets
- * all mail.
- */
+/** Idle sessions kept per server. Each takes a slot on another's server; a relay is ours, and gets all mail. */
 const KEPT_TO_MX = 5;
 const KEPT_TO_RELAY = 20;
 
@@ -103,23 +96,17 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     return { kind: 'hops', hops: hopsToExchanges(listed, settings.mxPort, 'verified', sources) };
   }
 
-  async function travel(
-    domain: string,
-    letter: Letter,
-    sources: readonly string[],
-    signal: AbortSignal,
-    transcript: Transcript,
-  ): Promise<AttemptResult> {
-    const routed = await route(domain, sources);
+  async function travel(domain: string, sending: Sending): Promise<AttemptResult> {
+    const routed = await route(domain, sending.sources);
     if (routed.kind === 'nowhere') return unanswered(routed.reason, routed.permanent);
     let last: AttemptResult = unanswered('no mail host has an address');
     for (const hop of routed.hops) {
-      const visit = await sessions.visit(hop, letter, sources, signal, transcript);
+      const visit = await sessions.visit(hop, sending);
       const ended = toEnded(visit, hop);
       if (isDecided(visit)) return ended;
       // Among failed hosts, one that replied tells more than one that did not.
       if (ended.kind === 'answered' || last.kind !== 'answered') last = ended;
-      if (signal.aborted) break;
+      if (sending.signal.aborted) break;
     }
     return last;
   }
@@ -133,10 +120,8 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     const cancel = clock.after(settings.timeoutMs, () => cut.abort());
     underWay.add(cut);
     try {
-      const ended = await Promise.race([
-        travel(addressed.domain, addressed.letter, sourceAddresses, cut.signal, transcript),
-        cutOff(cut.signal),
-      ]);
+      const sending = { letter: addressed.letter, sources: sourceAddresses, signal: cut.signal, transcript };
+      const ended = await Promise.race([travel(addressed.domain, sending), cutOff(cut.signal)]);
       const relayed = relay && ended.kind === 'answered' && { relayed: true };
       return { ...ended, ...relayed, durationMs: Math.round(clock.monotonic() - started), detail: transcript.text };
     } finally {

@@ -149,10 +149,7 @@ export interface Relay {
 const SUBMISSIONS_PORT = 465; // RFC 8314 section 3.3
 const SUBMISSION_PORT = 587; // RFC 6409 section 3.1
 
-/**
- * Parses `smtp://[user:password@]host[:port]` or `smtps://…`; user and password are percent-encoded. Undefined for
- * anything else.
- */
+/** Parses `smtp://[user:password@]host[:port]` or `smtps://…`, with user and password percent-encoded. */
 export function parseRelay(text: string): Relay | undefined {
   const url = /^smtps?:\/\/[^/]/.test(text) ? URL.parse(text) : null;
   if (!url || url.hostname === '' || !/^\/?$/.test(url.pathname) || url.search !== '' || url.hash !== '')

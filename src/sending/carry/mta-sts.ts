@@ -41,8 +41,7 @@ export function createPolicies({
     const current = known.get(domain);
     const answer = await resolver.resolve(`_mta-sts.${domain}`, 'TXT');
     const id = answer.kind === 'records' ? parsePolicyId(answer.records) : undefined;
-    // A policy applies until it expires, even if its record is gone; otherwise anyone who can suppress the record could
-    // disable it.
+    // A policy applies until it expires, even without its record, which somebody may suppress to disable it.
     if (id === undefined || id === current?.id || paused.get(domain)) return current?.policy;
     return (await refresh(domain, id)) ?? current?.policy;
   }
@@ -89,10 +88,7 @@ export function parsePolicyId(records: readonly string[]): string | undefined {
   return /;[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;|$)/.exec(record)?.[1];
 }
 
-/**
- * Parses a policy: `name: value` lines; of repeated names the first counts, except `mx`. Undefined if it is not a
- * policy.
- */
+/** Parses a policy: `name: value` lines; of repeated names the first counts, except `mx`. Undefined if it is none. */
 export function parsePolicy(text: string): Policy | undefined {
   const lines = text
     .split(/\r?\n/)
@@ -120,10 +116,7 @@ interface PolicyFetchSettings {
 const DEADLINE_MS = 10_000;
 const MOST_BYTES = 64 * 1024;
 
-/**
- * Fetches policies over HTTPS from a checked address, because the host name is untrusted. No redirects (RFC 8461
- * section 3.3).
- */
+/** Fetches policies over HTTPS from a checked address: the name is untrusted. No redirects (RFC 8461 section 3.3). */
 export function createPolicyFetch(
   { allowed, port }: PolicyFetchSettings,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },

@@ -33,10 +33,7 @@ const LONGEST_REPLY = 64 * 1024;
 /** For the server to answer QUIT and to close. */
 const CLOSE_MS = 2000;
 
-/**
- * Takes a connection through greeting, EHLO, STARTTLS and AUTH. Throws what nodemailer throws, after destroying the
- * socket.
- */
+/** Takes a connection through greeting, EHLO, STARTTLS and AUTH. Throws as nodemailer, with the socket destroyed. */
 export async function openSession(
   socket: Socket,
   hop: Hop,
@@ -337,10 +334,7 @@ function toLine(text: string): string {
     .toWellFormed();
 }
 
-/**
- * Parses a reply of one or more lines (RFC 5321 section 4.2.1), removing repeated enhanced codes (RFC 2034). Undefined
- * if it is not a reply.
- */
+/** Parses a reply of one or more lines (RFC 5321 section 4.2.1), without repeated enhanced codes (RFC 2034). */
 function parseReply(response: string): Reply | undefined {
   const code = /^[2-5]\d\d(?=[ \r\n-]|$)/.exec(response)?.[0];
   if (code === undefined) return undefined;

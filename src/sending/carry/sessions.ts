@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
+import type { Tools } from '../../base/tools.ts';
 import { type Hop, sourcesFor } from './hops.ts';
 import {
   type ClientSession,
@@ -14,16 +14,24 @@ import {
   openSession,
 } from './session.ts';
 import type { SourceNames } from './sources.ts';
-import { type HopNotes, type Transcript, withoutPassword } from './transcript.ts';
+import { type Transcript, withoutPassword } from './transcript.ts';
 
 /** The result of a message at one server. `unopened`: the session never got as far as MAIL FROM. */
 export type HostVisit =
   | { readonly kind: 'unopened'; readonly reason: string }
   | (Handover & { readonly source: string | null; readonly tls: boolean });
 
-interface SessionsDeps {
-  readonly clock: Clock;
-  readonly log: Log;
+/** A message on its way to one of the servers that take it. */
+export interface Sending {
+  readonly letter: Letter;
+  /** Our source addresses, in the order in which they are tried. */
+  readonly sources: readonly string[];
+  /** Ends the attempt. */
+  readonly signal: AbortSignal;
+  readonly transcript: Transcript;
+}
+
+interface SessionsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly names: SourceNames;
 }
 
@@ -52,15 +60,10 @@ export function createClientSessions(
     return [...sourcesFor(hop.address, sources).filter((source) => !missing.get(source)), undefined];
   }
 
-  async function open(
-    hop: Hop,
-    sources: readonly (string | undefined)[],
-    signal: AbortSignal,
-    transcript: Transcript,
-  ): Promise<ClientSession> {
-    for (const source of sources) {
+  async function open(hop: Hop, from: readonly (string | undefined)[], sending: Sending): Promise<ClientSession> {
+    for (const source of from) {
       try {
-        return await openFrom(hop, source, signal, transcript);
+        return await openFrom(hop, source, sending);
       } catch (error) {
         if (source === undefined || !isSourceMissing(error)) throw error;
         missing.set(source, true, MISSING_MS);
@@ -73,8 +76,7 @@ export function createClientSessions(
   async function openFrom(
     hop: Hop,
     source: string | undefined,
-    signal: AbortSignal,
-    transcript: Transcript,
+    { signal, transcript }: Sending,
   ): Promise<ClientSession> {
     const late = new AbortController();
     const cancel = clock.after(hostTimeoutMs, () => late.abort());
@@ -101,7 +103,7 @@ export function createClientSessions(
   }
 
   /** Sends the message; an abort destroys the session. */
-  async function use(session: ClientSession, letter: Letter, signal: AbortSignal): Promise<Handover> {
+  async function use(session: ClientSession, { letter, signal }: Sending): Promise<Handover> {
     signal.addEventListener('abort', session.destroy, { once: true });
     try {
       return await session.send(letter);
@@ -110,29 +112,21 @@ export function createClientSessions(
     }
   }
 
-  async function again(
-    session: ClientSession,
-    letter: Letter,
-    signal: AbortSignal,
-    notes: HopNotes,
-  ): Promise<Handover | undefined> {
+  /** Uses a session that was kept; undefined if it had ended. */
+  async function again(session: ClientSession, hop: Hop, sending: Sending): Promise<Handover | undefined> {
+    const { signal, transcript } = sending;
+    const notes = transcript.begin(hop, true);
     session.noteTo(notes);
     notes.opened(session.source, session.tlsVersion);
     signal.addEventListener('abort', session.destroy, { once: true });
     const usable = await session.reset().finally(() => signal.removeEventListener('abort', session.destroy));
-    const handover = usable ? await use(session, letter, signal) : undefined;
+    const handover = usable ? await use(session, sending) : undefined;
     return handover && !isStale(handover) ? handover : undefined;
   }
 
   return frozen({
-    async visit(
-      hop: Hop,
-      letter: Letter,
-      sources: readonly string[],
-      signal: AbortSignal,
-      transcript: Transcript,
-    ): Promise<HostVisit> {
-      const from = candidates(hop, sources);
+    async visit(hop: Hop, sending: Sending): Promise<HostVisit> {
+      const from = candidates(hop, sending.sources);
       const way = (source: string | undefined) => `${hop.host} ${hop.address} ${hop.port} ${hop.tls} ${source ?? ''}`;
       const conclude = (session: ClientSession, source: string | undefined, handover: Handover): HostVisit => {
         session.noteTo(undefined);
@@ -140,16 +134,13 @@ export function createClientSessions(
         return { ...handover, source: session.source, tls: session.tls };
       };
       const kept = pool.take(way(from[0]));
-      const handover = kept && (await again(kept, letter, signal, transcript.begin(hop, true)));
+      const handover = kept && (await again(kept, hop, sending));
       if (kept && handover) return conclude(kept, from[0], handover);
       kept?.destroy();
       try {
-        const session = await open(hop, from, signal, transcript);
-        return conclude(
-          session,
-          from.find((source) => source === session.source),
-          await use(session, letter, signal),
-        );
+        const session = await open(hop, from, sending);
+        const source = from.find((one) => one === session.source);
+        return conclude(session, source, await use(session, sending));
       } catch (error) {
         return { kind: 'unopened', reason: withoutPassword(hop, failureReason(error)) };
       }
@@ -158,10 +149,7 @@ export function createClientSessions(
   });
 }
 
-/**
- * Whether a kept session ended before the message was sent: 421 closes it, 503 means that the server is out of
- * sequence.
- */
+/** Whether a kept session ended before the message was sent: 421 closes it, 503 says it is out of sequence. */
 function isStale(handover: Handover): boolean {
   return handover.kind === 'lost'
     ? !handover.given

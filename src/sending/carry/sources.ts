@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, DAY_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, createMemory } from '../../base/memory.ts';
 import { checkA, toReverseName } from '../../dns/checks.ts';
@@ -13,7 +13,6 @@ const KEPT_MS = 5000;
 /** Per account; far more than any account has. */
 const MOST = 1000;
 const MOST_ACCOUNTS = 10_000;
-const DAY_MS = 86_400_000;
 
 /** An address with its pool and warmup. */
 interface Place {
@@ -23,10 +22,7 @@ interface Place {
   readonly warmupEndAt: Date | null;
 }
 
-/**
- * The addresses of an account, and the number of messages it sent in the last 24 hours (only if one of them is warming
- * up).
- */
+/** The addresses of an account, and how many messages it sent in 24 hours (only if one of them is warming up). */
 interface AccountAddresses {
   readonly places: readonly Place[];
   readonly daily: number;
@@ -62,8 +58,7 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
      */
     async choose(account: string, { pool: wished }: Pick<Outgoing, 'pool'>, chance: number, now: Date) {
       const { places, daily } = await ownOf(account, now);
-      // If the pool is unknown or empty, use the default pool rather than lose the reputation of the account's
-      // addresses.
+      // If the pool is unknown or empty, the default pool keeps the reputation of the account's addresses.
       const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
       const inPool = places.filter((place) => place.pool === pool);
       const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => ({
@@ -102,10 +97,7 @@ async function sentInDay(
   return hours.reduce((sum, { sent }) => sum + sent, 0);
 }
 
-/**
- * An address that a message may leave from. `share`: 1 if it is warm, else the share of its normal mail that it may
- * carry so far.
- */
+/** An address that a message may leave from. `share`: 1 if warm, else the part of its normal mail it may carry. */
 export interface Candidate {
   readonly ip: string;
   readonly share: number;
@@ -134,10 +126,7 @@ export type SourceNames = (source: string | undefined) => Promise<string>;
 
 const NAMES_KEPT_MS = 600_000;
 
-/**
- * The PTR name of the source address if it resolves back to that address, else our hostname: receivers check the EHLO
- * name against both.
- */
+/** The PTR name of the source address if it leads back, else our hostname: receivers check EHLO against both. */
 export function createSourceNames(
   hostname: string,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },
@@ -172,7 +161,8 @@ export const WARMUP_DAYS = 30;
 const FIRST_DAY = 200;
 
 /** The curve in words, for the API reference. */
-export const WARMUP_CURVE = `It carries about ${FIRST_DAY} messages on its first day and twice as many on each day that follows.`;
+export const WARMUP_CURVE =
+  `It carries about ${FIRST_DAY} messages on its first day ` + 'and twice as many on each day that follows.';
 
 /** When a warmup that starts at `startedAt` ends. */
 export function warmupEnd(startedAt: Date): Date {

@@ -4,6 +4,7 @@ import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
 import type { ThreadTask } from '../../base/worker-tasks.ts';
+import { assertAuthor, UnclearAuthor } from '../../mail/author.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
 import { needSmtpUtf8, UnsendableField, withSendableHeader } from '../../mail/compose/sendable.ts';
 import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
@@ -11,7 +12,6 @@ import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from
 import { bounceAddress, toToken, unsubAddress } from '../../mail/return-address.ts';
 import { LONGEST_COUNTED_URL, MOST_COUNTED_URLS } from '../../store/rows/counters.ts';
 import type { ComposedMessage, ComposeJob, ComposeReply } from '../types.ts';
-import { assertAuthor, UnclearAuthor } from './authorship.ts';
 import { composeDocument } from './document.ts';
 import { composeDraft, parseDraft } from './draft.ts';
 import { createFilling } from './merge-fields.ts';
@@ -124,7 +124,10 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined) {
   const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
   const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;
-  const pixel = `<img src="${escapeHtml(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
+  const openUrl = `${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`;
+  const pixel = `<img src="${escapeHtml(openUrl)}" height="1" width="1" alt="">`;
+  const { returnDomain } = settings;
+  const unsubMailbox = unsubAddress(secret, accountNumber, id, returnDomain, settings.ownReturns ? returnDomain : '');
   return frozen({
     ...createFilling(job, unsubUrl, most),
     /** Whether links are tracked or changed, opens counted, or style sheets inlined. */
@@ -149,19 +152,14 @@ function createPersonal(job: ComposeJob, inline: Inline | undefined) {
     /** The links tracked so far, as reported in click events. */
     followed: links.followed,
     listUnsubscribe: [
-      [
-        'List-Unsubscribe',
-        `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`,
-      ],
+      ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubMailbox}>`],
       ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'], // RFC 8058 section 3.1
     ] as const,
     messageId: `<${id}@${settings.hostname}>`,
   });
 }
 
-/**
- * Characters of an encoded link target. Servers (ours and Node's) read 16 KiB of header, including the request line.
- */
+/** Characters of an encoded link target. Servers (ours and Node's) read 16 KiB of header with the request line. */
 const LONGEST_TARGET = 8000;
 const CONTROLS = /\p{Cc}/u;
 // encodeURIComponent leaves these, and some mail readers end a plain-text link before them.
@@ -187,7 +185,8 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
     if (target.length > LONGEST_TARGET) return tagged;
     const shown = stripQuery ? withoutQuery(url) : url;
     if (shown.length <= LONGEST_COUNTED_URL && followed.size < MOST_COUNTED_URLS) followed.add(shown);
-    return `${publicUrl}/track/click/${toToken(secret, stripQuery ? 'bare-click' : 'click', accountNumber, id, url)}?u=${target}`;
+    const token = toToken(secret, stripQuery ? 'bare-click' : 'click', accountNumber, id, url);
+    return `${publicUrl}/track/click/${token}?u=${target}`;
   }
 
   function followOnce(url: string): string | undefined {

@@ -4,9 +4,7 @@ import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { ComposeJob, ComposeReply, Composer } from '../types.ts';
 
-/**
- * Composes mail by running the task on worker threads. A message that crashes a thread running nothing else is refused.
- */
+/** Composes mail by running the task on worker threads. A message that crashes a thread by itself is refused. */
 export function createComposer(run: PooledTask<ComposeJob, ComposeReply>): Composer {
   return frozen({
     async compose(job) {

@@ -1,5 +1,5 @@
 import { isAscii } from 'node:buffer';
-import { type SoleAuthor, soleAuthorOf } from '../../mail/author.ts';
+import { isAuthor, type SoleAuthor, soleAuthorOf, UnclearAuthor } from '../../mail/author.ts';
 import {
   applyChanges,
   encodeBase64,
@@ -16,10 +16,9 @@ import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { encodedValue, type HeaderFacts, needSmtpUtf8, sendableChanges } from '../../mail/compose/sendable.ts';
 import { toMailDate } from '../../mail/envelope.ts';
 import { decodeWords, firstValue, parseHeaders, parseStructured } from '../../mail/headers.ts';
-import { mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
+import { leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
 import { decodeTransfer, type TransferEncoding, toTransferEncoding } from '../../mail/transfer.ts';
 import type { ComposeJob } from '../types.ts';
-import { isAuthor, UnclearAuthor } from './authorship.ts';
 import type { Personal } from './compose.ts';
 import { fromField, toField, toTextPart } from './draft.ts';
 
@@ -124,32 +123,27 @@ function filledSubject(field: Buffer, personal: Personal): string | undefined {
 
 /** The charset that the first text of a message declares; '' if it declares none. */
 function bodyCharset(root: Part | undefined): string {
-  const open = root ? [root] : [];
-  for (let part = open.pop(); part; part = open.pop()) {
-    open.push(...part.children.toReversed());
-    if (mediaTypeOf(part).startsWith('text/')) return part.type.params.get('charset')?.trim() ?? '';
-  }
-  return '';
+  const text = root && leavesOf(root).find((part) => mediaTypeOf(part).startsWith('text/'));
+  return text?.type.params.get('charset')?.trim() ?? '';
 }
 
-/**
- * The changes to headers of parts, except in what is sealed. An attached message is one part here, and stays as it is.
- */
-function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Replacement[] {
-  const changes: Replacement[] = [];
+/** A part and all parts in it, in their order; of what is sealed only the whole. */
+function* partsOf(root: Part): Generator<Part> {
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
-    if (SEALED.has(part.type.value)) continue;
-    open.push(...part.children.toReversed());
-    if (part === root) continue;
+    yield part;
+    if (!SEALED.has(part.type.value)) open.push(...part.children.toReversed());
+  }
+}
+
+/** The changes to headers of parts, except in what is sealed. An attached message is one part, and stays as it is. */
+function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Replacement[] {
+  const changes: Replacement[] = [];
+  for (const part of partsOf(root)) {
+    if (part === root || SEALED.has(part.type.value)) continue;
     const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
-    changes.push(
-      ...sendableChanges(
-        bytes,
-        fields.filter(({ name }) => name !== ''),
-        facts,
-      ),
-    );
+    const named = fields.filter(({ name }) => name !== '');
+    changes.push(...sendableChanges(bytes, named, facts));
   }
   return changes;
 }
@@ -158,18 +152,14 @@ function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Rep
 function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Replacement[] {
   const changes: Replacement[] = [];
   const { autoText, extras } = job.outgoing;
-  const loneOf = (asked: boolean | undefined, type: 'text/plain' | 'text/html') =>
-    asked === true ? findLone(root, type, SEALED) : undefined;
+  const loneOf = (asked: boolean | undefined, type: Saying) => (asked === true ? findLone(root, type) : undefined);
   const [onlyText, onlyHtml] = [loneOf(extras?.autoHtml, 'text/plain'), loneOf(autoText, 'text/html')];
   let pixels = 0;
   const rewrite: Rewrite = (text, type) => {
     const filled = personal.fill(text, type);
     return type === 'text/html' ? personal.trackHtml(filled, pixels++ === 0) : personal.trackText(filled);
   };
-  const open = [root];
-  for (let part = open.pop(); part; part = open.pop()) {
-    if (SEALED.has(part.type.value)) continue;
-    open.push(...part.children.toReversed());
+  for (const part of partsOf(root)) {
     if (part.children.length > 0 || part.type.value.startsWith('multipart/')) continue;
     if (part === onlyText) changes.push(...loneText(bytes, part, job, personal));
     else if (part === onlyHtml) changes.push(...loneHtml(bytes, part, job, personal, pixels++ === 0));
@@ -217,34 +207,26 @@ type Saying = 'text/plain' | 'text/html';
  * The only readable part, if it has the wanted type: the other alternative is made from it. Undefined if there is none,
  * or part of the message is sealed.
  */
-function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
+function findLone(root: Part, wanted: Saying): Part | undefined {
   let found: Part | undefined;
-  const open = [root];
-  for (let part = open.pop(); part; part = open.pop()) {
-    if (sealed.has(part.type.value)) return undefined;
-    open.push(...part.children.toReversed());
+  for (const part of partsOf(root)) {
+    if (SEALED.has(part.type.value)) return undefined;
     if (part.children.length > 0 || isFile(part)) continue;
-    const saying = sayingOf(part);
-    if (saying === wanted) found ??= part;
-    else if (saying !== undefined) return undefined;
+    const type = mediaTypeOf(part);
+    if (type === wanted) found ??= part;
+    else if (isSaying(type)) return undefined;
   }
   return found;
 }
 
-function sayingOf(part: Part): Saying | undefined {
-  const type = mediaTypeOf(part);
-  return type === 'text/html' || type === 'text/plain' ? type : undefined;
-}
+const isSaying = (type: string): type is Saying => type === 'text/html' || type === 'text/plain';
 
 function isFile({ fields }: Part): boolean {
   const disposition = parseStructured(firstValue(fields, 'content-disposition') ?? '').value;
   return disposition !== '' && disposition !== 'inline';
 }
 
-/**
- * Replaces a part by a multipart/alternative of itself and the generated alternative. `changes` are those of the part
- * itself.
- */
+/** Replaces a part by a multipart/alternative of itself and the generated one. `changes` are those of the part. */
 function withOther(
   bytes: Buffer,
   part: Part,
@@ -310,7 +292,7 @@ function isOver(change: Replacement, span: FieldSpan): boolean {
 }
 
 /** Rewrites the text of a part; returns the same text if nothing changes. */
-type Rewrite = (text: string, type: 'text/plain' | 'text/html') => string;
+type Rewrite = (text: string, type: Saying) => string;
 
 interface TextPart {
   readonly part: Part;
@@ -358,9 +340,7 @@ function rewriteText(
   { part, type, charset, encoding, body }: TextPart,
   rewrite: Rewrite,
 ): { bytes: Buffer; charset: string | undefined } | undefined {
-  if (type !== 'text/plain' && type !== 'text/html') return undefined;
-  const disposition = parseStructured(firstValue(part.fields, 'content-disposition') ?? '').value;
-  if (disposition !== '' && disposition !== 'inline') return undefined;
+  if (!isSaying(type) || isFile(part)) return undefined;
   const text = decode(decodeTransfer(body, encoding), charset);
   const changed = text === undefined ? undefined : rewrite(text, type);
   if (text === undefined || changed === undefined || changed === text) return undefined;

@@ -3,6 +3,7 @@ import type { MailComposerOptions } from 'nodemailer/lib/mail-composer';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { foldLines } from 'nodemailer/lib/mime-funcs';
 import MimeNode from 'nodemailer/lib/mime-node';
+import { pattern } from '../../base/pattern.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { addressesBeside } from '../../mail/author.ts';
 import { contentIds, withContentIds } from '../../mail/compose/content-ids.ts';
@@ -21,15 +22,17 @@ type Headers = Draft['headers'];
 type Recipients = Draft['to'];
 
 const NAME = /^[!-9;-~]{1,76}$/;
-/**
- * Fields for construction, addressing and trace, which only we write. From, To and Subject have parameters of their
- * own.
- */
-const OURS =
-  /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
+/** Fields for construction, addressing and trace, which only we write. From, To and Subject are parameters. */
+const OURS = pattern('i')`
+  ^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to
+  |x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*
+  |resent-.*|x-mc-.*)$
+`;
 // RFC 5322 section 3.3, without obsolete forms.
-const DATE =
-  /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$/;
+const DATE = pattern()`
+  ^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +
+  (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$
+`;
 const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ -~]*)?$/i;
 
 /** Composes a draft as a MIME message for one recipient. Throws `TooLong`. */

@@ -48,15 +48,10 @@ export function createFilling(job: ComposeJob, unsubUrl: string, most: number): 
   };
 }
 
-/**
- * Step limit for a subject here: some milliseconds, on the thread that accepts mail. Composing has a higher limit, on
- * its own thread.
- */
+/** Step limit for a subject: some milliseconds, on the thread that accepts mail. Composing has a thread of its own. */
 const SUBJECT_STEPS = 10_000;
 
-/**
- * The merged subject for one recipient. If merging fails, the subject stays as submitted; composing reports the error.
- */
+/** The merged subject for one recipient. If merging fails, it stays as submitted; composing reports the error. */
 export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date): SlicedWork<string> {
   const { subject, mergeLanguage } = outgoing;
   const list = /\*\||\{\{/.test(subject) ? variablesOf({ outgoing, recipient }) : undefined;

@@ -1,4 +1,5 @@
 import { type KeyObject, sign as signWith } from 'node:crypto';
+import { namesIn } from '../../base/tables.ts';
 import { createSignedHeader, hashBody } from '../../inbound/verdicts/dkim/canonical.ts';
 import { type FieldSpan, findFields } from '../../mail/compose/fields.ts';
 
@@ -14,38 +15,17 @@ interface DkimKey {
  * signature (RFC 6376 section 5.4.2 and 8.15); readers differ on which of two fields counts.
  */
 const OVERSIGNED = [
-  'from',
-  'to',
-  'cc',
-  'subject',
-  'date',
-  'reply-to',
-  'message-id',
-  'mime-version',
-  'content-type',
-  'content-transfer-encoding',
+  ...namesIn('from to cc subject date reply-to message-id mime-version content-type content-transfer-encoding'),
   // An added one would lead readers who unsubscribe to somebody else; RFC 8058 section 4 wants both signed.
-  'list-unsubscribe',
-  'list-unsubscribe-post',
+  ...namesIn('list-unsubscribe list-unsubscribe-post'),
 ];
 /** Signed exactly as often as they occur: mailing lists add Sender and the other List fields. */
 const SIGNED = [
-  'sender',
-  'in-reply-to',
-  'references',
-  'list-id',
-  'list-help',
-  'list-post',
-  'list-owner',
-  'list-archive',
-  'list-subscribe',
+  ...namesIn('sender in-reply-to references list-id list-help list-post list-owner list-archive list-subscribe'),
 ];
 const LINE_LENGTH = 76;
 
-/**
- * Prepends a DKIM-Signature to a message (CRLF line endings): relaxed/relaxed, rsa-sha256 (RFC 6376). Throws if the key
- * cannot sign.
- */
+/** Prepends a DKIM-Signature (RFC 6376: relaxed/relaxed, rsa-sha256) to a message with CRLF. Throws for a bad key. */
 export function sign(message: Buffer, { domain, selector, privateKey }: DkimKey): Buffer {
   if (privateKey.asymmetricKeyType !== 'rsa') throw new Error(`the DKIM key of ${domain} is not an RSA key`);
   const { fields, end = message.length } = findFields(message, 0);

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, DAY_MS, HOUR_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
@@ -27,8 +27,6 @@ interface DomainTestDeps {
   readonly clock: Clock;
 }
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** How long somebody is likely to be working on records that are not valid yet. */
 const RECENT_MS = 7 * DAY_MS;
 /** A TTL of years is a mistake or an attack; no cache has to keep a record longer than this (RFC 8767 section 4). */
@@ -63,10 +61,7 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
   return frozen({ test });
 }
 
-/**
- * Whether mail of this account may be signed as the domain now. Requires proof of ownership, even if another account
- * has one.
- */
+/** Whether mail of this account may be signed as the domain now. Needs a proof of ownership of its own. */
 export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
   return row.verifiedAt !== null && row.spfValid === true && row.dkimValid === true && countsFrom(row, now) === null;
 }
@@ -122,10 +117,7 @@ function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordC
   };
 }
 
-/**
- * Switches to new DKIM keys that are visible in DNS, and tests SPF and DKIM of the sender domains that are due, longest
- * overdue first.
- */
+/** Switches to new DKIM keys seen in DNS, and tests SPF and DKIM of sender domains, the longest overdue first. */
 export function retestSenderDomainsTask(deps: {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly domainTests: DomainTests;

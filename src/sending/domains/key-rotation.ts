@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, DAY_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { checkDkim } from '../../dns/checks.ts';
@@ -20,7 +20,6 @@ type RotationStart =
 /** Switches to new keys. */
 export type KeySwitch = ReturnType<typeof createKeySwitch>;
 
-const DAY_MS = 24 * 3_600_000;
 /** A TTL of years is a mistake or an attack (RFC 8767 section 4). */
 const LONGEST_TTL_S = 7 * 24 * 3600;
 /** Mail is usually retried for five days (RFC 5321 section 4.5.4.1), and may be verified only when it is fetched. */

@@ -1,6 +1,6 @@
-import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { type Ids, tokenHash } from '../../base/ids.ts';
+import { tokenHash } from '../../base/ids.ts';
+import type { Tools } from '../../base/tools.ts';
 import { type KeyPlace, takesMail } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { isFreeMail, isPublicSuffix } from '../../mail/reserved-names.ts';
@@ -42,15 +42,13 @@ type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | '
 /** The API's operations on sender domains. Domains are A-labels here. */
 export type SenderDomains = ReturnType<typeof createSenderDomains>;
 
-interface SenderDomainDeps {
+interface SenderDomainDeps extends Pick<Tools, 'clock' | 'ids'> {
   readonly store: Pick<Store, 'senderDomains' | 'verifications'>;
   readonly tests: DomainTests;
   readonly keys: DomainKeys;
   /** Checks whether a domain accepts mail; should not cache. */
   readonly resolver: Resolver;
   readonly notices: Pick<Notices, 'enqueue'>;
-  readonly clock: Clock;
-  readonly ids: Ids;
 }
 
 const LINK_MS = 7 * 24 * 3_600_000;

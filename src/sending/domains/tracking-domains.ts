@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, DAY_MS, HOUR_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkLeadsTo } from '../../dns/checks.ts';
@@ -24,8 +24,6 @@ interface TrackingDomainDeps {
  */
 export type TrackingDomains = ReturnType<typeof createTrackingDomains>;
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const TRIES = 5;
 
 export function createTrackingDomains(settings: TrackingDomainSettings, deps: TrackingDomainDeps) {

@@ -75,8 +75,8 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
   }
 
   function plain(response: string): CommandAnswer | Promise<CommandAnswer> {
-    const credentials = parsePlain(parseResponse(response) ?? '');
-    return credentials ? logIn(credentials.key) : { reply: REFUSALS.badResponse };
+    const key = keyInPlain(parseResponse(response) ?? '');
+    return key === undefined ? { reply: REFUSALS.badResponse } : logIn(key);
   }
 
   function user(response: string): CommandAnswer {
@@ -155,10 +155,7 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
   });
 }
 
-/**
- * wrong: the key is unknown or revoked · too-many: wrong, after too many wrong keys from that address · away: the store
- * is unavailable.
- */
+/** wrong: the key is unknown or revoked · too-many: wrong, after too many from that address · away: no store. */
 type LoginResult =
   | { readonly login: Login }
   | { readonly login?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
@@ -206,11 +203,6 @@ async function unlessAway(look: () => Promise<LoginResult>): Promise<LoginResult
   }
 }
 
-/** The credentials of a client. The user name is ignored: the key alone identifies the account. */
-interface Credentials {
-  readonly key: string;
-}
-
 const BASE64 = /^(?:[\w+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const CONTROL = /\p{Cc}/u;
 
@@ -223,17 +215,13 @@ function parseResponse(text: string): string | undefined {
 }
 
 /**
- * Parses the message of PLAIN (RFC 4616): authorization identity, user name and password, separated by NUL. Undefined
- * if it is malformed or contains a control character, which no key or user name has and which would break lines
- * wherever it is shown.
+ * The password in a message of PLAIN (RFC 4616), after the authorization identity and the user name: the key alone
+ * identifies the account. Undefined if the message is malformed or contains a control character, which no key or user
+ * name has and which would break lines wherever it is shown.
  */
-function parsePlain(message: string): Credentials | undefined {
+function keyInPlain(message: string): string | undefined {
   const parts = message.split('\0');
-  const [, , key] = parts;
-  return parts.length === 3 && key !== undefined && parts.every(isPlainText) ? { key } : undefined;
+  return parts.length === 3 && parts.every(isPlainText) ? parts[2] : undefined;
 }
 
-/** Whether a text may be a user name or a key. */
-function isPlainText(text: string): boolean {
-  return !CONTROL.test(text);
-}
+const isPlainText = (text: string): boolean => !CONTROL.test(text);

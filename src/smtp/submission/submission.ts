@@ -28,10 +28,7 @@ export interface SubmissionSettings extends ListenerSettings {
   readonly tlsListen: readonly ListenEntry[];
   /** Login requires TLS. */
   readonly requireTls: boolean;
-  /**
-   * All listeners are on loopback, which other machines cannot reach: without a certificate, clients there may log in
-   * without TLS.
-   */
+  /** All listeners are on loopback, out of reach of other machines: without a certificate, no login there needs TLS. */
   readonly loopbackOnly: boolean;
   /** Tracking of messages that do not specify it. */
   readonly tracking: { readonly opens: boolean; readonly clicks: ClickTracking };

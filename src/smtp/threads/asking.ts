@@ -61,14 +61,6 @@ export function writeNotices(notices: SharedArrayBuffer, desk: LocalDesk): void 
 }
 
 /** The main thread's end for one thread. */
-interface Answers {
-  readonly table: Questions;
-  /** Number of open sessions of the thread. */
-  sessions(): number;
-  /** Releases the sessions and places of a thread that has ended. */
-  release(): void;
-}
-
 export function createDeskAnswers(
   {
     desk,
@@ -79,7 +71,7 @@ export function createDeskAnswers(
   notices: SharedArrayBuffer,
   /** Tells the thread that another client has got the place of this session. */
   taken: (n: number) => void,
-): Answers {
+) {
   const places = new Map<number, CountedPlace>();
   let open = 0;
   let gone = false;
@@ -134,7 +126,9 @@ export function createDeskAnswers(
       note: notes.note,
       flush() {},
     } satisfies Questions),
+    /** Number of open sessions of the thread. */
     sessions: () => open,
+    /** Releases the sessions and places of a thread that has ended. */
     release() {
       gone = true;
       for (; open > 0; open--) meters.closed();
@@ -158,27 +152,24 @@ interface AskingParts extends Pick<Tools, 'clock' | 'ids'> {
   readonly log: Log;
 }
 
+type Ask = <K extends keyof Questions>(
+  name: K,
+  ...args: Parameters<Questions[K]>
+) => Promise<Awaited<ReturnType<Questions[K]>>>;
+type Tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => void;
+
 /** The thread's end: a desk, meters and a log that call the main thread. */
-export function createAskingDesk(parts: AskingParts): {
-  readonly desk: Desk;
-  readonly meters: SessionMeters;
-  readonly log: Log;
-  readonly notes: Notes;
-  /** Another client has got the place of this session. */
-  taken(n: number): void;
-} {
+export function createAskingDesk(parts: AskingParts) {
   const { asker, notices } = parts;
   const cells = new Int32Array(notices);
-  const ask = <K extends keyof Questions>(
-    name: K,
-    ...args: Parameters<Questions[K]>
-  ): Promise<Awaited<ReturnType<Questions[K]>>> => asker.ask(name, args);
-  const tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => asker.tell(name, args);
+  const ask: Ask = (name, ...args) => asker.ask(name, args);
+  const tell: Tell = (name, ...args) => asker.tell(name, args);
 
   const { admission, taken } = createAskingAdmission(parts, ask, tell, () => Atomics.load(cells, CROWDED) !== 0);
   return {
+    /** Another client has got the place of this session. */
     taken,
-    desk: frozen({
+    desk: frozen<Desk>({
       admission,
       hasRoom: () => Atomics.load(cells, ROOM) !== 0,
       async route(address, sender): Promise<RoutedHere> {
@@ -187,16 +178,16 @@ export function createAskingDesk(parts: AskingParts): {
       },
       acceptance: createAskingAcceptance(parts),
     }),
-    meters: frozen({
+    meters: frozen<SessionMeters>({
       opened: () => tell('opened'),
       closed: () => tell('closed'),
       secured: (version) => tell('secured', version),
       refused: (reply) => tell('refused', named(reply)),
       certificate() {},
     }),
-    notes: frozen({ note: (entry) => tell('note', entry) }),
+    notes: frozen<Notes>({ note: (entry) => tell('note', entry) }),
     // Info and debug lines travel with the requests; the others are written at once.
-    log: frozen({
+    log: frozen<Log>({
       ...parts.log,
       info: (event, fields = {}) => tell('log', 'info', event, fields),
       debug: (event, fields = {}) => tell('log', 'debug', event, fields),
@@ -204,18 +195,12 @@ export function createAskingDesk(parts: AskingParts): {
   };
 }
 
-type Ask = <K extends keyof Questions>(
-  name: K,
-  ...args: Parameters<Questions[K]>
-) => Promise<Awaited<ReturnType<Questions[K]>>>;
-type Tell = <K extends keyof Questions>(name: K, ...args: Parameters<Questions[K]>) => void;
-
 function createAskingAdmission(
   { maxLoopLagMs, clock }: AskingParts,
   ask: Ask,
   tell: Tell,
   crowded: Admission['crowded'],
-): { readonly admission: Admission; taken(n: number): void } {
+) {
   // The lag of this thread; the main thread measures its own.
   const lag = createLagProbe(maxLoopLagMs, clock);
   /** The places of this thread, and what to do when another client gets one. */
@@ -259,7 +244,7 @@ function createAskingAdmission(
   });
   return {
     admission,
-    taken(n) {
+    taken(n: number) {
       const mine = places.get(n);
       if (!mine) return;
       // It began a message before the main thread heard of it: then there is one session too many, until it ends.

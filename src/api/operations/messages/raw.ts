@@ -104,7 +104,8 @@ function bytesOf(content: Content): Buffer {
 }
 
 const RAW =
-  'From: Example Sender <news@example.com>\r\nTo: recipient.email@example.com\r\nSubject: example subject\r\n\r\nExample text content';
+  'From: Example Sender <news@example.com>\r\nTo: recipient.email@example.com\r\n' +
+  'Subject: example subject\r\n\r\nExample text content';
 
 /** Parsing shares the process with SMTP; larger documents would hold it up. */
 const MAX_PARSED_BYTES = 4 * 1024 * 1024;

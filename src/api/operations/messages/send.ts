@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { jsonBytes } from '../../../base/json-steps.ts';
 import { inSlices, type SlicedWork } from '../../../base/turns.ts';
+import { readRecipient } from '../../../mail/address.ts';
 import { shownBeside } from '../../../mail/author.ts';
 import { MAX_RENDERED } from '../../../mail/faults.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
@@ -16,7 +17,6 @@ import {
   toExtras,
 } from '../../../mail/outgoing.ts';
 import { conversationOfDraft } from '../../../mail/sent-names.ts';
-import { readRecipient } from '../../../sending/submit.ts';
 import type { RecipientOutcome, SigningOutlook } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';

@@ -1,4 +1,5 @@
 import { parseWithoutProcessing } from 'handlebars/dist/cjs/handlebars/compiler/base.js';
+import { pattern } from '../../../base/pattern.ts';
 import { FaultyTemplate } from '../../faults.ts';
 import { type Expression, HELPERS, type Helper, type Operator } from './program.ts';
 
@@ -140,8 +141,10 @@ const ENTITIES: ReadonlyMap<string, string> = new Map([
   ['&quot;', '"'],
   ['&#39;', `'`],
 ]);
-const TOKEN =
-  /\s*(?:(===|!==|==|!=|<>|<=|>=|&&|\|\||[=<>!()])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(-?\d{1,15}(?:\.\d{1,15})?)(?![\p{L}\p{N}_])|([@\p{L}\p{N}_./[\]-]+))/uy;
+const TOKEN = pattern('uy')`
+  \s*(?:(===|!==|==|!=|<>|<=|>=|&&|\|\||[=<>!()])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+  |(-?\d{1,15}(?:\.\d{1,15})?)(?![\p{L}\p{N}_])|([@\p{L}\p{N}_./[\]-]+))
+`;
 const OPERATORS: ReadonlyMap<string, Operator> = new Map<string, Operator>([
   ['=', '=='],
   ['==', '=='],

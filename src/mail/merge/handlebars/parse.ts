@@ -134,37 +134,63 @@ function end(name: string, open: Block[]): TemplateNode[] {
   return block.outside;
 }
 
-/** An open block during parsing. */
-interface Block {
-  /** The name required in the closing tag. */
-  readonly name: string;
+interface Opened {
+  /** Block parameters. */
+  readonly names: readonly string[];
+  readonly inverse: boolean;
   /** Whether an else tag of another block began it. */
   readonly chained: boolean;
   /** The surrounding body. */
   readonly outside: TemplateNode[];
-  /** The first branch. */
+}
+
+/** An open block during parsing. */
+type Block = ReturnType<typeof createBlock>;
+
+function createBlock(call: TagCall, opened: Opened) {
+  const { name } = call;
+  const { body, otherwise, add, finish } = branchesOf(call, opened);
+  let hasElse = false;
+  const refuseSecond = () => {
+    if (hasElse) throw new FaultyTemplate(`{{#${name.slice(0, 100)}}} has an {{else}} already`);
+  };
+  return {
+    ...opened,
+    /** The name required in the closing tag. */
+    name,
+    /** The first branch. */
+    body,
+    /** Begins the else branch. */
+    toElse() {
+      refuseSecond();
+      hasElse = true;
+      return otherwise;
+    },
+    /** Begins another branch of the same block; undefined if the block cannot have it. */
+    toBranch(one: TagCall): TemplateNode[] | undefined {
+      refuseSecond();
+      return one.name === 'if' || one.name === 'unless' ? add?.(one) : undefined;
+    },
+    finish,
+  };
+}
+
+/** The parts of a block while it is read. */
+interface Branches {
   readonly body: TemplateNode[];
-  /** Begins the else branch. */
-  toElse(): TemplateNode[];
-  /** Begins another branch of the same block; undefined if the block cannot have it. */
-  toBranch(call: TagCall): TemplateNode[] | undefined;
+  readonly otherwise: TemplateNode[];
+  /** Of blocks that may have further branches. */
+  add?(call: TagCall): TemplateNode[];
   finish(): TemplateNode;
 }
 
-interface Opened {
-  readonly names: readonly string[];
-  readonly inverse: boolean;
-  readonly chained: boolean;
-  readonly outside: TemplateNode[];
-}
-
-/** Opens a block. Throws `FaultyTemplate` if there is no such block helper. */
-function createBlock(call: TagCall, opened: Opened): Block {
+/** Throws `FaultyTemplate` if there is no such block helper. */
+function branchesOf(call: TagCall, opened: Opened): Branches {
   const { name } = call;
-  if (name === 'if' || name === 'unless') return createChoice(call, opened);
-  if (name === 'each' || name === 'with') return createLoop(name, only(call), opened, name);
+  if (name === 'if' || name === 'unless') return choiceOf(call, opened);
+  if (name === 'each' || name === 'with') return loopOf(name, only(call), opened);
   if (call.params.length > 0) throw new FaultyTemplate(`there is no block helper "${name.slice(0, 100)}"`);
-  return createLoop('section', call.target, opened, name);
+  return loopOf('section', call.target, opened);
 }
 
 function only({ name, params: [value, ...others] }: TagCall): Expression {
@@ -172,59 +198,22 @@ function only({ name, params: [value, ...others] }: TagCall): Expression {
   return value;
 }
 
-function createChoice(call: TagCall, { chained, outside, inverse }: Opened): Block {
-  const branches: (Branch & { readonly body: TemplateNode[] })[] = [];
+function choiceOf(call: TagCall, { inverse }: Opened): Branches {
+  const branches: Branch[] = [];
   const otherwise: TemplateNode[] = [];
-  let last = false;
-  const add = (one: TagCall, negated: boolean) => {
-    const branch = { condition: only(one), negated, body: [] };
-    branches.push(branch);
-    return branch.body;
+  const add = (one: TagCall, isInverse = false) => {
+    const body: TemplateNode[] = [];
+    branches.push({ condition: only(one), negated: (one.name === 'unless') !== isInverse, body });
+    return body;
   };
-  const body = add(call, (call.name === 'unless') !== inverse);
-  const refuseSecond = () => {
-    if (last) throw new FaultyTemplate(`{{#${call.name}}} has an {{else}} already`);
-  };
-  return {
-    name: call.name,
-    chained,
-    outside,
-    body,
-    toElse() {
-      refuseSecond();
-      last = true;
-      return otherwise;
-    },
-    toBranch(one) {
-      refuseSecond();
-      return one.name === 'if' || one.name === 'unless' ? add(one, one.name === 'unless') : undefined;
-    },
-    finish: () => ({ kind: 'choice', branches, otherwise }),
-  };
+  return { body: add(call, inverse), otherwise, add, finish: () => ({ kind: 'choice', branches, otherwise }) };
 }
 
-function createLoop(
-  kind: Loop['kind'],
-  of: Expression,
-  { names, inverse, chained, outside }: Opened,
-  name: string,
-): Block {
-  const first: TemplateNode[] = [];
-  const second: TemplateNode[] = [];
-  let last = false;
-  return {
-    name,
-    chained,
-    outside,
-    body: first,
-    toElse() {
-      if (last) throw new FaultyTemplate(`{{#${name.slice(0, 100)}}} has an {{else}} already`);
-      last = true;
-      return second;
-    },
-    toBranch: () => undefined,
-    finish: () => ({ kind, of, names, body: inverse ? second : first, otherwise: inverse ? first : second }),
-  };
+function loopOf(kind: Loop['kind'], of: Expression, { names, inverse }: Opened): Branches {
+  const body: TemplateNode[] = [];
+  const otherwise: TemplateNode[] = [];
+  const [full, empty] = inverse ? [otherwise, body] : [body, otherwise];
+  return { body, otherwise, finish: () => ({ kind, of, names, body: full, otherwise: empty }) };
 }
 
 /** Text, or a tag `{{…}}`. */
@@ -370,9 +359,7 @@ const STANDALONE = new Set<Piece['kind']>(['open', 'inverse', 'else', 'close', '
 /** Pieces between two yields. */
 const PIECES_PER_SLICE = 1000;
 
-/**
- * Removes white space that only formats the source: lines with nothing but a block tag, and white space next to `~`.
- */
+/** Removes white space that only formats the source: lines with only a block tag, and white space next to `~`. */
 function* trimmingPieces(pieces: readonly Piece[]): SlicedWork<Piece[]> {
   const cuts = pieces.map(() => ({ start: 0, end: 0 }));
   for (const [at, piece] of pieces.entries()) {

@@ -46,10 +46,7 @@ export interface Branch {
   readonly body: TemplateBody;
 }
 
-/**
- * each: once per item; with: once for the value; section: either, depending on the value. `otherwise` if the value is
- * empty.
- */
+/** each: once per item · with: once for the value · section: either, by the value. `otherwise` if it is empty. */
 export interface Loop {
   readonly kind: 'each' | 'with' | 'section';
   readonly of: Expression;
@@ -62,9 +59,7 @@ export interface Loop {
 /** What helpers can use besides their arguments. */
 export interface Surroundings {
   readonly now: Date;
-  /**
-   * Returns the unsubscribe link, which leads on to the URL if there is one; only set when a message is really sent.
-   */
+  /** Returns the unsubscribe link, which leads on to the URL if given; only set when a message is really sent. */
   readonly onUnsub?: ((url: string) => string) | undefined;
 }
 

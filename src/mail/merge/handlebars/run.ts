@@ -212,9 +212,7 @@ function toFrame({ all }: Variables): Frame {
   return { value: all, around: undefined, place: undefined, named: NOTHING };
 }
 
-/**
- * The scope inside a block: names refer to members of the value; block parameters name the value and its key or index.
- */
+/** The scope inside a block: names are members of the value; block parameters name the value and its key or index. */
 function enter(around: Frame, value: Maybe, place: Place | undefined, [name, placeName]: readonly string[]): Frame {
   const named = new Map<string, Maybe>();
   if (name !== undefined) named.set(name, value);
@@ -274,10 +272,7 @@ export function toVariables(list: Iterable<{ readonly name: string; readonly con
 /** Maximum work per message, for parsing and running its templates: about half a second at worst. */
 const MOST_STEPS = 1_000_000;
 
-/**
- * The remaining work. All texts of a message share one budget, so that many small ones cannot cost more than one large
- * one.
- */
+/** The remaining work. All texts of a message share it, so that many small ones cost no more than one large one. */
 export type StepBudget = ReturnType<typeof createStepBudget>;
 
 export function createStepBudget(steps = MOST_STEPS) {
