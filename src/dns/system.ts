@@ -13,7 +13,7 @@ export interface Server {
 const DNS_PORT = 53;
 const SERVERS_KEPT_MS = 60_000;
 
-/** Parses `ip`, `ip:port`, `[ip6]` or `[ip6]:port`, by default port 53; undefined for all else, host names too. */
+/** Parses `ip`, `ip:port`, `[ip6]` or `[ip6]:port`, by default port 53; undefined for all else, as for host names. */
 export function parseServer(text: string): Server | undefined {
   const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text);
   const plain = /^([^:]+)(?::(\d{1,5}))?$/.exec(text);

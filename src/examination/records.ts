@@ -21,7 +21,7 @@ import { type Finding, type fault, ok, skipped, warning } from './finding.ts';
  */
 export type RecordNeed = 'receiving' | 'sending' | 'advised';
 
-/** Whether a record is published as it should be; what was seen, if more is to say. `unknown`: no DNS answer. */
+/** Whether a record is published as it should be, and what was seen instead. `unknown`: the DNS did not answer. */
 export type RecordVerdict =
   | { readonly valid: boolean; readonly error: string | null; readonly seen?: string | undefined }
   | 'unknown';

@@ -72,7 +72,7 @@ function view(summary: EndpointSummary, ages: WaitingAges | undefined, now: numb
   };
 }
 
-/** A warning about an endpoint, if any. Foreign mail servers that are down are not ours to fix: mail is retried. */
+/** A warning about an endpoint, if any. Mail servers of others that are down are no warning: their mail is retried. */
 function trouble(one: Seen, now: number): Finding | undefined {
   const { account, kind, waiting, state, at, oldest } = one;
   if (kind === 'outbound' || kind === 'return') return undefined;

@@ -305,7 +305,7 @@ export function classifyReply(code: number, diag: string): Bounce {
   return rule ? toBounce(rule.hard === true, rule.word, rule.name) : toBounce(false, 'general', UNCLEAR.name);
 }
 
-/** The reply on one line, without the codes of its lines, and without links, which are not about this mail. */
+/** The reply on one line, without the codes of its lines and without links, whose words are not about this mail. */
 function wordsOf(diag: string): string {
   return diag
     .replace(/[\s,]*\n\s*(?:[45]\d\d[ -](?:[45]\.\d{1,3}\.\d{1,3})?\s*)?/g, ' ')

@@ -113,7 +113,10 @@ function readFiles(bytes: Buffer, leaves: readonly Leaf[], html: Text | undefine
   });
 }
 
-/** Files that are pictures of the HTML without saying so: by place (RFC 2387 section 4), or because it names them. */
+/**
+ * Files that are pictures of the HTML although they do not say so: by their place (RFC 2387 section 4), or because it
+ * refers to them.
+ */
 function picturesOf(html: Text | undefined, leaves: readonly Leaf[]): ReadonlySet<Leaf> {
   if (html === undefined) return new Set();
   const mayBe = leaves.filter((leaf) => pictureType(leaf) !== undefined && !isPicture(leaf));

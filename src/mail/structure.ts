@@ -245,7 +245,10 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   return closed === undefined ? undefined : { level: closed, closes: true, lineStart, lineEnd };
 }
 
-/** Ends the parts that the delimiter closes, and multiparts in them without one. Returns where to continue. */
+/**
+ * Ends the parts that the delimiter closes, including nested multiparts without their own closing delimiter. Returns
+ * where to continue.
+ */
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;
   endPart(walk, walk.leaf, lineStart);

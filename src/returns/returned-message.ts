@@ -31,7 +31,10 @@ export function valueOf({ fields }: ReturnedMessage, name: string): string {
   return (firstValue(fields, name) ?? '').slice(0, LONGEST_LINE).trim();
 }
 
-/** The text that a person would read first: at most 64 Ki characters, LF; of HTML, if there is no other, no tags. */
+/**
+ * The text that a person would read first, at most 64 Ki characters, with LF line ends. Without plain text, that of the
+ * HTML, without its tags.
+ */
 export function readText({ leaves }: ReturnedMessage): string {
   const leaf = leaves.find(({ type }) => type === 'text/plain') ?? leaves.find(({ type }) => type === 'text/html');
   if (!leaf) return '';

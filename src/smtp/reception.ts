@@ -113,7 +113,10 @@ export function openReception(
 /** The result of scanning a chunk of DATA: content without dot-stuffing, and the state after it. */
 interface Scanned {
   readonly pieces: readonly Buffer[];
-  /** more: no end yet · end: CRLF.CRLF was found · bare: a NUL, or a refused bare CR or LF; nothing after it counts. */
+  /**
+   * more: no end yet · end: CRLF.CRLF was found · bare: a NUL, or a bare CR or LF that is not accepted; nothing after it
+   * can be trusted.
+   */
   readonly state: 'more' | 'end' | 'bare';
   /** The bytes after the end. */
   readonly rest: Buffer;

@@ -140,7 +140,7 @@ export function createStyles(sheets: readonly string[], isQuirky: boolean) {
   };
 }
 
-/** What the parser of selectors takes and browsers do not: names with a digit or a dot first, combinators last. */
+/** Selectors that the parser takes and browsers do not: names that begin with a digit or dot, combinators at an end. */
 const INVALID =
   /[.#](?![-_a-z\u0080-\uffff])|[^\w\s#.,:()+*>~^$|=[\]"'\u0080-\uffff-]|[>+~]\s{0,100}(?:,|$)|(?:^|,)\s{0,100}[>+~]/i;
 

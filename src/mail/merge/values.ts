@@ -125,7 +125,10 @@ export function isOrdered(left: string, operator: string, right: string): boolea
 
 const LONGEST_NUMBER = 64;
 
-/** Converts a text to a number, if it is one. Not if it is overlong: a variable may be compared any number of times. */
+/**
+ * Converts a text to a number; undefined if it is not one. Overlong texts are rejected, because one variable may be
+ * compared any number of times.
+ */
 export function toNumber(text: string): number | undefined {
   return text.length <= LONGEST_NUMBER && /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/.test(text) ? Number(text) : undefined;
 }

@@ -41,7 +41,7 @@ export function createPolicies({
     const current = known.get(domain);
     const answer = await resolver.resolve(`_mta-sts.${domain}`, 'TXT');
     const id = answer.kind === 'records' ? parsePolicyId(answer.records) : undefined;
-    // A policy applies until it expires, even without its record, which somebody may suppress to disable it.
+    // A policy applies until it expires, even if its record is gone: an attacker may suppress the record to disable it.
     if (id === undefined || id === current?.id || paused.get(domain)) return current?.policy;
     return (await refresh(domain, id)) ?? current?.policy;
   }

@@ -126,7 +126,10 @@ export type SourceNames = (source: string | undefined) => Promise<string>;
 
 const NAMES_KEPT_MS = 600_000;
 
-/** The PTR name of the source address if it leads back, else our hostname: receivers check EHLO against both. */
+/**
+ * The PTR name of the source address if it resolves back to that address, else our hostname: receivers check the EHLO
+ * name against both.
+ */
 export function createSourceNames(
   hostname: string,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },

@@ -155,7 +155,10 @@ export function createLoginGate(parts: GateParts, state: SessionState, { address
   });
 }
 
-/** wrong: the key is unknown or revoked · too-many: wrong, after too many from that address · away: no store. */
+/**
+ * wrong: the key is unknown or revoked · too-many: wrong, after too many wrong keys from that address · away: the store
+ * is unavailable.
+ */
 type LoginResult =
   | { readonly login: Login }
   | { readonly login?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
