@@ -7,7 +7,7 @@ import { type Decode, hasEscapes, shiftingDecoder } from './iso-2022.ts';
 /** A charset with a decoder for one text. */
 interface Charset {
   readonly decode: Decode;
-  /** Whether consecutive encoded words are decoded separately: each starts with fresh state, so bytes are not joined. */
+  /** Whether consecutive encoded words are decoded separately: each starts with fresh state, so no bytes are joined. */
   readonly alone: boolean;
 }
 

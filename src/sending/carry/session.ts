@@ -335,8 +335,8 @@ function toLine(text: string): string {
 }
 
 /**
- * Parses a reply of one or more lines (RFC 5321 section 4.2.1), without repeated enhanced codes (RFC 2034). Undefined if
- * it is not a reply.
+ * Parses a reply of one or more lines (RFC 5321 section 4.2.1), without repeated enhanced codes (RFC 2034). Undefined
+ * if it is not a reply.
  */
 function parseReply(response: string): Reply | undefined {
   const code = /^[2-5]\d\d(?=[ \r\n-]|$)/.exec(response)?.[0];
