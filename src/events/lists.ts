@@ -108,7 +108,7 @@ export function createLists(deps: ListsDeps) {
       const email = listedAddress(text);
       return email === undefined ? undefined : unreject(account, email, subaccount);
     },
-    /** Adds to the whitelist and removes all rejects of the address, also of subaccounts. False: it was there already. */
+    /** Adds to the whitelist and removes all rejects of the address, also of subaccounts. False: it was in it. */
     async whitelist(account: string, text: string, detail: string | null) {
       const email = listedAddress(text);
       if (email === undefined) return false;

@@ -114,8 +114,8 @@ export function openReception(
 interface Scanned {
   readonly pieces: readonly Buffer[];
   /**
-   * more: no end yet · end: CRLF.CRLF was found · bare: a NUL, or a bare CR or LF that is not accepted; nothing after it
-   * can be trusted.
+   * more: no end yet · end: CRLF.CRLF was found · bare: a NUL, or a bare CR or LF that is not accepted; nothing after
+   * it can be trusted.
    */
   readonly state: 'more' | 'end' | 'bare';
   /** The bytes after the end. */
