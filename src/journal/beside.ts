@@ -14,14 +14,19 @@ import type { ActionRecord, Notes } from './types.ts';
 /** Opens the history in a file for reading. Throws if there is none, or if it cannot be used (`isUnusable`). */
 export function openReading(file: string, clock: Clock) {
   const db = openForReading(file);
-  const queries = createJournalQueries(db);
-  return frozen({
-    history: createHistory(async (name, ...args) => {
-      const answer: Outcome<'done'> = { kind: 'done', value: callByName(queries, [0, name, args]) };
-      return answer.value;
-    }, clock),
-    close: () => db.close(),
-  });
+  try {
+    const queries = createJournalQueries(db);
+    return frozen({
+      history: createHistory(async (name, ...args) => {
+        const answer: Outcome<'done'> = { kind: 'done', value: callByName(queries, [0, name, args]) };
+        return answer.value;
+      }, clock),
+      close: () => db.close(),
+    });
+  } catch (error) {
+    db.close();
+    throw error;
+  }
 }
 
 /** How long a command waits while the daemon writes. */
