@@ -11,7 +11,9 @@ export function createCompletion(commands: readonly Command[]): Command {
     args: SHELLS.join(' | '),
     summary: 'Prints the completion script for a shell. The Debian package installs all three.',
     notes:
-      '  . <(postern completion bash)\n  postern completion zsh > "${fpath[1]}/_postern"\n  postern completion fish > ~/.config/fish/completions/postern.fish',
+      '  . <(postern completion bash)\n' +
+      '  postern completion zsh > "${fpath[1]}/_postern"\n' +
+      '  postern completion fish > ~/.config/fish/completions/postern.fish',
     async run(call, io) {
       const shell = SHELLS.find((known) => known === call.words[0]);
       if (!shell) throw new UsageError(`missing argument: one of ${SHELLS.join(', ')}`);
@@ -86,10 +88,10 @@ function bashScript(tree: readonly Head[]): string {
   const groups = groupsOf(tree).map(
     ({ word, members }) => `    ${word}) depth=2 words=${quoted(members.map((one) => one.word).join(' '))} ;;\n`,
   );
-  const leaves = allLeaves(tree).map(
-    ({ name, options, words }) =>
-      `    ${quoted(name)}) words=${quoted(words.join(' '))} options=${quoted(options.map((option) => `--${option.name}`).join(' '))} ;;\n`,
-  );
+  const leaves = allLeaves(tree).map(({ name, options, words }) => {
+    const flags = options.map((option) => `--${option.name}`).join(' ');
+    return `    ${quoted(name)}) words=${quoted(words.join(' '))} options=${quoted(flags)} ;;\n`;
+  });
   return `# Completion of postern for bash; generated.
 _postern() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
@@ -121,12 +123,13 @@ function zshScript(tree: readonly Head[]): string {
     ({ word, members }) => `    ${word}) depth=2 items=(\n${described(members)}    ) ;;\n`,
   );
   const leaves = allLeaves(tree).map(({ name, options, words }) => {
-    const flags = options.map(
-      (option) =>
-        `${option.multiple ? '*' : ''}--${option.name}[${option.help.replaceAll(/[[\]:\\]/g, '\\$&')}]${valueSpec(option)}`,
-    );
+    const flags = options.map((option) => {
+      const help = option.help.replaceAll(/[[\]:\\]/g, '\\$&');
+      return `${option.multiple ? '*' : ''}--${option.name}[${help}]${valueSpec(option)}`;
+    });
     const rest = words.length > 0 ? `1:word:(${words.join(' ')})` : '*:argument:_files';
-    return `      ${quoted(name)}) specs=(\n${[...flags, rest].map((spec) => `        ${quoted(spec)}\n`).join('')}      ) ;;\n`;
+    const specs = [...flags, rest].map((spec) => `        ${quoted(spec)}\n`);
+    return `      ${quoted(name)}) specs=(\n${specs.join('')}      ) ;;\n`;
   });
   return `#compdef postern
 # Completion of postern for zsh; generated.
@@ -170,10 +173,10 @@ function fishScript(tree: readonly Head[]): string {
     ),
   );
   const options = allLeaves(tree).flatMap(({ name, options: flags, words }) => [
-    ...flags.map(
-      (option) =>
-        `complete -c postern -n '__postern_in ${name}' -l ${option.name}${fishValue(option)} -d ${fishQuoted(option.help)}\n`,
-    ),
+    ...flags.map((option) => {
+      const described = `${option.name}${fishValue(option)} -d ${fishQuoted(option.help)}`;
+      return `complete -c postern -n '__postern_in ${name}' -l ${described}\n`;
+    }),
     ...words.map((word) => `complete -c postern -f -n '__postern_in ${name}' -a ${word}\n`),
   ]);
   return `# Completion of postern for fish; generated.

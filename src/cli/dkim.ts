@@ -30,7 +30,8 @@ function toShown(row: DomainKeyRow, settings: Settings) {
       name,
       txt: keyRecord(key.publicKey),
       cname: target,
-      // signs: since when · next: when it takes over (null until its record was seen) · previous: until when it must stay
+      // signs: since when · next: when it takes over (null until its record was seen) · previous: until when it must
+      // stay
       at: at && toTimestamp(at),
     };
   };

@@ -33,12 +33,9 @@ export const doctor: Command = {
     );
     const faults = found.filter(({ verdict }) => verdict === 'fault').length;
     const warnings = found.filter(({ verdict }) => verdict === 'warning').length;
-    call.print(
-      found,
-      () =>
-        `\n${faults === 0 && warnings === 0 ? 'No problems found.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n` +
-        nextStep(found),
-    );
+    const sum = `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`;
+    const isGood = faults === 0 && warnings === 0;
+    call.print(found, () => `\n${isGood ? 'No problems found.' : sum}\n${nextStep(found)}`);
     return faults === 0 ? EXIT.ok : EXIT.failed;
   },
 };

@@ -129,10 +129,9 @@ const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open data
 
 function reason(error: unknown, dataDir: string): string {
   const text = error instanceof Error ? error.message : String(error);
-  if (/EADDRINUSE/.test(text))
-    return `${text}\nAnother program uses this port; choose another one in smtp.listen, http.listen or https.listen.`;
-  if (/EADDRNOTAVAIL/.test(text))
-    return `${text}\nThis machine does not have that address; choose another one in smtp.listen, http.listen or https.listen.`;
+  const choose = 'choose another one in smtp.listen, http.listen or https.listen';
+  if (/EADDRINUSE/.test(text)) return `${text}\nAnother program uses this port; ${choose}.`;
+  if (/EADDRNOTAVAIL/.test(text)) return `${text}\nThis machine does not have that address; ${choose}.`;
   if (/listen EACCES/.test(text))
     return `${text}\nPorts below 1024 need the systemd socket unit or CAP_NET_BIND_SERVICE.`;
   if (CANNOT_WRITE.test(text))

@@ -45,7 +45,8 @@ export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>
 
   return frozen({
     /**
-     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and no more will be tried; `locked`: none is.
+     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and it was the last try; `locked`: there are
+     * no more tries.
      */
     async use(person: PersonRow, given: string): Promise<'right' | 'wrong' | 'locks' | 'locked'> {
       const counted = await countCode(deps.store, person.id);
@@ -62,7 +63,7 @@ export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>
       await people.change({ id }, { nextFactor: secret });
       return secret;
     },
-    /** Returns the recovery codes, which are shown this once; undefined if the code is not one of the offered secret. */
+    /** Returns the recovery codes, which are shown only now; undefined if the code is not of the offered secret. */
     async turnOn({ id, nextFactor }: PersonRow, given: string): Promise<readonly string[] | undefined> {
       const code = given.replaceAll(/\s/g, '');
       const step = nextFactor && CODE.test(code) ? stepOf(nextFactor, code) : undefined;

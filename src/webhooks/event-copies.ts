@@ -11,8 +11,8 @@ import type { Membership } from '../store/membership.ts';
 import type { CopyRow } from '../store/rows/copies.ts';
 import type { Store } from '../store/store.ts';
 
-// Events on the queue of this host are also in the store, one row for each event and webhook, until the batch with it has
-// ended. Unlike outgoing mail they need no claim: an event that two hosts post has the same `_id`.
+// Events on the queue of this host are also in the store, one row for each event and webhook, until the batch with it
+// has ended. Unlike outgoing mail they need no claim: an event that two hosts post has the same `_id`.
 
 interface EventCopiesSettings {
   /** Whether new events are copied. */

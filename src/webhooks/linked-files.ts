@@ -11,8 +11,8 @@ import type { TokenSecret } from '../store/rows/hosts.ts';
 
 // Attachments that a post names by a link instead of holding them. Each is a file of this host, named by the hash of
 // its content; anyone who has a link may fetch it until the link expires. A file is on the disk before its link is
-// posted, and stays until the link expires. An attachment for which there is no room stays in the post. Each account has a
-// folder of claims, an empty file for each of its linked files, so that it is known who takes how much.
+// posted, and stays until the link expires. An attachment for which there is no room stays in the post. Each account
+// has a folder of claims, an empty file for each of its linked files, so that it is known who takes how much.
 
 /** The path in front of the token of a link. */
 export const LINKS_PATH = '/inbound-files/';

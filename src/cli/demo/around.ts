@@ -39,7 +39,7 @@ export interface Letter {
 const RESEND_FOR_MS = 60_000;
 const RESEND_EVERY_MS = 1000;
 
-/** Sends a message by SMTP that is signed for the sender domain. As any mail server, it tries again after a 4xx reply. */
+/** Sends a message by SMTP, signed for the sender domain. As any mail server, it tries again after a 4xx reply. */
 export async function sendMail({ host, port }: Place, privateKey: string, letter: Letter): Promise<string> {
   const { createTransport } = await import('nodemailer');
   const dkim = { domainName: SENDER_DOMAIN, keySelector: SELECTOR, privateKey };

@@ -87,7 +87,8 @@ async function tell(story: Story): Promise<Told> {
   const left = hosts.filter((host) => host !== lost);
   const table = toTable(['hostname', 'SMTP', 'API', 'process'], hosts.map(toRow));
   io.out(
-    `${count} hosts of Postern share one database (${database.name}). Each has a queue of its own:\n\n${indent(table)}\n`,
+    `${count} hosts of Postern share one database (${database.name}). Each has a queue of its own:\n\n` +
+      `${indent(table)}\n`,
   );
   const say = createSteps(io);
   say(
@@ -96,7 +97,8 @@ async function tell(story: Story): Promise<Told> {
   );
   await receive(story, hosts, around, ledger);
   say(
-    `Each host received ${2 * EACH} messages by SMTP: ${EACH} were posted at once, ${EACH} wait for the webhook that is down.`,
+    `Each host received ${2 * EACH} messages by SMTP: ${EACH} were posted at once, ${EACH} wait for the webhook that is ` +
+      'down.',
   );
   const due = await submit(story, hosts, ledger);
   say(

@@ -64,9 +64,9 @@ function taken(check: string, port: number, program: string | undefined): Findin
 }
 
 /**
- * Disables `closed`; enables and starts the other units. Restarts a running service if its settings changed, if it lacks
- * a socket, which systemd opens only before the service, or if it has one too many, which it keeps open until it ends.
- * Returns what was done, or undefined if all was so already. Throws `Unavailable`.
+ * Disables `closed`; enables and starts the other units. Restarts a running service if its settings changed, if it
+ * lacks a socket, which systemd opens only before the service, or if it has one too many, which it keeps open until it
+ * ends. Returns what was done, or undefined if all was so already. Throws `Unavailable`.
  */
 export async function startUnits(
   machine: Machine,

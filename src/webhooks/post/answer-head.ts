@@ -95,7 +95,8 @@ function createHead() {
         if (empty && first) start = lineStart; // before the status line (RFC 9112 section 2.2)
         if (first && !empty) {
           const code = statusOf(held.toString('latin1', start, at));
-          if (code === undefined) return { bytes: held.subarray(start, length), cut: false }; // not HTTP: let the parser say so
+          // Not HTTP: the parser says so.
+          if (code === undefined) return { bytes: held.subarray(start, length), cut: false };
           if (!isInterim(code)) seen = code;
         }
         if (!empty || first) continue;

@@ -246,7 +246,8 @@ function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
 }
 
 function mailboxesJson(mailboxes: ParsedMessage['to']): string {
-  return `[${mailboxes.map(({ address, name }) => `[${jsonOf(address)},${name === null ? 'null' : jsonOf(name)}]`).join()}]`;
+  const pairs = mailboxes.map(({ address, name }) => `[${jsonOf(address)},${name === null ? 'null' : jsonOf(name)}]`);
+  return `[${pairs.join()}]`;
 }
 
 function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {
@@ -272,7 +273,8 @@ function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
   for (const file of files) {
     const fileName = toFileName(file.name);
     const key = names.take(file.contentId ?? fileName, file.type);
-    yield `${separator}${json(key)}:{"name":${json(fileName === '' ? key : fileName)},"type":${json(file.type)},"content":"`;
+    const name = fileName === '' ? key : fileName;
+    yield `${separator}${json(key)}:{"name":${json(name)},"type":${json(file.type)},"content":"`;
     yield* filePieces(file, false).pieces;
     yield `"${linkMembers(file)}}`;
     separator = ',';

@@ -232,7 +232,7 @@ function Missing() {
   if (names.length === 0) return null;
   return h('p.banner', { role: 'status' }, [
     h(Icon, { name: 'alert' }),
-    `Not included: ${names.join(', ')}. What ${names.length === 1 ? 'this host has' : 'these hosts have'} is not shown here.`,
+    `Not included: ${names.join(', ')}. The data of ${names.length === 1 ? 'this host' : 'these hosts'} is not shown here.`,
   ]);
 }
 

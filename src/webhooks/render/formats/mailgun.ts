@@ -1,4 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
+import { pattern } from '../../../base/pattern.ts';
 import { decodeWords, type HeaderField, singleLine, toTitleCase } from '../../../mail/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { replyIn } from '../payload.ts';
@@ -12,8 +13,10 @@ const FIELD_NAME = /^[a-z][a-z0-9-]{0,99}$/i;
  * What Mailgun's posts say beside the header, in any case: also what ours leave out, such as a URL to fetch the message
  * from.
  */
-const OWN =
-  /^(?:recipient|sender|body-.*|stripped-.*|attachments?|attachment-.*|content-id-map|message-(?:headers|url)|domain|event-.*|sender-auth|automated|thread|answers|facts|timestamp|token|signature)$/i;
+const OWN = pattern('i')`
+  ^(?:recipient|sender|body-.*|stripped-.*|attachments?|attachment-.*|content-id-map|message-(?:headers|url)|domain
+  |event-.*|sender-auth|automated|thread|answers|facts|timestamp|token|signature)$
+`;
 /** Header fields that are fields of the form already, in lower case: both say the same. */
 const TWICE: ReadonlySet<string> = new Set(['from', 'subject']);
 /** Django and PHP take a thousand fields of a form. */
