@@ -263,7 +263,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
 }
 
 /** The error that nobody has it, with the hosts that could not be asked. */
-function mayBeOn(unknown: Refusal, silent: readonly string[]): Refusal {
+export function mayBeOn(unknown: Refusal, silent: readonly string[]): Refusal {
   if (silent.length === 0) return unknown;
   const { name, code, status, message } = unknown;
   return new Refusal(name, `${message}; it may be on ${silent.join(', ')}, which cannot be asked`, code, status);

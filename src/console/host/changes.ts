@@ -13,6 +13,7 @@ import { jobRecord, joinJobs, MAX_JOBS } from '../../api/operations/actions.ts';
 import { JOBS_BETWEEN } from '../../api/operations/bulk.ts';
 import { MAX_PAUSED } from '../../api/operations/endpoints.ts';
 import { MAX_QUERY } from '../../api/operations/history.ts';
+import { mayBeOn } from '../../api/peers.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
 import { noteAction } from '../../journal/actions.ts';
@@ -197,10 +198,11 @@ const job = hostOperation({
     const ids = id.split(JOBS_BETWEEN).slice(0, MAX_JOBS);
     const here = call.queue.jobs({ ids });
     const others = here.length === ids.length ? [] : await call.otherHosts();
-    const asked = await Promise.all(others.map(({ ask }) => ask(JOBS, { ids })));
-    const found = [...here, ...asked.flatMap((one) => (one.kind === 'answered' ? one.answer : []))];
-    if (found.length === 0) throw call.unknownJob(id);
-    return joinJobs(id, found);
+    const asked = await Promise.all(others.map(async ({ row, ask }) => ({ row, asked: await ask(JOBS, { ids }) })));
+    const found = [...here, ...asked.flatMap(({ asked: one }) => (one.kind === 'answered' ? one.answer : []))];
+    if (found.length > 0) return joinJobs(id, found);
+    const silent = asked.filter(({ asked: one }) => one.kind !== 'answered').map(({ row }) => row.name);
+    throw mayBeOn(call.unknownJob(id), silent);
   },
 });
 

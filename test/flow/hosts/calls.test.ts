@@ -169,6 +169,54 @@ if (mongoDriver)
       await until('both hosts post again', () => hosts.hook.requests.length === posts + 2, 2000 * PATIENCE);
     });
 
+    it('changes the queues of all hosts from the command line of one, or that of one with --host', async () => {
+      const run = (...argv: string[]) => hosts.cliIn(hosts.a.dir, ...argv);
+      const stateOf = async (id: string) => (await hosts.a.ask('/inbound/info', { id })).body.state;
+      hosts.hook.answer({ status: 500 });
+      const ids = [await accept(hosts.a, 'box'), await accept(hosts.b, 'box')];
+      const both = ': 1 on a.postern.test, 1 on b.postern.test.\n';
+      expect((await run('queue', 'flush', '--dry-run')).out).to.equal(`Would retry 2 deliveries${both}`);
+      expect((await run('queue', 'retry', '--all', '--host', 'b.postern.test')).out).to.equal('Retrying 1 delivery.\n');
+      expect((await run('queue', 'drop', ...ids)).out).to.equal(`Dropped 2 deliveries${both}`);
+      for (const id of ids) await until('it is dropped', async () => (await stateOf(id)) === 'dropped');
+      const noted = (await hosts.b.api('/actions/list')).actions.filter((one: any) => one.what === 'dropped');
+      expect(noted.slice(0, 2).map(({ by, count }: any) => [by, count])).to.deep.equal([
+        ['command line', 1],
+        ['command line', 1],
+      ]);
+      hosts.hook.answer({ status: 200 });
+      // By an id that only the other host knows.
+      const [replayed] = (await run('replay', ids[1] ?? '', '--json')).json();
+      expect(replayed).to.deep.equal({
+        ...{ count: 1, dry_run: false },
+        hosts: [
+          { name: 'a.postern.test', count: 0, error: null },
+          { name: 'b.postern.test', count: 1, error: null },
+        ],
+      });
+      await hosts.b.api('/endpoints/retry', { url: hosts.hook.url });
+      await until('it is delivered', () => isDelivered(ids[1] ?? ''));
+      expect((await run('queue', 'flush', '--host', 'c.postern.test')).err).to.contain(
+        'there is no host c.postern.test (see: postern host list)',
+      );
+    });
+
+    it('says on the command line which hosts did not answer, and exits 1 if one of them should', async () => {
+      const run = (...argv: string[]) => hosts.cliIn(hosts.a.dir, ...argv);
+      const id = await accept(hosts.a, 'pull');
+      const silent = 'b.postern.test does not answer; its mail is unchanged.\n';
+      const [row] = await hosts.rows.hosts.many({ name: 'b.postern.test' });
+      await hosts.rows.hosts.change({ id: row?.id ?? '' }, { url: 'http://127.0.0.1:9' });
+      const missed = await run('queue', 'drop', '--all', '--dry-run');
+      expect(missed).to.include({ code: 1, err: silent, out: 'Would drop 1 delivery: 1 on a.postern.test.\n' });
+      await hosts.b.down();
+      expect(await run('queue', 'drop', id)).to.include({
+        ...{ code: 0, err: silent, out: 'Dropped 1 delivery: 1 on a.postern.test.\n' },
+      });
+      expect(await run('queue', 'flush', '--host', 'b.postern.test')).to.include({ code: 1, err: silent });
+      await hosts.b.up();
+    });
+
     it('names the host that may have it, while that host is down', async () => {
       const id = await accept(hosts.b, 'box');
       await hosts.b.down();

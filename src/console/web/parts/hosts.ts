@@ -1,12 +1,14 @@
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import type { HostOfStore } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { may } from '../session.ts';
 import { type Mark, State, Time } from './elements.ts';
 import { count, number, plain } from './text.ts';
 
-// The hosts that share the store. The screens of operators are about the one that serves the console.
+// The hosts that share the store. The screens of operators are about the one that serves the console; changes of the
+// queue are made on all.
 
 /** Says which host a screen is about, if there are others. */
 export function ThisHost() {
@@ -29,6 +31,18 @@ const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
   silent: { icon: 'cross', word: 'Lost', tone: 'bad' },
   stopped: { icon: 'pause', word: 'Stopped', tone: 'off' },
 };
+
+/** What a change concerns on each host, if there are several, and why a host is missing. */
+export function OnHosts({ hosts }: { readonly hosts: Answer<'host/drop'>['hosts'] }) {
+  if (hosts.length < 2) return null;
+  return h('ul.on-hosts', [
+    hosts.map(({ name, count: many, error }) =>
+      error === null
+        ? h('li', { key: name }, `${plain(name)}: ${count(many, 'delivery', 'deliveries')}`)
+        : h('li.wrong', { key: name }, `${plain(error)}.`),
+    ),
+  ]);
+}
 
 /** All hosts, with what waits on each. */
 export function HostsOfStore() {
