@@ -41,6 +41,10 @@ function requireChoice(call: Invocation, selection: Selection): void {
 /** Interval of progress messages. */
 const PROGRESS_EVERY_MS = 1000;
 
+const ALL_HOSTS =
+  'With several hosts, all of them are changed, or the one of --host. Those that do not answer are named, and unchanged; ' +
+  'unless they were stopped, the exit code is 1. The daemon of this host need not run.';
+
 interface Change {
   readonly name: string;
   readonly summary: string;
@@ -63,7 +67,7 @@ function changing({ name, summary, notes, options, action, done, wouldDo, narrow
   return {
     name,
     summary,
-    ...(notes === undefined ? {} : { notes }),
+    notes: notes === undefined ? ALL_HOSTS : `${notes}\n\n${ALL_HOSTS}`,
     args: '[ID…]',
     options: {
       ...selecting,
