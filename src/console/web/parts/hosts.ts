@@ -10,18 +10,19 @@ import { count, number, plain } from './text.ts';
 // The hosts that share the store. The screens of operators are about the one that serves the console; changes of the
 // queue are made on all.
 
-/** Says which host a screen is about, if there are others. */
-export function ThisHost() {
-  return may('host/hosts') && h(Name);
+/** Says which host a screen is about, if there are others, and that its changes are about all. */
+export function ThisHost({ changes = false }: { readonly changes?: boolean }) {
+  return may('host/hosts') && h(Name, { changes });
 }
 
-function Name() {
+function Name({ changes }: { readonly changes: boolean }) {
   const { data } = useCall('host/hosts', {});
   const [own, ...others] = data?.hosts ?? [];
   if (!own || others.length === 0) return null;
   return h('p.faint.this-host', [
     `Host ${plain(own.name)} only. `,
     h('a', { href: linkTo('/host') }, `${count(others.length, 'other host')} of this store`),
+    changes && '. Changes apply to all hosts.',
   ]);
 }
 
