@@ -25,7 +25,7 @@ export type Asked<A> =
 /** Another host of the store. */
 export type OtherHost = ReturnType<typeof otherHost>;
 
-const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 
 export function otherHost(row: HostRow, wire: Pick<PeerWire, 'call'>) {
   return frozen({

@@ -102,10 +102,12 @@ export function createPeerWire({ store, tokenSecret, member, nextCall, clock, lo
       if (clock.monotonic() < (quietUntil.get(name) ?? 0)) return undefined;
       const late = new AbortController();
       // Not the injected clock: it waits for another machine.
+      let isSent = false;
       const timer = setTimeout(() => late.abort(new Error(`no answer within ${ms} ms`)), ms);
       try {
         const body = JSON.stringify({ from: member.incarnation, n: await nextCall(), call });
         const signature = await sign(incarnation, path, body);
+        isSent = true;
         const response = await fetch(`${url.replace(/\/+$/, '')}${PEER_PATH}${path}`, {
           method: 'POST',
           headers: { 'content-type': 'application/json', [SIGNATURE]: signature.toString('hex') },
@@ -124,7 +126,7 @@ export function createPeerWire({ store, tokenSecret, member, nextCall, clock, lo
         meters.silent.add();
         quietUntil.set(name, clock.monotonic() + QUIET_MS);
         log.warn('api.peer_silent', { host: host.name, url, error });
-        return isUnconnected(error) ? undefined : lost;
+        return !isSent || isUnconnected(error) ? undefined : lost;
       } finally {
         clearTimeout(timer);
       }

@@ -156,7 +156,10 @@ async function untilEnded(share: HostShare, host: OtherHost | undefined, progres
     const asked = await host.ask(JOBS, { ids: [job] });
     const found = asked.kind === 'answered' ? asked.answer[0] : undefined;
     if (!found)
-      return { ...share, error: `${name} does not answer any more: its job for ${count} deliveries may go on` };
+      return {
+        ...share,
+        error: `the job on ${name} for ${count} deliveries cannot be followed any more; check the queue there`,
+      };
     if (found.state !== 'running')
       return { ...share, count: found.done, error: found.error === null ? null : `${name}: ${found.error}` };
     progress(found.done);

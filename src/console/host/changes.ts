@@ -101,9 +101,7 @@ const pause = hostOperation({
     const now = call.now();
     const end = until?.getTime() ?? now + LONGEST_HOLD;
     if (end <= now || end > now + LONGEST_HOLD) throw call.invalid('until', 'Please enter a time in the next 7 days');
-    const found = await endpointsOf(query, { held: false, limit: MAX_PAUSED + 1 }, call);
-    if (found.endpoints.length > MAX_PAUSED)
-      throw call.invalid('query', `More than ${MAX_PAUSED} endpoints match: so many cannot be paused at a time`);
+    const found = await endpointsOf(query, { held: false, most: MAX_PAUSED }, call);
     const change = (endpoint: Endpoint) => call.pauses.pause(endpoint, end, 'operator');
     return hold(found, { noted: 'paused', query, dry, most, change }, call);
   },
@@ -116,14 +114,14 @@ const resume = hostOperation({
   params: { query, dry_run: dryRun, at_most: atMost },
   returns: held,
   async handle({ query, dry_run: dry, at_most: most }, call) {
-    const found = await endpointsOf(query, { held: true, limit: MAX_RESUMED }, call);
+    const found = await endpointsOf(query, { held: true, most: MAX_RESUMED }, call);
     const change = (endpoint: Endpoint) => call.pauses.resume(endpoint, 'operator');
     return hold(found, { noted: 'resumed', query, dry, most, change }, call);
   },
 });
 
-/** Each endpoint is a row of the store to change; a further call goes on. */
-const MAX_RESUMED = 10_000;
+/** Each is a row of the store to change. */
+const MAX_RESUMED = 5000;
 
 /** Endpoints, each once, and the deliveries that wait for them on each host. */
 interface Found {
@@ -133,13 +131,13 @@ interface Found {
 
 async function endpointsOf(
   query: string,
-  how: { readonly held: boolean; readonly limit: number },
+  { held, most }: { readonly held: boolean; readonly most: number },
   call: HostCall,
 ): Promise<Found> {
   const { account, url, kinds, ...rest } = parsed(query, call);
   if (Object.keys(rest).length > 0)
     throw call.invalid('query', 'Endpoints are chosen by account:, url: and kind: only');
-  const choice = { account, url, kinds, ...how };
+  const choice = { account, url, kinds, held, limit: most + 1 };
   const here = { name: call.settings.hostname, found: await call.queue.endpoints(choice) };
   const others = (await call.otherHosts()).map(async ({ row, ask }) => {
     const asked = await ask(ENDPOINTS, choice);
@@ -151,6 +149,7 @@ async function endpointsOf(
       found.map(({ account, url, kind }) => [`${account}\n${url}`, { account, url, kind }] as const),
     ),
   );
+  if (endpoints.size > most) throw call.invalid('query', `More than ${most} endpoints match; narrow the filter`);
   return {
     endpoints: [...endpoints.values()],
     hosts: parts.map(({ name, found }) => ({

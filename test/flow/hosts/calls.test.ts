@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { postern } from '../../support/command.ts';
 import { mongoDriver } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type Host, type Hosts, send, startHosts } from '../../support/hosts.ts';
@@ -215,6 +216,15 @@ if (mongoDriver)
       });
       expect(await run('queue', 'flush', '--host', 'b.postern.test')).to.include({ code: 1, err: silent });
       await hosts.b.up();
+      // Without the store only this host is known.
+      const env = { POSTERN_DATA_DIR: hosts.a.dir, POSTERN_STORE__URL: 'mongodb://127.0.0.1:9/gone' };
+      const alone = await postern(['queue', 'flush', '--dry-run'], env);
+      expect(alone).to.include({ code: 75, out: 'Would retry 0 deliveries.\n' });
+      expect(alone.err).to.match(/^Other hosts of the store were not asked: /);
+      const named = { ...env, POSTERN_HOSTNAME: 'a.postern.test' };
+      expect(await postern(['queue', 'flush', '--dry-run', '--host', 'a.postern.test'], named)).to.include({
+        ...{ code: 0, err: '' },
+      });
     });
 
     it('names the host that may have it, while that host is down', async () => {
