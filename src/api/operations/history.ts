@@ -210,24 +210,32 @@ const causes = operation({
   },
   returns: causesFound,
   example: { query: 'state:dead' },
-  async handle({ query = '' }, call) {
-    const parsed = parseMailQuery(query, call.now().getTime());
-    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-    const found = await call.history.causes(parsed.filter);
-    return {
-      count: found.reduce((sum, { count }) => sum + count, 0),
-      causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
-        url,
-        last_status: lastStatus,
-        last_error: lastError,
-        count,
-        oldest_at: toTime(oldestAt),
-        first_ended_at: toTimeOrNull(firstEnded),
-      })),
-    };
+  handle: (given, call) => countCauses(given, false, call),
+  across: {
+    own: (given, call) => countCauses(given, true, call),
+    async join(hosts, given, call) {
+      return hosts.others.length === 0 ? countCauses(given, false, call) : joinCauses(await askAll(hosts));
+    },
   },
-  across: { join: async (hosts) => joinCauses(await askAll(hosts)) },
 });
+
+/** `isOwn`: without mail that another host has taken over, which counts it. */
+async function countCauses({ query = '' }: { readonly query?: string | undefined }, isOwn: boolean, call: Call<never>) {
+  const parsed = parseMailQuery(query, call.now().getTime());
+  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+  const found = await call.history.causes({ ...parsed.filter, isOwn });
+  return {
+    count: found.reduce((sum, { count }) => sum + count, 0),
+    causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
+      url,
+      last_status: lastStatus,
+      last_error: lastError,
+      count,
+      oldest_at: toTime(oldestAt),
+      first_ended_at: toTimeOrNull(firstEnded),
+    })),
+  };
+}
 
 const timelineEntry = record('timeline entry', {
   at: time('when'),
