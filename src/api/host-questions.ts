@@ -15,11 +15,11 @@ export interface HostQuestion<P extends object, A> {
   readonly ms: number;
 }
 
-/** silent: it was not reached. lost: it may have done what it was asked, but its answer did not arrive. */
+/** silent: it was not reached, because `why`. lost: it may have done what it was asked, but its answer did not arrive. */
 export type Asked<A> =
   | { readonly kind: 'answered'; readonly answer: A }
   | { readonly kind: 'refused'; readonly refusal: Refusal }
-  | { readonly kind: 'silent' }
+  | { readonly kind: 'silent'; readonly why: string }
   | { readonly kind: 'lost' };
 
 /** Another host of the store. */
@@ -37,9 +37,28 @@ export function otherHost(row: HostRow, wire: Pick<PeerWire, 'call'>) {
         if (!response.ok) return { kind: 'refused', refusal: toRefusal(bytes) };
         return { kind: 'answered', answer: returns.parse(JSON.parse(bytes.toString())) };
       });
-      return asked ?? { kind: 'silent' };
+      return asked ?? { kind: 'silent', why: whySilent(row) };
     },
   });
+}
+
+/** What follows its name. */
+const SILENT = 'does not answer';
+
+function whySilent({ incarnation, url }: HostRow): string {
+  if (incarnation === null) return 'does not run';
+  return url ? SILENT : 'has no http.peer_url';
+}
+
+/** Why a host has no part in what was asked; without `isAsked`, it was only asked for a number. */
+export function whyMissing(
+  asked: Exclude<Asked<never>, { kind: 'answered' }>,
+  unchanged: string,
+  isAsked: boolean,
+): string {
+  if (asked.kind === 'refused') return `refused: ${asked.refusal.message}`;
+  if (asked.kind === 'lost' && isAsked) return 'was asked, but its answer is lost; its mail may have been changed';
+  return `${asked.kind === 'silent' ? asked.why : SILENT}; ${unchanged}`;
 }
 
 /** How this host answers a question. */

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
+import { namesOf } from '../base/tables.ts';
 import type { Tools } from '../base/tools.ts';
 import { noteAction } from '../journal/actions.ts';
 import type { Notes } from '../journal/types.ts';
@@ -9,7 +10,7 @@ import type { Dispatcher } from '../queue/dispatcher.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../queue/states.ts';
 import { carryOut } from './bulk-orders.ts';
 import { invalid, Refusal } from './errors.ts';
-import type { Asked, HostQuestion } from './host-questions.ts';
+import { type Asked, type HostQuestion, whyMissing } from './host-questions.ts';
 import type { Jobs } from './jobs.ts';
 import { JOBS_BETWEEN } from './operations/bulk.ts';
 
@@ -51,12 +52,10 @@ const queueChange = z.object({
 });
 export type QueueChange = z.output<typeof queueChange>;
 
-const actions = z.enum(['retry', 'drop', 'replay'] satisfies BulkAction[]);
-
 export const CHANGE: HostQuestion<QueueOrder, QueueChange> = {
   path: '/queue/change',
   params: z.strictObject({
-    action: actions,
+    action: z.enum(namesOf(BULK_ACTIONS)),
     selections: z.array(selection).min(1),
     dry_run: z.boolean(),
     at_most: z.int().nullable(),
@@ -74,7 +73,7 @@ const queueJob = z.object({
   of: z.int(),
   error: z.string().nullable(),
 });
-export type QueueJob = z.output<typeof queueJob>;
+type QueueJob = z.output<typeof queueJob>;
 
 /** The jobs of changes that a host knows of. */
 export const JOBS: HostQuestion<{ readonly ids: readonly string[] }, readonly QueueJob[]> = {
@@ -85,7 +84,7 @@ export const JOBS: HostQuestion<{ readonly ids: readonly string[] }, readonly Qu
 };
 
 /** Which endpoints of a host are meant. */
-export interface EndpointChoice {
+interface EndpointChoice {
   readonly account?: string | undefined;
   readonly url?: string | undefined;
   readonly kinds?: Selection['kinds'];
@@ -261,21 +260,10 @@ function joined(parts: readonly Part[], dry: boolean) {
 }
 
 function toShare({ name, asked, isChanged }: Part, dry: boolean): HostShare {
-  if (asked.kind !== 'answered') return { name, count: 0, job: null, error: whyMissing(name, asked, isChanged) };
+  if (asked.kind !== 'answered')
+    return { name, count: 0, job: null, error: `${name} ${whyMissing(asked, 'its mail is unchanged', isChanged)}` };
   const { matched, changed, job } = asked.answer;
   return { name, count: dry || job !== null ? matched : changed, job, error: null };
-}
-
-/** Why a host has no part in a change. */
-function whyMissing(
-  name: string,
-  asked: Exclude<Asked<QueueChange>, { kind: 'answered' }>,
-  isChanged: boolean,
-): string {
-  if (asked.kind === 'refused') return `${name} refused: ${asked.refusal.message}`;
-  if (asked.kind === 'lost' && isChanged)
-    return `${name} was asked, but its answer is lost; its mail may have been changed`;
-  return `${name} does not answer; its mail is unchanged`;
 }
 
 /** The outcome of a change on this host. */

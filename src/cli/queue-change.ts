@@ -43,7 +43,7 @@ const PROGRESS_EVERY_MS = 1000;
 
 const ALL_HOSTS =
   'With several hosts, all of them are changed, or the one of --host. Those that do not answer are named, and unchanged; ' +
-  'unless they were stopped, the exit code is 1. The daemon of this host need not run.';
+  'the exit code is 1 then, unless they were stopped or have no http.peer_url. The daemon of this host need not run.';
 
 interface Change {
   readonly name: string;
@@ -175,9 +175,11 @@ function noteOthers(shares: readonly HostShare[], { action, words }: QueueOrder,
     if (count > 0) noteActions(io, file, new Map([[HOST, count]]), { what, detail: `on ${name}: ${words}` });
 }
 
-/** Whether a host must answer: it is this one, was named, or was not stopped. */
-const isExpected = (host: OtherHost | undefined, call: Invocation): boolean =>
-  !host || host.row.incarnation !== null || call.text('host') !== undefined;
+/** Whether a host must answer: it is this one, was named, or runs and has a URL for it. */
+function isExpected(host: OtherHost | undefined, call: Invocation): boolean {
+  const { incarnation, url = '' } = host?.row ?? {};
+  return !host || call.text('host') !== undefined || (incarnation !== null && url !== '');
+}
 
 /** Reports progress on standard error; prints nothing if the change completes in one step. */
 function createProgress(io: Io, name: string, total: number): (done: number) => void {

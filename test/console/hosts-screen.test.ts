@@ -60,7 +60,7 @@ if (program !== undefined && mongoDriver)
         const shown = async () => {
           await page.shows('third.postern.test: 2 deliveries');
           await page.shows(': 1 delivery');
-          await page.shows('other.postern.test does not answer; its mail is unchanged.');
+          await page.shows('other.postern.test has no http.peer_url; its mail is unchanged.');
         };
         await page.shows('3 deliveries (3 waiting)');
         await shown();

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { whyMissing } from '../../api/host-questions.ts';
 import {
   CHANGE,
   type ChangingHost,
@@ -138,25 +139,27 @@ async function endpointsOf(
   if (Object.keys(rest).length > 0)
     throw call.invalid('query', 'Endpoints are chosen by account:, url: and kind: only');
   const choice = { account, url, kinds, held, limit: most + 1 };
-  const here = { name: call.settings.hostname, found: await call.queue.endpoints(choice) };
+  const here = { name: call.settings.hostname, found: await call.queue.endpoints(choice), error: null };
   const others = (await call.otherHosts()).map(async ({ row, ask }) => {
     const asked = await ask(ENDPOINTS, choice);
-    return { name: row.name, found: asked.kind === 'answered' ? asked.answer : undefined };
+    if (asked.kind === 'answered') return { name: row.name, found: asked.answer, error: null };
+    const error = `${row.name} ${whyMissing(asked, 'endpoints that only it has mail for are left out', false)}`;
+    return { name: row.name, found: [], error };
   });
   const parts = [here, ...(await Promise.all(others))];
   const endpoints = new Map(
-    parts.flatMap(({ found = [] }) =>
+    parts.flatMap(({ found }) =>
       found.map(({ account, url, kind }) => [`${account}\n${url}`, { account, url, kind }] as const),
     ),
   );
   if (endpoints.size > most) throw call.invalid('query', `More than ${most} endpoints match; narrow the filter`);
   return {
     endpoints: [...endpoints.values()],
-    hosts: parts.map(({ name, found }) => ({
+    hosts: parts.map(({ name, found, error }) => ({
       name,
-      count: found?.reduce((sum, { waiting }) => sum + waiting, 0) ?? 0,
+      count: found.reduce((sum, { waiting }) => sum + waiting, 0),
       job: null,
-      error: found ? null : `${name} does not answer; endpoints that only it has mail for are left out`,
+      error,
     })),
   };
 }

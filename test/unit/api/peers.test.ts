@@ -432,11 +432,15 @@ describe('hosts that share a store', function () {
     it('name one that does not answer, and change the others', async () => {
       await mail(near, 1);
       await mail(far, 2);
-      for (const row of [{ url: '' }, { incarnation: null }, { url: 'http://127.0.0.1:9' }]) {
+      for (const [row, why] of [
+        [{ url: '' }, 'has no http.peer_url'],
+        [{ incarnation: null }, 'does not run'],
+        [{ url: 'http://127.0.0.1:9' }, 'does not answer'],
+      ] as const) {
         await setHost('far', { url: far.base, ...row });
         expect((await change('drop', { query, dry_run: true })).body).to.deep.include({
           matched: 1,
-          hosts: hostsWithout(1, 'far.test does not answer; its mail is unchanged'),
+          hosts: hostsWithout(1, `far.test ${why}; its mail is unchanged`),
         });
       }
       expect((await change('drop', { query, at_most: 1 })).body).to.deep.include({
@@ -497,7 +501,7 @@ describe('hosts that share a store', function () {
       await setHost('far', { url: '' });
       expect((await change('resume', { query })).body).to.deep.include({
         ...{ matched: 1, changed: 1 },
-        hosts: hostsWithout(0, 'far.test does not answer; endpoints that only it has mail for are left out'),
+        hosts: hostsWithout(0, 'far.test has no http.peer_url; endpoints that only it has mail for are left out'),
       });
       expect(await paused()).to.deep.equal([]);
     });
