@@ -36,7 +36,7 @@ const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
 /** What a change concerns on each host, if there are several, and why a host is missing. */
 export function OnHosts({ hosts }: { readonly hosts: Answer<'host/drop'>['hosts'] }) {
   if (hosts.length < 2) return null;
-  return h('ul.on-hosts', [
+  return h('ul', [
     hosts.map(({ name, count: many, error }) =>
       error === null
         ? h('li', { key: name }, `${plain(name)}: ${count(many, 'delivery', 'deliveries')}`)
