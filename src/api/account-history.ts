@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { createShares, type Shares } from '../base/shares.ts';
+import { noteAction } from '../journal/actions.ts';
 import type {
   ActionRecord,
   History,
@@ -92,8 +93,6 @@ export type AccountHistory = ReturnType<typeof bindHistory>;
 /** Notes what a person did: what, to how many, and more for people to read. */
 export type NoteAction = (what: string, count: number, detail: string) => void;
 
-/** A detail may hold what a caller gave. */
-const MAX_DETAIL = 500;
 /** The actor, if it was not a key. */
 const COMMAND_LINE = 'command line';
 
@@ -109,11 +108,7 @@ export function bindActions(
       const row = apiKey === undefined ? undefined : await store.keys.one({ id: apiKey });
       const by = person ?? row?.hint ?? COMMAND_LINE;
       const { account } = store;
-      return (what, count, detail) =>
-        notes.note({
-          what: 'action',
-          action: { at: clock.now(), by, account, what, count, detail: detail.slice(0, MAX_DETAIL) },
-        });
+      return (what, count, detail) => noteAction({ notes, clock, by }, what, count, detail, account);
     },
   };
 }

@@ -8,7 +8,7 @@ import type { Tools } from '../base/tools.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { HostRow, TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
-import { ERRORS, type ErrorName, refusal } from './errors.ts';
+import { ERRORS, type ErrorName, Refusal, refusal } from './errors.ts';
 
 // Calls between the hosts of a store: signed with the secret that all of them read from it, for one process of one
 // host, and each good for one time.
@@ -29,6 +29,14 @@ interface WireDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly tokenSecret: TokenSecret;
   /** This host, and this process of it. */
   readonly member: { id(): string; readonly incarnation: string };
+  /** The number of the next call of this process: each is accepted once. */
+  readonly nextCall: () => number | Promise<number>;
+}
+
+/** Numbers the calls of a process. */
+export function createCallNumbers(): () => number {
+  let calls = 0;
+  return () => ++calls;
 }
 
 interface Waiting<T> {
@@ -50,7 +58,9 @@ const sealed = z.strictObject({
   call: z.unknown(),
 });
 
-export function createPeerWire({ store, tokenSecret, member, clock, log, metrics }: WireDeps) {
+export type PeerWire = ReturnType<typeof createPeerWire>;
+
+export function createPeerWire({ store, tokenSecret, member, nextCall, clock, log, metrics }: WireDeps) {
   const meters = {
     answered: metrics.counter('postern_peer_calls_total', { result: 'answered' }),
     silent: metrics.counter('postern_peer_calls_total', { result: 'silent' }),
@@ -58,7 +68,6 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
   const quietUntil = createMemory<number>({ most: 1000 });
   const once = createOnce();
   let known: readonly HostRow[] = [];
-  let calls = 0;
 
   async function sign(incarnation: string, path: string, body: string): Promise<Buffer> {
     const secret = await tokenSecret.read();
@@ -93,10 +102,12 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
       if (clock.monotonic() < (quietUntil.get(name) ?? 0)) return undefined;
       const late = new AbortController();
       // Not the injected clock: it waits for another machine.
+      let isSent = false;
       const timer = setTimeout(() => late.abort(new Error(`no answer within ${ms} ms`)), ms);
       try {
-        const body = JSON.stringify({ from: member.incarnation, n: ++calls, call });
+        const body = JSON.stringify({ from: member.incarnation, n: await nextCall(), call });
         const signature = await sign(incarnation, path, body);
+        isSent = true;
         const response = await fetch(`${url.replace(/\/+$/, '')}${PEER_PATH}${path}`, {
           method: 'POST',
           headers: { 'content-type': 'application/json', [SIGNATURE]: signature.toString('hex') },
@@ -115,7 +126,7 @@ export function createPeerWire({ store, tokenSecret, member, clock, log, metrics
         meters.silent.add();
         quietUntil.set(name, clock.monotonic() + QUIET_MS);
         log.warn('api.peer_silent', { host: host.name, url, error });
-        return isUnconnected(error) ? undefined : lost;
+        return !isSent || isUnconnected(error) ? undefined : lost;
       } finally {
         clearTimeout(timer);
       }
@@ -184,3 +195,17 @@ export async function readBody(
   }
   return Buffer.concat(read);
 }
+
+const envelope = z.object({ name: z.string(), code: z.number(), message: z.string() });
+
+/** What a host answers that cannot take the call: it is of another version, or its store is away. */
+const CANNOT: ReadonlySet<string> = new Set(['Invalid_Key', 'Unknown_Operation', 'GeneralError', 'ServiceUnavailable']);
+
+/** The refusal in the answer of another host. Throws if it could not take the call. */
+export function toRefusal(bytes: Buffer): Refusal {
+  const { name, code, message } = envelope.parse(JSON.parse(bytes.toString()));
+  if (!isErrorName(name) || CANNOT.has(name)) throw new Error(`it refused with ${name}`);
+  return new Refusal(name, message, code);
+}
+
+const isErrorName = (name: string): name is ErrorName => Object.hasOwn(ERRORS, name);

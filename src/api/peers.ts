@@ -3,18 +3,16 @@ import type { Context, Middleware } from 'koa';
 import { z } from 'zod';
 import { toBuffer } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Metrics } from '../base/metrics.ts';
-import type { Figures } from '../base/prometheus.ts';
 import type { Tools } from '../base/tools.ts';
 import type { HostRow, TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import type { PartsOf } from './account.ts';
 import { ERRORS, type ErrorName, Refusal, refusal, toEnvelope } from './errors.ts';
+import { type HostAnswer, type OtherHost, otherHost } from './host-questions.ts';
 import { whenGone } from './listening.ts';
 import { type Answer, type AnsweringHost, type Call, type Operation, wholeOf } from './operation.ts';
 import { type Params, paramsOf } from './parameters.ts';
-import { createPeerWire, PEER_PATH, PING, readBody } from './peer-wire.ts';
-import { type Standing, standing, standingOf } from './standing.ts';
+import { createCallNumbers, createPeerWire, PEER_PATH, PING, readBody, toRefusal } from './peer-wire.ts';
 
 // Several hosts that share a store answer calls as one. A call that names a thing of one host, such as mail in its
 // queue, is forwarded to the other hosts if this one does not have it. A call about all that hosts have, such as a
@@ -27,7 +25,6 @@ const ONE_THING_MS = 40_000;
 const JOINED_MS = 10_000;
 /** Texts up to this size are read at once, larger ones while the client reads them. */
 const SMALL_BYTES = 65_536;
-const MAX_STANDING_BYTES = 1024;
 const MAX_RECORD_BYTES = 64 * 1024 * 1024;
 
 const forwarded = z.strictObject({
@@ -42,19 +39,19 @@ export interface PeerSettings {
   readonly alone: boolean;
 }
 
-interface PeerDeps extends Pick<Tools, 'clock' | 'log'> {
-  readonly metrics: Metrics & Pick<Figures, 'level'>;
+interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly store: Pick<Store, 'hosts' | 'accounts'>;
   readonly tokenSecret: TokenSecret;
   /** This host, and this process of it. */
   readonly member: { id(): string; readonly incarnation: string };
   readonly operations: readonly Operation[];
   readonly partsOf: PartsOf;
+  /** Of questions about this host and all accounts. */
+  readonly answers: readonly HostAnswer[];
   /** Answers with a file of this host, by path. */
   readonly files: (ctx: Context, path: string) => Promise<void>;
 }
 
-const STANDING = '/standing';
 /** The path of calls for files, and what they pass on. */
 const FILES = '/files';
 const ASKED = ['range', 'if-range', 'if-none-match'] as const;
@@ -75,8 +72,8 @@ type PeerAnswer = { readonly found: Answer } | { readonly refused: Refusal };
 export type Peers = ReturnType<typeof createPeers>;
 
 export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
-  const { store, operations, partsOf, log } = deps;
-  const wire = createPeerWire(deps);
+  const { store, operations, partsOf, answers, log } = deps;
+  const wire = createPeerWire({ ...deps, nextCall: createCallNumbers() });
   const others = async (): Promise<readonly HostRow[]> => (alone ? [] : wire.others());
 
   /** Asks one host. Undefined if it does not run, has no URL, does not answer, or does not know the operation. */
@@ -186,11 +183,8 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
       });
     },
 
-    /** The other hosts with their standing; undefined if one does not answer. */
-    async hosts(): Promise<readonly { readonly row: HostRow; readonly standing: Standing | undefined }[]> {
-      const ask = (row: HostRow) => wire.call(row, STANDING, {}, { ms: JOINED_MS }, toStanding);
-      return Promise.all((await others()).map(async (row) => ({ row, standing: await ask(row) })));
-    },
+    /** The other hosts, for questions about all their accounts. */
+    others: async (): Promise<readonly OtherHost[]> => (await others()).map((row) => otherHost(row, wire)),
 
     /**
      * Answers a GET or HEAD with the file that another host has at this path, as it comes: the host with this name, or
@@ -228,9 +222,9 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
         ctx.body = '';
         return;
       }
-      if (path === STANDING && ctx.method === 'POST') {
-        await wire.receive(ctx);
-        ctx.body = await standingOf(deps.metrics, deps.clock.now());
+      const answering = ctx.method === 'POST' ? answers.find((one) => one.path === path) : undefined;
+      if (answering) {
+        ctx.body = await answering.answer(await wire.receive(ctx));
         return;
       }
       if (path === FILES && ctx.method === 'POST') {
@@ -269,7 +263,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
 }
 
 /** The error that nobody has it, with the hosts that could not be asked. */
-function mayBeOn(unknown: Refusal, silent: readonly string[]): Refusal {
+export function mayBeOn(unknown: Refusal, silent: readonly string[]): Refusal {
   if (silent.length === 0) return unknown;
   const { name, code, status, message } = unknown;
   return new Refusal(name, `${message}; it may be on ${silent.join(', ')}, which cannot be asked`, code, status);
@@ -311,10 +305,6 @@ function discard(answer: Answer): void {
   if ('text' in answer && answer.text.content instanceof Readable) answer.text.content.destroy();
 }
 
-async function toStanding({ body }: Response): Promise<Standing> {
-  return standing.parse(JSON.parse((await readBody(body ?? [], MAX_STANDING_BYTES)).toString()));
-}
-
 /** Reads the answer of another host: a record whole, a text as it comes. */
 async function toPeerAnswer(response: Response): Promise<PeerAnswer> {
   const body = response.body ?? Readable.from([]);
@@ -329,17 +319,3 @@ async function toPeerAnswer(response: Response): Promise<PeerAnswer> {
   content.on('error', () => undefined);
   return { found: { text: { size, content } } };
 }
-
-const envelope = z.object({ name: z.string(), code: z.number(), message: z.string() });
-
-/** What a host answers that cannot take the call: it is of another version, or its store is away. */
-const CANNOT: ReadonlySet<string> = new Set(['Invalid_Key', 'Unknown_Operation', 'GeneralError', 'ServiceUnavailable']);
-
-/** The refusal in the answer of another host. Throws if it could not take the call. */
-function toRefusal(bytes: Buffer): Refusal {
-  const { name, code, message } = envelope.parse(JSON.parse(bytes.toString()));
-  if (!isErrorName(name) || CANNOT.has(name)) throw new Error(`it refused with ${name}`);
-  return new Refusal(name, message, code);
-}
-
-const isErrorName = (name: string): name is ErrorName => Object.hasOwn(ERRORS, name);

@@ -16,7 +16,9 @@ import type { BodySettings } from './body.ts';
 import { createBodyParser } from './body-parser.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
-import { createJobs, type Jobs } from './jobs.ts';
+import { answering } from './host-questions.ts';
+import { CHANGE, createHostQueue, ENDPOINTS, type HostQueue, JOBS } from './host-queue.ts';
+import { createJobs } from './jobs.ts';
 import { addressOf, createBoundedServer, type ListenPlace, listen, stop } from './listening.ts';
 import { type Operation, wholeOf } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
@@ -25,6 +27,7 @@ import { paramsOf } from './parameters.ts';
 import { createPeers, type PeerSettings, type Peers } from './peers.ts';
 import { createRedirect, type RedirectSettings } from './redirect.ts';
 import { createSecureFront } from './secure.ts';
+import { STANDING, standingOf } from './standing.ts';
 
 export interface ApiSettings
   extends OperationSettings,
@@ -75,8 +78,9 @@ export interface ApiServices extends SessionCalls {
   readonly operate: (path: string, account: AccountRow, params: object, person?: string) => Promise<unknown>;
   /** The parts of an account. */
   readonly partsOf: (account: AccountRow) => AccountParts;
-  readonly jobs: Jobs;
-  readonly askHosts: Peers['hosts'];
+  /** The queue of this host, for operators. */
+  readonly queue: HostQueue;
+  readonly otherHosts: Peers['others'];
   /** The address of the client, behind proxies too. */
   readonly clientAddress: (req: IncomingMessage) => string;
 }
@@ -90,11 +94,18 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
   const jobs = createJobs(deps);
   const parser = createBodyParser(deps);
   const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
+  const queue = createHostQueue({ ...deps, jobs });
 
   const peers = createPeers(settings, {
     ...deps,
     operations: OPERATIONS,
     partsOf,
+    answers: [
+      answering(STANDING, () => standingOf(deps.metrics, deps.clock.now())),
+      answering(CHANGE, queue.change),
+      answering(JOBS, queue.jobs),
+      answering(ENDPOINTS, queue.endpoints),
+    ],
     files: createFiles(settings, deps),
   });
   const operations = OPERATIONS.map(peers.across);
@@ -119,8 +130,8 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
         operations,
         operate: run,
         partsOf: (account) => partsOf(account),
-        jobs,
-        askHosts: peers.hosts,
+        queue,
+        otherHosts: peers.others,
         clientAddress,
       });
       stopAttached = opened.stop;

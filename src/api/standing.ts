@@ -1,17 +1,25 @@
 import { z } from 'zod';
 import type { MetricName } from '../base/metrics.ts';
 import type { Figures } from '../base/prometheus.ts';
+import type { HostQuestion } from './host-questions.ts';
 
 // How much waits on a host, for operators: of this one, and of the others, which are asked.
 
-export const standing = z.object({
+const standing = z.object({
   waiting: z.int(),
   dead: z.int(),
   /** Milliseconds since 1970; null: nothing waits. */
   oldest_at: z.number().nullable(),
 });
 
-export type Standing = z.output<typeof standing>;
+type Standing = z.output<typeof standing>;
+
+export const STANDING: HostQuestion<object, Standing> = {
+  path: '/standing',
+  params: z.strictObject({}),
+  returns: standing,
+  ms: 10_000,
+};
 
 export async function standingOf(metrics: Pick<Figures, 'level'>, now: number): Promise<Standing> {
   const [waiting, oldest, dead] = await Promise.all([

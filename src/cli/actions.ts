@@ -5,6 +5,9 @@ import type { Io } from './command.ts';
 
 // Records commands in the history of the accounts whose mail they change.
 
+/** The actor. */
+export const COMMAND_LINE = 'command line';
+
 /** Records an action in the history of each account that it affects. */
 export function noteActions(
   io: Io,
@@ -13,7 +16,7 @@ export function noteActions(
   { what, detail }: { readonly what: string; readonly detail: string },
 ): void {
   const at = systemClock.now();
-  const actions = [...whose].map(([account, count]) => ({ at, by: 'command line', account, what, count, detail }));
+  const actions = [...whose].map(([account, count]) => ({ at, by: COMMAND_LINE, account, what, count, detail }));
   try {
     noteBeside(file, actions);
   } catch (error) {

@@ -1,8 +1,8 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { enterUrl, journalSettings } from '../composition/slices.ts';
-import { HOST } from '../console/host/parts.ts';
 import { isOver } from '../console/sessions.ts';
+import { HOST } from '../journal/actions.ts';
 import type { Settings } from '../settings.ts';
 import {
   addPerson,

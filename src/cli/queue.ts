@@ -1,33 +1,19 @@
 import { readAll } from '../base/bytes.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
-import { inWords } from '../base/tables.ts';
-import { journalSettings } from '../composition/slices.ts';
 import { hostOf } from '../journal/timeline.ts';
 import { traceBefore } from '../mail/header-section.ts';
-import { createBulkChanges } from '../queue/bulk-changes.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
   KINDS,
-  kindsOf,
   nextAttemptAt,
   type QueuedDelivery,
   type Selection,
   type Spool,
 } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
-import {
-  ASKED_STATES,
-  BULK_ACTIONS,
-  type BulkAction,
-  DELIVERY_STATES,
-  type DeliveryState,
-  ENDED_STATES,
-  OPEN_STATES,
-  STATES,
-} from '../queue/states.ts';
-import { noteActions, toWords } from './actions.ts';
+import { DELIVERY_STATES, type DeliveryState, OPEN_STATES, STATES } from '../queue/states.ts';
 import { type Beside, lookBeside } from './beside.ts';
 import {
   type Command,
@@ -42,10 +28,9 @@ import {
 } from './command.ts';
 import { withSpool } from './open.ts';
 import { sayOtherHosts } from './other-hosts.ts';
-import { isUrl, tryAt } from './trial.ts';
 
 /** Options that select deliveries; shared with `replay`. */
-const selecting = {
+export const selecting = {
   route: { type: 'string', value: 'ID', help: 'only this route' },
   kind: {
     type: 'string',
@@ -74,7 +59,7 @@ function toTime(name: string, text: string | undefined): number | undefined {
 }
 
 /** Parses the selection of deliveries: ids as arguments, the rest as options. */
-function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selection {
+export function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selection {
   const route = call.text('route');
   const kinds = call.known('kind', DELIVERY_KINDS);
   return {
@@ -89,16 +74,6 @@ function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selec
     to: toTime('to', call.text('to')),
     states,
   };
-}
-
-/** Throws `UsageError` if nothing is selected; changing all deliveries requires `--all`. */
-function requireChoice(call: Invocation, selection: Selection): void {
-  const { states: _, ...rest } = selection;
-  if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
-    throw new UsageError(
-      'nothing selected: give ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
-    );
-  }
 }
 
 function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
@@ -294,146 +269,3 @@ function hopLines({ host, address, source, tls, reused, ms, error, dialog }: Hop
 
 const left = (count: number | undefined, what: string): string[] =>
   count === undefined ? [] : [`(${count} ${what}${count === 1 ? '' : 's'} left out)`];
-
-/** Interval of progress messages. */
-const PROGRESS_EVERY_MS = 1000;
-
-interface Change {
-  readonly name: string;
-  readonly summary: string;
-  readonly notes?: string;
-  readonly options?: NonNullable<Command['options']>;
-  readonly action: BulkAction;
-  /** Printed before the count. */
-  readonly done: string;
-  /** The same for a dry run. */
-  readonly wouldDo: string;
-  /** Whether it is noted in the history. */
-  readonly isNoted: boolean;
-  /** Narrows the selection of the command line to what is meant by it. */
-  narrow?(selection: Selection, call: Invocation): readonly Selection[];
-}
-
-/** Creates a command that changes the selected deliveries. It exits 1 if ids were given and none could be changed. */
-function changing({ name, summary, notes, options, action, done, wouldDo, isNoted, narrow }: Change): Command {
-  return {
-    name,
-    summary,
-    ...(notes === undefined ? {} : { notes }),
-    args: '[ID…]',
-    options: {
-      ...selecting,
-      ...options,
-      all: { type: 'boolean', help: 'all deliveries' },
-      'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' },
-    },
-    async run(call, io) {
-      const chosen = toSelection(call);
-      requireChoice(call, chosen);
-      const which = { selections: narrow?.(chosen, call) ?? [chosen] };
-      const dryRun = call.flag('dry-run');
-      const { settings } = call.settings();
-      return withSpool(settings, async (spool) => {
-        const bulk = createBulkChanges({ spool, clock: systemClock });
-        const { matched } = await bulk.count(action, which);
-        const noted = { what: BULK_ACTIONS[action].ended, detail: toWords(chosen) };
-        const count = dryRun
-          ? matched
-          : await bulk.change(action, which, {
-              progress: createProgress(io, name, matched),
-              ended: (byAccount) => isNoted && noteActions(io, journalSettings(settings).file, byAccount, noted),
-            });
-        call.print(
-          [{ count, dry_run: dryRun }],
-          () => `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}.\n`,
-        );
-        return count > 0 || call.words.length === 0 ? EXIT.ok : EXIT.failed;
-      });
-    },
-  };
-}
-
-/** Reports progress on standard error; prints nothing if the change completes in one step. */
-function createProgress(io: Io, name: string, total: number): (done: number) => void {
-  let reportedAt = -Infinity;
-  return (done) => {
-    const now = systemClock.monotonic();
-    if (done >= total || now - reportedAt < PROGRESS_EVERY_MS) return;
-    reportedAt = now;
-    io.err(`${name}: ${done} of ${total}\n`);
-  };
-}
-
-export const queueRetry = changing({
-  name: 'queue retry',
-  summary: 'Retries waiting deliveries now, except pulled mail.',
-  action: 'retry',
-  done: 'Retrying',
-  wouldDo: 'Would retry',
-  isNoted: false,
-});
-
-export const queueDrop = changing({
-  name: 'queue drop',
-  summary: `Drops ${inWords(OPEN_STATES)} deliveries.`,
-  action: 'drop',
-  done: 'Dropped',
-  wouldDo: 'Would drop',
-  isNoted: true,
-});
-
-export const queueFlush: Command = {
-  ...queueRetry,
-  name: 'queue flush',
-  summary: 'Retries all waiting deliveries now.',
-  args: '',
-  options: { 'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' } },
-  run: (call, io) => queueRetry.run({ ...call, words: [], flag: (name) => name === 'all' || call.flag(name) }, io),
-};
-
-const requeue = changing({
-  name: 'replay',
-  summary:
-    `Delivers dead letters again, under the same ids; ${inWords(ASKED_STATES)} messages too with ` +
-    `${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id.`,
-  options: {
-    ...Object.fromEntries(
-      ASKED_STATES.map((state) => [state, { type: 'boolean', help: STATES[state].replayOption }] as const),
-    ),
-    to: {
-      type: 'string',
-      value: 'TIME|URL',
-      help: 'accepted before this time; or, with one id, a URL: post it there once and change nothing',
-    },
-  },
-  notes:
-    'Outbound mail is replayed only by id or with --kind outbound, and delivered mail of kind return only by ' +
-    'id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered ' +
-    '--url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06\n\nTo try a message with a receiver ' +
-    'on your machine (webhooks.allow_private must allow its address):\n  postern replay ID --to ' +
-    'http://127.0.0.1:3000/mail',
-  action: 'replay',
-  done: 'Requeued',
-  wouldDo: 'Would requeue',
-  isNoted: true,
-  narrow(selection, call) {
-    const isMeant = (state: DeliveryState) =>
-      STATES[state].replayOption === null || call.flag(state) || call.words.length > 0;
-    const states = ENDED_STATES.filter(isMeant);
-    if (selection.ids || selection.kinds) return [{ ...selection, states }];
-    // Dead outbound mail has bounced or was cancelled, so it is replayed only on request. The same applies to delivered
-    // mail of the operator, such as a report to a sender.
-    return [
-      { ...selection, kinds: kindsOf('route', 'webhook'), states },
-      { ...selection, kinds: kindsOf('operator'), states: states.filter((state) => state !== 'delivered') },
-    ];
-  },
-});
-
-export const replay: Command = {
-  ...requeue,
-  run(call, io) {
-    const to = call.text('to');
-    return isUrl(to) ? tryAt(call, to) : requeue.run(call, io);
-  },
-};

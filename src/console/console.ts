@@ -36,7 +36,7 @@ export interface ConsoleSettings extends SessionSettings {
   readonly passwordCost: PasswordCost;
 }
 
-export interface ConsoleDeps extends Omit<HostDeps, 'jobs' | 'askHosts'> {
+export interface ConsoleDeps extends Omit<HostDeps, 'queue' | 'otherHosts'> {
   /** Covers what not every role sees. */
   readonly tokenSecret: { read(): Promise<string> };
   readonly feed: Pick<Feed, 'watch'>;

@@ -4,6 +4,7 @@ import type { Params } from '../api/parameters.ts';
 import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
+import { HOST, noteAction } from '../journal/actions.ts';
 import type { Notes } from '../journal/types.ts';
 import {
   addPerson,
@@ -18,7 +19,6 @@ import {
 import type { Store } from '../store/store.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
-import { HOST, noteAction } from './host/parts.ts';
 import { createPasswords, type PasswordCost, passwordFault } from './passwords.ts';
 import { createSecondFactor, secretUrl } from './second-factor.ts';
 import { isFresh, type Sessions, type Visitor } from './sessions.ts';

@@ -7,13 +7,13 @@ import { htmlOf } from '../api/operations/messages/content.ts';
 import type { Params } from '../api/parameters.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { noteAction } from '../journal/actions.ts';
 import type { Notes } from '../journal/types.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import { accountFor } from './calls.ts';
 import { Denial } from './denial.ts';
 import type { Origin } from './guard.ts';
-import { noteAction } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Sessions, Visitor } from './sessions.ts';
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createPeerWire, PING } from '../api/peer-wire.ts';
+import { createCallNumbers, createPeerWire, PING } from '../api/peer-wire.ts';
 import { createIds } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
@@ -30,6 +30,7 @@ export const otherHosts: Check = {
       store,
       tokenSecret: createTokenSecret(store, createIds(clock)),
       member: { id: () => '', incarnation: `doctor ${randomUUID()}` },
+      nextCall: createCallNumbers(),
       clock,
       log: reasonsTo(reasons),
       metrics: NO_METRICS,

@@ -188,7 +188,7 @@ function createPatching(db: DatabaseSync, indexing: Indexing): (values: readonly
     spf = coalesce(?7, spf), dkim = coalesce(?8, dkim), dmarc = coalesce(?9, dmarc),
     state = coalesce(?10, state), url = coalesce(?11, url), attempts = attempts + ?12,
     last_status = CASE WHEN ?12 > 0 THEN ?13 ELSE last_status END,
-    last_error = CASE WHEN ?12 > 0 THEN ?14 ELSE last_error END,
+    last_error = CASE WHEN ?12 > 0 OR ?14 IS NOT NULL THEN ?14 ELSE last_error END,
     ended_at = CASE WHEN ?10 IS NULL THEN ended_at ELSE ?15 END
     WHERE n = ?1`);
   const tell = db.prepare(`UPDATE mail

@@ -136,9 +136,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       }
       added();
     },
-    /** A person replayed or dropped it. */
-    changed(id: string, what: 'replayed' | 'dropped', at: number): void {
+    /** It was replayed or dropped; `note` says why. */
+    changed(id: string, what: 'replayed' | 'dropped', at: number, note?: string): void {
       const draft = draftOf(id);
+      draft.lastError = note ?? draft.lastError;
       draft.state = what === 'replayed' ? 'waiting' : 'dropped';
       draft.firm = true;
       draft.endedAt = what === 'replayed' ? null : at;

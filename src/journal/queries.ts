@@ -1,6 +1,6 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import type { SqlRow } from '../queue/disk/schema.ts';
-import type { OPEN_STATES } from '../queue/states.ts';
+import { type OPEN_STATES, TAKEN_OVER } from '../queue/states.ts';
 import { mergeMinutes, type WantedSeries } from './minutes.ts';
 import {
   actionOfRow,
@@ -199,7 +199,7 @@ export type Window = readonly [from: number, to: number];
 
 function toMailCondition(filter: MailFilter): { readonly texts: readonly string[]; readonly condition: Condition } {
   const { account, kinds, words = [], from = [], to = [], subject = [], client = [] } = filter;
-  const { thread, route, url, exceptUrls, status, unanswered, ids } = filter;
+  const { thread, route, url, exceptUrls, status, unanswered, ids, isOwn } = filter;
   // Delivered mail was answered with 2xx. It is not in the index of states, so exclude it where possible.
   const failed = unanswered || (status !== undefined && status.from >= 300);
   const states = filter.states ?? (failed ? UNDELIVERED : undefined);
@@ -215,6 +215,7 @@ function toMailCondition(filter: MailFilter): { readonly texts: readonly string[
       ...equal('url', url),
       ...(exceptUrls ?? []).map((one) => ({ sql: 'url <> ?', values: [one] })),
       ...(status === undefined ? [] : [{ sql: 'last_status BETWEEN ? AND ?', values: [status.from, status.to] }]),
+      ...(isOwn ? [{ sql: `NOT (state = 'dropped' AND last_error IS ?)`, values: [TAKEN_OVER] }] : []),
       ...(unanswered ? [{ sql: 'last_error IS NOT NULL', values: [] }] : []),
       ...(ids === undefined ? [] : [anyId(ids)]),
       ...between('at', filter),

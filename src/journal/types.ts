@@ -84,6 +84,8 @@ export interface MailFilter {
   readonly status?: { readonly from: number; readonly to: number } | undefined;
   /** The last attempt got no answer. */
   readonly unanswered?: boolean | undefined;
+  /** Without mail that another host has taken over. */
+  readonly isOwn?: boolean | undefined;
   /** Delivery ids or message ids. */
   readonly ids?: readonly string[] | undefined;
   /** Accepted at or after, before. */

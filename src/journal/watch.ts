@@ -31,12 +31,12 @@ export function watch(
   let took = 0;
 
   /** Actions on single deliveries are noted; changes of others are found by the next comparison. */
-  async function changed(selection: Selection, what: 'replayed' | 'dropped', at: number): Promise<void> {
+  async function changed(selection: Selection, what: 'replayed' | 'dropped', at: number, note?: string): Promise<void> {
     const { ids, account } = selection;
     if (!ids) return;
     for (const one of await spool.list({ ids, account }, ids.length)) {
       const isIt = what === 'replayed' ? one.budgetFrom === at : one.state === 'dropped' && one.endedAt === at;
-      if (isIt && MAIL.includes(one.kind)) notes.changed(one.id, what, at);
+      if (isIt && MAIL.includes(one.kind)) notes.changed(one.id, what, at, note);
     }
   }
 
@@ -162,9 +162,9 @@ export function watch(
         if (count > 0) await changed(selection, 'replayed', now).catch(failed);
         return count;
       },
-      async drop(selection, now, of) {
-        const count = await spool.drop(selection, now, of);
-        if (count > 0) await changed(selection, 'dropped', now).catch(failed);
+      async drop(selection, now, of, note) {
+        const count = await spool.drop(selection, now, of, note);
+        if (count > 0) await changed(selection, 'dropped', now, note).catch(failed);
         return count;
       },
     }),

@@ -398,8 +398,8 @@ export interface Spool {
    * Moves waiting deliveries that were never attempted to another time, where their budget begins. Returns how many.
    */
   reschedule(selection: Selection, at: number): Promise<number>;
-  /** Ends waiting, held and dead deliveries without delivering them. Returns how many. */
-  drop(selection: Selection, now: number, changed?: ChangedOf): Promise<number>;
+  /** Ends waiting, held and dead deliveries without delivering them; `note` says why. Returns how many. */
+  drop(selection: Selection, now: number, changed?: ChangedOf, note?: string): Promise<number>;
   /**
    * Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id.
    * Returns how many.

@@ -93,6 +93,9 @@ export const ASKED_STATES = statesThat('replayOption');
 /** A state in which a route may end its mail at once. */
 export type RouteState = StatesThat<'byRoute'>;
 
+/** The note of mail that was dropped because another host has taken it over. */
+export const TAKEN_OVER = 'another host has taken it over';
+
 /** The states in which mail is kept for somebody's decision, because its route says so. */
 export const HOLDING_STATES = statesThat('byRoute').filter(
   (state): state is RouteState & OpenState => STATES[state].open,

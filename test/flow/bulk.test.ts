@@ -90,10 +90,11 @@ describe('a bulk change of deliveries', function () {
       const { actions } = await world.api('/actions/list');
       return actions.filter(({ what }: any) => !/added/.test(what));
     };
-    await until('the three to be recorded', async () => (await recorded()).length === 3);
+    await until('the four to be recorded', async () => (await recorded()).length === 4);
     expect((await recorded()).map(({ by, what, count }: any) => [by, what, count])).to.deep.equal([
       ['command line', 'dropped', 9],
       ['command line', 'replayed', 2],
+      ['command line', 'retried', 3],
       ['operator', 'retried', 3],
     ]);
   });

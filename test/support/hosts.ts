@@ -15,6 +15,8 @@ import { startZone, type Zone, type ZoneRecords } from './zone.ts';
 
 /** One of the hosts that share a store: its spool stays when it stops. */
 export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'log' | 'smtp' | 'submission'> {
+  /** Where its queue is. */
+  readonly dir: string;
   /** Its wire to the store. */
   readonly store: Pick<MongoProxy, 'cut' | 'mend' | 'commands' | 'failNext'>;
   /** What waits in its queue or was given up there, as `postern queue list …options` shows it. */
@@ -106,6 +108,7 @@ export async function startHosts(
     };
     const cli = (...argv: string[]) => postern(argv, { POSTERN_DATA_DIR: dir });
     return {
+      dir,
       store,
       down,
       cli,

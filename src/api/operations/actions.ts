@@ -74,7 +74,7 @@ const list = operation({
 
 export const actions = [list];
 
-const jobRecord = z.object({
+export const jobRecord = z.object({
   id: str('id of the job'),
   state: z
     .enum(['running', 'done', 'failed', 'interrupted'])
@@ -86,7 +86,7 @@ const jobRecord = z.object({
 type JobRecord = z.output<typeof jobRecord>;
 
 /** The most that a change on several hosts may have started. */
-const MAX_JOBS = 100;
+export const MAX_JOBS = 100;
 
 const jobInfo = operation({
   path: '/jobs/info',
@@ -132,7 +132,7 @@ async function jobHere(id: string, call: Call<never>): Promise<JobRecord | undef
 }
 
 /** The jobs of one change; one whose host does not answer counts as interrupted. */
-function joinJobs(id: string, found: readonly JobRecord[]): JobRecord {
+export function joinJobs(id: string, found: readonly JobRecord[]): JobRecord {
   const all = found.length === id.split(JOBS_BETWEEN).length;
   const states: readonly JobRecord['state'][] = ['running', 'failed', 'interrupted', 'done'];
   const known = found.map(({ state }) => state);

@@ -115,12 +115,17 @@ const searching = {
 };
 type Searching = z.output<z.ZodObject<typeof searching>>;
 
-async function findMail({ query = '', from, to, limit = DEFAULT_LISTED, before }: Searching, call: Call<never>) {
+/** `isOwn`: without mail that another host has taken over, which has it in its history. */
+async function findMail(
+  { query = '', from, to, limit = DEFAULT_LISTED, before }: Searching,
+  isOwn: boolean,
+  call: Call<never>,
+) {
   const parsed = parseMailQuery(query, call.now().getTime());
   if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
   const { since: after, before: until, ...filter } = parsed.filter;
   const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };
-  const { rows, next } = await call.history.mail({ ...filter, ...times }, limit, oneCursor(before, call));
+  const { rows, next } = await call.history.mail({ ...filter, ...times, isOwn }, limit, oneCursor(before, call));
   const ids = rows.map(({ id }) => id);
   const queued = ids.length === 0 ? [] : await call.queue.deliveries({ ids }, ids.length);
   const kept = new Set(queued.map(({ id }) => id));
@@ -128,6 +133,11 @@ async function findMail({ query = '', from, to, limit = DEFAULT_LISTED, before }
     rows: rows.map((mail) => ({ n: mail.n, at: mail.at, record: toMailRecord(mail, kept.has(mail.id)) })),
     next,
   };
+}
+
+async function searchHere(given: Searching, call: Call<never>) {
+  const { rows, next } = await findMail(given, false, call);
+  return { mails: rows.map(({ record }) => record), next };
 }
 
 const search = operation({
@@ -146,14 +156,13 @@ const search = operation({
   params: searching,
   returns: z.object({ mails: z.array(mailRecord), next: nextOfHosts }),
   example: { query: 'from:sam@sender.example state:dead', limit: 10 },
-  async handle(given, call) {
-    const { rows, next } = await findMail(given, call);
-    return { mails: rows.map(({ record }) => record), next };
-  },
+  handle: searchHere,
   across: {
     part: placed(mailRecord),
-    own: findMail,
-    async join(hosts, { before, limit = DEFAULT_LISTED }) {
+    own: (given, call) => findMail(given, true, call),
+    async join(hosts, given, call) {
+      const { before, limit = DEFAULT_LISTED } = given;
+      if (hosts.others.length === 0 && typeof before !== 'string') return searchHere(given, call);
       const { records, next } = await joinPages(hosts, { before, limit }, repeated);
       return { mails: records, next };
     },
@@ -210,24 +219,31 @@ const causes = operation({
   },
   returns: causesFound,
   example: { query: 'state:dead' },
-  async handle({ query = '' }, call) {
-    const parsed = parseMailQuery(query, call.now().getTime());
-    if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-    const found = await call.history.causes(parsed.filter);
-    return {
-      count: found.reduce((sum, { count }) => sum + count, 0),
-      causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
-        url,
-        last_status: lastStatus,
-        last_error: lastError,
-        count,
-        oldest_at: toTime(oldestAt),
-        first_ended_at: toTimeOrNull(firstEnded),
-      })),
-    };
+  handle: (given, call) => countCauses(given, false, call),
+  across: {
+    own: (given, call) => countCauses(given, true, call),
+    async join(hosts, given, call) {
+      return hosts.others.length === 0 ? countCauses(given, false, call) : joinCauses(await askAll(hosts));
+    },
   },
-  across: { join: async (hosts) => joinCauses(await askAll(hosts)) },
 });
+
+async function countCauses({ query = '' }: { readonly query?: string | undefined }, isOwn: boolean, call: Call<never>) {
+  const parsed = parseMailQuery(query, call.now().getTime());
+  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
+  const found = await call.history.causes({ ...parsed.filter, isOwn });
+  return {
+    count: found.reduce((sum, { count }) => sum + count, 0),
+    causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
+      url,
+      last_status: lastStatus,
+      last_error: lastError,
+      count,
+      oldest_at: toTime(oldestAt),
+      first_ended_at: toTimeOrNull(firstEnded),
+    })),
+  };
+}
 
 const timelineEntry = record('timeline entry', {
   at: time('when'),

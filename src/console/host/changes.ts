@@ -1,18 +1,30 @@
 import { z } from 'zod';
-import { carryOut } from '../../api/bulk-orders.ts';
+import { whyMissing } from '../../api/host-questions.ts';
+import {
+  CHANGE,
+  type ChangingHost,
+  changeHere,
+  changeOnHosts,
+  ENDPOINTS,
+  type HostShare,
+  hostShare,
+  JOBS,
+} from '../../api/host-queue.ts';
+import { jobRecord, joinJobs, MAX_JOBS } from '../../api/operations/actions.ts';
+import { JOBS_BETWEEN } from '../../api/operations/bulk.ts';
 import { MAX_PAUSED } from '../../api/operations/endpoints.ts';
 import { MAX_QUERY } from '../../api/operations/history.ts';
+import { mayBeOn } from '../../api/peers.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
+import { noteAction } from '../../journal/actions.ts';
 import { faultText, parseQueueQuery } from '../../journal/query-language.ts';
-import { createBulkChanges } from '../../queue/bulk-changes.ts';
 import type { Endpoint, Selection } from '../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import { type HostCall, hostOperation } from './operation.ts';
-import { noteAction } from './parts.ts';
 
-// Changes of the queue by operators, for a filter: the number first.
+// Changes of the queues of all hosts by operators, for a filter: the number first.
 
 const query = text(MAX_QUERY);
 const dryRun = optional(z.boolean());
@@ -20,7 +32,7 @@ const atMost = optional(z.int().min(0));
 
 /** Declares an operation that changes the deliveries of a query. */
 function changing<N extends `/host/${string}`>(action: BulkAction, path: N, summary: string) {
-  const { states, ended } = BULK_ACTIONS[action];
+  const { states, started, ended } = BULK_ACTIONS[action];
   return hostOperation({
     path,
     access: 'host',
@@ -30,37 +42,26 @@ function changing<N extends `/host/${string}`>(action: BulkAction, path: N, summ
       matched: z.int(),
       by_state: z.array(z.object({ state: z.enum(DELIVERY_STATES), count: z.int() })),
       changed: z.int(),
+      /** Of several hosts, ids separated by commas. */
       job: z.string().nullable(),
+      hosts: z.array(hostShare),
     }),
-    async handle({ query, dry_run: dry, at_most: most }, call) {
-      const { spool, dispatcher, clock } = call;
-      const bulk = createBulkChanges({ spool, probe: dispatcher.probe, clock });
-      const which = { selections: [toSelection(query, states, call)] };
-      const { matched, byState, changed, job } = await carryOut(
-        {
-          owner: HOST_JOBS,
-          dryRun: dry,
-          atMost: most,
-          count: () => bulk.count(action, which),
-          tooMany: (text) => call.invalid('at_most', `${text}; review and retry`),
-          begin: async () => (course) =>
-            bulk.change(action, which, {
-              ...course,
-              ended(byAccount) {
-                for (const [account, count] of byAccount) noteAction(call, ended, count, query, account);
-              },
-            }),
-        },
-        call.jobs,
+    async handle({ query, dry_run: dry = false, at_most: most = null }, call) {
+      const { by, settings, queue } = call;
+      const selections = [toSelection(query, states, call)];
+      const here: ChangingHost = { name: settings.hostname, change: (order) => changeHere(queue, order) };
+      const others = (await call.otherHosts()).map(
+        ({ row, ask }): ChangingHost => ({ name: row.name, change: (order) => ask(CHANGE, order) }),
       );
-      const counts = states.flatMap((state) => (byState[state] === 0 ? [] : [{ state, count: byState[state] }]));
-      return { matched, by_state: counts, changed, job };
+      const order = { action, selections, dry_run: dry, at_most: most, by, words: query };
+      const answer = await changeOnHosts([here, ...others], order);
+      // Each host has noted it for the accounts; here it is noted that somebody here has asked for it.
+      for (const { name, count, job } of dry ? [] : answer.hosts.slice(1))
+        if (count > 0) noteAction(call, job === null ? ended : started, count, `on ${name}: ${query}`);
+      return answer;
     },
   });
 }
-
-/** Whose jobs they are: no account has this id, so none finds them. */
-const HOST_JOBS = '';
 
 /** The deliveries of a query, which must not name a state in which nothing can be changed. */
 function toSelection(query: string, states: readonly DeliveryState[], call: HostCall): Selection {
@@ -87,7 +88,7 @@ const retry = changing(
 
 const drop = changing('drop', '/host/drop', `Ends ${inWords(OPEN_STATES)} deliveries without delivering them.`);
 
-const held = z.object({ matched: z.int(), changed: z.int(), waiting: z.int() });
+const held = z.object({ matched: z.int(), changed: z.int(), waiting: z.int(), hosts: z.array(hostShare) });
 
 const pause = hostOperation({
   path: '/host/pause',
@@ -101,9 +102,7 @@ const pause = hostOperation({
     const now = call.now();
     const end = until?.getTime() ?? now + LONGEST_HOLD;
     if (end <= now || end > now + LONGEST_HOLD) throw call.invalid('until', 'Please enter a time in the next 7 days');
-    const found = await endpointsOf(query, call);
-    if (found.length > MAX_PAUSED)
-      throw call.invalid('query', `${found.length} endpoints match; at most ${MAX_PAUSED} can be paused at a time`);
+    const found = await endpointsOf(query, { held: false, most: MAX_PAUSED }, call);
     const change = (endpoint: Endpoint) => call.pauses.pause(endpoint, end, 'operator');
     return hold(found, { noted: 'paused', query, dry, most, change }, call);
   },
@@ -116,35 +115,53 @@ const resume = hostOperation({
   params: { query, dry_run: dryRun, at_most: atMost },
   returns: held,
   async handle({ query, dry_run: dry, at_most: most }, call) {
-    const found = (await endpointsOf(query, call)).filter((one) => one.isHeld);
+    const found = await endpointsOf(query, { held: true, most: MAX_RESUMED }, call);
     const change = (endpoint: Endpoint) => call.pauses.resume(endpoint, 'operator');
     return hold(found, { noted: 'resumed', query, dry, most, change }, call);
   },
 });
 
-interface Found extends Endpoint {
-  readonly waiting: number;
-  readonly isHeld: boolean;
+/** Each is a row of the store to change. */
+const MAX_RESUMED = 5000;
+
+/** Endpoints, each once, and the deliveries that wait for them on each host. */
+interface Found {
+  readonly endpoints: readonly Endpoint[];
+  readonly hosts: readonly HostShare[];
 }
 
-/** Endpoints with waiting deliveries, with recent work, or paused. */
-async function endpointsOf(query: string, call: HostCall): Promise<readonly Found[]> {
+async function endpointsOf(
+  query: string,
+  { held, most }: { readonly held: boolean; readonly most: number },
+  call: HostCall,
+): Promise<Found> {
   const { account, url, kinds, ...rest } = parsed(query, call);
   if (Object.keys(rest).length > 0)
     throw call.invalid('query', 'Endpoints are chosen by account:, url: and kind: only');
-  const isMeant = (one: Endpoint) =>
-    (account === undefined || one.account === account) &&
-    (url === undefined || one.url === url) &&
-    (kinds === undefined || kinds.includes(one.kind));
-  const found = new Map<string, Found>();
-  const summaries = await call.spool.endpoints();
-  for (const { account, url, kind, waiting } of summaries.filter(isMeant))
-    if (waiting > 0) found.set(`${account}\n${url}`, { account, url, kind, waiting, isHeld: false });
-  for (const { account, url, kind, hold } of call.dispatcher.lanes(isMeant)) {
-    const key = `${account}\n${url}`;
-    found.set(key, { account, url, kind, waiting: found.get(key)?.waiting ?? 0, isHeld: hold !== null });
-  }
-  return [...found.values()];
+  const choice = { account, url, kinds, held, limit: most + 1 };
+  const here = { name: call.settings.hostname, found: await call.queue.endpoints(choice), error: null };
+  const others = (await call.otherHosts()).map(async ({ row, ask }) => {
+    const asked = await ask(ENDPOINTS, choice);
+    if (asked.kind === 'answered') return { name: row.name, found: asked.answer, error: null };
+    const error = `${row.name} ${whyMissing(asked, 'endpoints that only it has mail for are left out', false)}`;
+    return { name: row.name, found: [], error };
+  });
+  const parts = [here, ...(await Promise.all(others))];
+  const endpoints = new Map(
+    parts.flatMap(({ found }) =>
+      found.map(({ account, url, kind }) => [`${account}\n${url}`, { account, url, kind }] as const),
+    ),
+  );
+  if (endpoints.size > most) throw call.invalid('query', `More than ${most} endpoints match; narrow the filter`);
+  return {
+    endpoints: [...endpoints.values()],
+    hosts: parts.map(({ name, found, error }) => ({
+      name,
+      count: found.reduce((sum, { waiting }) => sum + waiting, 0),
+      job: null,
+      error,
+    })),
+  };
 }
 
 /** A change of endpoints, and its word in the list of actions. */
@@ -156,37 +173,38 @@ interface Holding {
   change(endpoint: Endpoint): Promise<unknown>;
 }
 
+/** Pauses are rows of the store, which all hosts follow. */
 async function hold(
-  found: readonly Found[],
+  { endpoints, hosts }: Found,
   { noted, query, dry, most, change }: Holding,
   call: HostCall,
 ): Promise<z.input<typeof held>> {
-  if (most !== undefined && found.length > most)
-    throw call.invalid('at_most', `${found.length} endpoints match now (limit ${most}); review and retry`);
-  const waiting = found.reduce((sum, one) => sum + one.waiting, 0);
-  if (dry) return { matched: found.length, changed: 0, waiting };
-  await Promise.all(found.map(({ account, url, kind }) => change({ account, url, kind })));
-  for (const account of new Set(found.map((one) => one.account)))
-    noteAction(call, noted, found.filter((one) => one.account === account).length, query, account);
-  return { matched: found.length, changed: found.length, waiting };
+  const matched = endpoints.length;
+  if (most !== undefined && matched > most)
+    throw call.invalid('at_most', `${matched} endpoints match now (limit ${most}); review and retry`);
+  const waiting = hosts.reduce((sum, { count }) => sum + count, 0);
+  if (dry) return { matched, changed: 0, waiting, hosts: [...hosts] };
+  await Promise.all(endpoints.map(change));
+  for (const account of new Set(endpoints.map((one) => one.account)))
+    noteAction(call, noted, endpoints.filter((one) => one.account === account).length, query, account);
+  return { matched, changed: matched, waiting, hosts: [...hosts] };
 }
 
 const job = hostOperation({
   path: '/host/job',
   access: 'host',
-  summary: 'Shows how far a job is that a change of the queue started.',
-  params: { id: text(255) },
-  returns: z.object({
-    id: z.string(),
-    state: z.enum(['running', 'done', 'failed']),
-    done: z.int(),
-    of: z.int(),
-    error: z.string().nullable(),
-  }),
+  summary: 'Shows how far the jobs are that a change of the queue started.',
+  params: { id: text(30 * MAX_JOBS) },
+  returns: jobRecord,
   async handle({ id }, call) {
-    const found = call.jobs.find(HOST_JOBS, id);
-    if (!found) throw call.unknownJob(id);
-    return { id, state: found.state, done: found.done, of: found.of, error: found.error };
+    const ids = id.split(JOBS_BETWEEN).slice(0, MAX_JOBS);
+    const here = call.queue.jobs({ ids });
+    const others = here.length === ids.length ? [] : await call.otherHosts();
+    const asked = await Promise.all(others.map(async ({ row, ask }) => ({ row, asked: await ask(JOBS, { ids }) })));
+    const found = [...here, ...asked.flatMap(({ asked: one }) => (one.kind === 'answered' ? one.answer : []))];
+    if (found.length > 0) return joinJobs(id, found);
+    const silent = asked.filter(({ asked: one }) => one.kind !== 'answered').map(({ row }) => row.name);
+    throw mayBeOn(call.unknownJob(id), silent);
   },
 });
 

@@ -1,10 +1,12 @@
 import { z } from 'zod';
+import type { OtherHost } from '../../api/host-questions.ts';
 import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
-import { standingOf } from '../../api/standing.ts';
+import { STANDING, standingOf } from '../../api/standing.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
 import { hostOperation } from './operation.ts';
 
-// The hosts that share the store. All other operations of the group are about the host that is called.
+// The hosts that share the store. Changes of the queue are made on all of them (changes.ts); all other operations of the
+// group are about the host that is called.
 
 const host = z.object({
   name: z.string(),
@@ -26,8 +28,13 @@ const hosts = hostOperation({
   summary: 'Lists the hosts that share the store, this one first, with what waits on each.',
   params: {},
   returns: z.object({ hosts: z.array(host) }),
-  async handle(_, { settings, startedAt, metrics, askHosts, now }) {
-    const [own, others] = await Promise.all([standingOf(metrics, now()), askHosts()]);
+  async handle(_, { settings, startedAt, metrics, otherHosts, now }) {
+    const standing = async ({ row, ask }: OtherHost) => {
+      const asked = await ask(STANDING, {});
+      return { row, standing: asked.kind === 'answered' ? asked.answer : undefined };
+    };
+    const hosts = await otherHosts();
+    const [own, others] = await Promise.all([standingOf(metrics, now()), Promise.all(hosts.map(standing))]);
     const here = { name: settings.hostname, here: true, state: 'running' as const, version: settings.version };
     return {
       hosts: [

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { limitOf, nextCursor, optionalCursor, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
 import { EVENTS } from '../../base/log.ts';
 import { optional, text } from '../../base/schema.ts';
+import { noteAction } from '../../journal/actions.ts';
 import { hostOperation } from './operation.ts';
-import { noteAction } from './parts.ts';
 
 // The machine itself: its tasks, its settings, its log.
 

@@ -1,4 +1,4 @@
-import type { Jobs } from '../../api/jobs.ts';
+import type { HostQueue } from '../../api/host-queue.ts';
 import type { Peers } from '../../api/peers.ts';
 import type { LogMemory } from '../../base/log-memory.ts';
 import type { Figures } from '../../base/prometheus.ts';
@@ -10,7 +10,6 @@ import type { History, Notes } from '../../journal/types.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import type { Dispatcher } from '../../queue/dispatcher.ts';
 import type { EndpointPauses } from '../../queue/endpoint-pauses.ts';
-import type { BulkAction } from '../../queue/states.ts';
 import type { Store } from '../../store/store.ts';
 import { createExaminations, type Finding } from './examinations.ts';
 
@@ -63,12 +62,12 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Pick<Store, 'accounts' | 'people' | 'enterLinks' | 'consoleSessions'>;
   readonly history: Pick<History, 'actions' | 'byAccount'>;
   readonly notes: Notes;
-  readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf' | 'endpoints' | 'names' | 'count' | BulkAction>;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'probe'>;
+  readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf'>;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making'>;
   readonly pauses: Pick<EndpointPauses, 'pause' | 'resume'>;
-  readonly jobs: Jobs;
-  /** How the other hosts of the store stand. */
-  readonly askHosts: Peers['hosts'];
+  /** This host's queue, and the other hosts of the store. */
+  readonly queue: Pick<HostQueue, 'change' | 'endpoints' | 'jobs'>;
+  readonly otherHosts: Peers['others'];
   /** Runs a task now. */
   readonly poke: (task: string) => void;
   readonly host: HostInsight;
@@ -78,24 +77,6 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
 }
 
 export type HostParts = ReturnType<typeof createHostParts>;
-
-/** The account of actions that concern the host as a whole: no account has this id. */
-export const HOST = '';
-
-/** A detail may hold what a person typed. */
-const MAX_DETAIL = 500;
-
-/** Notes what a person did to the host, or to the mail of an account. */
-export function noteAction(
-  { notes, clock, by }: Pick<HostDeps, 'notes' | 'clock'> & { readonly by: string },
-  what: string,
-  count: number,
-  detail: string,
-  account = HOST,
-): void {
-  const action = { at: clock.now(), by, account, what, count, detail: detail.slice(0, MAX_DETAIL) };
-  notes.note({ what: 'action', action });
-}
 
 /** Ids asked for in one query. */
 const PAGE = 500;

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { toTime } from '../../api/operations/fields.ts';
 import { optional, text } from '../../base/schema.ts';
+import { HOST, noteAction } from '../../journal/actions.ts';
 import {
   addPerson,
   type ConsoleSessionRow,
@@ -16,7 +17,7 @@ import {
 } from '../../store/rows/people.ts';
 import { isOver } from '../sessions.ts';
 import { account, type HostCall, hostOperation } from './operation.ts';
-import { HOST, type HostParts, noteAction } from './parts.ts';
+import type { HostParts } from './parts.ts';
 
 // People of the console, and their sessions.
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { limitOf, nextCursor, optionalCursor, toTime } from '../../api/operations/fields.ts';
 import { optional, text } from '../../base/schema.ts';
+import { HOST } from '../../journal/actions.ts';
 import { account, hostOperation } from './operation.ts';
-import { HOST } from './parts.ts';
 
 // Whose mail it is, and who did what.
 

@@ -6,6 +6,7 @@ import { atOnce } from '../../base/turns.ts';
 import { toCopiedDelivery } from '../../queue/copied-message.ts';
 import type { CopyMark } from '../../queue/copy-marks.ts';
 import type { Spool } from '../../queue/delivery.ts';
+import { TAKEN_OVER } from '../../queue/states.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import type { Membership } from '../../store/membership.ts';
 import { copyPartId } from '../../store/rows/copies.ts';
@@ -90,7 +91,7 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
 
   /** Another host has it, or has delivered it. */
   async function drop(mark: CopyMark): Promise<void> {
-    await spool.drop({ ids: mark.deliveries.map(({ id }) => id) }, clock.now());
+    await spool.drop({ ids: mark.deliveries.map(({ id }) => id) }, clock.now(), undefined, TAKEN_OVER);
     await spool.copies.end([{ ...mark, has: false }]);
   }
 

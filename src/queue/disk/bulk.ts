@@ -46,10 +46,10 @@ export function createBulk(
     return count;
   };
   const act =
-    (action: BulkAction): Spool[BulkAction] =>
-    (selection, now, changed) =>
+    (action: BulkAction): Spool['drop'] =>
+    (selection, now, changed, note) =>
       change(selection, async (keys) => {
-        const endpoints = await file.write(action, keys, now);
+        const endpoints = await file.write(action, keys, now, note);
         for (const [account = '', own] of Map.groupBy(endpoints, file.tally.accountOf)) changed?.(account, own.length);
         return endpoints.length;
       });

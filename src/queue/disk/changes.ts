@@ -282,7 +282,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     'UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0',
   );
   const drop = db.prepare(
-    `UPDATE deliveries SET state = ${stateCode('dropped')}, ended_at = ? WHERE key = ? AND state = ?`,
+    `UPDATE deliveries SET state = ${stateCode('dropped')}, ended_at = ?, note = coalesce(?, note) WHERE key = ? AND state = ?`,
   );
   const replay =
     db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL,
@@ -339,11 +339,11 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     /** Moves waiting deliveries that were never attempted to another time. */
     reschedule: (keys: readonly number[], at: number) =>
       each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
-    drop: (keys: readonly number[], now: number): readonly number[] =>
+    drop: (keys: readonly number[], now: number, note?: string): readonly number[] =>
       each(keys, (key, endpoint, state, sequence) => {
         const dropped =
           OPEN_CODES.includes(state) &&
-          shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0);
+          shifted(drop.run(whole(now), note ?? null, key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0);
         turns.advance(sequence, now);
         return dropped;
       }),

@@ -69,7 +69,8 @@ export const leases = collection<LeaseRow>()({
 /**
  * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; changes.ts says of
  * which), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned), `format`
- * (`STORE_FORMAT`), and `pauses` (changes of pauses.ts). And `copying` (`COPYING`).
+ * (`STORE_FORMAT`), `pauses` (changes of pauses.ts), and `commands` (calls of commands to hosts). And `copying`
+ * (`COPYING`).
  */
 interface RevisionRow extends Row {
   readonly count: number;

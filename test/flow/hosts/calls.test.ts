@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { postern } from '../../support/command.ts';
 import { mongoDriver } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type Host, type Hosts, send, startHosts } from '../../support/hosts.ts';
@@ -167,6 +168,83 @@ if (mongoDriver)
       await hosts.b.api('/endpoints/retry', { url });
       await accept(hosts.a, 'box');
       await until('both hosts post again', () => hosts.hook.requests.length === posts + 2, 2000 * PATIENCE);
+    });
+
+    it('changes the queues of all hosts from the command line of one, or that of one with --host', async () => {
+      const run = (...argv: string[]) => hosts.cliIn(hosts.a.dir, ...argv);
+      hosts.hook.answer({ status: 500 });
+      const ids = [await accept(hosts.a, 'box'), await accept(hosts.b, 'box')];
+      const both = ': 1 on a.postern.test, 1 on b.postern.test.\n';
+      expect((await run('queue', 'flush', '--dry-run')).out).to.equal(`Would retry 2 deliveries${both}`);
+      expect((await run('queue', 'retry', '--all', '--host', 'b.postern.test')).out).to.equal('Retrying 1 delivery.\n');
+      expect((await run('queue', 'drop', ...ids)).out).to.equal(`Dropped 2 deliveries${both}`);
+      const dropped = await hosts.a.api('/inbound/deliveries', { domain: 'in.test', state: 'dropped' });
+      expect(dropped.map((one: any) => one.id)).to.include.members(ids);
+      // The daemon gathers its entries for a moment.
+      await until('each host to have noted it', async () => {
+        const { actions } = await hosts.b.api('/actions/list');
+        const noted = actions.filter((one: any) => one.what === 'dropped' && one.by === 'command line');
+        return noted.map(({ count }: any) => count).join() === '1,1';
+      });
+      hosts.hook.answer({ status: 200 });
+      // By an id that only the other host knows.
+      const [replayed] = (await run('replay', ids[1] ?? '', '--json')).json();
+      expect(replayed).to.deep.equal({
+        ...{ count: 1, dry_run: false },
+        hosts: [
+          { name: 'a.postern.test', count: 0, error: null },
+          { name: 'b.postern.test', count: 1, error: null },
+        ],
+      });
+      await hosts.b.api('/endpoints/retry', { url: hosts.hook.url });
+      await until('it is delivered', () => isDelivered(ids[1] ?? ''));
+      expect((await run('queue', 'flush', '--host', 'c.postern.test')).err).to.contain(
+        'there is no host c.postern.test (see: postern host list)',
+      );
+    });
+
+    it('waits on the command line for the job of another host that changes more than a thousand', async () => {
+      const url = 'pull:many';
+      const { id: route } = await hosts.b.api('/inbound/add-route', { domain: 'in.test', pattern: 'many-*', url });
+      const to = Array.from({ length: 1001 }, (_, n) => `many-${n}@in.test`);
+      for (let at = 0; at < to.length; at += 500)
+        await hosts.b.api('/inbound/send-raw', {
+          raw_message: 'From: a@sender.test\r\n\r\nx',
+          to: to.slice(at, at + 500),
+        });
+      const dropped = await hosts.cliIn(hosts.a.dir, 'queue', 'drop', '--route', route);
+      expect(dropped).to.include({ code: 0, out: 'Dropped 1001 deliveries: 1001 on b.postern.test.\n' });
+      expect((await hosts.a.api('/users/info')).backlog).to.equal(0);
+    });
+
+    it('says on the command line which hosts did not answer, and exits 1 if one of them should', async () => {
+      const run = (...argv: string[]) => hosts.cliIn(hosts.a.dir, ...argv);
+      const id = await accept(hosts.a, 'pull');
+      const silent = (why: string) => `b.postern.test ${why}; its mail is unchanged.\n`;
+      const stopped = silent('does not run');
+      const [row] = await hosts.rows.hosts.many({ name: 'b.postern.test' });
+      await hosts.rows.hosts.change({ id: row?.id ?? '' }, { url: 'http://127.0.0.1:9' });
+      const missed = await run('queue', 'drop', '--all', '--dry-run');
+      expect(missed).to.include({
+        code: 1,
+        err: silent('does not answer'),
+        out: 'Would drop 1 delivery: 1 on a.postern.test.\n',
+      });
+      await hosts.b.down();
+      expect(await run('queue', 'drop', id)).to.include({
+        ...{ code: 0, err: stopped, out: 'Dropped 1 delivery: 1 on a.postern.test.\n' },
+      });
+      expect(await run('queue', 'flush', '--host', 'b.postern.test')).to.include({ code: 1, err: stopped });
+      await hosts.b.up();
+      // Without the store only this host is known.
+      const env = { POSTERN_DATA_DIR: hosts.a.dir, POSTERN_STORE__URL: 'mongodb://127.0.0.1:9/gone' };
+      const alone = await postern(['queue', 'flush', '--dry-run'], env);
+      expect(alone).to.include({ code: 75, out: 'Would retry 0 deliveries.\n' });
+      expect(alone.err).to.match(/^Other hosts of the store were not asked: /);
+      const named = { ...env, POSTERN_HOSTNAME: 'a.postern.test' };
+      expect(await postern(['queue', 'flush', '--dry-run', '--host', 'a.postern.test'], named)).to.include({
+        ...{ code: 0, err: '' },
+      });
     });
 
     it('names the host that may have it, while that host is down', async () => {

@@ -159,7 +159,7 @@ if (mongoDriver)
       expect(await hosts.b.queue()).to.deep.equal([]);
     });
 
-    it('is dropped by its host if that comes back after it was adopted, and stands once in lists', async () => {
+    it('is dropped by its host if that comes back after it was adopted, and is listed and counted once', async () => {
       const ports = { a: await freePort(), b: await freePort(), c: await freePort() };
       await start(COPIES, ports);
       const dir = await tempDir();
@@ -190,7 +190,11 @@ if (mongoDriver)
         expect(subjects).to.have.members(all);
         const states = (await api('/inbound/deliveries')).map(({ state }: any) => state);
         expect(states).to.have.members(all.map((one) => one.split(' ').at(-1)));
+        // The history of the host that is back learns the reason a moment later.
+        await until('each is counted once', async () => (await api('/inbound/causes')).count === all.length);
       }
+      const [dropped] = await listed('--state', 'dropped');
+      expect(dropped.last_error).to.equal('another host has taken it over');
       isDown = false;
       await untilAllArrived(['down']);
       await until('the copies to leave the store', async () => (await copies()).toSorted().join() === '0,0,1');

@@ -15,7 +15,7 @@ import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { createLinkedFiles, type LinkedFiles, linkTo } from '../../../src/webhooks/linked-files.ts';
 import { ACCOUNT, KEY, OTHER_KEY, putDeadDelivery } from '../../support/api.ts';
 import { createTestClock } from '../../support/clock.ts';
-import { addTestPerson, startConsole } from '../../support/console.ts';
+import { addTestPerson, type Browser, startConsole } from '../../support/console.ts';
 import { exportRow } from '../../support/exports.ts';
 import { freePort } from '../../support/free-port.ts';
 import { createTestLog } from '../../support/log.ts';
@@ -23,6 +23,7 @@ import { putSubmitted } from '../../support/messages.ts';
 import { NO_FLOOR } from '../../support/room.ts';
 import { tempDir } from '../../support/temp.ts';
 import { TOKEN_SECRET } from '../../support/tracking.ts';
+import { until } from '../../support/until.ts';
 
 describe('hosts that share a store', function () {
   this.timeout(30_000);
@@ -30,6 +31,8 @@ describe('hosts that share a store', function () {
   let near: World;
   let far: World;
   let id: string;
+  /** An operator at the console of `near`. */
+  let operator: Browser;
 
   before(async () => {
     const file = join(await tempDir(), 'shared.db');
@@ -62,6 +65,9 @@ describe('hosts that share a store', function () {
     };
     near = await start('near');
     far = await start('far');
+    operator = near.browser();
+    await addTestPerson(near.store, 'ada', 'operator');
+    await operator.enter('ada');
     id = await putDeadDelivery(far);
   });
   beforeEach(async () => {
@@ -342,9 +348,6 @@ describe('hosts that share a store', function () {
   });
 
   it('show operators how each of them stands, and which do not answer', async () => {
-    const operator = near.browser();
-    await addTestPerson(near.store, 'ada', 'operator');
-    await operator.enter('ada');
     const list = async () => (await operator.write('/console/call/host/hosts')).body.hosts;
     const [here, other, ...rest] = await list();
     expect(rest).to.deep.equal([]);
@@ -357,6 +360,151 @@ describe('hosts that share a store', function () {
     expect((await list())[1]).to.deep.include({ state: 'unanswered', ...unknown });
     await setHost('far', { incarnation: null });
     expect((await list())[1]).to.deep.include({ state: 'stopped', ...unknown });
+  });
+
+  describe('change the queues of all of them for an operator', () => {
+    let tests = 0;
+    let url: string;
+    let query: string;
+    const change = async (name: string, params: object) => {
+      const { status, body } = await operator.write(`/console/call/host/${name}`, params);
+      return { status, body };
+    };
+    const hosts = (here: number, there: number) => [
+      { name: 'mx.postern.test', count: here, job: null, error: null },
+      { name: 'far.test', count: there, job: null, error: null },
+    ];
+    const hostsWithout = (here: number, error: string) => [
+      ...hosts(here, 0).slice(0, 1),
+      { name: 'far.test', count: 0, job: null, error },
+    ];
+    const statesOf = async (world: World) => (await world.spool.list({ url }, 10)).map(({ state }) => state);
+    /** Mail for the endpoint of this test: `count` deliveries. */
+    async function mail(world: World, count: number): Promise<void> {
+      const to = Array.from({ length: count }, (_, n) => `op${tests}-${n}@inbound.example.com`);
+      for (let at = 0; at < count; at += 500)
+        await world.call('/inbound/send-raw', {
+          raw_message: 'From: ann@example.com\r\n\r\nx',
+          to: to.slice(at, at + 500),
+        });
+    }
+    beforeEach(async () => {
+      tests++;
+      url = `https://app.example.com/op${tests}`;
+      query = `url:${url}`;
+      await near.call('/inbound/add-route', { domain: 'inbound.example.com', pattern: `op${tests}-*`, url });
+      await far.routing.refresh();
+    });
+
+    it('count on all, change at most the confirmed number in all, and say how many on which', async () => {
+      await mail(near, 1);
+      await mail(far, 2);
+      const counted = { matched: 3, by_state: [{ state: 'waiting', count: 3 }], job: null, hosts: hosts(1, 2) };
+      expect((await change('drop', { query, dry_run: true })).body).to.deep.equal({ ...counted, changed: 0 });
+      const few = await change('drop', { query, at_most: 2 });
+      expect([few.status, few.body.message]).to.deep.equal([
+        422,
+        'Validation error: {"at_most":"3 deliveries match now (limit 2); review and retry"}',
+      ]);
+      expect([await statesOf(near), await statesOf(far)]).to.deep.equal([['waiting'], ['waiting', 'waiting']]);
+      expect((await change('retry', { query })).body).to.include({ matched: 3, changed: 3 });
+      expect((await change('drop', { query, at_most: 3 })).body).to.deep.equal({ ...counted, changed: 3 });
+      expect([await statesOf(near), await statesOf(far)]).to.deep.equal([['dropped'], ['dropped', 'dropped']]);
+    });
+
+    it('note on each host who has done it, and on the host that was called what another has done', async () => {
+      await mail(near, 1);
+      await mail(far, 2);
+      await change('drop', { query });
+      const dropped = async (world: World, account: string) => {
+        await world.journal.flush();
+        const { rows } = await world.journal.history.actions(account, 50);
+        return rows.filter(({ what, detail }) => what === 'dropped' && detail.endsWith(query));
+      };
+      const [own, theirs, asked] = [await dropped(near, ACCOUNT), await dropped(far, ACCOUNT), await dropped(near, '')];
+      expect(own.map(({ by, count }) => [by, count])).to.deep.equal([['ada', 1]]);
+      expect(theirs.map(({ by, count }) => [by, count])).to.deep.equal([['ada', 2]]);
+      expect(asked.map(({ by, count, detail }) => [by, count, detail])).to.deep.equal([
+        ['ada', 2, `on far.test: ${query}`],
+      ]);
+    });
+
+    it('name one that does not answer, and change the others', async () => {
+      await mail(near, 1);
+      await mail(far, 2);
+      for (const [row, why] of [
+        [{ url: '' }, 'has no http.peer_url'],
+        [{ incarnation: null }, 'does not run'],
+        [{ url: 'http://127.0.0.1:9' }, 'does not answer'],
+      ] as const) {
+        await setHost('far', { url: far.base, ...row });
+        expect((await change('drop', { query, dry_run: true })).body).to.deep.include({
+          matched: 1,
+          hosts: hostsWithout(1, `far.test ${why}; its mail is unchanged`),
+        });
+      }
+      expect((await change('drop', { query, at_most: 1 })).body).to.deep.include({
+        changed: 1,
+        hosts: hostsWithout(1, 'far.test does not answer; its mail is unchanged'),
+      });
+      expect([await statesOf(near), await statesOf(far)]).to.deep.equal([['dropped'], ['waiting', 'waiting']]);
+    });
+
+    it('say that mail may have been changed if the answer to the change is lost', async () => {
+      await mail(near, 1);
+      const losing = createServer(async (request, response) => {
+        const { call } = JSON.parse(Buffer.concat(await request.toArray()).toString());
+        if (!call.dry_run) return void request.socket.destroy();
+        response.writeHead(200, { 'postern-peer': 'far' });
+        response.end(JSON.stringify({ matched: 2, by_state: [], changed: 0, job: null }));
+      });
+      await once(losing.listen(0, '127.0.0.1'), 'listening');
+      try {
+        await setHost('far', { url: `http://127.0.0.1:${(losing.address() as AddressInfo).port}` });
+        expect((await change('drop', { query })).body).to.deep.include({
+          ...{ matched: 3, changed: 1 },
+          hosts: hostsWithout(1, 'far.test was asked, but its answer is lost; its mail may have been changed'),
+        });
+      } finally {
+        losing.close();
+      }
+    });
+
+    it('change more than a thousand on one of them in a job there, and follow it', async () => {
+      await mail(near, 1);
+      await mail(far, 1001);
+      const { body } = await change('drop', { query });
+      expect(body).to.include({ matched: 1002, changed: 1 });
+      expect(body.hosts.map(({ count, job }: any) => [count, job])).to.deep.equal([
+        [1, null],
+        [1001, body.job],
+      ]);
+      const ended = await until('it has ended', async () => {
+        const { body: found } = await change('job', { id: body.job });
+        return found.state !== 'running' && found;
+      });
+      expect(ended).to.deep.equal({ id: body.job, state: 'done', done: 1001, of: 1001, error: null });
+      expect((await change('job', { id: 'unknown' })).body.name).to.equal('Unknown_Job');
+      await setHost('far', { url: '' });
+      const { body: away } = await change('job', { id: body.job });
+      expect(away.name).to.equal('Unknown_Job');
+      expect(away.message).to.match(/it may be on far\.test, which cannot be asked$/);
+    });
+
+    it('pause and resume an endpoint that only another has mail for, once, and say which was not asked', async () => {
+      await mail(far, 2);
+      const found = { matched: 1, waiting: 2, hosts: hosts(0, 2) };
+      expect((await change('pause', { query, dry_run: true })).body).to.deep.equal({ ...found, changed: 0 });
+      expect((await change('pause', { query, at_most: 1 })).body).to.deep.equal({ ...found, changed: 1 });
+      const paused = async () => (await near.store.pauses.many({ of: ACCOUNT })).filter((row) => row.url === url);
+      expect((await paused()).map(({ by }) => by)).to.deep.equal(['operator']);
+      await setHost('far', { url: '' });
+      expect((await change('resume', { query })).body).to.deep.include({
+        ...{ matched: 1, changed: 1 },
+        hosts: hostsWithout(0, 'far.test has no http.peer_url; endpoints that only it has mail for are left out'),
+      });
+      expect(await paused()).to.deep.equal([]);
+    });
   });
 
   it('hide parts of URLs from roles that may not see them, wherever the mail is', async () => {

@@ -15,6 +15,8 @@ describe('host changes by operators', () => {
     (await api('/inbound/deliveries', { limit: 100 })).map(({ state }: { state: string }) => state).sort();
   const posts = (hook: 'main' | 'second') =>
     world.hooks[hook].requests.filter(({ method }) => method === 'POST').length;
+  /** A store with one host. */
+  const onHost = (count: number) => [{ name: 'in.postern.test', count, job: null, error: null }];
   const actions = () =>
     until('it is noted', async () => {
       const { actions } = await world.host('actions');
@@ -26,11 +28,11 @@ describe('host changes by operators', () => {
   it('drops the results of a query, after showing the count', async () => {
     const query = `account:${world.main} state:waiting`;
     expect(await world.host('drop', { query, dry_run: true })).to.deep.equal({
-      ...{ matched: 3, by_state: [{ state: 'waiting', count: 3 }], changed: 0, job: null },
+      ...{ matched: 3, by_state: [{ state: 'waiting', count: 3 }], changed: 0, job: null, hosts: onHost(3) },
     });
     expect(await statesOf(world.api)).to.deep.equal(['waiting', 'waiting', 'waiting']);
     expect(await world.host('drop', { query, at_most: 3 })).to.deep.equal({
-      ...{ matched: 3, by_state: [{ state: 'waiting', count: 3 }], changed: 3, job: null },
+      ...{ matched: 3, by_state: [{ state: 'waiting', count: 3 }], changed: 3, job: null, hosts: onHost(3) },
     });
     expect(await statesOf(world.api)).to.deep.equal(['dropped', 'dropped', 'dropped']);
     expect(await statesOf(world.secondApi)).to.deep.equal(['waiting', 'waiting']);
@@ -101,8 +103,18 @@ describe('host changes by operators', () => {
 
   it('pauses and resumes endpoints, without touching others', async () => {
     const query = `account:${world.main}`;
-    expect(await world.host('pause', { query, dry_run: true })).to.deep.equal({ matched: 1, changed: 0, waiting: 3 });
-    expect(await world.host('pause', { query })).to.deep.equal({ matched: 1, changed: 1, waiting: 3 });
+    expect(await world.host('pause', { query, dry_run: true })).to.deep.equal({
+      matched: 1,
+      changed: 0,
+      waiting: 3,
+      hosts: onHost(3),
+    });
+    expect(await world.host('pause', { query })).to.deep.equal({
+      matched: 1,
+      changed: 1,
+      waiting: 3,
+      hosts: onHost(3),
+    });
     const paused = async () =>
       (await world.host('lanes')).lanes.map((one: any) => [one.account.name, one.paused_until !== null]).sort();
     expect(await paused()).to.deep.equal([
@@ -114,16 +126,16 @@ describe('host changes by operators', () => {
     await world.host('retry', { query: '*' });
     await until('the other is tried', () => posts('second') >= 4);
     expect(posts('main')).to.equal(before);
-    expect(await world.host('resume', { query: '*' })).to.deep.equal({ matched: 1, changed: 1, waiting: 3 });
+    expect(await world.host('resume', { query: '*' })).to.deep.equal({
+      ...{ matched: 1, changed: 1, waiting: 3, hosts: onHost(3) },
+    });
     await until('it goes on', async () => (await statesOf(world.api)).every((state: string) => state === 'delivered'));
     expect((await world.ask('pause', { query: 'to:box-1@in.test' })).body.message).to.contain(
       'account:, url: and kind:',
     );
     expect((await world.ask('pause', { query, until: '2020-01-01 00:00:00' })).status).to.equal(422);
     expect(await world.host('pause', { query: 'account:nobody' })).to.deep.equal({
-      matched: 0,
-      changed: 0,
-      waiting: 0,
+      ...{ matched: 0, changed: 0, waiting: 0, hosts: onHost(0) },
     });
   });
 

@@ -1,25 +1,28 @@
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import type { HostOfStore } from '../records.ts';
 import { linkTo } from '../router.ts';
 import { may } from '../session.ts';
 import { type Mark, State, Time } from './elements.ts';
 import { count, number, plain } from './text.ts';
 
-// The hosts that share the store. The screens of operators are about the one that serves the console.
+// The hosts that share the store. The screens of operators are about the one that serves the console; changes of the
+// queue are made on all.
 
-/** Says which host a screen is about, if there are others. */
-export function ThisHost() {
-  return may('host/hosts') && h(Name);
+/** Says which host a screen is about, if there are others, and that its changes are about all. */
+export function ThisHost({ changes = false }: { readonly changes?: boolean }) {
+  return may('host/hosts') && h(Name, { changes });
 }
 
-function Name() {
+function Name({ changes }: { readonly changes: boolean }) {
   const { data } = useCall('host/hosts', {});
   const [own, ...others] = data?.hosts ?? [];
   if (!own || others.length === 0) return null;
   return h('p.faint.this-host', [
     `Host ${plain(own.name)} only. `,
     h('a', { href: linkTo('/host') }, `${count(others.length, 'other host')} of this store`),
+    changes && '. Changes apply to all hosts.',
   ]);
 }
 
@@ -29,6 +32,18 @@ const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
   silent: { icon: 'cross', word: 'Lost', tone: 'bad' },
   stopped: { icon: 'pause', word: 'Stopped', tone: 'off' },
 };
+
+/** What a change concerns on each host, if there are several, and why a host is missing. */
+export function OnHosts({ hosts }: { readonly hosts: Answer<'host/drop'>['hosts'] }) {
+  if (hosts.length < 2) return null;
+  return h('ul', [
+    hosts.map(({ name, count: many, error }) =>
+      error === null
+        ? h('li', { key: name }, `${plain(name)}: ${count(many, 'delivery', 'deliveries')}`)
+        : h('li.wrong', { key: name }, `${plain(error)}.`),
+    ),
+  ]);
+}
 
 /** All hosts, with what waits on each. */
 export function HostsOfStore() {

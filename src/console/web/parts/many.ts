@@ -36,6 +36,8 @@ interface ManyProps<A extends Counted> {
   /** Whether the number has to be typed, so that nothing is lost by a slip of the hand. */
   readonly isTyped?: boolean;
   done(answer: A): string;
+  /** Shown with the number, and with the result. */
+  note?(answer: A): ComponentChildren;
   onDone?(): void;
   onClose(): void;
 }
@@ -58,6 +60,7 @@ export function Many<A extends Counted>(props: ManyProps<A>) {
   if (answer)
     return h('div', { role: answer.job ? undefined : 'status' }, [
       answer.job ? h(JobProgress) : h('p', props.done(answer)),
+      props.note?.(answer),
       h('p.buttons', [h(Button, { label: 'Close', kind: 'main', onPress: onClose })]),
     ]);
   if (error || !data) return h(Loading, { of: loaded, rows: 2 });
@@ -66,6 +69,7 @@ export function Many<A extends Counted>(props: ManyProps<A>) {
   return h('div', { role: 'status' }, [
     matched === 0 && h('p', props.nothing),
     props.explain(data),
+    props.note?.(data),
     matched > 0 &&
       isExplained &&
       h(Decision, {

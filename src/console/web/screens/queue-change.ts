@@ -3,11 +3,12 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import type { Answer } from '../operations.ts';
 import { Choice, Dialog, Field } from '../parts/elements.ts';
+import { OnHosts } from '../parts/hosts.ts';
 import { Many } from '../parts/many.ts';
 import { stateWord } from '../parts/states.ts';
 import { count, number } from '../parts/text.ts';
 
-// Changes of many deliveries of the host: first the number, then the button with the number in it.
+// Changes of many deliveries on all hosts: first the number, then the button with the number in it.
 
 interface Kind {
   readonly operation: 'host/retry' | 'host/pause' | 'host/resume' | 'host/drop';
@@ -58,7 +59,8 @@ const KINDS: readonly Kind[] = [
 const HELP = 'account: url: kind: route: to: webhook: id: state: after: before:, or * for all';
 
 /** Of deliveries by state, with a job if there are many; of endpoints with what waits for them. */
-type Changed = Partial<Answer<'host/drop'> & Answer<'host/pause'>> & Pick<Answer<'host/drop'>, 'matched' | 'changed'>;
+type Changed = Partial<Answer<'host/drop'> & Answer<'host/pause'>> &
+  Pick<Answer<'host/drop'>, 'matched' | 'changed' | 'hosts'>;
 
 /** Offers actions for the matches of a query, shows their number, and carries them out. */
 export function QueueChange({ query: given, onClose }: { readonly query: string; onClose(): void }) {
@@ -113,6 +115,7 @@ function Question({
         waiting !== undefined && `, with ${count(waiting, 'delivery', 'deliveries')} waiting`,
         `. ${help}`,
       ]),
+    note: ({ hosts }) => h(OnHosts, { hosts }),
     label: button,
     kind: isDrop ? 'danger' : 'main',
     isTyped: isDrop,

@@ -35,7 +35,7 @@ export function Queue() {
         h(Button, { label: 'Change by filter\u2026', onPress: () => setChanging('') }),
       ]),
     ]),
-    h(ThisHost),
+    h(ThisHost, { changes: true }),
     h(Loading, { of: loaded, rows: 6 }),
     data && h(Content, { queue: data, onChange: setChanging }),
     changing !== undefined &&
