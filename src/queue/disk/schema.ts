@@ -235,10 +235,14 @@ const CACHE_KB = 8192;
 export function connect(path: string): DatabaseSync {
   makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 10_000 });
-  db.exec(
-    `PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -${CACHE_KB}; PRAGMA temp_store = MEMORY`,
-  );
-  return db;
+  try {
+    db.exec(`PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -${CACHE_KB};
+      PRAGMA temp_store = MEMORY`);
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
 }
 
 /** Creates the tables in an empty file. Free pages can be returned to the disk (`incremental_vacuum`). */
