@@ -1,4 +1,4 @@
-import type { EndpointName } from './delivery.ts';
+import { type EndpointName, endpointKey } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
 // Waiting deliveries, by endpoint and age, as in `qshape` of Postfix.
@@ -35,7 +35,7 @@ export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Pro
       WINDOW,
     );
     for (const one of counts) {
-      const key = `${one.account}\n${one.url}`;
+      const key = endpointKey(one);
       const known = found.get(key) ?? newCounting(one);
       found.set(key, known);
       known.waiting += one.count;

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { tableOf } from '../base/tables.ts';
-import type { DeliveryName, EndpointName, Selection, Spool } from './delivery.ts';
+import { type DeliveryName, type EndpointName, endpointKey, type Selection, type Spool } from './delivery.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, sumOfStates } from './states.ts';
 
 // The one way to change many deliveries: counted first, then changed in steps. Of the API, the console and the commands.
@@ -72,8 +72,7 @@ export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
           if (done >= most || stopping?.()) break;
           const rows = slice.slice(0, most - done);
           if (BULK_ACTIONS[action].probes)
-            for (const { account, url } of rows)
-              if (endpoints.size < MOST_PROBED) endpoints.set(`${account}\n${url}`, { account, url });
+            for (const row of rows) if (endpoints.size < MOST_PROBED) endpoints.set(endpointKey(row), row);
           const ids = rows.map(({ id }) => id);
           done += await spool[action]({ ids, changeable: action }, clock.now(), (account, count) =>
             counts.set(account, (counts.get(account) ?? 0) + count),

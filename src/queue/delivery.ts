@@ -242,6 +242,9 @@ export interface Endpoint {
 /** The identity of an endpoint. */
 export type EndpointName = Pick<Endpoint, 'account' | 'url'>;
 
+/** The same as one text, for maps. */
+export const endpointKey = ({ account, url }: EndpointName): string => `${account}\0${url}`;
+
 /** The spool's summary of an endpoint: enough to schedule without reading single deliveries. */
 export interface EndpointSummary extends Endpoint {
   /** Deliveries in state waiting, parked ones included. */

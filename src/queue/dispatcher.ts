@@ -218,8 +218,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     return memory === undefined ? undefined : spool.keepEndpoint({ account, url, kind }, memory);
   }
 
-  function probe({ account, url }: EndpointName): void {
-    const lane = lanes.get(account, url);
+  function probe(endpoint: EndpointName): void {
+    const lane = lanes.get(endpoint);
     lane?.doubt(clock.monotonic());
     if (lane) poke(lane);
   }
@@ -264,9 +264,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       poke(lane);
       await write(lane);
     },
-    isHeld: ({ account, url }) => lanes.get(account, url)?.isHeld(clock.monotonic()) ?? false,
-    async release({ account, url }) {
-      const lane = lanes.get(account, url);
+    isHeld: (endpoint) => lanes.get(endpoint)?.isHeld(clock.monotonic()) ?? false,
+    async release(endpoint) {
+      const lane = lanes.get(endpoint);
       if (!lane) return;
       lane.release();
       poke(lane);

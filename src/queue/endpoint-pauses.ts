@@ -5,7 +5,7 @@ import { createTurn } from '../base/turns.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { type PauseRow, pauseId } from '../store/rows/pauses.ts';
 import type { Store } from '../store/store.ts';
-import { DELIVERY_KINDS, type Endpoint, type EndpointName } from './delivery.ts';
+import { DELIVERY_KINDS, type Endpoint, type EndpointName, endpointKey } from './delivery.ts';
 import type { Dispatcher, HeldEndpoint } from './dispatcher.ts';
 import type { Holder } from './schedule/breaker.ts';
 
@@ -66,10 +66,10 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     const { count } = (await revisions.one(REVISION)) ?? { count: 0 };
     const now = clock.monotonic();
     if (count === seen && now - readAt < ANYWAY_MS) return;
-    const wanted = new Map((await rows()).flatMap(toHeld).map((held) => [keyOf(held), held]));
+    const wanted = new Map((await rows()).flatMap(toHeld).map((held) => [endpointKey(held), held]));
     for (const { account, url, kind, hold } of dispatcher.lanes()) {
-      const row = wanted.get(keyOf({ account, url }));
-      if (row && hold && !hold.local && hold.until === row.until && hold.by === row.by) wanted.delete(keyOf(row));
+      const row = wanted.get(endpointKey({ account, url }));
+      if (row && hold && !hold.local && hold.until === row.until && hold.by === row.by) wanted.delete(endpointKey(row));
       if (!hold || row) continue;
       if (!hold.local) await dispatcher.release({ account, url });
       else if (!(await write({ account, url, kind, until: hold.until, by: hold.by }))) {
@@ -127,8 +127,6 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
       }),
   });
 }
-
-const keyOf = ({ account, url }: EndpointName): string => `${account}\0${url}`;
 
 /** A row as the dispatcher takes it; none if a newer version delivers what this one does not. */
 function toHeld({ of: account, url, kind: name, by, until }: PauseRow): readonly HeldEndpoint[] {

@@ -6,7 +6,7 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
 import { faultText, parseQueueQuery } from '../../journal/query-language.ts';
 import { createBulkChanges } from '../../queue/bulk-changes.ts';
-import type { Endpoint, Selection } from '../../queue/delivery.ts';
+import { type Endpoint, endpointKey, type Selection } from '../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import { type HostCall, hostOperation } from './operation.ts';
@@ -139,9 +139,9 @@ async function endpointsOf(query: string, call: HostCall): Promise<readonly Foun
   const found = new Map<string, Found>();
   const summaries = await call.spool.endpoints();
   for (const { account, url, kind, waiting } of summaries.filter(isMeant))
-    if (waiting > 0) found.set(`${account}\n${url}`, { account, url, kind, waiting, isHeld: false });
+    if (waiting > 0) found.set(endpointKey({ account, url }), { account, url, kind, waiting, isHeld: false });
   for (const { account, url, kind, hold } of call.dispatcher.lanes(isMeant)) {
-    const key = `${account}\n${url}`;
+    const key = endpointKey({ account, url });
     found.set(key, { account, url, kind, waiting: found.get(key)?.waiting ?? 0, isHeld: hold !== null });
   }
   return [...found.values()];

@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createMemory } from '../../base/memory.ts';
-import type { Delivery, Settlement } from '../../queue/delivery.ts';
+import { type Delivery, endpointKey, type Settlement } from '../../queue/delivery.ts';
 import { STATES } from '../../queue/states.ts';
 import { isPulled } from '../pulled.ts';
 
@@ -59,8 +59,8 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
   const waits = new Set<() => void>();
   let stopped = false;
 
-  function paceOf({ account, url }: Delivery): Pace {
-    const key = `${account}\0${url}`;
+  function paceOf(delivery: Delivery): Pace {
+    const key = endpointKey(delivery);
     const pace = paces.get(key) ?? { results: [], probe: undefined };
     paces.set(key, pace);
     return pace;

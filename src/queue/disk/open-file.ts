@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
 import { callByName } from '../../base/worker.ts';
-import type { Endpoint } from '../delivery.ts';
+import { type Endpoint, endpointKey } from '../delivery.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
 import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
@@ -188,9 +188,10 @@ function createEndpoints(db: DatabaseSync) {
   let fresh = new Map<number, EndpointRow>();
 
   /** Returns the key of an endpoint; inserts a row for a new one. */
-  function keyOf({ account, url, kind }: Endpoint): number {
-    const known = names.keyOf(account, url);
+  function keyOf(given: Endpoint): number {
+    const known = names.keyOf(given);
     if (known !== undefined) return known;
+    const { account, url, kind } = given;
     const row = insert.get(account, url, kindCode(kind));
     if (!row) throw new Error('an endpoint could not be written');
     const endpoint = { key: number(row, 'key'), account, url, kind: kindOfCode(number(row, 'kind')) };
@@ -221,7 +222,7 @@ function createEndpoints(db: DatabaseSync) {
     },
     rollback() {
       // those that existed before are read again by keyOf
-      for (const { key, account, url } of fresh.values()) names.remove(key, account, url);
+      for (const row of fresh.values()) names.remove(row);
       shifts = new Map();
       fresh = new Map();
     },
@@ -238,17 +239,16 @@ function createEndpoints(db: DatabaseSync) {
 function createNames() {
   const keys = new Map<string, number>();
   const endpoints = new Map<number, Endpoint>();
-  const nameOf = (account: string, url: string) => `${account}\0${url}`;
   return {
-    keyOf: (account: string, url: string) => keys.get(nameOf(account, url)),
+    keyOf: (endpoint: Endpoint) => keys.get(endpointKey(endpoint)),
     byKey: (key: number) => endpoints.get(key),
     add(key: number, endpoint: Endpoint) {
-      keys.set(nameOf(endpoint.account, endpoint.url), key);
+      keys.set(endpointKey(endpoint), key);
       endpoints.set(key, endpoint);
     },
-    remove(key: number, account: string, url: string) {
-      keys.delete(nameOf(account, url));
-      endpoints.delete(key);
+    remove(row: EndpointRow) {
+      keys.delete(endpointKey(row));
+      endpoints.delete(row.key);
     },
     clear() {
       keys.clear();

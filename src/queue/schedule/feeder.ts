@@ -151,9 +151,9 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
 
   async function learn(): Promise<void> {
     for (const endpoint of await spool.endpoints()) {
-      const { account, url, kind, nextDue, memory } = endpoint;
+      const { url, kind, nextDue, memory } = endpoint;
       const waiting = roads[kind].isPulled?.(url) ? 0 : endpoint.waiting;
-      if ((waiting === 0 && memory === null) || lanes.has(account, url)) continue;
+      if ((waiting === 0 && memory === null) || lanes.has(endpoint)) continue;
       const { queue } = lanes.of(endpoint, memory);
       const sleep = Math.min(Math.max(nextDue - clock.now(), 0), LONGEST_SLEEP);
       if (waiting > 0) queue.forget(clock.monotonic() + sleep);
