@@ -288,7 +288,12 @@ function toDomain(
       !when && toAction(action) === 'post' && tags.length === 0 && priority === 0,
   );
   return {
-    ...{ account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets },
+    account,
+    replyKeys,
+    exact,
+    globs: createGlobs(globs),
+    isPlain,
+    targets,
     newer: {
       all: !understands(row),
       globs: createGlobs(newer.map(({ pattern, id }) => ({ pattern: toGlob(pattern), priority: 0, value: id }))),
@@ -327,7 +332,11 @@ function toRoute(row: InboundRouteRow): Route {
   const further = also.map((one) => ({ routeId: alsoId(id, one.n), url: one.url }));
   const order = toOrder(row.order);
   const match: Match = {
-    ...{ kind: 'inbound', account, routeId: id, pattern, url },
+    kind: 'inbound',
+    account,
+    routeId: id,
+    pattern,
+    url,
     ...(further[0] && { also: further }),
     ...(order !== 'none' && { order }),
   };

@@ -5,9 +5,9 @@ import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { WaitingAges } from './ages.ts';
 import type { CopyMarks } from './copy-marks.ts';
+import type { Leased, LeaseEnd, LeaseTimes } from './disk/leases.ts';
 import type { EventQueue } from './events.ts';
 import type { EndpointHistory } from './history.ts';
-import type { Leased, LeaseEnd, LeaseTimes } from './lease.ts';
 import type { Rescue } from './messages.ts';
 import type { BulkAction, DeliveryState } from './states.ts';
 

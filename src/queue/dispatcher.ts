@@ -113,7 +113,11 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const putBehind = new Set<string>();
   const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned', putBehind });
   const overdue = createOverdue({
-    ...{ spool, roads, time, clock, log },
+    spool,
+    roads,
+    time,
+    clock,
+    log,
     async giveUp(queued) {
       const now = { wall: clock.now(), steady: clock.monotonic() };
       const waiting = toWaiting(queued, now, roads[queued.kind]);

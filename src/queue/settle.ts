@@ -1,6 +1,6 @@
 import type { AttemptRecord, LongFailure, QueuedDelivery, Settlement } from './delivery.ts';
 import type { DetailText } from './detail.ts';
-import type { LeaseEnd } from './lease.ts';
+import type { LeaseEnd } from './disk/leases.ts';
 import type { DeliveryState } from './states.ts';
 
 // The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`), over SMTP (`settleMail`), and

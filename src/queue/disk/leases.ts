@@ -1,7 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { EndpointName } from '../delivery.ts';
-import type { Leased, LeaseEnd, LeaseTimes } from '../lease.ts';
+import type { AttemptRecord, EndpointName, Settlement } from '../delivery.ts';
 import { longFailure } from '../settle.ts';
 import type { Endpoints } from './open-file.ts';
 import { KEPT_ATTEMPTS, number, numberOrNull, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
@@ -9,6 +8,31 @@ import { sequenceOf, type Turns } from './turns.ts';
 
 // Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a
 // result; so it survives a restart, and a delivery whose consumer died is due again when it ends.
+
+/**
+ * The beginning and the end of a lease. An earlier lease that ran out is a failure: after `patience` milliseconds of
+ * them the next of a sequence is tried.
+ */
+export interface LeaseTimes {
+  readonly now: number;
+  readonly until: number;
+  readonly patience: number;
+}
+
+/** A delivery that a consumer holds, as attempt `n`; that number also counts attempts before a replay. */
+export interface Leased {
+  readonly id: string;
+  readonly n: number;
+  /** The attempt of the lease before it, if that ran out. */
+  readonly ranOut: AttemptRecord | null;
+}
+
+/** The end of a lease: what its consumer said of attempt `n`, and what follows from it. */
+export interface LeaseEnd
+  extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at' | 'failure'>,
+    Pick<AttemptRecord, 'status' | 'error' | 'answer'> {
+  readonly n: number;
+}
 
 /** The result of a lease until its consumer reports one: it must also be true if that never happens. */
 const OPEN = 'not acknowledged';
