@@ -48,7 +48,7 @@ export interface FreezeOutcome {
   readonly left: Pending;
 }
 
-/** left: it waits for a batch, or with one · ended: its batch was delivered, given up or dropped · unknown: not here. */
+/** left: it waits for a batch, or with one · ended: its batch was delivered, dead or dropped · unknown: not here. */
 export type EventStage = 'left' | 'ended' | 'unknown';
 
 /** What this host has sent to a webhook so far, in absolute numbers. */
@@ -64,8 +64,8 @@ export interface HookTally {
 }
 
 /**
- * pending: new events wait · settled: a batch was attempted, or ended as `state` says · changed: an outside process (the
- * command line) changed the queue.
+ * pending: new events wait · settled: a batch was attempted, or ended as `state` says · changed: an outside process
+ * (the command line) changed the queue.
  */
 export type EventNews =
   | { readonly kind: 'pending'; readonly webhook: string; readonly events: number; readonly bytes: number }

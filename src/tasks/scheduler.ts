@@ -106,8 +106,8 @@ export function createScheduler<N extends string>(
       if (one) await start(one, Number.POSITIVE_INFINITY);
     },
     /**
-     * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however often
-     * this is called.
+     * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however
+     * often this is called.
      */
     poke(name: string): void {
       const one = planned.get(name);

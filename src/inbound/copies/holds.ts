@@ -52,7 +52,7 @@ const MOST_TRACKED = 2 * ENDPOINTS;
 /** After this time another delivery is the probe. Milliseconds. */
 const PROBE_MS = 10_000;
 
-/** Creates the holds. An endpoint is quick if nine of ten deliveries end within `holdMs`, or if nothing is known of it. */
+/** Creates the holds. An endpoint is quick if nine of ten deliveries end within `holdMs`, or if it is not known. */
 export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: { readonly clock: Clock }) {
   const paces = createMemory<Pace>({ most: ENDPOINTS, keepUsed: true });
   const tracked = new Map<string, Tracked>();

@@ -94,7 +94,8 @@ function createPending(db: DatabaseSync) {
     'INSERT INTO events (hook, id, at, size, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
   );
   const oldest = db.prepare(
-    'SELECT key, size, body FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL ORDER BY key LIMIT ?',
+    `SELECT key, size, body FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL
+    ORDER BY key LIMIT ?`,
   );
   const freeze = db.prepare(
     'UPDATE events INDEXED BY events_pending SET batch = ?, body = NULL WHERE hook = ? AND batch IS NULL AND key <= ?',
@@ -230,7 +231,8 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   );
   const remove = db.prepare('DELETE FROM events WHERE key = ?');
   const batches = db.prepare(
-    'SELECT d.key, d.state FROM batches b INDEXED BY batches_left JOIN deliveries d ON d.key = b.message WHERE b.hook = ? AND b.open > 0',
+    `SELECT d.key, d.state FROM batches b INDEXED BY batches_left JOIN deliveries d ON d.key = b.message
+    WHERE b.hook = ? AND b.open > 0`,
   );
 
   const keyOf = (webhook: string): number | undefined => {
@@ -288,8 +290,8 @@ export function createTallying(db: DatabaseSync) {
   const open = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
   // A batch is counted once, however often it is replayed.
   const count = db.prepare('UPDATE batches SET counted = 1 WHERE message = ? AND counted = 0');
-  const sent =
-    db.prepare(`UPDATE hooks SET batches = batches + 1, events = hooks.events + b.events, sent_at = max(coalesce(sent_at, 0), ?)
+  const sent = db.prepare(`UPDATE hooks SET batches = batches + 1, events = hooks.events + b.events,
+    sent_at = max(coalesce(sent_at, 0), ?)
     FROM (SELECT hook, events FROM batches WHERE message = ?) b WHERE key = b.hook`);
   const failed = db.prepare(
     'UPDATE hooks SET error = ?, error_at = ? WHERE key = (SELECT hook FROM batches WHERE message = ?)',

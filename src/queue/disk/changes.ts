@@ -100,8 +100,8 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
 }
 
 function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, nextKey: (count: number) => number) {
-  const message =
-    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
+  const message = db.prepare(`INSERT INTO messages
+    (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
@@ -171,8 +171,8 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
   const find = db.prepare('SELECT key, message, endpoint, state FROM deliveries WHERE id = ?');
   const known = db.prepare('SELECT key FROM messages WHERE id = ?');
   const next = db.prepare('SELECT key, message FROM deliveries WHERE key >= ? ORDER BY key');
-  const message =
-    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
+  const message = db.prepare(`INSERT INTO messages
+    (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET id = excluded.id, received_at = excluded.received_at,
     deliveries = excluded.deliveries, envelope = excluded.envelope, trace = excluded.trace, size = excluded.size,
@@ -211,10 +211,11 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
 
 function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { keepReport }: Reporting) {
   const find =
-    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, sequence, b.hook FROM deliveries
-    LEFT JOIN batches b ON b.message = key WHERE id = ?`);
+    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, sequence,
+    b.hook FROM deliveries LEFT JOIN batches b ON b.message = key WHERE id = ?`);
   const update = db.prepare(
-    'UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?',
+    `UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL
+    WHERE key = ?`,
   );
   const attempt = db.prepare(
     'INSERT INTO attempts (delivery, n, at, duration, status, error, answer, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
@@ -275,8 +276,8 @@ export type Ending = ReturnType<typeof createEnding>;
 function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. What waits
   // behind another is due when that has ended.
-  const retry =
-    db.prepare(`UPDATE deliveries SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
+  const retry = db.prepare(`UPDATE deliveries
+    SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
     WHERE key = ? AND state = 0 AND due_at < ${BEHIND}`);
   const reschedule = db.prepare(
     'UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0',
@@ -285,14 +286,15 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     `UPDATE deliveries SET state = ${stateCode('dropped')}, ended_at = ? WHERE key = ? AND state = ?`,
   );
   const replay =
-    db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL,
-    held_since = NULL WHERE key = ?2 AND state > 0`);
+    db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0,
+    parked = 0, note = NULL, held_since = NULL WHERE key = ?2 AND state > 0`);
   const where = db.prepare('SELECT endpoint, state, sequence FROM deliveries WHERE key = ?');
   const redirect = db.prepare(
     `UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (${OPEN_CODES.join(', ')})`,
   );
   const lost = db.prepare(
-    'SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0',
+    `SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1
+    WHERE m.id = ? AND d.state = 0`,
   );
   const keyOf = db.prepare('SELECT key FROM deliveries WHERE id = ?');
   const bury = db.prepare(

@@ -55,7 +55,8 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
   const end = db.prepare(`UPDATE attempts SET duration = max(0, ?1 - at), status = ?2, error = ?3, answer = ?4
     WHERE delivery = ?5 AND n = ?6 AND error = '${OPEN}' RETURNING *, NULL AS detail`);
   const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum)
-    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3 ON CONFLICT DO NOTHING`);
+    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3
+    ON CONFLICT DO NOTHING`);
   const settle = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ? WHERE key = ?');
 
   /** Undefined if it was tried in place of another of its sequence, and waits behind that now. */

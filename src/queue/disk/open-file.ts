@@ -173,13 +173,15 @@ export type Endpoints = ReturnType<typeof createEndpoints>;
 
 const LOAD = `
 SELECT e.key, e.account, e.url, e.kind, e.memory, coalesce(c.waiting, 0) AS waiting FROM endpoints e
-LEFT JOIN (SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliveries_due WHERE state = 0 GROUP BY endpoint) c
+LEFT JOIN (
+  SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliveries_due WHERE state = 0 GROUP BY endpoint) c
 ON c.endpoint = e.key`;
 
 /** Creates the endpoints on the writer's connection. */
 function createEndpoints(db: DatabaseSync) {
   const insert = db.prepare(
-    `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
+    `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
   );
   const remember = db.prepare('UPDATE endpoints SET memory = ? WHERE key = ?');
   const everything = db.prepare(LOAD);

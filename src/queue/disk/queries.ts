@@ -152,7 +152,8 @@ function createHookQueries(db: DatabaseSync) {
     'SELECT e.id FROM deliveries d JOIN events e INDEXED BY events_frozen ON e.batch = d.key WHERE d.id = ?',
   );
   const stage = db.prepare(`SELECT e.batch IS NULL OR d.state = ${stateCode('waiting')} AS is_left
-    FROM hooks h JOIN events e ON e.hook = h.key LEFT JOIN deliveries d ON d.key = e.batch WHERE h.id = ? AND e.id = ?`);
+    FROM hooks h JOIN events e ON e.hook = h.key LEFT JOIN deliveries d ON d.key = e.batch
+    WHERE h.id = ? AND e.id = ?`);
   const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
   return {
     /** Returns the webhooks with pending events, counted up to `limit` each. */
@@ -190,10 +191,12 @@ function createMessageQueries(db: DatabaseSync, blobs: string) {
     LEFT JOIN verdicts v ON v.message = m.key LEFT JOIN scans s ON s.message = m.key WHERE m.id = ?`,
   );
   const envelopes = db.prepare(
-    'SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))',
+    `SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages
+    WHERE id IN (SELECT value FROM json_each(?))`,
   );
   const starts = db.prepare(
-    `SELECT id, blob, substr(bytes, 1, ${START_BYTES}) AS start FROM messages WHERE id IN (SELECT value FROM json_each(?))`,
+    `SELECT id, blob, substr(bytes, 1, ${START_BYTES}) AS start FROM messages
+    WHERE id IN (SELECT value FROM json_each(?))`,
   );
   const sound = new Set<string>(); // blobs that were read and found intact
   return {

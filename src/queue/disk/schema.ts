@@ -135,8 +135,7 @@ CREATE INDEX deliveries_sequence ON deliveries (sequence, key) WHERE state = 0 A
 
 /**
  * Messages with a copy in the store that hosts share (disk/copied.ts), with the key of the message; `id` is that of the
- * copy. The triggers note every change that it must follow, whoever makes it. They ask an empty table where there are no
- * copies.
+ * copy. The triggers note every change that it must follow, whoever makes it. Without copies they ask an empty table.
  */
 const COPIED = `
 CREATE TABLE copied (
@@ -331,8 +330,9 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 
 /** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
-SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
-  d.ended_at, d.budget_from, d.attempts, d.posts, d.parked, d.note, d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
+SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern,
+  d.recipient, d.state, d.created_at, d.due_at, d.ended_at, d.budget_from, d.attempts, d.posts, d.parked, d.note,
+  d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
 LEFT JOIN messages m ON m.key = d.message

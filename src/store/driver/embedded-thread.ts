@@ -68,9 +68,9 @@ const MOST_STATEMENTS = 500;
 
 /**
  * Deleting needs disk space too: SQLite first writes the changed pages to its log, and a log that is full can begin
- * again only when all of it is in the file. A file of this size is kept beside the database and deleted when the disk is
- * full: the file takes what it needs of its space, and the log the rest, at once, before other programs do. The smaller
- * one is for small disks.
+ * again only when all of it is in the file. A file of this size is kept beside the database and deleted when the disk
+ * is full: the file takes what it needs of its space, and the log the rest, at once, before other programs do. The
+ * smaller one is for small disks.
  */
 const RESERVE_BYTES = [16 * 1024 ** 2, 4 * 1024 ** 2];
 /** Random bytes that are written at a time. */
@@ -117,8 +117,8 @@ function freeOn(file: string): number {
 function open(file: string, busyMs: number): { database: DatabaseSync; compacting: string | undefined } {
   const database = new DatabaseSync(file, { timeout: busyMs });
   // Before anything else: auto_vacuum can only be set while the file has no pages.
-  database.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF;
-    PRAGMA journal_size_limit = ${LOG_BYTES};`);
+  database.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+    PRAGMA trusted_schema = OFF; PRAGMA journal_size_limit = ${LOG_BYTES};`);
   return { database, compacting: takeOver(database, file) };
 }
 
@@ -213,7 +213,8 @@ function durability(database: DatabaseSync, compacting: string | undefined): Dur
 function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan): TablePlan['columns'] {
   const there = database
     .prepare(
-      `SELECT "name" FROM pragma_table_xinfo(?1) UNION ALL SELECT "name" FROM "sqlite_schema" WHERE "type" = 'index' AND "tbl_name" = ?1`,
+      `SELECT "name" FROM pragma_table_xinfo(?1)
+      UNION ALL SELECT "name" FROM "sqlite_schema" WHERE "type" = 'index' AND "tbl_name" = ?1`,
     )
     .all(table)
     .map(({ name }) => name);

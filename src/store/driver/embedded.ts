@@ -262,7 +262,7 @@ function createLink(
     read: (statement: Statement): Promise<Rows> => ask('read', statement),
     /**
      * Resolves after the sync. On a full disk, statements that yield fail, and others use the reserve. Throws
-     * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
+     * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may have been done then.
      */
     write: (statement: Statement, yields: boolean): Promise<Rows> => ask('write', statement, yields),
     async close() {

@@ -4,13 +4,13 @@ import { type Collection, type CollectionSpec, type Database, pings, type Row, S
 
 /** How soon a database that did not answer is asked again. Milliseconds. */
 const PROBE_MS = 500;
-/** How long an operation waits for the first probe after a failure, which may have been one of its kind only. Milliseconds. */
+/** How long an operation waits for the first probe after a failure, which may be of one kind only. Milliseconds. */
 const DOUBT_MS = 50;
 
 /**
  * Wraps a database so that no caller waits for one that is known to be away: after an operation that failed with
- * `StoreAway`, all others do so at once, until a probe in the background succeeds. Reads may work where writes do not (a
- * lock, no majority), so each have their own probe; but where reads fail, writes are not tried.
+ * `StoreAway`, all others do so at once, until a probe in the background succeeds. Reads may work where writes do not
+ * (a lock, no majority), so each have their own probe; but where reads fail, writes are not tried.
  */
 export async function withKnownAbsence(database: Database, { clock }: { readonly clock: Clock }): Promise<Database> {
   const alive = await database.collection(pings);

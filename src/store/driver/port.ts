@@ -64,8 +64,8 @@ export interface Collection<R extends Row> {
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   /**
    * Inserts rows with one command, and returns what became of each; the others are written beside one that is not.
-   * `refused`: the database does not take this row. Throws `StoreAway` if any result is unknown: each may then have been
-   * written or not, and the call may be repeated.
+   * `refused`: the database does not take this row. Throws `StoreAway` if any result is unknown: each may then have
+   * been written or not, and the call may be repeated.
    */
   insertAll(rows: readonly R[]): Promise<readonly InsertOutcome[]>;
   /**

@@ -145,8 +145,8 @@ export async function findEnterLink(
 }
 
 /**
- * Wrong codes in a row after which none is tried any more. Each try is right with three of a million codes, and somebody who
- * gets to try has the password already.
+ * Wrong codes in a row after which none is tried any more. Each try is right with three of a million codes, and
+ * somebody who gets to try has the password already.
  */
 const MOST_WRONG_CODES = 30;
 
