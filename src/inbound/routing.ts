@@ -8,7 +8,7 @@ import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { isWildcard, toInboundDomain, wildcardsAbove } from '../mail/wildcard-domain.ts';
 import { routeOfTarget } from '../queue/delivery.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import { pagesByKey } from '../store/pages.ts';
+import { pagesById } from '../store/pages.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, pagesOfRoutes } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { ACTIONS, decide, mayRefuse, openChoices, type RouteChoice, toAction } from './decision.ts';
@@ -220,12 +220,8 @@ type Rows = Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'understands'>;
 /** Reads the whole table, in pages: meanwhile mail goes by the one before. */
 async function readAll(store: Rows): Promise<Map<string, Domain>> {
   const table = new Map<string, Domain>();
-  const pages = pagesByKey(
-    '',
-    ({ id }: InboundDomainRow) => id,
-    (after, limit) => store.inboundDomains.many({ id: { range: { gt: after } } }, { sort: 'id', limit }),
-  );
-  for await (const page of pages) for (const [id, domain] of await withRoutes(store, page)) table.set(id, domain);
+  for await (const page of pagesById(store.inboundDomains))
+    for (const [id, domain] of await withRoutes(store, page)) table.set(id, domain);
   return table;
 }
 

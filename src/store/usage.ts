@@ -4,14 +4,8 @@ import type { Log } from '../base/log.ts';
 import { createExpiringMemory } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import { tableOf } from '../base/tables.ts';
-import {
-  type Collection,
-  type CollectionSpec,
-  type Database,
-  type Filter,
-  type Row,
-  StoreAway,
-} from './driver/port.ts';
+import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './driver/port.ts';
+import { pagesById } from './pages.ts';
 import { COLLECTIONS, collectionsOfAccounts, type Store } from './store.ts';
 
 // The storage usage of accounts: counted with each write (the meter), and corrected every night (the task).
@@ -198,9 +192,6 @@ function meteredCollection<R extends Row>(
 
 type Sum = Record<UsagePart, number>;
 
-/** Rows per query, so that other callers are not blocked for long. */
-const STEP = 500;
-
 /**
  * Counts the usage of all accounts from their rows, once a night, and corrects the running count. Rows written during
  * the count may be counted twice or not at all, until the next night.
@@ -209,12 +200,13 @@ export function countUsageTask({ store, meter }: { readonly store: Store; readon
   return {
     async run(ending) {
       const before = new Map<string, Usage>();
-      for await (const { id } of every(store.accounts)) before.set(id, await meter.stored(id));
+      for await (const page of pagesById(store.accounts))
+        for (const { id } of page) before.set(id, await meter.stored(id));
       const sums = new Map<string, Sum>([...before.keys()].map((account) => [account, { ...NOTHING }]));
       for (const [{ name }, rows] of collectionsOfAccounts(store)) {
-        for await (const row of every(rows)) {
+        for await (const page of pagesById<Row>(rows)) {
           if (ending?.aborted) return undefined;
-          count(sums, name, row);
+          for (const row of page) count(sums, name, row);
         }
       }
       let corrected = 0;
@@ -233,17 +225,6 @@ function minus(sum: Usage, other: Usage): Usage {
   const difference: Sum = { ...NOTHING };
   for (const part of USAGE_PARTS) difference[part] = sum[part] - other[part];
   return difference;
-}
-
-/** All rows of a collection, ordered by id. */
-async function* every(rows: Pick<Collection<Row>, 'many'>): AsyncGenerator<Row> {
-  for (let last = '', more = true; more; ) {
-    const filter: Filter<Row> = { id: { range: { gt: last } } };
-    const page = await rows.many(filter, { sort: 'id', limit: STEP });
-    yield* page;
-    last = page.at(-1)?.id ?? last;
-    more = page.length === STEP;
-  }
 }
 
 function count(sums: Map<string, Sum>, name: string, row: Row): void {
