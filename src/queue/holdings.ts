@@ -63,7 +63,7 @@ export function createHoldings({ reading, room, clock, log }: HoldingsParts) {
     add(bytes: number, deliveries: readonly Pick<Delivery, 'account'>[]) {
       for (const { account } of deliveries) since.set(account, (since.get(account) ?? 0) + bytes / deliveries.length);
     },
-    /** Whether the account may have more mail on the queue. From memory. */
+    /** Whether the account's mail takes no more than its share of the disk, so that others have room. From memory. */
     isWithinShare(account: string) {
       const held = (counted.get(account) ?? 0) + (since.get(account) ?? 0);
       const share = room.left() * SHARE;

@@ -23,12 +23,6 @@ export interface Rescued {
  */
 export type Finder = (messageId: string, deliveryId: string | undefined) => Promise<Rescued | undefined>;
 
-/** Messages that were damaged on the disk. */
-export type Rescue = Pick<Messages, 'onDamage' | 'restore'>;
-
-/** The messages on the disk. */
-export type Messages = ReturnType<typeof createMessages>;
-
 interface MessagesParts {
   readonly file: QueueFile;
   readonly reading: Reader;

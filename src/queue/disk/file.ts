@@ -204,11 +204,12 @@ function createTally() {
         if (entry) shift(entry, more);
       }
     },
+    /** Waiting deliveries of the account; `in`: without outgoing mail, which a pause may hold back. */
     ofAccount: (account: string, way?: 'in') =>
       (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
     /** The account of an endpoint, by the key of its row. */
     accountOf: (endpoint: number) => endpoints.get(endpoint)?.account,
-    /** The endpoints of an account with waiting deliveries. */
+    /** The endpoints of an account with waiting deliveries, and how many. */
     endpointsOf: (account: string): readonly Readonly<Entry>[] =>
       [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
     /** The same of all accounts. */
