@@ -1,6 +1,6 @@
-import { type Clock, createLoop } from '../base/clock.ts';
+import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { createTurn } from '../base/turns.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { type PauseRow, pauseId } from '../store/rows/pauses.ts';
@@ -14,11 +14,9 @@ interface PausesSettings {
   readonly alone: boolean;
 }
 
-interface PausesDeps {
+interface PausesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'pauses' | 'revisions'>;
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'hold' | 'release'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** How often a host asks whether pauses have changed, and how often it reads them anyway. Milliseconds. */

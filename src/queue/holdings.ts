@@ -1,7 +1,6 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import type { Room } from '../base/room.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Delivery } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
@@ -22,11 +21,9 @@ const WINDOW = 20_000;
 const PART_OF_TIME = 0.05;
 const PAUSE_MS = 1000;
 
-interface HoldingsParts {
+interface HoldingsParts extends Pick<Tools, 'clock' | 'log'> {
   readonly reading: Pick<Reader, 'read'>;
   readonly room: Pick<Room, 'left'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export function createHoldings({ reading, room, clock, log }: HoldingsParts) {

@@ -1,9 +1,8 @@
 import { basename } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Bytes } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Body, Delivery, Message, NewMessage } from './delivery.ts';
 import type { Blobs } from './disk/bodies.ts';
 import type { MessageRow } from './disk/changes.ts';
@@ -23,12 +22,10 @@ export interface Rescued {
  */
 export type Finder = (messageId: string, deliveryId: string | undefined) => Promise<Rescued | undefined>;
 
-interface MessagesParts {
+interface MessagesParts extends Pick<Tools, 'clock' | 'log'> {
   readonly file: QueueFile;
   readonly reading: Reader;
   readonly blobs: Blobs;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export function createMessages(parts: MessagesParts) {

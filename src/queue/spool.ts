@@ -1,11 +1,10 @@
 import { basename } from 'node:path';
 import { isMarkedAsUntransferable } from 'node:worker_threads';
 import type { Bytes } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
 import { createRoom, isTight, lookAtDisk, type Room, type RoomSettings } from '../base/room.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import { readAges } from './ages.ts';
@@ -40,15 +39,12 @@ interface SpoolSettings extends RoomSettings {
   readonly dir: string;
 }
 
-export interface SpoolDeps {
-  readonly clock: Clock;
-  readonly log: Log;
+export interface SpoolDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   /**
    * daemon: the one process that accepts mail; it locks the folder and repairs what a crash left. visitor: the command
    * line, which reads and changes the queue beside it.
    */
   readonly role: 'daemon' | 'visitor';
-  readonly metrics: Metrics;
   /** Whether the store may have copies of messages: then a body that is missing is not given up at the start. */
   readonly copies?: boolean;
 }
@@ -64,9 +60,7 @@ const ROW_BYTES = 2048;
 /** The due time of an endpoint with nothing waiting. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
-interface Parts {
-  readonly clock: Clock;
-  readonly log: Log;
+interface Parts extends Pick<Tools, 'clock' | 'log'> {
   readonly folder: Folder;
   readonly file: QueueFile;
   readonly reading: Reader;

@@ -1,6 +1,6 @@
 import { type Clock, createPauses, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { StoreAway } from './driver/port.ts';
 import { HostRefused, type HostRow, raiseFormat } from './rows/hosts.ts';
 import type { Store } from './store.ts';
@@ -31,14 +31,12 @@ interface MembershipSettings {
   readonly alone: boolean;
 }
 
-interface MembershipDeps {
+interface MembershipDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'hosts' | 'revisions'>;
   /** Returns the id of this host. */
   readonly identify: () => string;
   /** Identifies this process. */
   readonly incarnation: string;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** The row of this host, which shows the others that it runs, and that no other process runs as this host. */

@@ -1,7 +1,7 @@
-import { type Clock, createLoop } from '../../base/clock.ts';
+import { createLoop } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
 import type { Service } from '../../base/service.ts';
+import type { Tools } from '../../base/tools.ts';
 import { atOnce } from '../../base/turns.ts';
 import { toCopiedDelivery } from '../../queue/copied-message.ts';
 import type { CopyMark } from '../../queue/copy-marks.ts';
@@ -17,13 +17,11 @@ interface CopyUpkeepSettings {
   readonly alone: boolean;
 }
 
-interface CopyUpkeepDeps {
+interface CopyUpkeepDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'copies' | 'copyParts'>;
   readonly spool: Pick<Spool, 'copies' | 'drop'>;
   readonly writer: CopyWriter;
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** How often copies are brought in step with the queue. Milliseconds. */

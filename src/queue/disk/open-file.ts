@@ -15,21 +15,10 @@ interface Committed {
 }
 
 /** The open queue file of the writer. */
-export interface OpenFile {
-  readonly db: DatabaseSync;
-  readonly loaded: Loaded;
-  /** Writes all requests with one sync. Requests not answered `done` leave no changes. */
-  commit(asks: readonly Ask[]): Committed;
-  /** Reloads the endpoints if another process wrote, else returns undefined. */
-  outside(): Loaded | undefined;
-  /** Pages in the log, and how many of them are not in the file yet. */
-  log(): { readonly length: number; readonly unmoved: number };
-  /** Moves the log into the file. Throws if that cannot be synced. */
-  checkpoint(): void;
-}
+export type OpenFile = ReturnType<typeof createOpenFile>;
 
 /** Prepares an open queue file for writing; the daemon's `now` also mends its turns. Throws if it is damaged. */
-export function createOpenFile(db: DatabaseSync, now?: number): OpenFile {
+export function createOpenFile(db: DatabaseSync, now?: number) {
   const { readVersion, readNext } = createCounters(db);
   const endpoints = createEndpoints(db);
   const turns = createTurns(db);
@@ -75,7 +64,9 @@ export function createOpenFile(db: DatabaseSync, now?: number): OpenFile {
   return frozen({
     db,
     loaded,
-    commit: (asks) => commit(asks, attempt),
+    /** Writes all requests with one sync. Requests not answered `done` leave no changes. */
+    commit: (asks: readonly Ask[]) => commit(asks, attempt),
+    /** Reloads the endpoints if another process wrote, else returns undefined. */
     outside,
     ...createLogbook(db),
   });
@@ -117,15 +108,17 @@ function createCounters(db: DatabaseSync) {
 }
 
 /** The size of the write-ahead log, and its checkpoint. */
-function createLogbook(db: DatabaseSync): Pick<OpenFile, 'log' | 'checkpoint'> {
+function createLogbook(db: DatabaseSync) {
   const look = db.prepare('PRAGMA wal_checkpoint(NOOP)');
   const move = db.prepare('PRAGMA wal_checkpoint(PASSIVE)');
   return {
+    /** Pages in the log, and how many of them are not in the file yet. */
     log() {
       const row = look.get();
       const length = Number(row?.['log']);
       return { length, unmoved: length - Number(row?.['checkpointed']) };
     },
+    /** Moves the log into the file. Throws if that cannot be synced. */
     checkpoint() {
       move.get();
     },

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { EndpointStatus } from '../road.ts';
 import type { AttemptSummary, Settled } from '../settle.ts';
 import type { Change } from './breaker.ts';
@@ -8,9 +8,7 @@ import { createHeap } from './endpoint-queue.ts';
 import type { Lane } from './lane.ts';
 import type { Waiting } from './waiting.ts';
 
-interface GateDeps {
-  readonly clock: Clock;
-  readonly ids: Ids;
+interface GateDeps extends Pick<Tools, 'clock' | 'ids'> {
   /** The posts of all endpoints. */
   readonly posts: Rounds;
   readonly lag: Lag;
