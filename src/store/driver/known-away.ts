@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { type Collection, type CollectionSpec, type Database, pings, type Row, StoreAway, StoreFull } from './port.ts';
+import { type Around, type Database, pings, StoreAway, StoreFull, wrapped } from './port.ts';
 
 /** How soon a database that did not answer is asked again. Milliseconds. */
 const PROBE_MS = 500;
@@ -16,32 +16,15 @@ export async function withKnownAbsence(database: Database, { clock }: { readonly
   const alive = await database.collection(pings);
   const reads = createGate(() => alive.one({ id: 'ping' }), clock);
   const writes = createGate(() => database.ping(), clock);
-  const read: Run = (work) => reads.run(work);
-  const write: Run = (work) => reads.pass(() => writes.run(work));
+  const around: Around = (operation, work) =>
+    operation === 'one' || operation === 'many' ? reads.run(work) : reads.pass(() => writes.run(work));
   return frozen({
-    collection: async <R extends Row>(spec: CollectionSpec<R>) => gated(await database.collection(spec), read, write),
-    left: () => database.left(),
-    ping: () => write(() => database.ping()),
+    ...wrapped(database, around),
     async close() {
       reads.stop();
       writes.stop();
       await database.close();
     },
-  });
-}
-
-type Run = <T>(work: () => Promise<T>) => Promise<T>;
-
-function gated<R extends Row>(rows: Collection<R>, read: Run, write: Run): Collection<R> {
-  return frozen<Collection<R>>({
-    one: (filter) => read(() => rows.one(filter)),
-    many: (filter, page) => read(() => rows.many(filter, page)),
-    insert: (row) => write(() => rows.insert(row)),
-    insertAll: (all) => write(() => rows.insertAll(all)),
-    change: (filter, patch) => write(() => rows.change(filter, patch)),
-    add: (id, amounts, fresh) => write(() => rows.add(id, amounts, fresh)),
-    remove: (filter) => write(() => rows.remove(filter)),
-    removeAll: (filter) => write(() => rows.removeAll(filter)),
   });
 }
 

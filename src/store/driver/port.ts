@@ -118,6 +118,33 @@ export interface Database {
   close(): Promise<void>;
 }
 
+/** An operation of a database. */
+export type Operation = keyof Collection<Row> | 'ping';
+
+/** Runs an operation, and returns or throws as it does. */
+export type Around = <T>(operation: Operation, work: () => Promise<T>) => Promise<T>;
+
+/** The same database, with `around` each of its operations. */
+export function wrapped(database: Database, around: Around): Database {
+  const wrap = <R extends Row>(rows: Collection<R>) =>
+    frozen<Collection<R>>({
+      one: (filter) => around('one', () => rows.one(filter)),
+      many: (filter, page) => around('many', () => rows.many(filter, page)),
+      insert: (row) => around('insert', () => rows.insert(row)),
+      insertAll: (all) => around('insertAll', () => rows.insertAll(all)),
+      change: (filter, patch) => around('change', () => rows.change(filter, patch)),
+      add: (id, amounts, fresh) => around('add', () => rows.add(id, amounts, fresh)),
+      remove: (filter) => around('remove', () => rows.remove(filter)),
+      removeAll: (filter) => around('removeAll', () => rows.removeAll(filter)),
+    });
+  return frozen({
+    collection: async <R extends Row>(spec: CollectionSpec<R>) => wrap(await database.collection(spec)),
+    left: () => database.left(),
+    ping: () => around('ping', () => database.ping()),
+    close: () => database.close(),
+  });
+}
+
 /** The database cannot be reached, or did not answer in time: a temporary error. */
 export class StoreAway extends Error {
   override readonly name = 'StoreAway';
