@@ -1,3 +1,4 @@
+import { hasCode } from '../../base/errors.ts';
 import type { QueuedDelivery } from '../delivery.ts';
 
 /** The disk has no space: the sender may retry later (452 4.3.1). */
@@ -73,6 +74,4 @@ export function reasonOf(error: unknown): string {
 }
 
 /** Whether the system reported no space, or an exceeded quota. */
-export function isNoSpace(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
-}
+export const isNoSpace = (error: unknown): boolean => hasCode(error, 'ENOSPC', 'EDQUOT');

@@ -1,4 +1,5 @@
 import { type Clock, createPauses } from '../../base/clock.ts';
+import { errorText } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { moduleUrl } from '../../base/module-url.ts';
@@ -126,7 +127,7 @@ function createRepair(
       if (life.unanswered.size > 0) await takeBack();
       return !life.dead && !life.untrusted;
     } catch (error) {
-      log.debug('spool.fault', { reason: error instanceof Error ? error.message : String(error) });
+      log.debug('spool.fault', { reason: errorText(error) });
       return false;
     }
   };

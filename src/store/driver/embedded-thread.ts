@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto';
 import { closeSync, openSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { errorText } from '../../base/errors.ts';
 import { type Protocol, serveThread, type ThreadReply } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
@@ -98,11 +99,7 @@ function codeOf(error: unknown): number {
 
 function failed(n: number, error: unknown): StoreReply {
   const code = codeOf(error);
-  return [n, code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', reasonOf(error)];
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return [n, code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', errorText(error)];
 }
 
 function pragma(database: DatabaseSync, name: string): unknown {
@@ -135,7 +132,7 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
     return undefined;
   } catch (error) {
     if (BROKEN.has(codeOf(error))) throw error;
-    return reasonOf(error);
+    return errorText(error);
   }
 }
 
@@ -273,7 +270,7 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
     }
   };
   const away = (writes: readonly Write[], error: unknown): StoreReply[] =>
-    writes.map(([n]) => [n, 'away', reasonOf(error)]);
+    writes.map(([n]) => [n, 'away', errorText(error)]);
   /** Frees the space of the reserve, and that of the log once it is restarted. */
   const makeRoom = () => {
     reserve.giveUp();

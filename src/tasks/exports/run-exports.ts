@@ -4,6 +4,7 @@ import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
 import type { Tools } from '../../base/tools.ts';
+import { isNoSpace } from '../../queue/disk/faults.ts';
 import type { NewNotice, Notices } from '../../sending/notices.ts';
 import { type Patch, StoreAway } from '../../store/driver/port.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
@@ -113,7 +114,7 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
   };
 
   async function settle(error: unknown, job: ExportRow, about: Readonly<Record<string, string>>): Promise<void> {
-    const why = error instanceof Interrupted ? error.why : isFull(error) ? 'no-room' : undefined;
+    const why = error instanceof Interrupted ? error.why : isNoSpace(error) ? 'no-room' : undefined;
     if (why === 'lost') return;
     if (why === 'ending') return void (await claims.giveBack(job));
     if (error instanceof StoreAway) {
@@ -147,10 +148,6 @@ async function* textOf(
     logged = tally.rows - (tally.rows % PROGRESS_ROWS);
     log.info('export.progress', { export: exportName(job), account: job.account, rows: logged });
   }
-}
-
-function isFull(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
 }
 
 /** How long a claim lasts without renewal, and how often it is renewed. Milliseconds. */
