@@ -35,8 +35,8 @@ export function createHoldings({ reading, room, clock, log }: HoldingsParts) {
 
   async function countAll(): Promise<void> {
     const began = clock.monotonic();
-    const before = new Map([...counted].map(([account, bytes]) => [account, bytes + (since.get(account) ?? 0)]));
-    for (const [account, bytes] of since) if (!before.has(account)) before.set(account, bytes);
+    const before = new Map(counted);
+    for (const [account, bytes] of since) before.set(account, (before.get(account) ?? 0) + bytes);
     counted = before;
     since = new Map();
     const found = new Map<string, number>();

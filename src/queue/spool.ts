@@ -3,12 +3,12 @@ import { isMarkedAsUntransferable } from 'node:worker_threads';
 import type { Bytes } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { createRoom, isTight, lookAtDisk, type Room, type RoomSettings } from '../base/room.ts';
+import { createRoom, isTight, lookAtDisk, type RoomSettings } from '../base/room.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import { readAges } from './ages.ts';
-import { type Cache, createCache } from './cache.ts';
+import { createCache } from './cache.ts';
 import { createCopyMarks } from './copy-marks.ts';
 import type {
   AcceptOutcome,
@@ -22,16 +22,16 @@ import type {
   QueuedDelivery,
   Settlement,
 } from './delivery.ts';
-import { type Blobs, createBlobs } from './disk/bodies.ts';
+import { createBlobs } from './disk/bodies.ts';
 import { createBulk } from './disk/bulk.ts';
-import { openQueueFile, type QueueFile, showQueue } from './disk/file.ts';
+import { openQueueFile, showQueue } from './disk/file.ts';
 import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/folder.ts';
 import type { LeaseEnd, LeaseTimes } from './disk/leases.ts';
 import { openReader, type Reader } from './disk/reader.ts';
 import { buryDamaged, lookAtLog, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 import { readHistory } from './history.ts';
-import { createHoldings, type Holdings } from './holdings.ts';
+import { createHoldings } from './holdings.ts';
 import { createMessages, toRow } from './messages.ts';
 
 interface SpoolSettings extends RoomSettings {
@@ -60,16 +60,7 @@ const ROW_BYTES = 2048;
 /** The due time of an endpoint with nothing waiting. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
-interface Parts extends Pick<Tools, 'clock' | 'log'> {
-  readonly folder: Folder;
-  readonly file: QueueFile;
-  readonly reading: Reader;
-  readonly room: Room;
-  readonly holdings: Holdings;
-  readonly blobs: Blobs;
-  readonly cache: Cache;
-  readonly listeners: Listeners;
-}
+type Parts = Awaited<ReturnType<typeof openParts>>;
 
 /**
  * Opens the queue of this host. Throws SpoolInUse if another daemon has it open, SpoolTooNew if a newer version wrote
@@ -88,19 +79,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps) {
     await parts.room.start();
     if (lock) void parts.holdings.count();
     const spool = createSpool(parts, () => lock?.release());
-    const { file, reading, room } = parts;
-    showQueue(
-      {
-        waiting: file.tally.byEndpoint,
-        hasRoom: spool.hasRoom,
-        disk: room.disk,
-        oldest: () => reading.read('oldest'),
-        ended: () => reading.read('ended'),
-        behind: () => reading.read('behind'),
-      },
-      clock,
-      metrics,
-    );
+    showQueue(parts, clock, metrics);
     return spool;
   } catch (error) {
     lock?.release();
@@ -108,11 +87,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps) {
   }
 }
 
-async function openParts(
-  settings: SpoolSettings,
-  folder: Folder,
-  { clock, log, role, metrics }: SpoolDeps,
-): Promise<Parts> {
+async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, role, metrics }: SpoolDeps) {
   const data = { dir: folder.dir, role, now: clock.now() };
   const listeners = createListeners(log);
   let reading: Reader | undefined;

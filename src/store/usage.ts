@@ -221,11 +221,7 @@ export function countUsageTask({ store, meter }: { readonly store: Store; readon
   };
 }
 
-function minus(sum: Usage, other: Usage): Usage {
-  const difference: Sum = { ...NOTHING };
-  for (const part of USAGE_PARTS) difference[part] = sum[part] - other[part];
-  return difference;
-}
+const minus = (sum: Usage, other: Usage): Usage => tableOf(USAGE_PARTS, (part) => sum[part] - other[part]);
 
 function count(sums: Map<string, Sum>, name: string, row: Row): void {
   const account = ownerOf(row);
