@@ -104,15 +104,3 @@ export interface AcceptingQueue extends Pick<Spool, 'body'> {
 
 /** Writes inbound messages to the spool, for SMTP and for send-raw. */
 export type Acceptance = ReturnType<typeof createAcceptance>;
-
-/** The keys that sign posts to an endpoint, the current one first; two during a rotation. */
-export interface SigningKeys {
-  /** Creates the key on first use. `undefined` if the store is unavailable and the key is not in memory. */
-  keysFor(account: string, url: string): Promise<readonly string[] | undefined>;
-  /** As `keysFor`, but undefined if the URL has no key; creates none. Throws `StoreAway`. */
-  keysIfAny(account: string, url: string): Promise<readonly string[] | undefined>;
-  /** Creates and returns a new key; the old one is used as well for 24 hours. */
-  rotate(account: string, url: string): Promise<string>;
-  /** Copies the key of one URL to the URL that replaces it, unless that has a key of its own. */
-  carryOver(account: string, from: string, to: string): Promise<void>;
-}

@@ -47,22 +47,13 @@ const MAX_REMEMBERED = 10_000;
  * The count misses what other hosts wrote in the last second or so, what a killed host had not flushed, small patches
  * and counters, and writes of the command line. `correct` fixes that every night.
  */
-export interface UsageMeter {
-  /** The current usage of an account. Throws `StoreAway`. */
-  of(account: string): Promise<Usage>;
-  /** The stored usage, without this host's unflushed counts. */
-  stored(account: string): Promise<Usage>;
-  /** Bytes by which the rows of all accounts together may grow on this host. */
-  left(): number;
-  /** Adds the difference found by counting all rows, which may be negative. */
-  correct(account: string, difference: Usage): Promise<void>;
-}
+export type UsageMeter = Awaited<ReturnType<typeof meteredDatabase>>['meter'];
 
 /** Wraps a database so that every write is counted. Closing it flushes the counts. */
 export async function meteredDatabase(
   database: Database,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
-): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
+) {
   const rows = await database.collection(usage);
   const pending = new Map<string, Map<UsagePart, number>>();
   const known = createExpiringMemory<Usage>({ most: MAX_REMEMBERED }, clock);
@@ -99,19 +90,24 @@ export async function meteredDatabase(
     }
   }
 
+  /** The stored usage, without this host's unflushed counts. */
   async function stored(account: string): Promise<Usage> {
     return known.get(account) ?? remember(account, { ...NOTHING, ...(await rows.one({ id: account })) });
   }
 
-  const meter = frozen<UsageMeter>({
+  const meter = frozen({
     stored,
+    /** Bytes by which the rows of all accounts together may grow on this host. */
     left: () => database.left(),
-    async of(account) {
+    /** The current usage of an account. Throws `StoreAway`. */
+    async of(account: string): Promise<Usage> {
       const sum: Record<UsagePart, number> = { ...(await stored(account)) };
       for (const [part, amount] of pending.get(account) ?? []) sum[part] += amount;
       return sum;
     },
-    correct: (account, difference) => bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
+    /** Adds the difference found by counting all rows, which may be negative. */
+    correct: (account: string, difference: Usage) =>
+      bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
   });
   const metered = frozen<Database>({
     collection: async <R extends Row>(spec: CollectionSpec<R>) =>

@@ -31,17 +31,7 @@ interface Held {
 type Outcome = 'ended' | 'failed';
 
 /** A message whose deliveries are watched, until `end`. */
-export interface Hold {
-  /** Whether every endpoint is up and quick, as far as is known. */
-  readonly isQuick: boolean;
-  /** Waits until all deliveries have ended, one failed, or the time is over. */
-  until(ms: number): Promise<Outcome | 'late'>;
-  /** Whether an endpoint may be getting it just now. */
-  mayBePosting(): boolean;
-  /** Whether every delivery was delivered. */
-  isDelivered(): boolean;
-  end(): void;
-}
+export type Hold = ReturnType<Holds['begin']>;
 
 const SAMPLES = 10;
 const QUANTILE = 0.9;
@@ -94,7 +84,7 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
 
   return frozen({
     /** Begins to watch deliveries that are about to be accepted. */
-    begin(deliveries: readonly Delivery[]): Hold {
+    begin(deliveries: readonly Delivery[]) {
       const now = clock.monotonic();
       const held: Held = {
         left: new Set(deliveries.map(({ id }) => id)),
@@ -109,8 +99,10 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
       }
       let isLate = false;
       return {
+        /** Whether every endpoint is up and quick, as far as is known. */
         isQuick: quick,
-        async until(ms) {
+        /** Waits until all deliveries have ended, one failed, or the time is over. */
+        async until(ms: number): Promise<Outcome | 'late'> {
           const time = Promise.withResolvers<'late'>();
           const over = () => time.resolve('late');
           const cancel = clock.after(stopped ? 0 : ms, over);
@@ -124,11 +116,13 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
           }
           return outcome;
         },
+        /** Whether an endpoint may be getting it just now. */
         mayBePosting: () =>
           ours.some(
             ({ delivery: { id, fate, url }, pace }) =>
               held.left.has(id) && !fate && !isPulled(url) && pace.results.at(-1) !== Number.POSITIVE_INFINITY,
           ),
+        /** Whether every delivery was delivered. */
         isDelivered: () => held.left.size === 0 && held.allDelivered,
         end() {
           for (const { delivery, pace } of ours) {

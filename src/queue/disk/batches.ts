@@ -263,7 +263,6 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
         .map((row) => number(row, 'key'));
       return { more: false, batches: ending.drop(waiting, now).length };
     },
-    /** Returns how many batches were moved to the new URL. */
     redirectHook(webhook: string, url: string) {
       const key = keyOf(webhook);
       if (key === undefined) return 0;

@@ -338,7 +338,6 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
     retry: (keys: readonly number[], now: number): readonly number[] =>
       each(keys, (key) => retry.run(whole(now), key).changes !== 0),
-    /** Moves waiting deliveries that were never attempted to another time. */
     reschedule: (keys: readonly number[], at: number) =>
       each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
     drop: (keys: readonly number[], now: number): readonly number[] =>

@@ -84,7 +84,6 @@ export function createEndpointQueries(db: DatabaseSync) {
      */
     held: (from: number, to: number): { readonly account: string; readonly bytes: number }[] =>
       held.all(from, to).map((row) => ({ account: text(row, 'account'), bytes: number(row, 'bytes') })),
-    /** Returns when the oldest waiting delivery to each of these URLs was accepted; URLs without one are left out. */
     oldestOf: (account: string, urls: readonly string[]): [url: string, acceptedAt: number][] =>
       oldest.all(JSON.stringify(urls), account).map((row) => [text(row, 'url'), number(row, 'created_at')]),
     /** Returns waiting deliveries that are due after this time, in the order of due time and key. */

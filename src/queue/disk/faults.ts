@@ -58,7 +58,6 @@ export function codeOf(error: unknown): number | undefined {
   return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode : undefined;
 }
 
-/** Returns the kind of an error by its result code. */
 export function kindOf(error: unknown): FailureKind {
   const code = codeOf(error);
   if (code === undefined) return 'misuse';

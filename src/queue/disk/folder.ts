@@ -38,7 +38,6 @@ export interface Folder {
   readonly tmp: string;
 }
 
-/** Returns the paths in `dir`. */
 export function folderOf(dir: string): Folder {
   const at = (name: string) => join(dir, name);
   return {

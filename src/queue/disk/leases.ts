@@ -72,7 +72,6 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
   }
 
   return {
-    /** Leases waiting deliveries of an endpoint that are still due, until a time. Returns those that it leased. */
     lease({ account, url }: EndpointName, ids: readonly string[], times: LeaseTimes): readonly Leased[] {
       const at = { ...times, now: whole(times.now), until: whole(times.until) };
       return ids.flatMap((id) => {
@@ -80,11 +79,9 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
         return (row && leaseOne(id, row, at)) ?? [];
       });
     },
-    /** Stores the verdicts of the message of a delivery, before its attempt ends. */
     keepVerdicts(deliveryId: string, verdicts: string) {
       keep.run(verdicts, crc32(verdicts), deliveryId);
     },
-    /** Ends a lease. Returns its attempt; null if it is not the newest of its delivery, or not of this account. */
     endLease(account: string, { deliveryId, n, state, dueAt, at, status, error, answer, failure }: LeaseEnd) {
       const row = held.get(deliveryId, n, account);
       // An attempt that a POST made has no lease: its number must not end the delivery.

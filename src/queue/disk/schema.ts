@@ -200,14 +200,12 @@ export const detailKey = (delivery: string, n: string): string =>
 export const detailKeys = (delivery: string): string =>
   `BETWEEN ${delivery} * ${KEPT_DETAILS} AND ${delivery} * ${KEPT_DETAILS} + ${KEPT_DETAILS - 1}`;
 
-/** Returns the code of a state in the file. */
 export function stateCode(state: DeliveryState): number {
   return DELIVERY_STATES.indexOf(state);
 }
 
 export const OPEN_CODES: readonly number[] = OPEN_STATES.map(stateCode);
 
-/** Returns the code of a kind in the file. */
 export function kindCode(kind: DeliveryKind): number {
   return KINDS[kind].code;
 }
@@ -222,7 +220,6 @@ export function kindOfCode(code: number): DeliveryKind {
 /** The tasks by their code in the file; 0 is none. */
 const TASKS: readonly (ReturnTask | undefined)[] = [undefined, ...RETURN_TASKS];
 
-/** Returns the code of a task in the file. */
 export function taskCode(task: ReturnTask | undefined): number {
   return TASKS.indexOf(task);
 }
@@ -264,12 +261,10 @@ export function grow(db: DatabaseSync): void {
   }
 }
 
-/** Whether a queue file is of an older version. */
 export function isOld(db: DatabaseSync): boolean {
   return versionOf(db) < VERSION;
 }
 
-/** Whether a queue file is of a version without kinds. */
 export function lacksKinds(db: DatabaseSync): boolean {
   return versionOf(db) < WITH_KINDS;
 }
@@ -304,26 +299,22 @@ export function openFile(path: string): DatabaseSync {
 /** A row as node:sqlite returns it. */
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
 
-/** Reads a text column. */
 export function text(row: SqlRow, name: string): string {
   const value = row[name];
   if (typeof value !== 'string') throw new TypeError(`the column ${name} of the queue is not text`);
   return value;
 }
 
-/** Reads a number column. */
 export function number(row: SqlRow, name: string): number {
   const value = row[name];
   if (typeof value !== 'number') throw new TypeError(`the column ${name} of the queue is not a number`);
   return value;
 }
 
-/** Reads a number column that may be null. */
 export function numberOrNull(row: SqlRow, name: string): number | null {
   return row[name] === null ? null : number(row, name);
 }
 
-/** Reads a text column that may be null. */
 export function textOrNull(row: SqlRow, name: string): string | null {
   return row[name] === null ? null : text(row, name);
 }

@@ -169,6 +169,9 @@ type Claims = ReturnType<typeof createClaims>;
 
 const UNCLAIMED = { holder: null, until: null };
 
+/** A job as it was read: if a worker has claimed or renewed it since, the filter does not match. */
+const asSeen = ({ id, state, holder, until }: ExportRow) => ({ id, state, holder, until });
+
 function createClaims(
   { holder, hostname }: ClaimSettings,
   { store, clock, ids }: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids },
@@ -189,38 +192,27 @@ function createClaims(
   };
 
   async function claim(row: ExportRow): Promise<ExportRow | undefined> {
-    const mine = await exportJobs.change(
-      { id: row.id, state: row.state, holder: row.holder, until: row.until },
-      {
-        state: 'working',
-        holder,
-        until: term(),
-        attempts: row.attempts + 1,
-        host: hostname,
-        file: `${ids.key()}.zip`,
-      },
-    );
+    const mine = await exportJobs.change(asSeen(row), {
+      state: 'working',
+      holder,
+      until: term(),
+      attempts: row.attempts + 1,
+      host: hostname,
+      file: `${ids.key()}.zip`,
+    });
     if (mine) renewedAt.set(mine.id, clock.monotonic());
     return mine;
   }
 
   async function orphan(): Promise<ExportRow | undefined> {
-    const ran = await exportJobs.many(
-      { state: 'working', until: { range: { lt: now() } } },
-      { sort: 'until', limit: LOOK_AHEAD },
-    );
-    const far = new Date(clock.now() + TERM_MS + AGREE_MS);
-    const beyond = await exportJobs.many(
-      { state: 'working', until: { range: { gt: far } } },
-      { sort: 'until', limit: LOOK_AHEAD },
-    );
+    const working = (range: { readonly lt: Date } | { readonly gt: Date }) =>
+      exportJobs.many({ state: 'working', until: { range } }, { sort: 'until', limit: LOOK_AHEAD });
+    const ran = await working({ lt: now() });
+    const beyond = await working({ gt: new Date(clock.now() + TERM_MS + AGREE_MS) });
     for (const row of [...ran, ...beyond]) {
       if (row.attempts >= MOST_ATTEMPTS) {
         const error = `The export was started ${row.attempts} times and never finished`;
-        await exportJobs.change(
-          { id: row.id, state: 'working', holder: row.holder, until: row.until },
-          { state: 'error', ...end(error, row) },
-        );
+        await exportJobs.change(asSeen(row), { state: 'error', ...end(error, row) });
         continue;
       }
       const mine = await claim(row);
