@@ -296,51 +296,48 @@ async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
 /** The listeners for deliveries and for events. */
 export type Listeners = ReturnType<typeof createListeners>;
 
-/** A listener that throws does not undo an acceptance. */
 function createListeners(log: Log) {
-  const ofDeliveries: ((fresh: readonly Delivery[]) => void)[] = [];
-  const ofTurns: ((due: readonly QueuedDelivery[]) => void)[] = [];
-  const ofEvents: ((news: EventNews) => void)[] = [];
-
-  function inform<T>(listeners: readonly ((what: T) => void)[], what: T): void {
-    for (const listener of listeners) {
-      try {
-        listener(what);
-      } catch (error) {
-        log.error('spool.fault', { reason: 'a listener failed', error });
-      }
-    }
-  }
-
+  const deliveries = createChannel<readonly Delivery[]>(log);
+  const turns = createChannel<readonly QueuedDelivery[]>(log);
+  const events = createChannel<EventNews>(log);
   return frozen({
     /**
      * The listener is called after every accepted message and every new batch, with what waits behind others too, and
      * with an empty list after an outside change to the queue (command line).
      */
-    onChange(listener: (fresh: readonly Delivery[]) => void) {
-      ofDeliveries.push(listener);
-    },
+    onChange: deliveries.on,
     /**
      * The listener is called with deliveries that waited behind others of their sequence and are due now, and with those
      * that left their sequence.
      */
-    onTurn(listener: (due: readonly QueuedDelivery[]) => void) {
-      ofTurns.push(listener);
-    },
-    onNews(listener: (news: EventNews) => void) {
-      ofEvents.push(listener);
-    },
+    onTurn: turns.on,
+    onNews: events.on,
     /** Announces new deliveries; an empty list: the queue was changed by hand. */
     tell(fresh: readonly Delivery[]) {
-      inform(ofDeliveries, fresh);
-      if (fresh.length === 0) inform(ofEvents, { kind: 'changed' });
+      deliveries.tell(fresh);
+      if (fresh.length === 0) events.tell({ kind: 'changed' });
     },
     /** Announces deliveries that waited behind others. */
-    turn(due: readonly QueuedDelivery[]) {
-      inform(ofTurns, due);
-    },
-    say(news: EventNews) {
-      inform(ofEvents, news);
-    },
+    turn: turns.tell,
+    say: events.tell,
   });
+}
+
+/** A listener that throws does not undo an acceptance. */
+function createChannel<T>(log: Log) {
+  const listeners: ((what: T) => void)[] = [];
+  return {
+    on(listener: (what: T) => void) {
+      listeners.push(listener);
+    },
+    tell(what: T) {
+      for (const listener of listeners) {
+        try {
+          listener(what);
+        } catch (error) {
+          log.error('spool.fault', { reason: 'a listener failed', error });
+        }
+      }
+    },
+  };
 }

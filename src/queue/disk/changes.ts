@@ -1,4 +1,4 @@
-import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
+import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
@@ -76,8 +76,12 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
   );
   const ending = createEnding(db, { endpoints, turns });
   const reporting = createReporting(db);
+  const accepting = createAccepting(db, { endpoints, turns }, nextKey);
   return frozen({
-    accept: createAccepting(db, { endpoints, turns }, nextKey),
+    accept(row: MessageRow, deliveries: readonly Delivery[]): Accepted {
+      const written = accepting(row, deliveries);
+      return { written: written !== undefined, behind: written?.behind ?? [], bytes: row.bytes };
+    },
     restore: createRestoring(db, endpoints),
     /** Also stores the verdicts, if the attempt computed any. */
     settle: createSettling(db, { endpoints, turns }, reporting),
@@ -94,15 +98,28 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
     },
     ...ending,
     ...createForgetting(db, { endpoints, turns }),
-    ...createBatching(db, endpoints, nextKey),
+    ...createBatching(db, accepting),
     ...createHookChanges(db, ending),
   });
 }
 
+const INSERT_MESSAGE = `INSERT INTO messages
+  (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+
+/** The values for it. */
+function messageValues(key: number, row: MessageRow, deliveries: number): SQLInputValue[] {
+  const receivedAt = whole(row.receivedAt);
+  const { id, envelope, trace, size, blob, sha256, crc, bytes } = row;
+  const sum = sumOf({ ...row, receivedAt, deliveries });
+  return [key, id, receivedAt, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum];
+}
+
+/** Writes messages with their deliveries. */
+export type Accepting = ReturnType<typeof createAccepting>;
+
 function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, nextKey: (count: number) => number) {
-  const message = db.prepare(`INSERT INTO messages
-    (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
+  const message = db.prepare(`${INSERT_MESSAGE} ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
     created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task, note, sequence)
@@ -110,24 +127,11 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
     ON CONFLICT DO NOTHING`);
   const { keepScan } = createScanKeeping(db);
   const keepVerdicts = db.prepare(KEEP_VERDICTS);
-  return (row: MessageRow, deliveries: readonly Delivery[]): Accepted => {
+  /** Returns the key of the message; undefined if its id exists already. */
+  return (row: MessageRow, deliveries: readonly Delivery[]) => {
     const key = nextKey(deliveries.length);
     const at = whole(row.receivedAt);
-    const { changes } = message.run(
-      key,
-      row.id,
-      at,
-      deliveries.length,
-      row.envelope,
-      row.trace,
-      row.size,
-      row.blob,
-      row.sha256,
-      row.crc,
-      row.bytes,
-      sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
-    );
-    if (changes === 0) return { written: false, behind: [], bytes: row.bytes };
+    if (message.run(...messageValues(key, row, deliveries.length)).changes === 0) return undefined;
     if (row.verdicts !== null) keepVerdicts.run(row.verdicts, crc32(row.verdicts), key);
     if (row.scan !== null) keepScan(row.id, row.scan);
     const share = Math.ceil(row.size / deliveries.length);
@@ -162,7 +166,7 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
       if (written.changes !== 0 && !one.fate) endpoints.shift(endpoint, 1);
       if (due === BEHIND) behind.push(one.id);
     });
-    return { written: true, behind, bytes: row.bytes };
+    return { key, behind };
   };
 }
 
@@ -171,10 +175,8 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
   const find = db.prepare('SELECT key, message, endpoint, state FROM deliveries WHERE id = ?');
   const known = db.prepare('SELECT key FROM messages WHERE id = ?');
   const next = db.prepare('SELECT key, message FROM deliveries WHERE key >= ? ORDER BY key');
-  const message = db.prepare(`INSERT INTO messages
-    (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (key) DO UPDATE SET id = excluded.id, received_at = excluded.received_at,
+  const message =
+    db.prepare(`${INSERT_MESSAGE} ON CONFLICT (key) DO UPDATE SET id = excluded.id, received_at = excluded.received_at,
     deliveries = excluded.deliveries, envelope = excluded.envelope, trace = excluded.trace, size = excluded.size,
     blob = excluded.blob, sha256 = excluded.sha256, crc = excluded.crc, bytes = excluded.bytes, sum = excluded.sum`);
   const delivery = db.prepare(`UPDATE deliveries
@@ -192,11 +194,7 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
     const found = find.get(one.id);
     if (!found) return false;
     const key = number(known.get(row.id) ?? { key: number(found, 'message') }, 'key');
-    const receivedAt = whole(row.receivedAt);
-    const deliveries = countOf(key);
-    const sum = sumOf({ ...row, receivedAt, deliveries });
-    const { id, envelope, trace, size, blob, sha256, crc, bytes } = row;
-    message.run(key, id, receivedAt, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum);
+    message.run(...messageValues(key, row, countOf(key)));
     const endpoint = endpoints.keyOf(one);
     const [kind, task] = [kindCode(one.kind), taskCode(one.task)];
     const sumOfOne = sumOfDelivery({ ...one, kind, task, message: key, route: one.routeId });
