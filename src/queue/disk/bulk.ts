@@ -128,6 +128,12 @@ function createScan({ read }: Reader) {
   /** Given ids are found by their index, so one query is enough. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
+  async function* windows(selection: Selection): AsyncGenerator<[from: number, to: number]> {
+    const [first, last] = await read('span');
+    const width = widthFor(selection);
+    for (let from = first; from <= last; from += width) yield [from, Math.min(last, from + width - 1)];
+  }
+
   return frozen({
     /** Newest first. */
     async list(selection: Selection, limit: number): Promise<QueuedDelivery[]> {
@@ -154,22 +160,18 @@ function createScan({ read }: Reader) {
     },
     /** Counts by state. */
     async count(selection: Selection) {
-      const [first, last] = await read('span');
-      const width = widthFor(selection);
       const sum = tableOf(DELIVERY_STATES, () => 0);
-      for (let from = first; from <= last; from += width) {
-        const counts = await read('count', selection, from, Math.min(last, from + width - 1));
+      for await (const window of windows(selection)) {
+        const counts = await read('count', selection, ...window);
         for (const state of DELIVERY_STATES) sum[state] += counts[state];
       }
       return sum;
     },
     /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
     async change(selection: Selection, change: (keys: readonly number[]) => Promise<number>) {
-      const [first, last] = await read('span');
-      const width = widthFor(selection);
       let count = 0;
-      for (let from = first; from <= last; from += width) {
-        const keys = await read('keys', selection, from, Math.min(last, from + width - 1));
+      for await (const window of windows(selection)) {
+        const keys = await read('keys', selection, ...window);
         for (let at = 0; at < keys.length; at += STEP) count += await change(keys.slice(at, at + STEP));
       }
       return count;

@@ -1,4 +1,4 @@
-import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
+import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
@@ -209,12 +209,13 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
 
 function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { keepReport }: Reporting) {
   const find =
-    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, sequence,
-    b.hook FROM deliveries LEFT JOIN batches b ON b.message = key WHERE id = ?`);
+    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, sequence, b.hook FROM deliveries
+    LEFT JOIN batches b ON b.message = key WHERE id = ?`);
   const update = db.prepare(
     `UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL
     WHERE key = ?`,
   );
+  const note = db.prepare('UPDATE deliveries SET posts = ?, note = NULL WHERE key = ?');
   const attempt = db.prepare(
     'INSERT INTO attempts (delivery, n, at, duration, status, error, answer, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
   );
@@ -240,31 +241,17 @@ function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { k
       if (posts > KEPT_ATTEMPTS) shorten.run(key, posts - KEPT_ATTEMPTS);
     }
     const open = number(row, 'state') === 0;
-    const attempts = number(row, 'attempts') + (made && open ? 1 : 0);
     let behind = false;
     if (open) {
+      const attempts = number(row, 'attempts') + (made ? 1 : 0);
       const ended = state === 'waiting' ? dueAt : forget ? 0 : at;
       update.run(stateCode(state), whole(dueAt), whole(ended), parked ? 1 : 0, attempts, posts, key);
       if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
       behind = turns.settled(sequenceOf(row), key, settlement);
-    } else if (made) {
-      update.run(
-        value(row, 'state'),
-        value(row, 'due_at'),
-        value(row, 'ended_at'),
-        value(row, 'parked'),
-        attempts,
-        posts,
-        key,
-      );
-    }
+    } else if (made) note.run(posts, key);
     const isBatch = row['hook'] !== null;
     return { behind, tally: isBatch ? tallying.settled(key, number(row, 'endpoint'), settlement, open) : null };
   };
-}
-
-function value(row: SqlRow, name: string): SQLOutputValue {
-  return row[name] ?? null;
 }
 
 /** The operations of operators and the API on deliveries, by key. */

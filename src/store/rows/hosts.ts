@@ -67,7 +67,7 @@ export const leases = collection<LeaseRow>()({
 });
 
 /**
- * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; changes.ts says
+ * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; domains.ts says
  * of which), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned), `format`
  * (`STORE_FORMAT`), and `pauses` (changes of pauses.ts). And `copying` (`COPYING`).
  */
