@@ -25,7 +25,7 @@ const WINDOW = 20_000;
 /** Counts what waits, in steps between which other queries can run. */
 export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Promise<readonly WaitingAges[]> {
   const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE)];
-  const found = new Map<string, Counting>();
+  const found = new Map<string, ReturnType<typeof newCounting>>();
   let after: readonly [number, number] | null = [Number.MIN_SAFE_INTEGER, 0];
   while (after) {
     const { counts, next }: Awaited<ReturnType<typeof read<'waitingSince'>>> = await read(
@@ -49,15 +49,7 @@ export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Pro
   return [...found.values()];
 }
 
-interface Counting extends EndpointName {
-  waiting: number;
-  readonly ages: number[];
-  later: number;
-  parked: number;
-  oldest: number;
-}
-
-const newCounting = ({ account, url, oldest }: EndpointName & { readonly oldest: number }): Counting => ({
+const newCounting = ({ account, url, oldest }: EndpointName & Pick<WaitingAges, 'oldest'>) => ({
   account,
   url,
   waiting: 0,
