@@ -60,11 +60,7 @@ export function contentsOf(
       return {
         file: 'activity.csv',
         header: [...ACTIVITY_COLUMNS, ...metadataFields],
-        pages: lines(
-          rows,
-          (row) => toActivityLine(row, metadataFields),
-          () => true,
-        ),
+        pages: lines(rows, (row) => toActivityLine(row, metadataFields)),
       };
     }
   }
@@ -73,7 +69,7 @@ export function contentsOf(
 async function* lines<R>(
   pages: AsyncIterable<readonly R[]>,
   toLine: (row: R) => Line,
-  fits: (row: R) => boolean,
+  fits: (row: R) => boolean = () => true,
 ): AsyncGenerator<readonly Line[]> {
   for await (const page of pages) yield page.filter(fits).map(toLine);
 }
