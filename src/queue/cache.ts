@@ -17,13 +17,13 @@ interface Entry {
   left: number;
 }
 
-/** The bytes of the cache: some seconds of mail not yet attempted. */
+/** The most bytes in the cache: some seconds of mail not yet attempted. */
 const CACHE_BYTES = 16 * 1024 * 1024;
 /** Approximate bytes of an entry besides its body. */
 const OVERHEAD = 1024;
 
-/** Creates a cache of at most `limit` bytes; the oldest entries are evicted first. */
-export function createCache(limit: number = CACHE_BYTES) {
+/** The oldest entries are evicted first. */
+export function createCache() {
   const entries = new Map<string, Entry>();
   let bytes = 0;
   const sizeOf = ({ body }: Entry) => OVERHEAD + (body.kind === 'memory' ? body.bytes.byteLength : 0);
@@ -40,7 +40,7 @@ export function createCache(limit: number = CACHE_BYTES) {
   };
   const makeRoom = () => {
     for (const [id, entry] of entries) {
-      if (bytes <= limit) return;
+      if (bytes <= CACHE_BYTES) return;
       forget(id, entry);
     }
   };
@@ -49,7 +49,7 @@ export function createCache(limit: number = CACHE_BYTES) {
       const entry = { message, body, left: deliveries };
       entries.set(message.id, entry);
       bytes += sizeOf(entry);
-      if (bytes > limit) makeRoom();
+      if (bytes > CACHE_BYTES) makeRoom();
     },
     /** `first`: for the first attempt of one of its deliveries. */
     take(messageId: string, first: boolean): { readonly message: Message; readonly body: Body } | undefined {
