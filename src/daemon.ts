@@ -3,7 +3,7 @@ import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';
 import { createLogMemory } from './base/log-memory.ts';
-import { createHealth, showBuild, showListeners, withCountedLog } from './composition/health.ts';
+import { createHealth, showBuild, showListeners, withCounts } from './composition/health.ts';
 import { listenerSettings, sessionThreads, submissionSettings } from './composition/listeners.ts';
 import { openOwnTls } from './composition/own-tls.ts';
 import { createDelivery, createEvents, createInbound, createOutbound, createThreads } from './composition/parts.ts';
@@ -95,7 +95,7 @@ interface Place {
 /** Creates every part, and defines the order in which they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
   const logMemory = createLogMemory(given.clock);
-  const deps = withCountedLog(given, logMemory);
+  const deps = { ...given, log: withCounts(given, logMemory) };
   const { log, clock, ids, metrics } = deps;
   showBuild(settings, metrics);
 

@@ -56,7 +56,10 @@ export function bindBulk({ spool, history, dispatcher, jobs, clock }: BulkDeps, 
       const ask = <T>(question: () => Promise<T>) => (which.filter ? history.ask(question) : question());
       return carryOut(
         {
-          ...{ owner: account, dryRun, atMost, tooMany },
+          owner: account,
+          dryRun,
+          atMost,
+          tooMany,
           count: () => ask(() => bulk.count(action, toBulk(which, history.ids))),
           async begin() {
             const note = await begin();

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { type Bytes, sizeOf } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
+import { hasCode } from '../base/errors.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import {
@@ -219,7 +220,7 @@ async function readBlob(path: string): Promise<Buffer | undefined> {
   try {
     return await readFile(path);
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    if (hasCode(error, 'ENOENT')) return undefined;
     throw error;
   }
 }

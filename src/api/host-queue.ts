@@ -5,7 +5,7 @@ import type { Tools } from '../base/tools.ts';
 import { noteAction } from '../journal/actions.ts';
 import type { Notes } from '../journal/types.ts';
 import { createBulkChanges } from '../queue/bulk-changes.ts';
-import { DELIVERY_KINDS, type Endpoint, type Selection, type Spool } from '../queue/delivery.ts';
+import { DELIVERY_KINDS, type Endpoint, endpointKey, type Selection, type Spool } from '../queue/delivery.ts';
 import type { Dispatcher } from '../queue/dispatcher.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../queue/states.ts';
 import { carryOut } from './bulk-orders.ts';
@@ -171,9 +171,9 @@ export function createHostQueue({ spool, dispatcher, jobs, notes, clock }: HostQ
       const found = new Map<string, WaitingEndpoint & { readonly isHeld: boolean }>();
       const summaries = await spool.endpoints();
       for (const { account, url, kind, waiting } of summaries.filter(isMeant))
-        if (waiting > 0) found.set(`${account}\n${url}`, { account, url, kind, waiting, isHeld: false });
+        if (waiting > 0) found.set(endpointKey({ account, url }), { account, url, kind, waiting, isHeld: false });
       for (const { account, url, kind, hold } of dispatcher.lanes(isMeant)) {
-        const key = `${account}\n${url}`;
+        const key = endpointKey({ account, url });
         found.set(key, { account, url, kind, waiting: found.get(key)?.waiting ?? 0, isHeld: hold !== null });
       }
       return [...found.values()]

@@ -1,4 +1,5 @@
 import type { MessagePort, Transferable } from 'node:worker_threads';
+import { errorText } from './errors.ts';
 import { frozen } from './frozen.ts';
 import { callByName, createThreadCalls, type ThreadCall, type ThreadReply } from './worker.ts';
 
@@ -50,7 +51,7 @@ export function answerOver(port: MessagePort, table: object, fault: (error: unkn
     const [n] = call;
     const failed = (error: unknown) => {
       if (n === 0) fault(error);
-      else reply([n, 'failed', error instanceof Error ? error.message : String(error)]);
+      else reply([n, 'failed', errorText(error)]);
     };
     try {
       const found = callByName(table, call);

@@ -1,3 +1,4 @@
+import { errorText } from './errors.ts';
 import type { Log } from './log.ts';
 import { createThreadMetrics, type Metrics } from './metrics.ts';
 import { createTurn } from './turns.ts';
@@ -48,7 +49,7 @@ export function serveTasks<Data>(
         const { value, transfer } = await task(input, guarded);
         reply([n, 'done', value], transfer, handedOver);
       } catch (error) {
-        reply([n, 'failed', error instanceof Error ? error.message : String(error)], [], handedOver);
+        reply([n, 'failed', errorText(error)], [], handedOver);
       }
     };
     const take = (calls: readonly TaskProtocol<Data>['call'][]): void => {

@@ -1,6 +1,8 @@
 import { isIP } from 'node:net';
 import { frozen } from '../base/frozen.ts';
 import { isLocalhost, type Resolver, toQuestionName } from '../dns/types.ts';
+import type { Row } from '../store/driver/port.ts';
+import { pagesById, type Readable } from '../store/pages.ts';
 import { isClaim } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 
@@ -31,7 +33,6 @@ export const POLICY_PREFIX = 'mta-sts.';
 
 /** Names of accounts that get certificates, of each kind. */
 const MOST_NAMES = 2000;
-const PAGE = 500;
 /** Rows that are read for them: most of an account's tracking domains may be invalid. */
 const MOST_ROWS = 10_000;
 
@@ -76,17 +77,16 @@ export function createCertificateNames(settings: NamesSettings, { store, resolve
 }
 
 /** Reads rows in pages, and returns the names that `nameOf` finds in them. */
-async function idsOf<R extends { readonly id: string }>(
-  rows: { many(filter: object, page: { sort: 'id'; limit: number }): Promise<R[]> },
+async function idsOf<R extends Row>(
+  rows: Readable<R>,
   nameOf: (row: R) => string | undefined,
 ): Promise<readonly string[]> {
   const names: string[] = [];
-  let after = '';
-  for (let read = 0; read < MOST_ROWS && names.length < MOST_NAMES; read += PAGE) {
-    const page = await rows.many({ id: { range: { gt: after } } }, { sort: 'id', limit: PAGE });
+  let read = 0;
+  for await (const page of pagesById(rows)) {
     names.push(...page.flatMap((row) => nameOf(row) ?? []));
-    after = page.at(-1)?.id ?? '';
-    if (page.length < PAGE) break;
+    read += page.length;
+    if (read >= MOST_ROWS || names.length >= MOST_NAMES) break;
   }
   return names.slice(0, MOST_NAMES);
 }

@@ -2,7 +2,7 @@ import { systemClock } from '../base/clock.ts';
 import { journalSettings, scannerSettings } from '../composition/slices.ts';
 import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, mailSummaryOf, summaryOfOutgoing } from '../mail/summary.ts';
-import type { QueuedDelivery, Spool } from '../queue/delivery.ts';
+import { endpointKey, type QueuedDelivery, type Spool } from '../queue/delivery.ts';
 import { endpointOf, type WaitReason, waitReason } from '../queue/wait-reason.ts';
 import type { Settings } from '../settings.ts';
 
@@ -28,7 +28,7 @@ export async function lookBeside(
   const ids = rows.filter(({ batch }) => !batch).map(({ messageId }) => messageId);
   const shown = journalSettings(settings).subjects ? ids : [];
   const [envelopes, fields] = [await spool.envelopes(shown), await spool.summaryFields(shown)];
-  const memories = new Map((await spool.endpoints()).map((one) => [`${one.account}\n${one.url}`, one.memory]));
+  const memories = new Map((await spool.endpoints()).map((one) => [endpointKey(one), one.memory]));
   const unscanned = await findUnscanned(rows, spool, settings, now);
 
   function summaryFor({ id, messageId }: QueuedDelivery): MailSummary {
@@ -41,7 +41,7 @@ export async function lookBeside(
   return (delivery) => ({
     summary: summaryFor(delivery),
     waits: waitReason(delivery, {
-      endpoint: endpointOf(memories.get(`${delivery.account}\n${delivery.url}`) ?? null, now),
+      endpoint: endpointOf(memories.get(endpointKey(delivery)) ?? null, now),
       making: undefined,
       scanner: unscanned.has(delivery.id) ? 'not scanned yet' : undefined,
       now,

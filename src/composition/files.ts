@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
+import { errorText } from '../base/errors.ts';
 import { ConfigError } from '../config.ts';
 import { isMongoUrl, MONGO_URL, type Settings } from '../settings.ts';
 
@@ -84,7 +85,7 @@ function readNamed(path: string, file: string): string {
         `${file} exists only while the service runs: start it, or name a copy of the file that the user postern can ` +
           'read (see "While the service is stopped" in docs/operations.md)',
       );
-    throw fault(path, error instanceof Error ? error.message : String(error));
+    throw fault(path, errorText(error));
   }
 }
 
@@ -92,7 +93,7 @@ function mustServe(path: string, text: string, pair: { readonly cert?: string; r
   try {
     createSecureContext(pair);
   } catch (error) {
-    throw fault(path, `${text} (${error instanceof Error ? error.message : String(error)})`);
+    throw fault(path, `${text} (${errorText(error)})`);
   }
 }
 

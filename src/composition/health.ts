@@ -14,11 +14,6 @@ import type { Store } from '../store/store.ts';
 import type { OwnTls } from './own-tls.ts';
 import type { DaemonDeps } from './slices.ts';
 
-/** Returns the dependencies with a log that counts warnings and errors, and keeps the last of them in `memory`. */
-export function withCountedLog(deps: DaemonDeps, memory: LogMemory): DaemonDeps {
-  return { ...deps, log: countLines(deps.log, deps.metrics, memory) };
-}
-
 /** Exposes the versions and the kind of store as labels of a metric. */
 export function showBuild(settings: Settings, metrics: Metrics): void {
   const labels = {
@@ -29,7 +24,8 @@ export function showBuild(settings: Settings, metrics: Metrics): void {
   metrics.gauge('postern_build_info', () => [[labels, 1]]);
 }
 
-function countLines(log: Log, metrics: Metrics, memory: LogMemory): Log {
+/** The log, which also counts warnings and errors, and keeps the last of them in `memory`. */
+export function withCounts({ log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>, memory: LogMemory): Log {
   // Create the fault series at 0: one that starts at 1 has not increased, and an alert would miss it.
   const faults = EVENTS.filter((event) => event.endsWith('.fault'));
   const counters = new Map<string, Counter>(

@@ -25,7 +25,7 @@ export type OwnTls = Awaited<ReturnType<typeof openOwnTls>>;
 
 /**
  * The certificates of this host: those from ACME for all names, and for SMTP, and for names without one, that of
- * `smtp.tls` if it is set. They are read before the listeners are created, which offer them from their first session on.
+ * `smtp.tls` if it is set. They are read before the listeners are created, which offer them from the first session on.
  */
 export async function openOwnTls(
   settings: Settings,

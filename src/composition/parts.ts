@@ -246,14 +246,16 @@ interface DeliveryParts extends Storage, Events, Inbound {
 
 /** Delivery of everything on the queue. */
 export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
-  const all = { ...deps, ...parts };
-  const { store, threads, loopbackOnly, clock, ids, log } = all;
+  const { clock, ids, log, metrics } = deps;
+  const tools = { clock, ids, log, metrics };
+  const { store, spool, time, routing, resolver, recorder, scanning, threads, loopbackOnly } = parts;
   const { hostname } = settings;
-  const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, all);
+  const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const trialPoster = createPoster(trialSettings(settings), { guard, clock });
   const composer = createComposer(threads.task('compose'));
-  const linkedFiles = createLinkedFiles(linkSettings(settings), all);
+  const { tokenSecret, growth } = parts;
+  const linkedFiles = createLinkedFiles(linkSettings(settings), { tokenSecret, growth, clock, log });
   const renderer = createRenderer(rendererSettings(settings), {
     run: threads.task('render'),
     links: linkedFiles.place,
@@ -261,24 +263,25 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   });
   const steps = createSteps((ms) => threads.each('steps', ms));
   const limits = roadSettings(settings);
-  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, all);
-  const shared = { ...all, senderReports };
-  const destinations = createDestinations(all);
-  const answers = createAnswers(all);
-  const webhookParts = { ...shared, answers, renderer, steps, poster, destinations };
-  const webhooks = createWebhookRoad(limits.webhooks, webhookParts);
+  const { signOwn, notes, signingKeys } = parts;
+  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, signOwn, clock, log });
+  const destinations = createDestinations({ store, routing, clock });
+  const answers = createAnswers({ store, recorder });
+  const preparing = { renderer, destinations, signingKeys, senderReports, answers, scanning, notes, ...tools };
+  const webhooks = createWebhookRoad(limits.webhooks, { ...preparing, spool, steps, poster, time });
+  const sendOwn = sendOver(parts.ownCarrier);
   const roads: Roads = {
     inbound: webhooks,
     events: webhooks,
-    outbound: createOutboundRoad(limits.outbound, { ...shared, ...parts.mail, composer }),
-    return: createReturnRoad(limits.returns, { ...shared, sendOwn: sendOver(parts.ownCarrier) }),
+    outbound: createOutboundRoad(limits.outbound, { ...parts.mail, spool, composer, senderReports, time, ...tools }),
+    return: createReturnRoad(limits.returns, { spool, returns: parts.returns, sendOwn, time, clock, ids, log }),
   };
-  const dispatcher = createDispatcher({ ...all, roads });
+  const dispatcher = createDispatcher({ spool, roads, backlog: parts.backlog, time, ...tools });
   const sampleMail = createSampleMail({ clock, hostname });
-  const preparation = createPreparation(webhookParts);
+  const preparation = createPreparation({ ...preparing, spool });
   return {
-    pulling: createPulling(limits.webhooks, { ...shared, preparation, destinations, dispatcher }),
-    tapping: createTapping({ ...all, preparation }),
+    pulling: createPulling(limits.webhooks, { spool, preparation, destinations, dispatcher, time, ...tools }),
+    tapping: createTapping({ spool, preparation, scanning, clock }),
     poster,
     dispatcher,
     pauses: createEndpointPauses({ alone: hasOwnStore(settings) }, { store, dispatcher, clock, log }),

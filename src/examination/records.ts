@@ -11,7 +11,8 @@ import { parseRelay } from '../sending/carry/hops.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
 import { ownSigner } from '../sending/own-signature.ts';
 import type { Settings } from '../settings.ts';
-import { type DomainKeyRow, type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
+import { pagesById } from '../store/pages.ts';
+import { type DomainKeyRow, isClaim, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Finding, type fault, ok, skipped, warning } from './finding.ts';
 
@@ -89,29 +90,16 @@ export async function* wantedRecords(world: RecordWorld): AsyncGenerator<RecordG
 }
 
 /** The inbound domains without the claims, in pages: in the daemon, reading 100,000 at once would hold up mail. */
-export async function* domainPages({
-  inboundDomains,
-}: Pick<Store, 'inboundDomains'>): AsyncGenerator<InboundDomainRow[]> {
-  let last = '';
-  while (true) {
-    const page = await inboundDomains.many({ id: { range: { gt: last } } }, { sort: 'id', limit: MOST });
-    yield page.filter((row) => !isClaim(row));
-    const end = page.at(-1);
-    if (page.length < MOST || !end) return;
-    last = end.id;
-  }
+export async function* domainPages({ inboundDomains }: Pick<Store, 'inboundDomains'>) {
+  for await (const page of pagesById(inboundDomains)) yield page.filter((row) => !isClaim(row));
 }
 
 /** The sender domains that an account has verified, each once. */
 async function verifiedDomains({ senderDomains }: Pick<Store, 'senderDomains'>): Promise<string[]> {
   const domains = new Set<string>();
-  for (let last = ''; ; ) {
-    const page = await senderDomains.many({ id: { range: { gt: last } } }, { sort: 'id', limit: MOST });
+  for await (const page of pagesById(senderDomains))
     for (const { domain, verifiedAt } of page) if (verifiedAt) domains.add(domain);
-    const end = page.at(-1);
-    if (page.length < MOST || !end) return [...domains];
-    last = end.id;
-  }
+  return [...domains];
 }
 
 /** The name of this host and of its API: forward and reverse. */

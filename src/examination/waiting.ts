@@ -1,7 +1,7 @@
 import { shownUrl } from '../api/operations/fields.ts';
 import { HOUR_MS } from '../base/clock.ts';
 import type { WaitingAges } from '../queue/ages.ts';
-import type { EndpointSummary } from '../queue/delivery.ts';
+import { type EndpointSummary, endpointKey } from '../queue/delivery.ts';
 import { BREAKER_WORDS } from '../queue/insight.ts';
 import { readMemory } from '../queue/schedule/breaker.ts';
 import { type DeliveryState, HOLDING_STATES } from '../queue/states.ts';
@@ -27,9 +27,9 @@ export const waiting: Check = {
         'They are lost if this host is lost with its disk. If the store is unavailable, bring it back: the copies ' +
           'are made within seconds. Otherwise see copy.fault in the log.',
       );
-    const oldest = new Map(ages.map((one) => [keyOf(one), one]));
+    const oldest = new Map(ages.map((one) => [endpointKey(one), one]));
     const endpoints = summaries
-      .map((summary) => view(summary, oldest.get(keyOf(summary)), now))
+      .map((summary) => view(summary, oldest.get(endpointKey(summary)), now))
       .toSorted((a, b) => b.waiting - a.waiting);
     const named = endpoints.flatMap((one) => trouble(one, now) ?? []);
     yield* named.slice(0, MOST);
@@ -42,8 +42,6 @@ export const waiting: Check = {
     yield summary(endpoints, counts, now);
   },
 };
-
-const keyOf = ({ account, url }: Pick<EndpointSummary, 'account' | 'url'>) => `${account}\n${url}`;
 
 interface Seen {
   readonly account: string;

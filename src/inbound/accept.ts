@@ -4,13 +4,13 @@ import { deliveryId } from '../base/ids.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Notes } from '../journal/types.ts';
 import { type Envelope, traceLine } from '../mail/envelope.ts';
-import type { Delivery } from '../queue/delivery.ts';
+import type { Body, Delivery } from '../queue/delivery.ts';
 import { STATES } from '../queue/states.ts';
 import type { Brake } from './brake.ts';
 import type { Choosing } from './choosing.ts';
 import { type Sequencing, sequencingOf } from './order.ts';
 import type { Pacing } from './pacing.ts';
-import type { Acceptance, AcceptingQueue, AcceptResult, DoorScan, Match, RoutedRecipient } from './types.ts';
+import type { AcceptingQueue, AcceptResult, Arrival, DoorScan, Match, RoutedRecipient } from './types.ts';
 import { createVerdictMeters } from './verdicts/meters.ts';
 
 interface AcceptanceSettings {
@@ -34,7 +34,7 @@ interface AcceptanceDeps extends Pick<Tools, 'clock' | 'ids' | 'metrics'> {
  * Creates the part that takes responsibility for messages: it writes one message and one delivery per routed recipient
  * as a unit, synced to disk. Only after `accepted` may a client get 250.
  */
-export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceDeps): Acceptance {
+export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceDeps) {
   const { spool, pacing, doorScan, choosing, brake, notes, clock, ids, metrics } = deps;
   const taken = {
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
@@ -44,11 +44,18 @@ export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceD
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'inbound' });
 
   return frozen({
+    /** Starts a new message: its id, and the writer for its bytes. */
     begin() {
       const messageId = ids.message();
       return { messageId, body: spool.body(messageId) };
     },
-    async accept(messageId, arrival, given, body): Promise<AcceptResult> {
+    /** Resolves after the sync, or later while more comes in than goes out (pacing.ts). */
+    async accept(
+      messageId: string,
+      arrival: Arrival,
+      given: readonly RoutedRecipient[],
+      body: Body,
+    ): Promise<AcceptResult> {
       const receivedAt = clock.now();
       // Read first: the bytes are transferred with the message and have length 0 afterwards.
       const size = sizeOf(body);

@@ -24,6 +24,11 @@ export const FORMATS = {
 
 export type FormatName = keyof typeof FORMATS;
 
+/** The formats whose posts hold the message as it came. */
+export type WholeFormat = {
+  [F in FormatName]: (typeof FORMATS)[F] extends { readonly whole: true } ? F : never;
+}[FormatName];
+
 /**
  * How attachments reach the receiver. auto: in the post, and by links once it has answered that the post is too large ·
  * inline: in the post · link: by links · none: by name and size only.

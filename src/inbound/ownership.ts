@@ -8,7 +8,7 @@ import type { Resolver } from '../dns/types.ts';
 import type { Reserved, ReservedNames } from '../mail/reserved-names.ts';
 import { baseOf, isWildcard, memberOf, wildcardsAbove } from '../mail/wildcard-domain.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import { pagesByKey } from '../store/pages.ts';
+import { pagesById } from '../store/pages.ts';
 import { claimId, type InboundDomainRow, isClaim, nameOf } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import type { Routing } from './types.ts';
@@ -153,12 +153,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   /** Logs domains that were added before their names were reserved. They stay, because mail to them may be wanted. */
   async function warn(): Promise<void> {
     try {
-      const pages = pagesByKey(
-        '',
-        ({ id }: InboundDomainRow) => id,
-        (after, limit) => inboundDomains.many({ id: { range: { gt: after } } }, { sort: 'id', limit }),
-      );
-      for await (const page of pages)
+      for await (const page of pagesById(inboundDomains))
         for (const row of page) {
           const reserved = isClaim(row) ? undefined : names.whyReserved(row.id);
           if (reserved !== undefined) log.warn('domain.reserved', { domain: row.id, account: row.account, reserved });

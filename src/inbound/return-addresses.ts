@@ -1,12 +1,11 @@
 import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Service } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { RETURN_URL, readReturnMailbox } from '../mail/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
-import type { Lookup, ReturnAddresses } from './types.ts';
+import type { Lookup } from './types.ts';
 
 interface ReturnAddressSettings {
   /** Domain of reverse-paths and of addresses for unsubscribing, lower-case A-labels. */
@@ -34,10 +33,7 @@ const PAGE = 500;
  * of each number is kept in memory, as routes are; numbers are assigned in order, so only those above the highest known
  * one are read.
  */
-export function createReturnAddresses(
-  settings: ReturnAddressSettings,
-  deps: ReturnAddressDeps,
-): ReturnAddresses & Service {
+export function createReturnAddresses(settings: ReturnAddressSettings, deps: ReturnAddressDeps) {
   const { store, clock, log } = deps;
   const domain = toAsciiDomain(settings.returnDomain);
   const accounts = new Map<number, string>();
@@ -83,7 +79,11 @@ export function createReturnAddresses(
   }
 
   return frozen({
-    lookup(mailbox, name): Lookup | undefined {
+    /**
+     * `matched` with the kind `return`; `no-route` for a mailbox of ours that we did not issue; undefined for any other
+     * mailbox at another domain.
+     */
+    lookup(mailbox: string, name: string): Lookup | undefined {
       const ascii = toAsciiDomain(name);
       const isOwn = domain !== undefined && ascii === domain;
       if (ascii === undefined || (!isOwn && !MAY_BE_OURS.test(mailbox))) return undefined;

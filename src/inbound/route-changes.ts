@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { RoutingChangeRow } from '../store/rows/changes.ts';
+import type { RoutingChangeRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 
 interface RouteChangesDeps {

@@ -1,14 +1,13 @@
-import { type Clock, createLoop } from '../base/clock.ts';
+import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
-import type { Service } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { fold, toAsciiDomain } from '../mail/address.ts';
 import { openReplyToken, parseReplyAddress } from '../mail/reply-address.ts';
 import { isWildcard, toInboundDomain, wildcardsAbove } from '../mail/wildcard-domain.ts';
 import { routeOfTarget } from '../queue/delivery.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import { pagesByKey } from '../store/pages.ts';
+import { pagesById } from '../store/pages.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, pagesOfRoutes } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { ACTIONS, decide, mayRefuse, openChoices, type RouteChoice, toAction } from './decision.ts';
@@ -16,7 +15,7 @@ import { toStyle } from './formats.ts';
 import { toOrder } from './order.ts';
 import { capture, createGlobs, type Globs, hasNames, isExact, toGlob } from './patterns.ts';
 import { createRouteChanges } from './route-changes.ts';
-import type { Lookup, Match, RouteTarget, Routing } from './types.ts';
+import type { Lookup, Match, RouteTarget } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
 interface Domain {
@@ -51,19 +50,16 @@ interface RoutingSettings {
   readonly refreshMs: number;
 }
 
+interface RoutingDeps extends Pick<Tools, 'clock' | 'log'> {
+  readonly store: Rows & Pick<Store, 'revisions' | 'routingChanges'>;
+  readonly ids: Pick<Ids, 'key'>;
+}
+
 /**
  * Creates the table of routes: read at startup, and then what changed since (route-changes.ts). While the store is
  * unavailable the last table is used; before the first reading every lookup returns `unknown`.
  */
-export function createRouting(
-  settings: RoutingSettings,
-  deps: {
-    readonly store: Rows & Pick<Store, 'revisions' | 'routingChanges'>;
-    readonly clock: Clock;
-    readonly ids: Pick<Ids, 'key'>;
-    readonly log: Log;
-  },
-): Routing & Service {
+export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
   const { store, clock, log } = deps;
   const changes = createRouteChanges(deps);
   let table: Map<string, Domain> | undefined;
@@ -141,8 +137,13 @@ export function createRouting(
   const entryOf = (domain: string): Domain | undefined => entriesOf(domain).next().value ?? undefined;
 
   return frozen({
-    ownerOf: (domain) => entryOf(domain)?.account,
-    lookup(mailbox, domain, sender): Lookup {
+    /** The account that an inbound domain belongs to, according to the table in memory. */
+    ownerOf: (domain: string) => entryOf(domain)?.account,
+    /**
+     * `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes; `sender` is MAIL FROM, if
+     * it is known.
+     */
+    lookup(mailbox: string, domain: string, sender?: string): Lookup {
       if (!table) return { kind: 'unknown' };
       const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
@@ -153,11 +154,13 @@ export function createRouting(
       }
       return find(entry, mailbox, sender);
     },
-    choices(mailbox, domain) {
+    /** Every route that matches the mailbox, in the order in which they are tried. */
+    choices(mailbox: string, domain: string): readonly RouteChoice[] {
       const entry = entryOf(domain);
       return entry ? routesOf(entry, mailbox) : [];
     },
-    routeOf(routeId, domain) {
+    /** The target of a route of the domain; undefined if there is no such route, or the table was never read. */
+    routeOf(routeId: string, domain: string) {
       // A domain may have been added below a wildcard while mail for the route of the wildcard waits.
       for (const { targets } of entriesOf(domain)) {
         const target = targets.get(routeId);
@@ -165,11 +168,13 @@ export function createRouting(
       }
       return undefined;
     },
-    isTooNew(routeId, domain) {
+    /** Whether a newer version wrote the route, so that this one must not post its mail. */
+    isTooNew(routeId: string, domain: string) {
       const route = routeOfTarget(routeId);
       return [...entriesOf(domain)].some(({ newer }) => newer.ids.has(route));
     },
-    routesTo(account, url, limit) {
+    /** Ids of routes of the account that have this URL, as their own or among their further ones; at most `limit`. */
+    routesTo(account: string, url: string, limit: number): readonly string[] {
       const found = new Set<string>();
       for (const { account: owner, targets } of table?.values() ?? []) {
         if (owner !== account) continue;
@@ -180,6 +185,10 @@ export function createRouting(
       }
       return [...found];
     },
+    /**
+     * Reads the table again if the store has a newer one, which another process may have changed a moment ago. Resolves
+     * at the latest after `MOST_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
+     */
     async refresh() {
       if (isAway || loop.isStopped()) return;
       // Calls during a read share the next one.
@@ -190,7 +199,11 @@ export function createRouting(
       await promise;
       end();
     },
-    async change(domain, make) {
+    /**
+     * Makes a change of a domain or its routes in the store. When it resolves the change is in force on this host, and
+     * the others read the domain again, also if this host dies now. If it rejects, the change may have been made.
+     */
+    async change<T>(domain: string, make: () => Promise<T>): Promise<T> {
       const id = toInboundDomain(domain) ?? domain;
       try {
         return await changes.make(id, make);
@@ -198,6 +211,7 @@ export function createRouting(
         await inTurn(() => (table ? reread([id]) : load()));
       }
     },
+    /** Whether the table was ever read. */
     ready: () => table !== undefined,
     start: loop.start,
     stop: loop.stop,
@@ -220,12 +234,8 @@ type Rows = Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'understands'>;
 /** Reads the whole table, in pages: meanwhile mail goes by the one before. */
 async function readAll(store: Rows): Promise<Map<string, Domain>> {
   const table = new Map<string, Domain>();
-  const pages = pagesByKey(
-    '',
-    ({ id }: InboundDomainRow) => id,
-    (after, limit) => store.inboundDomains.many({ id: { range: { gt: after } } }, { sort: 'id', limit }),
-  );
-  for await (const page of pages) for (const [id, domain] of await withRoutes(store, page)) table.set(id, domain);
+  for await (const page of pagesById(store.inboundDomains))
+    for (const [id, domain] of await withRoutes(store, page)) table.set(id, domain);
   return table;
 }
 
@@ -288,7 +298,12 @@ function toDomain(
       !when && toAction(action) === 'post' && tags.length === 0 && priority === 0,
   );
   return {
-    ...{ account, replyKeys, exact, globs: createGlobs(globs), isPlain, targets },
+    account,
+    replyKeys,
+    exact,
+    globs: createGlobs(globs),
+    isPlain,
+    targets,
     newer: {
       all: !understands(row),
       globs: createGlobs(newer.map(({ pattern, id }) => ({ pattern: toGlob(pattern), priority: 0, value: id }))),
@@ -327,7 +342,11 @@ function toRoute(row: InboundRouteRow): Route {
   const further = also.map((one) => ({ routeId: alsoId(id, one.n), url: one.url }));
   const order = toOrder(row.order);
   const match: Match = {
-    ...{ kind: 'inbound', account, routeId: id, pattern, url },
+    kind: 'inbound',
+    account,
+    routeId: id,
+    pattern,
+    url,
     ...(further[0] && { also: further }),
     ...(order !== 'none' && { order }),
   };

@@ -1,10 +1,14 @@
+import type { Service } from '../base/service.ts';
 import type { Envelope } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
-import type { AcceptOutcome, Body, BodyWriter, Delivery, NewMessage, Spool } from '../queue/delivery.ts';
+import type { AcceptOutcome, Body, Delivery, NewMessage, Spool } from '../queue/delivery.ts';
 import type { RouteState } from '../queue/states.ts';
+import type { createAcceptance } from './accept.ts';
 import type { RouteChoice } from './decision.ts';
 import type { PostStyle } from './formats.ts';
 import type { Order } from './order.ts';
+import type { createReturnAddresses } from './return-addresses.ts';
+import type { createRouting } from './routing.ts';
 
 /** The route or own mailbox that an address matched, as recorded in each resulting delivery. */
 export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'> {
@@ -45,44 +49,10 @@ export interface RouteTarget extends PostStyle {
 }
 
 /** Finds the route of an address in memory, which is refreshed from the store. */
-export interface Routing {
-  /**
-   * `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes; `sender` is MAIL FROM, if
-   * it is known.
-   */
-  lookup(mailbox: string, domain: string, sender?: string): Lookup;
-  /** Every route that matches the mailbox, in the order in which they are tried. */
-  choices(mailbox: string, domain: string): readonly RouteChoice[];
-  /** The target of a route of the domain; undefined if there is no such route, or the table was never read. */
-  routeOf(routeId: string, domain: string): RouteTarget | undefined;
-  /** Whether a newer version wrote the route, so that this one must not post its mail. */
-  isTooNew(routeId: string, domain: string): boolean;
-  /** Ids of routes of the account that have this URL, as their own or among their further ones; at most `limit`. */
-  routesTo(account: string, url: string, limit: number): readonly string[];
-  /** The account that an inbound domain belongs to, according to the table in memory. */
-  ownerOf(domain: string): string | undefined;
-  /**
-   * Reads the table again if the store has a newer one, which another process may have changed a moment ago. Resolves
-   * at the latest after `MOST_WAITED_MS`; while the store is away it resolves at once, and the table stays as it is.
-   */
-  refresh(): Promise<void>;
-  /**
-   * Makes a change of a domain or its routes in the store. When it resolves the change is in force on this host, and
-   * the others read the domain again, also if this host dies now. If it rejects, the change may have been made.
-   */
-  change<T>(domain: string, make: () => Promise<T>): Promise<T>;
-  /** Whether the table was ever read. */
-  ready(): boolean;
-}
+export type Routing = Omit<ReturnType<typeof createRouting>, keyof Service>;
 
 /** Finds the mailboxes that receive returned mail, in memory. */
-export interface ReturnAddresses {
-  /**
-   * `matched` with the kind `return`; `no-route` for a mailbox of ours that we did not issue; undefined for any other
-   * mailbox at another domain.
-   */
-  lookup(mailbox: string, domain: string): Lookup | undefined;
-}
+export type ReturnAddresses = Omit<ReturnType<typeof createReturnAddresses>, keyof Service>;
 
 export interface RoutedRecipient {
   /** The address as the client gave it. */
@@ -133,21 +103,4 @@ export interface AcceptingQueue extends Pick<Spool, 'body'> {
 }
 
 /** Writes inbound messages to the spool, for SMTP and for send-raw. */
-export interface Acceptance {
-  /** Starts a new message: its id, and the writer for its bytes. */
-  begin(): { readonly messageId: string; readonly body: BodyWriter };
-  /** Resolves after the sync, or later while more comes in than goes out (pacing.ts). */
-  accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
-}
-
-/** The keys that sign posts to an endpoint, the current one first; two during a rotation. */
-export interface SigningKeys {
-  /** Creates the key on first use. `undefined` if the store is unavailable and the key is not in memory. */
-  keysFor(account: string, url: string): Promise<readonly string[] | undefined>;
-  /** As `keysFor`, but undefined if the URL has no key; creates none. Throws `StoreAway`. */
-  keysIfAny(account: string, url: string): Promise<readonly string[] | undefined>;
-  /** Creates and returns a new key; the old one is used as well for 24 hours. */
-  rotate(account: string, url: string): Promise<string>;
-  /** Copies the key of one URL to the URL that replaces it, unless that has a key of its own. */
-  carryOver(account: string, from: string, to: string): Promise<void>;
-}
+export type Acceptance = ReturnType<typeof createAcceptance>;

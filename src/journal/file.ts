@@ -1,5 +1,6 @@
 import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import { errorText } from '../base/errors.ts';
 import { makePrivate } from '../base/private-files.ts';
 
 // The file of the journal. An unusable file is replaced by a new one: history may be lost, mail never.
@@ -84,7 +85,7 @@ export function openJournalFile(path: string): { readonly db: DatabaseSync; read
     if (!isFolder) return { db: open(path), replaced: undefined };
   } catch (error) {
     if (!isUnusable(error)) throw error;
-    return { db: begin(path), replaced: error instanceof Error ? error.message : String(error) };
+    return { db: begin(path), replaced: errorText(error) };
   }
   return { db: begin(path), replaced: 'a folder was in its place' };
 }

@@ -1,6 +1,7 @@
 import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { errorText } from '../base/errors.ts';
 import { floorOf, type RoomSettings } from '../base/room.ts';
 import { callByName, type Protocol, serveThread, type ThreadCall, type ThreadReply } from '../base/worker.ts';
 import { type Batch, createJournalChanges } from './changes.ts';
@@ -48,7 +49,7 @@ serveThread<JournalProtocol>(({ file, room }, line) => {
       if (inodeOf(file) !== inode) return [n, 'replaced', replace('it was deleted')];
       return [n, 'done', callByName(table, call)];
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = errorText(error);
       return isUnusable(error) ? [n, 'replaced', replace(reason)] : [n, 'failed', reason];
     }
   }

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
 import { moduleUrl } from '../base/module-url.ts';
 import type { RoomSettings } from '../base/room.ts';
@@ -204,7 +205,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
       worked();
     } catch (error) {
       lose(entries);
-      failed(error instanceof Error ? error.message : String(error));
+      failed(errorText(error));
     }
     underway = 0;
   }

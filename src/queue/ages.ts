@@ -1,4 +1,4 @@
-import type { EndpointName } from './delivery.ts';
+import { type EndpointName, endpointKey } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
 // Waiting deliveries, by endpoint and age, as in `qshape` of Postfix.
@@ -25,7 +25,7 @@ const WINDOW = 20_000;
 /** Counts what waits, in steps between which other queries can run. */
 export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Promise<readonly WaitingAges[]> {
   const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE)];
-  const found = new Map<string, Counting>();
+  const found = new Map<string, ReturnType<typeof newCounting>>();
   let after: readonly [number, number] | null = [Number.MIN_SAFE_INTEGER, 0];
   while (after) {
     const { counts, next }: Awaited<ReturnType<typeof read<'waitingSince'>>> = await read(
@@ -35,7 +35,7 @@ export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Pro
       WINDOW,
     );
     for (const one of counts) {
-      const key = `${one.account}\n${one.url}`;
+      const key = endpointKey(one);
       const known = found.get(key) ?? newCounting(one);
       found.set(key, known);
       known.waiting += one.count;
@@ -49,15 +49,7 @@ export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Pro
   return [...found.values()];
 }
 
-interface Counting extends EndpointName {
-  waiting: number;
-  readonly ages: number[];
-  later: number;
-  parked: number;
-  oldest: number;
-}
-
-const newCounting = ({ account, url, oldest }: EndpointName & { readonly oldest: number }): Counting => ({
+const newCounting = ({ account, url, oldest }: EndpointName & Pick<WaitingAges, 'oldest'>) => ({
   account,
   url,
   waiting: 0,

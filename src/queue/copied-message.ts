@@ -53,11 +53,21 @@ export async function* contentParts(message: Facts, body: Bytes): AsyncGenerator
 
 /** A delivery with its state, for the copy of mail that was accepted. Its attempts so far are not copied. */
 export function toCopiedDelivery(delivery: QueuedDelivery): CopiedDelivery {
-  const { id, kind, task, messageId, account, url, routeId, pattern, recipient, sequence, budgetFrom } = delivery;
-  const { state, endedAt, lastError } = delivery;
-  const ended = state === 'waiting' ? undefined : { state, endedAt, note: lastError };
-  const target = { id, messageId, account, url, routeId, pattern, recipient, notBefore: budgetFrom };
-  return { ...target, kind, ...(task && { task }), ...(sequence && { sequence }), ...ended };
+  const { task, sequence, state, endedAt, lastError } = delivery;
+  return {
+    id: delivery.id,
+    messageId: delivery.messageId,
+    account: delivery.account,
+    url: delivery.url,
+    routeId: delivery.routeId,
+    pattern: delivery.pattern,
+    recipient: delivery.recipient,
+    notBefore: delivery.budgetFrom,
+    kind: delivery.kind,
+    ...(task && { task }),
+    ...(sequence && { sequence }),
+    ...(state !== 'waiting' && { state, endedAt, note: lastError }),
+  };
 }
 
 /** The delivery of a copy, as it is put on a queue. A copy of outgoing mail does not name its kind. */
@@ -68,7 +78,14 @@ export function toDelivery(copied: CopiedDelivery): Delivery {
   const task = RETURN_TASKS.find((name) => name === copied.task);
   const state = ENDED_STATES.find((name) => name === copied.state);
   return {
-    ...{ id, kind, messageId, account, url, routeId, pattern, recipient },
+    id,
+    kind,
+    messageId,
+    account,
+    url,
+    routeId,
+    pattern,
+    recipient,
     ...(copied.notBefore !== null && { notBefore: copied.notBefore }),
     ...(task && { task }),
     ...(sequence !== undefined && { sequence }),

@@ -1,14 +1,8 @@
-import type { Bytes, BytesInFile, BytesInMemory } from '../base/bytes.ts';
-import type { RoomSettings } from '../base/room.ts';
+import type { BytesInFile, BytesInMemory } from '../base/bytes.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
-import type { WaitingAges } from './ages.ts';
-import type { CopyMarks } from './copy-marks.ts';
-import type { EventQueue } from './events.ts';
-import type { EndpointHistory } from './history.ts';
-import type { Leased, LeaseEnd, LeaseTimes } from './lease.ts';
-import type { Rescue } from './messages.ts';
+import type { openSpool } from './spool.ts';
 import type { BulkAction, DeliveryState } from './states.ts';
 
 /**
@@ -242,6 +236,9 @@ export interface Endpoint {
 /** The identity of an endpoint. */
 export type EndpointName = Pick<Endpoint, 'account' | 'url'>;
 
+/** The same as one text, for maps. */
+export const endpointKey = ({ account, url }: EndpointName): string => `${account}\0${url}`;
+
 /** The spool's summary of an endpoint: enough to schedule without reading single deliveries. */
 export interface EndpointSummary extends Endpoint {
   /** Deliveries in state waiting, parked ones included. */
@@ -255,16 +252,11 @@ export interface EndpointSummary extends Endpoint {
 /** Which delivery it is, and for which endpoint. */
 export type DeliveryName = Pick<Delivery, 'id' | 'account' | 'url'>;
 
-export interface NewMessage {
-  readonly id: string;
-  readonly receivedAt: number;
-  readonly envelope: Envelope;
-  readonly trace: string;
+/** A message to be accepted. */
+export interface NewMessage extends Omit<Message, 'verdicts'> {
   readonly body: Body;
   /** Set if they were taken before it was accepted. */
   readonly verdicts?: Verdicts | undefined;
-  /** Set if it was scanned before it was accepted. */
-  readonly scan?: Scan | undefined;
 }
 
 /** The id of the route of a delivery, from its `routeId`. */
@@ -291,9 +283,6 @@ export interface Selection {
   readonly to?: number | undefined;
 }
 
-/** Called after each step of a change with the number changed of an account. */
-type ChangedOf = (account: string, count: number) => void;
-
 /**
  * accepted: synced to disk · full: no space (452 4.3.1) · fault: disk or file error (451 4.3.0). Nothing is kept unless
  * accepted.
@@ -317,129 +306,4 @@ export interface BodyWriter {
 }
 
 /** The queue of this host: messages accepted with 250 and not yet finished. */
-export interface Spool {
-  body(messageId: string): BodyWriter;
-  /**
-   * Writes the message and its deliveries atomically and syncs them. Writes that arrive meanwhile share the next sync.
-   */
-  accept(message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
-  /**
-   * Whether new mail can be accepted: false below the floor of free disk space or after a failed sync. Cached in
-   * memory, refreshed every second.
-   */
-  hasRoom(): boolean;
-  /** Whether the account's mail takes no more than its share of the disk, so that others have room. From memory. */
-  isWithinShare(account: string): boolean;
-  /** Waiting deliveries of the account, from memory; `in`: without outgoing mail, which a pause may hold back. */
-  backlog(account: string, way?: 'in'): number;
-  /**
-   * Undefined if it is gone. `deliveryId`: the delivery that needs it, which is given up if it waits without a message.
-   */
-  message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Bytes } | undefined>;
-  /** What is known elsewhere of messages that were damaged on the disk. */
-  readonly rescue: Rescue;
-  /** Envelopes and sizes of messages, without those that are gone or damaged. */
-  envelopes(messageIds: readonly string[]): Promise<ReadonlyMap<string, Pick<Message, 'envelope'> & { size: number }>>;
-  /** What `summaryFields` (mail/summary.ts) finds in messages, without those that are gone. */
-  summaryFields(messageIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
-  delivery(id: string): Promise<QueuedDelivery | undefined>;
-  /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
-  due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
-  /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
-  overdue(endpoint: EndpointName, before: number, now: number, limit: number): Promise<QueuedDelivery[]>;
-  /**
-   * Leases those of these deliveries that wait for the endpoint and are due: none of them is due again before the end
-   * of its lease. Returns them in order.
-   */
-  lease(endpoint: EndpointName, ids: readonly string[], times: LeaseTimes): Promise<readonly Leased[]>;
-  /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
-  endLease(account: string, end: LeaseEnd): Promise<AttemptRecord | null>;
-  /** Keeps verdicts just computed, before the attempt ends. */
-  keepVerdicts(deliveryId: string, fresh: Verdicts): Promise<void>;
-  /** Every endpoint with waiting deliveries or saved state. */
-  endpoints(): Promise<EndpointSummary[]>;
-  /** The endpoints of an account with waiting deliveries, and how many. From memory. */
-  waitingOf(account: string): readonly (Endpoint & { readonly waiting: number })[];
-  /** The same of all accounts. */
-  waitingOfAll(): readonly (Endpoint & { readonly waiting: number })[];
-  /** When the oldest waiting delivery to each of these URLs was accepted. */
-  oldestOf(account: string, urls: readonly string[]): Promise<ReadonlyMap<string, number>>;
-  /** What waits, by endpoint and age. */
-  ages(now: number): Promise<readonly WaitingAges[]>;
-  /** Sums up the attempts at an endpoint. */
-  history(endpoint: EndpointName, now: number): Promise<EndpointHistory>;
-  /**
-   * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if the
-   * delivery exists. `fresh`: verdicts just computed. Returns whether it waits behind another of its sequence now.
-   */
-  settle(settlement: Settlement, fresh?: Verdicts): Promise<boolean>;
-  /** The scan of a message, without its body; undefined if it has none. */
-  scanOf(messageId: string): Promise<Scan | undefined>;
-  /** Keeps the scan of a message, unless it has one. Returns the one that is kept. */
-  keepScan(messageId: string, scan: Scan): Promise<Scan>;
-  keepEndpoint(endpoint: Endpoint, memory: string | null): Promise<void>;
-  lastTime(): Promise<LastTime>;
-  keepTime(memory: string): Promise<void>;
-  attempts(deliveryId: string): Promise<AttemptRecord[]>;
-  /** Newest first. */
-  list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
-  /** All of them, the oldest first, in pages. What changes meanwhile may be in or not. */
-  scan(selection: Selection): AsyncIterable<readonly QueuedDelivery[]>;
-  /** The same, without what a change of many does not need to know. */
-  names(selection: Selection): AsyncIterable<readonly DeliveryName[]>;
-  /** Counts by state. */
-  count(selection: Selection): Promise<Record<DeliveryState, number>>;
-  // People change many deliveries with bulk-changes.ts, which counts first and calls these step by step.
-  /** Makes waiting deliveries due now; those with a chosen send time keep it. Returns how many. */
-  retry(selection: Selection, now: number, changed?: ChangedOf): Promise<number>;
-  /** The same for the deliveries to an endpoint that are not due yet. `onChange` listeners are not called. */
-  retryEndpoint(account: string, url: string, now: number): Promise<number>;
-  /**
-   * Moves waiting deliveries that were never attempted to another time, where their budget begins. Returns how many.
-   */
-  reschedule(selection: Selection, at: number): Promise<number>;
-  /** Ends waiting, held and dead deliveries without delivering them; `note` says why. Returns how many. */
-  drop(selection: Selection, now: number, changed?: ChangedOf, note?: string): Promise<number>;
-  /**
-   * Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id.
-   * Returns how many.
-   */
-  replay(selection: Selection, now: number, changed?: ChangedOf): Promise<number>;
-  /** Moves the waiting, held and dead deliveries of a route to another URL. Returns how many. */
-  redirect(routeId: string, url: string): Promise<number>;
-  /**
-   * Deletes deliveries that ended before these times (milliseconds since 1970), and the oldest delivered ones beyond
-   * `deliveredBytes`. Works in small steps. Returns how many deliveries.
-   */
-  purge(limits: {
-    readonly deliveredBefore: number;
-    readonly deadBefore: number;
-    readonly deliveredBytes: number;
-  }): Promise<number>;
-  /** Reports not yet passed on, oldest first. */
-  reports(limit: number): Promise<Report[]>;
-  /** Removes reports that were passed on. */
-  reported(ids: readonly string[]): Promise<void>;
-  /** Events for webhooks. */
-  readonly events: EventQueue;
-  /** Which messages have a copy in the store that hosts share. */
-  readonly copies: CopyMarks;
-  /**
-   * The listener is called after every accepted message and every new batch, with what waits behind others too, and
-   * with an empty list after an outside change to the queue (command line).
-   */
-  onChange(listener: (fresh: readonly Delivery[]) => void): void;
-  /**
-   * The listener is called with deliveries that waited behind others of their sequence and are due now, and with those
-   * that left their sequence.
-   */
-  onTurn(listener: (due: readonly QueuedDelivery[]) => void): void;
-  /** Makes a synced write, for the health check: it proves that mail can be accepted. */
-  check(): Promise<void>;
-  close(): Promise<void>;
-}
-
-export interface SpoolSettings extends RoomSettings {
-  /** Folder that contains spool.db, blobs/ and tmp/. */
-  readonly dir: string;
-}
+export type Spool = Awaited<ReturnType<typeof openSpool>>;

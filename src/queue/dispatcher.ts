@@ -1,11 +1,7 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import type { Service } from '../base/service.ts';
 import { tableOf } from '../base/tables.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import {
   DELIVERY_KINDS,
@@ -15,7 +11,7 @@ import {
   type Settlement,
   type Spool,
 } from './delivery.ts';
-import { createMakings, type LaneView, type Making, viewLane } from './insight.ts';
+import { createMakings, type LaneView, viewLane } from './insight.ts';
 import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import { type Attempted, type DeliveryOutcome, type DeliveryOutcomes, type Roads, sameFor } from './road.ts';
 import type { Backlog } from './schedule/backlog.ts';
@@ -28,7 +24,7 @@ import { createLanes } from './schedule/lanes.ts';
 import { createOverdue } from './schedule/overdue.ts';
 import { type Times, toWaiting, type Waiting } from './schedule/waiting.ts';
 
-export interface DispatcherDeps {
+export interface DispatcherDeps extends Tools {
   readonly spool: Spool;
   /** The road of each kind of delivery. */
   readonly roads: Roads;
@@ -36,10 +32,6 @@ export interface DispatcherDeps {
   readonly backlog: Backlog;
   /** The age of deliveries. */
   readonly time: RunningTime;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
-  readonly metrics: Metrics;
 }
 
 /** An endpoint to which nothing is sent until that time (milliseconds since 1970). */
@@ -48,32 +40,7 @@ export interface HeldEndpoint extends Endpoint {
   readonly by: Holder;
 }
 
-export interface Dispatcher extends Service {
-  /** Starts to deliver, but to `held` endpoints. */
-  start(held?: readonly HeldEndpoint[]): Promise<void>;
-  /** Whether nothing is in flight and nothing is due. */
-  idle(): boolean;
-  /** Returns the lanes of these endpoints, or all. */
-  lanes(isWanted?: (endpoint: Endpoint) => boolean): readonly LaneView[];
-  /** Returns the deliveries that are being prepared, for one endpoint or for all. */
-  making(endpoint?: EndpointName): Promise<readonly Making[]>;
-  /**
-   * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire.
-   * Resolves once the hold is saved.
-   */
-  hold(endpoint: Endpoint, until: number, by: Holder): Promise<void>;
-  /** Whether it is held now. */
-  isHeld(endpoint: EndpointName): boolean;
-  /** Ends a hold. */
-  release(endpoint: EndpointName): Promise<void>;
-  /**
-   * Makes all deliveries to an endpoint due now, and probes it now if it is unavailable. Returns how many were not due
-   * yet.
-   */
-  retry(endpoint: EndpointName): Promise<number>;
-  /** Probes an endpoint now if it is unavailable. */
-  probe(endpoint: EndpointName): void;
-}
+export type Dispatcher = ReturnType<typeof createDispatcher>;
 
 /** Attempts that may be in preparation or being recorded at one time: per attempt in flight, and in total. */
 const BESIDE_EACH = 3;
@@ -96,7 +63,7 @@ interface Places {
  * turns, within the concurrency limits of the road and of each endpoint. A delivery in flight when the process ends is
  * still waiting in the queue.
  */
-export function createDispatcher(deps: DispatcherDeps): Dispatcher {
+export function createDispatcher(deps: DispatcherDeps) {
   const { spool, roads, backlog, time, clock, ids, log, metrics } = deps;
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
@@ -113,7 +80,11 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const putBehind = new Set<string>();
   const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned', putBehind });
   const overdue = createOverdue({
-    ...{ spool, roads, time, clock, log },
+    spool,
+    roads,
+    time,
+    clock,
+    log,
     async giveUp(queued) {
       const now = { wall: clock.now(), steady: clock.monotonic() };
       const waiting = toWaiting(queued, now, roads[queued.kind]);
@@ -218,8 +189,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     return memory === undefined ? undefined : spool.keepEndpoint({ account, url, kind }, memory);
   }
 
-  function probe({ account, url }: EndpointName): void {
-    const lane = lanes.get(account, url);
+  /** Probes an endpoint now if it is unavailable. */
+  function probe(endpoint: EndpointName): void {
+    const lane = lanes.get(endpoint);
     lane?.doubt(clock.monotonic());
     if (lane) poke(lane);
   }
@@ -235,7 +207,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   }
 
   return frozen({
-    async start(held = []) {
+    /** Starts to deliver, but to `held` endpoints. */
+    async start(held: readonly HeldEndpoint[] = []) {
       phase = 'running';
       await intake.open(() => {
         for (const { until, by, ...endpoint } of held) {
@@ -256,28 +229,42 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       await Promise.all(allPlaces.map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
       phase = 'abandoned';
     },
-    lanes: (isWanted = () => true) => [...lanes.all()].filter(isWanted).map((lane) => viewLane(lane, clock)),
+    /** Returns the lanes of these endpoints, or all. */
+    lanes: (isWanted: (endpoint: Endpoint) => boolean = () => true): readonly LaneView[] =>
+      [...lanes.all()].filter(isWanted).map((lane) => viewLane(lane, clock)),
+    /** Returns the deliveries that are being prepared, for one endpoint or for all. */
     making: makings.list,
-    async hold(endpoint, until, by) {
+    /**
+     * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire.
+     * Resolves once the hold is saved.
+     */
+    async hold(endpoint: Endpoint, until: number, by: Holder) {
       const lane = lanes.of(endpoint, null);
       hold(lane, until, by);
       poke(lane);
       await write(lane);
     },
-    isHeld: ({ account, url }) => lanes.get(account, url)?.isHeld(clock.monotonic()) ?? false,
-    async release({ account, url }) {
-      const lane = lanes.get(account, url);
+    /** Whether it is held now. */
+    isHeld: (endpoint: EndpointName) => lanes.get(endpoint)?.isHeld(clock.monotonic()) ?? false,
+    /** Ends a hold. */
+    async release(endpoint: EndpointName) {
+      const lane = lanes.get(endpoint);
       if (!lane) return;
       lane.release();
       poke(lane);
       await write(lane);
     },
-    async retry(endpoint) {
+    /**
+     * Makes all deliveries to an endpoint due now, and probes it now if it is unavailable. Returns how many were not due
+     * yet.
+     */
+    async retry(endpoint: EndpointName) {
       const count = await spool.retryEndpoint(endpoint.account, endpoint.url, clock.now());
       probe(endpoint);
       return count;
     },
     probe,
+    /** Whether nothing is in flight and nothing is due. */
     idle: () => allPlaces.every(({ attempts }) => !attempts.busy()) && !feeder.busy() && !intake.busy(),
   });
 }

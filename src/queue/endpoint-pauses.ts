@@ -1,11 +1,11 @@
-import { type Clock, createLoop } from '../base/clock.ts';
+import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { createTurn } from '../base/turns.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { type PauseRow, pauseId } from '../store/rows/pauses.ts';
 import type { Store } from '../store/store.ts';
-import { DELIVERY_KINDS, type Endpoint, type EndpointName } from './delivery.ts';
+import { DELIVERY_KINDS, type Endpoint, type EndpointName, endpointKey } from './delivery.ts';
 import type { Dispatcher, HeldEndpoint } from './dispatcher.ts';
 import type { Holder } from './schedule/breaker.ts';
 
@@ -14,11 +14,9 @@ interface PausesSettings {
   readonly alone: boolean;
 }
 
-interface PausesDeps {
+interface PausesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'pauses' | 'revisions'>;
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'hold' | 'release'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** How often a host asks whether pauses have changed, and how often it reads them anyway. Milliseconds. */
@@ -66,10 +64,10 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     const { count } = (await revisions.one(REVISION)) ?? { count: 0 };
     const now = clock.monotonic();
     if (count === seen && now - readAt < ANYWAY_MS) return;
-    const wanted = new Map((await rows()).flatMap(toHeld).map((held) => [keyOf(held), held]));
+    const wanted = new Map((await rows()).flatMap(toHeld).map((held) => [endpointKey(held), held]));
     for (const { account, url, kind, hold } of dispatcher.lanes()) {
-      const row = wanted.get(keyOf({ account, url }));
-      if (row && hold && !hold.local && hold.until === row.until && hold.by === row.by) wanted.delete(keyOf(row));
+      const row = wanted.get(endpointKey({ account, url }));
+      if (row && hold && !hold.local && hold.until === row.until && hold.by === row.by) wanted.delete(endpointKey(row));
       if (!hold || row) continue;
       if (!hold.local) await dispatcher.release({ account, url });
       else if (!(await write({ account, url, kind, until: hold.until, by: hold.by }))) {
@@ -127,8 +125,6 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
       }),
   });
 }
-
-const keyOf = ({ account, url }: EndpointName): string => `${account}\0${url}`;
 
 /** A row as the dispatcher takes it; none if a newer version delivers what this one does not. */
 function toHeld({ of: account, url, kind: name, by, until }: PauseRow): readonly HeldEndpoint[] {

@@ -48,7 +48,7 @@ export interface FreezeOutcome {
   readonly left: Pending;
 }
 
-/** left: it waits for a batch, or with one · ended: its batch was delivered, given up or dropped · unknown: not here. */
+/** left: it waits for a batch, or with one · ended: its batch was delivered, dead or dropped · unknown: not here. */
 export type EventStage = 'left' | 'ended' | 'unknown';
 
 /** What this host has sent to a webhook so far, in absolute numbers. */
@@ -64,8 +64,8 @@ export interface HookTally {
 }
 
 /**
- * pending: new events wait · settled: a batch was attempted, or ended as `state` says · changed: an outside process (the
- * command line) changed the queue.
+ * pending: new events wait · settled: a batch was attempted, or ended as `state` says · changed: an outside process
+ * (the command line) changed the queue.
  */
 export type EventNews =
   | { readonly kind: 'pending'; readonly webhook: string; readonly events: number; readonly bytes: number }
@@ -77,35 +77,6 @@ export type EventNews =
       readonly state: DeliveryState;
     }
   | { readonly kind: 'changed' };
-
-/** The events in the queue: pending ones, and their batches. */
-export interface EventQueue {
-  /** Resolves after the sync. Throws SpoolFull or SpoolFault if nothing was kept, or if that is unknown. */
-  publish(wanted: readonly EventsForHook[], now: number): Promise<void>;
-  /**
-   * Makes the oldest pending events of a webhook into one batch: a message with one delivery, in one transaction. A
-   * webhook may have at most four open batches; parked ones do not count, since they may wait for hours.
-   */
-  freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): Promise<FreezeOutcome>;
-  /** Creates a batch of exactly these events at once. Throws like `publish`. */
-  send(wanted: EventsForHook, messageId: string, now: number): Promise<Delivery>;
-  /** Returns every webhook with pending events, counted up to `limit` each. */
-  pending(limit: number): Promise<{ readonly webhook: string; readonly pending: Pending }[]>;
-  /** Returns the webhooks that have pending events or batches that may still be sent. */
-  hooks(): Promise<Hook[]>;
-  tallies(): Promise<HookTally[]>;
-  /** The ids of the events in a batch, while the queue has it. */
-  inBatch(delivery: string): Promise<readonly string[]>;
-  /** Whether the queue has an event for a webhook, and may still send it. */
-  stage(webhook: string, event: string): Promise<EventStage>;
-  /** For a deleted webhook: drops its pending events and waiting batches, and rejects new events for it. */
-  forget(webhook: string, now: number): Promise<void>;
-  /** Moves the pending events and the waiting and dead batches of a webhook to its new URL. */
-  redirect(webhook: string, url: string): Promise<void>;
-  /** Drops pending events that arrived before this time. Returns how many per webhook. */
-  expire(before: number): Promise<{ readonly webhook: string; readonly events: number }[]>;
-  onNews(listener: (news: EventNews) => void): void;
-}
 
 interface EventQueueParts {
   readonly file: QueueFile;
@@ -120,45 +91,58 @@ interface EventQueueParts {
 /** Rows changed in one step, which shares a commit with new mail. */
 const STEP = 1000;
 
-/** The event queue as used from the main thread. */
-export function createEventQueue({ file, reading, room, tell, say }: EventQueueParts): Omit<EventQueue, 'onNews'> {
+/** The events in the queue, as used from the main thread: pending ones, and their batches. */
+export function createEventQueue({ file, reading, room, tell, say }: EventQueueParts) {
   const refuseWithoutRoom = () => {
     if (!room.has()) throw new SpoolFull('no room for events: the disk is nearly full');
   };
   return frozen({
-    async publish(wanted, now) {
+    /** Resolves after the sync. Throws SpoolFull or SpoolFault if nothing was kept, or if that is unknown. */
+    async publish(wanted: readonly EventsForHook[], now: number) {
       refuseWithoutRoom();
       for (const { webhook, events, bytes } of await file.once('publish', wanted, now)) {
         if (events > 0) say({ kind: 'pending', webhook, events, bytes });
       }
     },
-    async freeze(webhook, messageId, limits, now) {
+    /**
+     * Makes the oldest pending events of a webhook into one batch: a message with one delivery, in one transaction. A
+     * webhook may have at most four open batches; parked ones do not count, since they may wait for hours.
+     */
+    async freeze(webhook: string, messageId: string, limits: BatchLimits, now: number) {
       const frozen = await file.write('freeze', webhook, messageId, limits, now);
       if (frozen.delivery) tell([frozen.delivery]);
       return frozen;
     },
-    async send(wanted, messageId, now) {
+    /** Creates a batch of exactly these events at once. Throws like `publish`. */
+    async send(wanted: EventsForHook, messageId: string, now: number) {
       refuseWithoutRoom();
       const delivery = await file.once('send', wanted, messageId, now);
       tell([delivery]);
       return delivery;
     },
-    pending: (limit) => reading.read('pending', limit),
+    /** Returns every webhook with pending events, counted up to `limit` each. */
+    pending: (limit: number) => reading.read('pending', limit),
+    /** Returns the webhooks that have pending events or batches that may still be sent. */
     hooks: () => reading.read('hooks'),
     tallies: () => reading.read('tallies'),
-    inBatch: (delivery) => reading.read('inBatch', delivery),
-    stage: (webhook, event) => reading.read('stage', webhook, event),
-    async forget(webhook, now) {
+    /** The ids of the events in a batch, while the queue has it. */
+    inBatch: (delivery: string) => reading.read('inBatch', delivery),
+    /** Whether the queue has an event for a webhook, and may still send it. */
+    stage: (webhook: string, event: string) => reading.read('stage', webhook, event),
+    /** For a deleted webhook: drops its pending events and waiting batches, and rejects new events for it. */
+    async forget(webhook: string, now: number) {
       for (;;) {
         const { more, batches } = await file.write('forgetHook', webhook, now, STEP);
         if (batches > 0) tell([]);
         if (!more) return;
       }
     },
-    async redirect(webhook, url) {
+    /** Moves the pending events and the waiting and dead batches of a webhook to its new URL. */
+    async redirect(webhook: string, url: string) {
       if ((await file.write('redirectHook', webhook, url)) > 0) tell([]);
     },
-    async expire(before) {
+    /** Drops pending events that arrived before this time. Returns how many per webhook. */
+    async expire(before: number) {
       const gone = new Map<string, number>();
       for (;;) {
         const step = await file.write('expireEvents', before, STEP);

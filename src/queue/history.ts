@@ -121,20 +121,14 @@ function toStrip({ at, ms, answer }: Attempts): EndpointHistory['strip'] {
 }
 
 function toAnswers({ at, answer }: Attempts): EndpointHistory['answers'] {
-  const counted = new Map<AttemptAnswer, { count: number; lastAt: number }>();
-  for (const [i, said] of answer.entries()) {
-    const known = counted.get(said) ?? { count: 0, lastAt: 0 };
-    counted.set(said, known);
-    known.count++;
-    known.lastAt = Math.max(known.lastAt, at[i] ?? 0);
-  }
   // Each window has its own entry for the same answer.
-  const merged = new Map<string, AttemptAnswer & { readonly count: number; readonly lastAt: number }>();
-  for (const [said, { count, lastAt }] of counted) {
+  const merged = new Map<string, EndpointHistory['answers'][number]>();
+  for (const [i, said] of answer.entries()) {
     const key = `${said.status}\n${said.error}\n${said.text}`;
     const known = merged.get(key) ?? { ...said, count: 0, lastAt: 0 };
+    const lastAt = at[i] ?? 0;
     const newer = lastAt > known.lastAt ? { ...said, lastAt } : known;
-    merged.set(key, { ...newer, count: known.count + count });
+    merged.set(key, { ...newer, count: known.count + 1 });
   }
   return [...merged.values()]
     .sort((a, b) => Number(isSuccess(a)) - Number(isSuccess(b)) || b.count - a.count)

@@ -1,7 +1,6 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import type { Room } from '../base/room.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Delivery } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
@@ -22,11 +21,9 @@ const WINDOW = 20_000;
 const PART_OF_TIME = 0.05;
 const PAUSE_MS = 1000;
 
-interface HoldingsParts {
+interface HoldingsParts extends Pick<Tools, 'clock' | 'log'> {
   readonly reading: Pick<Reader, 'read'>;
   readonly room: Pick<Room, 'left'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export function createHoldings({ reading, room, clock, log }: HoldingsParts) {
@@ -38,8 +35,8 @@ export function createHoldings({ reading, room, clock, log }: HoldingsParts) {
 
   async function countAll(): Promise<void> {
     const began = clock.monotonic();
-    const before = new Map([...counted].map(([account, bytes]) => [account, bytes + (since.get(account) ?? 0)]));
-    for (const [account, bytes] of since) if (!before.has(account)) before.set(account, bytes);
+    const before = new Map(counted);
+    for (const [account, bytes] of since) before.set(account, (before.get(account) ?? 0) + bytes);
     counted = before;
     since = new Map();
     const found = new Map<string, number>();
@@ -63,7 +60,7 @@ export function createHoldings({ reading, room, clock, log }: HoldingsParts) {
     add(bytes: number, deliveries: readonly Pick<Delivery, 'account'>[]) {
       for (const { account } of deliveries) since.set(account, (since.get(account) ?? 0) + bytes / deliveries.length);
     },
-    /** Whether the account may have more mail on the queue. From memory. */
+    /** Whether the account's mail takes no more than its share of the disk, so that others have room. From memory. */
     isWithinShare(account: string) {
       const held = (counted.get(account) ?? 0) + (since.get(account) ?? 0);
       const share = room.left() * SHARE;

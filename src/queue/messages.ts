@@ -1,9 +1,8 @@
 import { basename } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Bytes } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import type { Body, Delivery, Message, NewMessage } from './delivery.ts';
 import type { Blobs } from './disk/bodies.ts';
 import type { MessageRow } from './disk/changes.ts';
@@ -23,18 +22,10 @@ export interface Rescued {
  */
 export type Finder = (messageId: string, deliveryId: string | undefined) => Promise<Rescued | undefined>;
 
-/** Messages that were damaged on the disk. */
-export type Rescue = Pick<Messages, 'onDamage' | 'restore'>;
-
-/** The messages on the disk. */
-export type Messages = ReturnType<typeof createMessages>;
-
-interface MessagesParts {
+interface MessagesParts extends Pick<Tools, 'clock' | 'log'> {
   readonly file: QueueFile;
   readonly reading: Reader;
   readonly blobs: Blobs;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export function createMessages(parts: MessagesParts) {
@@ -50,32 +41,27 @@ export function createMessages(parts: MessagesParts) {
     return isDone;
   }
 
-  /** What the disk has of a message, or what was damaged of it. Undefined: nothing of it needs to be there. */
-  async function look(messageId: string, deliveryId: string | undefined) {
-    const found = await reading.read('message', messageId);
-    if (found) return found;
-    // No delivery waits without its message: either the message's id or its index entry was damaged.
-    return deliveryId === undefined ? undefined : ({ kind: 'missing' } as const);
-  }
-
   return frozen({
     /** Reads a message; one that was damaged is restored, or its waiting deliveries are given up. */
     async find(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Bytes } | undefined> {
-      const found = await look(messageId, deliveryId);
+      const found = await reading.read('message', messageId);
       if (found?.kind === 'whole') return { message: found.message, body: found.body };
-      if (!found) return undefined;
-      const rescued = await finder(messageId, deliveryId).catch((error: unknown) => {
+      // No delivery waits without its message: if there is none, its id or its index entry was damaged.
+      if (!found && deliveryId === undefined) return undefined;
+      let rescued: Rescued | undefined;
+      try {
+        rescued = await finder(messageId, deliveryId);
+      } catch (error) {
         // An attempt decides: it can wait.
-        if (deliveryId === undefined) return 'later' as const;
+        if (deliveryId === undefined) return undefined;
         throw error;
-      });
-      if (rescued === 'later') return undefined;
-      const reason = found.kind === 'damaged' ? found.reason : 'its row was damaged on disk';
+      }
+      const reason = found?.reason ?? 'its row was damaged on disk';
       if (rescued && (await restore(rescued, reason))) {
         const { id, receivedAt, envelope, trace, body } = rescued.message;
         return { message: { id, receivedAt, envelope, trace, verdicts: null }, body };
       }
-      if (found.kind === 'damaged') await quarantine(parts, messageId, reason);
+      if (found) await quarantine(parts, messageId, reason);
       else if (deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
       return undefined;
     },

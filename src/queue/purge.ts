@@ -56,18 +56,12 @@ export function purgeTask(
 }
 
 /** Saves the current time, so that the next start can detect a wrong clock. */
-export function keepTimeTask({
-  spool,
-  time,
-}: {
-  readonly spool: Pick<Spool, 'keepTime'>;
-  readonly time: Pick<RunningTime, 'memory'>;
-}): Task {
+export function keepTimeTask(deps: { spool: Pick<Spool, 'keepTime'>; time: Pick<RunningTime, 'memory'> }): Task {
   return {
     perHost: true,
     async run() {
-      const memory = time.memory();
-      if (memory) await spool.keepTime(JSON.stringify(memory));
+      const memory = deps.time.memory();
+      if (memory) await deps.spool.keepTime(JSON.stringify(memory));
       return undefined;
     },
   };

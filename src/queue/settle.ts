@@ -1,6 +1,6 @@
 import type { AttemptRecord, LongFailure, QueuedDelivery, Settlement } from './delivery.ts';
 import type { DetailText } from './detail.ts';
-import type { LeaseEnd } from './lease.ts';
+import type { LeaseEnd } from './disk/leases.ts';
 import type { DeliveryState } from './states.ts';
 
 // The consequences of an attempt for its delivery and its endpoint: over HTTP (`settle`), over SMTP (`settleMail`), and
@@ -115,14 +115,18 @@ interface OrderFacts {
   readonly isUp: boolean;
 }
 
-export interface AttemptFacts {
-  readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts' | 'parked'>;
-  readonly result: AttemptResult;
+/** When an attempt ended. */
+interface Occasion {
   /** Milliseconds since 1970. */
   readonly now: number;
   /** In [0, 1). */
   readonly jitter: number;
   readonly budget: Budget;
+}
+
+export interface AttemptFacts extends Occasion {
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts' | 'parked'>;
+  readonly result: AttemptResult;
   /** Whether other deliveries to the same endpoint passed recently. */
   readonly othersPass: boolean;
   /** Set if it is in a sequence. */
@@ -216,14 +220,9 @@ function soonEnough(
 }
 
 /** An SMTP attempt, for `settleMail`. */
-interface MailAttempted {
+interface MailAttempted extends Occasion {
   readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts'>;
   readonly attempt: MailAttempt;
-  /** Milliseconds since 1970. */
-  readonly now: number;
-  /** In [0, 1). */
-  readonly jitter: number;
-  readonly budget: Budget;
 }
 
 /**
@@ -257,17 +256,12 @@ export type Said =
     };
 
 /** The end of a lease, for `settleLease`. */
-interface LeaseFacts {
+interface LeaseFacts extends Occasion {
   /** `attempts` includes the one of the lease. */
   readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts'>;
   /** The number of the attempt. */
   readonly n: number;
   readonly said: Said;
-  /** Milliseconds since 1970. */
-  readonly now: number;
-  /** In [0, 1). */
-  readonly jitter: number;
-  readonly budget: Budget;
   /** Set if it is in a sequence. */
   readonly order: Omit<OrderFacts, 'isUp'> | undefined;
   /** The status by which the receiver ends the delivery; null: there is none. */

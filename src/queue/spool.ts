@@ -1,50 +1,54 @@
 import { basename } from 'node:path';
 import { isMarkedAsUntransferable } from 'node:worker_threads';
-import type { Clock } from '../base/clock.ts';
+import type { Bytes } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
-import { createRoom, free, isTight, lookAtDisk, type Room } from '../base/room.ts';
+import { createRoom, isTight, lookAtDisk, type RoomSettings } from '../base/room.ts';
+import type { Tools } from '../base/tools.ts';
+import type { Verdicts } from '../mail/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import { readAges } from './ages.ts';
+import { createCache } from './cache.ts';
 import { createCopyMarks } from './copy-marks.ts';
 import type {
   AcceptOutcome,
   Body,
   Delivery,
+  Endpoint,
+  EndpointName,
   EndpointSummary,
   Message,
   NewMessage,
   QueuedDelivery,
-  Spool,
-  SpoolSettings,
+  Settlement,
 } from './delivery.ts';
-import { type Blobs, createBlobs } from './disk/bodies.ts';
+import { createBlobs } from './disk/bodies.ts';
 import { createBulk } from './disk/bulk.ts';
-import { openQueueFile, type QueueFile, showQueue } from './disk/file.ts';
+import { openQueueFile, showQueue } from './disk/file.ts';
 import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/folder.ts';
+import type { LeaseEnd, LeaseTimes } from './disk/leases.ts';
 import { openReader, type Reader } from './disk/reader.ts';
 import { buryDamaged, lookAtLog, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 import { readHistory } from './history.ts';
-import { createHoldings, type Holdings } from './holdings.ts';
+import { createHoldings } from './holdings.ts';
 import { createMessages, toRow } from './messages.ts';
 
-export interface SpoolDeps {
-  readonly clock: Clock;
-  readonly log: Log;
+interface SpoolSettings extends RoomSettings {
+  /** Folder that contains spool.db, blobs/ and tmp/. */
+  readonly dir: string;
+}
+
+export interface SpoolDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   /**
    * daemon: the one process that accepts mail; it locks the folder and repairs what a crash left. visitor: the command
    * line, which reads and changes the queue beside it.
    */
   readonly role: 'daemon' | 'visitor';
-  readonly metrics: Metrics;
   /** Whether the store may have copies of messages: then a body that is missing is not given up at the start. */
   readonly copies?: boolean;
 }
 
-/** The cache of bodies just accepted, in bytes: some seconds of mail not yet attempted. */
-const CACHE_BYTES = 16 * 1024 * 1024;
 /** Messages whose headers are read in one query: other queries wait for it. */
 const SUMMARIES = 50;
 /** How often due deliveries are read again when some rows are damaged. */
@@ -56,24 +60,13 @@ const ROW_BYTES = 2048;
 /** The due time of an endpoint with nothing waiting. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
-interface Parts {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly folder: Folder;
-  readonly file: QueueFile;
-  readonly reading: Reader;
-  readonly room: Room;
-  readonly holdings: Holdings;
-  readonly blobs: Blobs;
-  readonly cache: Cache;
-  readonly listeners: Listeners;
-}
+type Parts = Awaited<ReturnType<typeof openParts>>;
 
 /**
  * Opens the queue of this host. Throws SpoolInUse if another daemon has it open, SpoolTooNew if a newer version wrote
  * it, SpoolFault if it cannot be opened.
  */
-export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
+export async function openSpool(settings: SpoolSettings, deps: SpoolDeps) {
   const { clock, log, role, metrics } = deps;
   const folder = folderOf(settings.dir);
   makeFolders(folder);
@@ -86,19 +79,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
     await parts.room.start();
     if (lock) void parts.holdings.count();
     const spool = createSpool(parts, () => lock?.release());
-    const { file, reading, room } = parts;
-    showQueue(
-      {
-        waiting: file.tally.byEndpoint,
-        hasRoom: spool.hasRoom,
-        disk: room.disk,
-        oldest: () => reading.read('oldest'),
-        ended: () => reading.read('ended'),
-        behind: () => reading.read('behind'),
-      },
-      clock,
-      metrics,
-    );
+    showQueue(parts, clock, metrics);
     return spool;
   } catch (error) {
     lock?.release();
@@ -106,11 +87,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
   }
 }
 
-async function openParts(
-  settings: SpoolSettings,
-  folder: Folder,
-  { clock, log, role, metrics }: SpoolDeps,
-): Promise<Parts> {
+async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, role, metrics }: SpoolDeps) {
   const data = { dir: folder.dir, role, now: clock.now() };
   const listeners = createListeners(log);
   let reading: Reader | undefined;
@@ -142,11 +119,11 @@ async function openParts(
     holdings: createHoldings({ reading, room, clock, log }),
     listeners,
     blobs: createBlobs(folder, room.wrote),
-    cache: createCache(CACHE_BYTES),
+    cache: createCache(),
   };
 }
 
-function createSpool(parts: Parts, release: () => void): Spool {
+function createSpool(parts: Parts, release: () => void) {
   const { file, reading, room, holdings, blobs, cache, listeners } = parts;
   const messages = createMessages(parts);
   const events = createEventQueue({ file, reading, room, say: listeners.say, tell: listeners.tell });
@@ -160,39 +137,63 @@ function createSpool(parts: Parts, release: () => void): Spool {
   };
   return frozen({
     body: blobs.writer,
-    accept: (message, deliveries) => accept(parts, message, deliveries),
+    /**
+     * Writes the message and its deliveries atomically and syncs them. Writes that arrive meanwhile share the next sync.
+     */
+    accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
+    /**
+     * Whether new mail can be accepted: false below the floor of free disk space or after a failed sync. Cached in
+     * memory, refreshed every second.
+     */
     hasRoom: () => file.sound() && room.has(),
     isWithinShare: holdings.isWithinShare,
     backlog: file.tally.ofAccount,
-    message: async (messageId, deliveryId) =>
+    /**
+     * Undefined if it is gone. `deliveryId`: the delivery that needs it, which is given up if it waits without a message.
+     */
+    message: async (
+      messageId: string,
+      deliveryId?: string,
+    ): Promise<{ readonly message: Message; readonly body: Bytes } | undefined> =>
       cache.take(messageId, deliveryId !== undefined) ?? (await messages.find(messageId, deliveryId)),
-    rescue: messages,
-    async settle(settlement, fresh) {
+    /** What is known elsewhere of messages that were damaged on the disk. */
+    rescue: frozen({ onDamage: messages.onDamage, restore: messages.restore }),
+    /**
+     * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if the
+     * delivery exists. `fresh`: verdicts just computed. Returns whether it waits behind another of its sequence now.
+     */
+    async settle(settlement: Settlement, fresh?: Verdicts) {
       const { tally, behind } = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
       const { deliveryId: delivery, state } = settlement;
       if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally, delivery, state });
       return behind;
     },
-    scanOf: async (messageId) => cache.scanOf(messageId) ?? (await reading.read('scanOf', messageId)),
-    async keepScan(messageId, scan) {
+    /** The scan of a message, without its body; undefined if it has none. */
+    scanOf: async (messageId: string) => cache.scanOf(messageId) ?? (await reading.read('scanOf', messageId)),
+    /** Keeps the scan of a message, unless it has one. Returns the one that is kept. */
+    async keepScan(messageId: string, scan: Scan) {
       const kept: Scan = JSON.parse(await file.write('keepScan', messageId, JSON.stringify(scan)));
       cache.keepScan(messageId, kept);
       return kept;
     },
-    keepEndpoint: (endpoint, memory) => file.write('keepEndpoint', endpoint, memory),
+    /** Saves the state of an endpoint that must survive a restart. */
+    keepEndpoint: (endpoint: Endpoint, memory: string | null) => file.write('keepEndpoint', endpoint, memory),
     lastTime: () => reading.read('lastTime'),
-    keepTime: (memory) => file.write('keepTime', memory),
-    envelopes: async (messageIds) => new Map(await reading.read('envelopes', messageIds)),
-    async summaryFields(messageIds) {
+    keepTime: (memory: string) => file.write('keepTime', memory),
+    /** Envelopes and sizes of messages, without those that are gone or damaged. */
+    envelopes: async (messageIds: readonly string[]) => new Map(await reading.read('envelopes', messageIds)),
+    /** What `summaryFields` (mail/summary.ts) finds in messages, without those that are gone. */
+    async summaryFields(messageIds: readonly string[]) {
       const found = new Map<string, string>();
       for (let at = 0; at < messageIds.length; at += SUMMARIES)
         for (const [id, fields] of await reading.read('summaryFields', messageIds.slice(at, at + SUMMARIES)))
           found.set(id, fields);
       return found;
     },
-    delivery: (id) => reading.read('delivery', id),
-    async due(account, url, now, limit, except) {
+    delivery: (id: string) => reading.read('delivery', id),
+    /** Waiting deliveries of an endpoint that are due at `now`, earliest due first, without those in `except`. */
+    async due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
       const read = () => reading.read('due', account, url, now, limit, except);
       let due = await read();
       // Damaged rows took the places of others; if they cannot be given up either, the tries are limited.
@@ -202,24 +203,42 @@ function createSpool(parts: Parts, release: () => void): Spool {
       }
       return due.found;
     },
-    overdue: (endpoint, before, now, limit) => reading.read('overdue', endpoint, before, now, limit),
-    lease: (endpoint, ids, times) => file.write('lease', endpoint, ids, times),
-    endLease: (account, end) => file.write('endLease', account, end),
-    async keepVerdicts(deliveryId, fresh) {
+    /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
+    overdue: (endpoint: EndpointName, before: number, now: number, limit: number) =>
+      reading.read('overdue', endpoint, before, now, limit),
+    /**
+     * Leases those of these deliveries that wait for the endpoint and are due: none of them is due again before the end
+     * of its lease. Returns them in order.
+     */
+    lease: (endpoint: EndpointName, ids: readonly string[], times: LeaseTimes) =>
+      file.write('lease', endpoint, ids, times),
+    /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
+    endLease: (account: string, end: LeaseEnd) => file.write('endLease', account, end),
+    /** Keeps verdicts just computed, before the attempt ends. */
+    async keepVerdicts(deliveryId: string, fresh: Verdicts) {
       await file.write('keepVerdicts', deliveryId, JSON.stringify(fresh));
       cache.keepVerdicts(deliveryId, fresh);
     },
+    /** Every endpoint with waiting deliveries or saved state. */
     endpoints: () => summarize(parts),
     waitingOf: file.tally.endpointsOf,
     waitingOfAll: file.tally.endpointsOfAll,
-    oldestOf: async (account, urls) => new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
-    ages: (now) => readAges(reading, now),
-    history: (endpoint, now) => readHistory(reading, endpoint, now),
-    reports: (limit) => reading.read('reports', limit),
-    reported: (ids) => file.write('reported', ids),
-    attempts: (deliveryId) => reading.read('attempts', deliveryId),
+    /** When the oldest waiting delivery to each of these URLs was accepted. */
+    oldestOf: async (account: string, urls: readonly string[]): Promise<ReadonlyMap<string, number>> =>
+      new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
+    /** What waits, by endpoint and age. */
+    ages: (now: number) => readAges(reading, now),
+    /** Sums up the attempts at an endpoint. */
+    history: (endpoint: EndpointName, now: number) => readHistory(reading, endpoint, now),
+    /** Reports not yet passed on, oldest first. */
+    reports: (limit: number) => reading.read('reports', limit),
+    /** Removes reports that were passed on. */
+    reported: (ids: readonly string[]) => file.write('reported', ids),
+    attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
     ...createBulk(parts),
-    events: Object.freeze({ ...events, onNews: listeners.onNews }),
+    /** Events for webhooks. */
+    events: frozen({ ...events, onNews: listeners.onNews }),
+    /** Which messages have a copy in the store that hosts share. */
     copies: createCopyMarks({ file, reading }),
     onChange: listeners.onChange,
     onTurn: listeners.onTurn,
@@ -277,123 +296,48 @@ async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
 /** The listeners for deliveries and for events. */
 export type Listeners = ReturnType<typeof createListeners>;
 
-/** A listener that throws does not undo an acceptance. */
 function createListeners(log: Log) {
-  const ofDeliveries: ((fresh: readonly Delivery[]) => void)[] = [];
-  const ofTurns: ((due: readonly QueuedDelivery[]) => void)[] = [];
-  const ofEvents: ((news: EventNews) => void)[] = [];
-
-  function inform<T>(listeners: readonly ((what: T) => void)[], what: T): void {
-    for (const listener of listeners) {
-      try {
-        listener(what);
-      } catch (error) {
-        log.error('spool.fault', { reason: 'a listener failed', error });
-      }
-    }
-  }
-
+  const deliveries = createChannel<readonly Delivery[]>(log);
+  const turns = createChannel<readonly QueuedDelivery[]>(log);
+  const events = createChannel<EventNews>(log);
   return frozen({
-    onChange(listener: (fresh: readonly Delivery[]) => void) {
-      ofDeliveries.push(listener);
-    },
-    onTurn(listener: (due: readonly QueuedDelivery[]) => void) {
-      ofTurns.push(listener);
-    },
-    onNews(listener: (news: EventNews) => void) {
-      ofEvents.push(listener);
-    },
+    /**
+     * The listener is called after every accepted message and every new batch, with what waits behind others too, and
+     * with an empty list after an outside change to the queue (command line).
+     */
+    onChange: deliveries.on,
+    /**
+     * The listener is called with deliveries that waited behind others of their sequence and are due now, and with those
+     * that left their sequence.
+     */
+    onTurn: turns.on,
+    onNews: events.on,
     /** Announces new deliveries; an empty list: the queue was changed by hand. */
     tell(fresh: readonly Delivery[]) {
-      inform(ofDeliveries, fresh);
-      if (fresh.length === 0) inform(ofEvents, { kind: 'changed' });
+      deliveries.tell(fresh);
+      if (fresh.length === 0) events.tell({ kind: 'changed' });
     },
     /** Announces deliveries that waited behind others. */
-    turn(due: readonly QueuedDelivery[]) {
-      inform(ofTurns, due);
-    },
-    say(news: EventNews) {
-      inform(ofEvents, news);
-    },
+    turn: turns.tell,
+    say: events.tell,
   });
 }
 
-/**
- * Messages just accepted, so that the first attempt of each of their deliveries needs no disk read. The caller of
- * `take` owns the bytes: the last delivery gets the originals, those before it copies. Bytes freed by one are never
- * those of another.
- */
-export type Cache = ReturnType<typeof createCache>;
-
-interface Entry {
-  message: Message;
-  readonly body: Body;
-  /** Deliveries not yet attempted. */
-  left: number;
-}
-
-/** Approximate bytes of an entry besides its body. */
-const OVERHEAD = 1024;
-
-/** Creates a cache of at most `limit` bytes; the oldest entries are evicted first. */
-function createCache(limit: number) {
-  const entries = new Map<string, Entry>();
-  let bytes = 0;
-  const sizeOf = ({ body }: Entry) => OVERHEAD + (body.kind === 'memory' ? body.bytes.byteLength : 0);
-  const remove = (id: string) => {
-    const entry = entries.get(id);
-    if (!entry) return;
-    entries.delete(id);
-    bytes -= sizeOf(entry);
+/** A listener that throws does not undo an acceptance. */
+function createChannel<T>(log: Log) {
+  const listeners: ((what: T) => void)[] = [];
+  return {
+    on(listener: (what: T) => void) {
+      listeners.push(listener);
+    },
+    tell(what: T) {
+      for (const listener of listeners) {
+        try {
+          listener(what);
+        } catch (error) {
+          log.error('spool.fault', { reason: 'a listener failed', error });
+        }
+      }
+    },
   };
-  /** Removes a message and frees its bytes, which only the cache holds. */
-  const forget = (id: string, { body }: Entry) => {
-    remove(id);
-    if (body.kind === 'memory') free(body.bytes);
-  };
-  const makeRoom = () => {
-    for (const [id, entry] of entries) {
-      if (bytes <= limit) return;
-      forget(id, entry);
-    }
-  };
-  return frozen({
-    put(message: Message, body: Body, deliveries: number) {
-      const entry = { message, body, left: deliveries };
-      entries.set(message.id, entry);
-      bytes += sizeOf(entry);
-      if (bytes > limit) makeRoom();
-    },
-    /** `first`: for the first attempt of one of its deliveries. */
-    take(messageId: string, first: boolean): { readonly message: Message; readonly body: Body } | undefined {
-      const entry = entries.get(messageId);
-      if (!entry) return undefined;
-      if (first) entry.left--;
-      const { message, body } = entry;
-      if (entry.left <= 0) remove(messageId);
-      else if (body.kind === 'memory') return { message, body: { kind: 'memory', bytes: new Uint8Array(body.bytes) } };
-      return { message, body };
-    },
-    /** Stores the verdicts in the message of the delivery. */
-    keepVerdicts(deliveryId: string, verdicts: Message['verdicts']) {
-      const entry = entries.get(messageIdOf(deliveryId));
-      if (entry) entry.message = { ...entry.message, verdicts };
-    },
-    scanOf: (messageId: string) => entries.get(messageId)?.message.scan,
-    keepScan(messageId: string, scan: Scan) {
-      const entry = entries.get(messageId);
-      if (entry) entry.message = { ...entry.message, scan };
-    },
-    clear() {
-      for (const [id, entry] of entries) forget(id, entry);
-    },
-  });
-}
-
-/**
- * A delivery id is the message id, a hyphen and 12 characters (base/ids.ts). For an id of another form, the cache entry
- * just stays until evicted.
- */
-function messageIdOf(deliveryId: string): string {
-  return deliveryId.slice(0, -13);
 }

@@ -19,9 +19,9 @@ interface StateFacts {
 }
 
 /**
- * The states of a delivery, in the order of their codes in the queue file: a new one comes last, and `waiting` stays first,
- * since the indexes rely on it. Lists of states are derived from this table, as is what follows from a state; what the
- * queue does with a delivery that gets into one is in settle.ts and disk/changes.ts.
+ * The states of a delivery, in the order of their codes in the queue file: a new one comes last, and `waiting` stays
+ * first, since the indexes rely on it. Lists of states are derived from this table, as is what follows from a state;
+ * what the queue does with a delivery that gets into one is in settle.ts and disk/changes.ts.
  */
 export const STATES = {
   /** Due at some time. */

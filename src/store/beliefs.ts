@@ -3,35 +3,25 @@ import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
 import { StoreAway } from './driver/port.ts';
 
-/** Store reads, cached by key for a while; other hosts may have changed the values since. */
-interface Beliefs<T> {
-  /**
-   * Returns the cached value if it is younger than `freshMs`, else reads it. While the store is unavailable, the last
-   * value is returned without waiting: otherwise each caller would be held for as long as a store operation may take,
-   * and mail would pile up. Undefined: the store is unavailable and the key was never read.
-   */
-  of(key: string): Promise<T | undefined>;
-  /** Reads the value now; throws `StoreAway`. */
-  now(key: string): Promise<T>;
-  /** Stores a value that the caller knows to be current. */
-  keep(key: string, value: T): void;
-}
-
 /** How soon a store that did not answer is asked again. Milliseconds. */
 const AGAIN_MS = 2000;
 /** Cached values; beyond that the oldest is evicted. */
 const MOST = 50_000;
 
-/** Creates the cache. `read` asks the store and must not return undefined. */
+/**
+ * Store reads, cached by key for a while; other hosts may have changed the values since. `read` asks the store and must
+ * not return undefined.
+ */
 export function createBeliefs<T extends NonNullable<unknown> | null>(
   read: (key: string) => Promise<T>,
   freshMs: number,
   { clock }: { readonly clock: Clock },
-): Beliefs<T> {
+) {
   const known = createMemory<{ readonly value: T; readonly readAt: number }>({ most: MOST });
   /** Set while the store is unavailable. */
   let askAgainAt: number | undefined;
 
+  /** Reads the value now; throws `StoreAway`. */
   async function now(key: string): Promise<T> {
     if (askAgainAt !== undefined) askAgainAt = Number.POSITIVE_INFINITY; // one reader at a time
     try {
@@ -55,12 +45,18 @@ export function createBeliefs<T extends NonNullable<unknown> | null>(
     }
   }
 
+  /** Stores a value that the caller knows to be current. */
   function keep(key: string, value: T): void {
     known.set(key, { value, readAt: clock.monotonic() });
   }
 
   return frozen({
-    async of(key) {
+    /**
+     * Returns the cached value if it is younger than `freshMs`, else reads it. While the store is unavailable, the last
+     * value is returned without waiting: otherwise each caller would be held for as long as a store operation may take,
+     * and mail would pile up. Undefined: the store is unavailable and the key was never read.
+     */
+    async of(key: string): Promise<T | undefined> {
       const last = known.get(key);
       const at = clock.monotonic();
       if (last && at - last.readAt < freshMs) return last.value;

@@ -37,9 +37,9 @@ export class CopyRefused extends Error {
 
 /**
  * Copies every row of `from` to `to`, then reads both again and compares them. It may be stopped at any point, and
- * goes on with `resume`: rows that are in `to` already must be those of `from`; nothing there is ever changed. Until both
- * are found to be equal, a row in `to` keeps daemons and commands out (`checkFormat`). Throws `CopyRefused` if `to` has
- * other rows, or if `from` changed meanwhile, and `StoreAway`, which names the side.
+ * goes on with `resume`: rows that are in `to` already must be those of `from`; nothing there is ever changed. Until
+ * both are found to be equal, a row in `to` keeps daemons and commands out (`checkFormat`). Throws `CopyRefused` if
+ * `to` has other rows, or if `from` changed meanwhile, and `StoreAway`, which names the side.
  */
 export async function copyStore(
   { from, to }: { readonly from: Database; readonly to: Database },
@@ -125,7 +125,8 @@ async function insert(spec: CollectionSpec<AnyRow>, to: Collection<AnyRow>, row:
 
 const different = (spec: CollectionSpec<AnyRow>, { id }: Row) =>
   new CopyRefused(
-    `${spec.name}: row ${id} is in TO, and is not that of FROM: TO is another store, or one of them changed since; copy to an empty store`,
+    `${spec.name}: row ${id} is in TO, and is not that of FROM: TO is another store, or one of them changed since; ` +
+      'copy to an empty store',
   );
 
 /** Reads both sides again, in parallel: what was written meanwhile shows as a difference. */
@@ -141,7 +142,8 @@ async function compare(
     );
   if (target.text() !== source.text())
     throw new CopyRefused(
-      `${spec.name}: FROM has ${source.rows()} rows, and TO has ${target.rows()}, or their contents differ; copy to an empty store`,
+      `${spec.name}: FROM has ${source.rows()} rows, and TO has ${target.rows()}, or their contents differ; ` +
+        'copy to an empty store',
     );
 }
 

@@ -1,10 +1,13 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
 import { StoreAway } from './driver/port.ts';
 import type { KeyRow } from './rows/accounts.ts';
 import type { Store } from './store.ts';
+
+interface KeyUsesDeps extends Pick<Tools, 'clock' | 'log'> {
+  readonly store: Pick<Store, 'keys'>;
+}
 
 /** How often the row of a key is written at most. Milliseconds. */
 const WRITE_MS = 60_000;
@@ -17,15 +20,7 @@ const MOST_UNWRITTEN = 100_000;
  */
 export type KeyUses = ReturnType<typeof createKeyUses>;
 
-export function createKeyUses({
-  store,
-  clock,
-  log,
-}: {
-  readonly store: Pick<Store, 'keys'>;
-  readonly clock: Clock;
-  readonly log: Log;
-}) {
+export function createKeyUses({ store, clock, log }: KeyUsesDeps) {
   /** Row id to milliseconds since 1970. */
   const unwritten = new Map<string, number>();
   let cancel: (() => void) | undefined;

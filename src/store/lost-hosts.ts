@@ -1,8 +1,8 @@
-import { type Clock, createLoop } from '../base/clock.ts';
+import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Service } from '../base/service.ts';
+import type { Tools } from '../base/tools.ts';
 import { StoreAway } from './driver/port.ts';
 import { BEAT_MS, type Membership, nameAdopter } from './membership.ts';
 import { type HostRow, isSilent } from './rows/hosts.ts';
@@ -15,11 +15,9 @@ interface LostHostsSettings {
   readonly alone: boolean;
 }
 
-interface LostHostsDeps {
+interface LostHostsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'hosts' | 'copies' | 'understands'>;
   readonly member: Pick<Membership, 'id' | 'beats'>;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly metrics: Pick<Metrics, 'gauge' | 'counter'>;
 }
 

@@ -1,6 +1,6 @@
 import { type Clock, createPauses, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Log } from '../base/log.ts';
+import type { Tools } from '../base/tools.ts';
 import { StoreAway } from './driver/port.ts';
 import { HostRefused, type HostRow, raiseFormat } from './rows/hosts.ts';
 import type { Store } from './store.ts';
@@ -15,7 +15,7 @@ export const SILENCE_MS = LEASE_MS + 1000;
 /** How often a host shows that it runs. A host with a store of its own is not watched. Milliseconds. */
 export const BEAT_MS = 2000;
 const BEAT_ALONE_MS = 3_600_000;
-/** A host whose beat stands still for three beats, on the clock of the host that watches, does not run. Milliseconds. */
+/** A host whose beat stands still for three beats, by the clock of the host that watches, is down. Milliseconds. */
 const WATCH_MS = 3 * BEAT_MS + 1000;
 const LOOK_MS = 250;
 
@@ -31,14 +31,12 @@ interface MembershipSettings {
   readonly alone: boolean;
 }
 
-interface MembershipDeps {
+interface MembershipDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'hosts' | 'revisions'>;
   /** Returns the id of this host. */
   readonly identify: () => string;
   /** Identifies this process. */
   readonly incarnation: string;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** The row of this host, which shows the others that it runs, and that no other process runs as this host. */
@@ -76,8 +74,8 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   }
 
   /**
-   * Makes the row ours. No process may be running as this host, and none with its name: a row that names one is watched,
-   * and freed if its beat stands still. Its process notices with its next beat, and joins again. Throws
+   * Makes the row ours. No process may be running as this host, and none with its name: a row that names one is
+   * watched, and freed if its beat stands still. Its process notices with its next beat, and joins again. Throws
    * `HostRefused`.
    */
   async function join(): Promise<void> {
@@ -267,7 +265,9 @@ const known = ({ id, version, startedAt }: HostRow): string =>
   `id ${id}, Postern ${version}, running since ${toTimestamp(startedAt)} UTC by its clock`;
 
 const namesake = (other: HostRow): string =>
-  `another host with the hostname ${other.name} runs on this store (${known(other)}): set another hostname here, or stop that host first`;
+  `another host with the hostname ${other.name} runs on this store (${known(other)}): set another hostname here, or ` +
+  'stop that host first';
 
 const twice = (other: HostRow, queueDir: string): string =>
-  `another process runs as this host (${known(other)}): ${queueDir} is a copy of its queue, or both use one folder. Stop that process first; if this machine is a copy, remove ${queueDir} here, because the other host has its mail`;
+  `another process runs as this host (${known(other)}): ${queueDir} is a copy of its queue, or both use one folder. ` +
+  `Stop that process first; if this machine is a copy, remove ${queueDir} here, because the other host has its mail`;

@@ -1,22 +1,49 @@
+import { type Collection, type Filter, fieldIs, type PageOptions, type Row } from './driver/port.ts';
+
 // Reads any number of rows in pages, so that they neither fill the memory nor block the event loop. The store has no
 // cursors: each page begins after the last row of the previous one.
 
 /** Rows per page: few enough not to block the event loop or fill the memory. */
 const PAGE = 500;
+
+/** A collection, or an account's view of it. */
+export interface Readable<R extends Row> {
+  many(filter: Omit<Filter<R>, 'account'>, page?: PageOptions<R>): ReturnType<Collection<R>['many']>;
+}
+
 /** Reads rows in the order of a unique key. `read` returns the first `limit` rows after a key. */
 export async function* pagesByKey<R, K>(
   after: K,
   keyOf: (row: R) => K,
   read: (after: K, limit: number) => Promise<readonly R[]>,
+  limit: number = PAGE,
 ): AsyncGenerator<readonly R[]> {
   for (let key = after; ; ) {
-    const page = await read(key, PAGE);
+    const page = await read(key, limit);
     yield page;
     const last = page.at(-1);
-    if (!last || page.length < PAGE) return;
+    if (!last || page.length < limit) return;
     key = keyOf(last);
   }
 }
+
+/** Which rows are read, and how many in a page. */
+interface Wanted<R> {
+  readonly filter?: Omit<Filter<R>, 'id'>;
+  readonly limit?: number;
+}
+
+/** Reads rows by id. */
+export const pagesById = <R extends Row>(
+  rows: Readable<R>,
+  { filter, after = '', limit }: Wanted<R> & { readonly after?: string } = {},
+) =>
+  pagesByKey(
+    after,
+    ({ id }: R) => id,
+    (gt, most) => rows.many({ ...filter, ...fieldIs<R>('id', { range: { gt } }) }, { sort: 'id', limit: most }),
+    limit,
+  );
 
 /** Bytes of a page of rows that may be large, and how many rows it has at most. */
 const LARGE_PAGE = { limit: 64, bytes: 500_000 };
@@ -39,39 +66,35 @@ export async function* pagesByBytes<R, K>(
   }
 }
 
-/** A condition on times, and on ids where several rows share a time. */
-type Moment =
-  | { readonly time: { readonly range: { readonly gt: Date } } }
-  | { readonly time: Date; readonly id: { readonly range: { readonly gt: string } } };
-
-/** A position in a list ordered by time: after the row with this time and this id. */
-export interface Place {
-  readonly time: Date;
-  readonly id: string;
+interface Span<R> extends Wanted<R> {
+  /** Begins after this time, or with `id` after that row of this time. */
+  readonly after: Date;
+  readonly id?: string | undefined;
+  /** Ends before this time. */
+  readonly before?: Date;
 }
 
 /**
- * Reads rows in the order of a time, and by id among rows of the same time. The store has no cursors, so after each
- * page the rest of its last time is read. Without an id, starts after all rows of that time.
+ * Reads rows in the order of an indexed time, and by id among rows of the same time: after each page the rest of its
+ * last time is read.
  */
-export async function* pagesByTime<R>(
-  after: Place | { readonly time: Date },
-  placeOf: (row: R) => Place,
-  read: (moment: Moment, order: 'time' | 'id', limit: number) => Promise<readonly R[]>,
+export async function* pagesByTime<R extends Row>(
+  rows: Readable<R>,
+  field: keyof R & string,
+  { filter, after, id, before, limit = PAGE }: Span<R>,
 ): AsyncGenerator<readonly R[]> {
-  const restOf = ({ time, id }: Place) =>
-    pagesByKey(
-      id,
-      (row: R) => placeOf(row).id,
-      (from, limit) => read({ time, id: { range: { gt: from } } }, 'id', limit),
-    );
-  if ('id' in after) yield* restOf(after);
-  for (let { time } = after; ; ) {
-    const page = await read({ time: { range: { gt: time } } }, 'time', PAGE);
+  const restOf = (time: Date, from: string) =>
+    pagesById(rows, { filter: { ...filter, ...fieldIs<R>(field, time) }, after: from, limit });
+  if (id !== undefined) yield* restOf(after, id);
+  for (let gt = after; ; ) {
+    const range = { gt, ...(before && { lt: before }) };
+    const page = await rows.many({ ...filter, ...fieldIs<R>(field, { range }) }, { sort: field, limit });
     yield page;
     const last = page.at(-1);
-    if (!last || page.length < PAGE) return;
-    yield* restOf(placeOf(last));
-    ({ time } = placeOf(last));
+    if (!last || page.length < limit) return;
+    const time: unknown = last[field];
+    if (!(time instanceof Date)) throw new TypeError(`${field} is not a time`);
+    yield* restOf(time, last.id);
+    gt = time;
   }
 }

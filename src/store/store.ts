@@ -5,7 +5,6 @@ import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts'
 import { allFeatures, type GatedRow, gated, understands } from './features.ts';
 import { accounts, keys } from './rows/accounts.ts';
 import { acmeChallenges, certificates } from './rows/certificates.ts';
-import { routingChanges } from './rows/changes.ts';
 import type { Declaration, OwnedRow } from './rows/collection.ts';
 import { copies, copyParts } from './rows/copies.ts';
 import { counters, urlHours, urls } from './rows/counters.ts';
@@ -13,6 +12,7 @@ import {
   domainKeys,
   inboundDomains,
   inboundRoutes,
+  routingChanges,
   senderDomains,
   trackingDomains,
   verifications,

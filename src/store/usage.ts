@@ -4,14 +4,8 @@ import type { Log } from '../base/log.ts';
 import { createExpiringMemory } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import { tableOf } from '../base/tables.ts';
-import {
-  type Collection,
-  type CollectionSpec,
-  type Database,
-  type Filter,
-  type Row,
-  StoreAway,
-} from './driver/port.ts';
+import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './driver/port.ts';
+import { pagesById } from './pages.ts';
 import { COLLECTIONS, collectionsOfAccounts, type Store } from './store.ts';
 
 // The storage usage of accounts: counted with each write (the meter), and corrected every night (the task).
@@ -53,22 +47,13 @@ const MAX_REMEMBERED = 10_000;
  * The count misses what other hosts wrote in the last second or so, what a killed host had not flushed, small patches
  * and counters, and writes of the command line. `correct` fixes that every night.
  */
-export interface UsageMeter {
-  /** The current usage of an account. Throws `StoreAway`. */
-  of(account: string): Promise<Usage>;
-  /** The stored usage, without this host's unflushed counts. */
-  stored(account: string): Promise<Usage>;
-  /** Bytes by which the rows of all accounts together may grow on this host. */
-  left(): number;
-  /** Adds the difference found by counting all rows, which may be negative. */
-  correct(account: string, difference: Usage): Promise<void>;
-}
+export type UsageMeter = Awaited<ReturnType<typeof meteredDatabase>>['meter'];
 
 /** Wraps a database so that every write is counted. Closing it flushes the counts. */
 export async function meteredDatabase(
   database: Database,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
-): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
+) {
   const rows = await database.collection(usage);
   const pending = new Map<string, Map<UsagePart, number>>();
   const known = createExpiringMemory<Usage>({ most: MAX_REMEMBERED }, clock);
@@ -105,19 +90,24 @@ export async function meteredDatabase(
     }
   }
 
+  /** The stored usage, without this host's unflushed counts. */
   async function stored(account: string): Promise<Usage> {
     return known.get(account) ?? remember(account, { ...NOTHING, ...(await rows.one({ id: account })) });
   }
 
-  const meter = frozen<UsageMeter>({
+  const meter = frozen({
     stored,
+    /** Bytes by which the rows of all accounts together may grow on this host. */
     left: () => database.left(),
-    async of(account) {
+    /** The current usage of an account. Throws `StoreAway`. */
+    async of(account: string): Promise<Usage> {
       const sum: Record<UsagePart, number> = { ...(await stored(account)) };
       for (const [part, amount] of pending.get(account) ?? []) sum[part] += amount;
       return sum;
     },
-    correct: (account, difference) => bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
+    /** Adds the difference found by counting all rows, which may be negative. */
+    correct: (account: string, difference: Usage) =>
+      bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
   });
   const metered = frozen<Database>({
     collection: async <R extends Row>(spec: CollectionSpec<R>) =>
@@ -198,9 +188,6 @@ function meteredCollection<R extends Row>(
 
 type Sum = Record<UsagePart, number>;
 
-/** Rows per query, so that other callers are not blocked for long. */
-const STEP = 500;
-
 /**
  * Counts the usage of all accounts from their rows, once a night, and corrects the running count. Rows written during
  * the count may be counted twice or not at all, until the next night.
@@ -209,12 +196,13 @@ export function countUsageTask({ store, meter }: { readonly store: Store; readon
   return {
     async run(ending) {
       const before = new Map<string, Usage>();
-      for await (const { id } of every(store.accounts)) before.set(id, await meter.stored(id));
+      for await (const page of pagesById(store.accounts))
+        for (const { id } of page) before.set(id, await meter.stored(id));
       const sums = new Map<string, Sum>([...before.keys()].map((account) => [account, { ...NOTHING }]));
       for (const [{ name }, rows] of collectionsOfAccounts(store)) {
-        for await (const row of every(rows)) {
+        for await (const page of pagesById<Row>(rows)) {
           if (ending?.aborted) return undefined;
-          count(sums, name, row);
+          for (const row of page) count(sums, name, row);
         }
       }
       let corrected = 0;
@@ -229,22 +217,7 @@ export function countUsageTask({ store, meter }: { readonly store: Store; readon
   };
 }
 
-function minus(sum: Usage, other: Usage): Usage {
-  const difference: Sum = { ...NOTHING };
-  for (const part of USAGE_PARTS) difference[part] = sum[part] - other[part];
-  return difference;
-}
-
-/** All rows of a collection, ordered by id. */
-async function* every(rows: Pick<Collection<Row>, 'many'>): AsyncGenerator<Row> {
-  for (let last = '', more = true; more; ) {
-    const filter: Filter<Row> = { id: { range: { gt: last } } };
-    const page = await rows.many(filter, { sort: 'id', limit: STEP });
-    yield* page;
-    last = page.at(-1)?.id ?? last;
-    more = page.length === STEP;
-  }
-}
+const minus = (sum: Usage, other: Usage): Usage => tableOf(USAGE_PARTS, (part) => sum[part] - other[part]);
 
 function count(sums: Map<string, Sum>, name: string, row: Row): void {
   const account = ownerOf(row);

@@ -1,4 +1,4 @@
-import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { LeaseRow } from '../store/rows/hosts.ts';
@@ -52,30 +52,22 @@ export function createLeases(
   function keep(task: string): Lease {
     const losing = new AbortController();
     let until = clock.monotonic() + TERM_MS;
-    let cancel = clock.after(RENEW_MS, renew);
-    let released = false;
-    function renew() {
+    const renewing = createLoop(clock, async () => {
       const asked = clock.monotonic();
-      void leases
-        .change({ id: task, holder }, { until: new Date(clock.now() + TERM_MS) })
-        .then(
-          (row) => {
-            if (row) until = asked + TERM_MS;
-            else losing.abort();
-          },
-          (error: unknown) => {
-            if (!(error instanceof StoreAway) || clock.monotonic() >= until - RENEW_MS) losing.abort();
-          },
-        )
-        .then(() => {
-          if (!released && !losing.signal.aborted) cancel = clock.after(RENEW_MS, renew);
-        });
-    }
+      try {
+        const row = await leases.change({ id: task, holder }, { until: new Date(clock.now() + TERM_MS) });
+        if (row) until = asked + TERM_MS;
+        else losing.abort();
+      } catch (error) {
+        if (!(error instanceof StoreAway) || clock.monotonic() >= until - RENEW_MS) losing.abort();
+      }
+      return losing.signal.aborted ? undefined : RENEW_MS;
+    });
+    renewing.startAfter(RENEW_MS);
     return {
       lost: losing.signal,
       async release() {
-        released = true;
-        cancel();
+        void renewing.stop();
         await leases.change({ id: task, holder }, { holder: null }).catch(() => {});
       },
     };

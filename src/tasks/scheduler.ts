@@ -1,5 +1,6 @@
 import cron, { type ScheduledTask } from 'node-cron';
 import type { Clock } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Task, TaskResult, TaskState } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
@@ -106,8 +107,8 @@ export function createScheduler<N extends string>(
       if (one) await start(one, Number.POSITIVE_INFINITY);
     },
     /**
-     * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however often
-     * this is called.
+     * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however
+     * often this is called.
      */
     poke(name: string): void {
       const one = planned.get(name);
@@ -271,7 +272,7 @@ function toWords(done: Readonly<Record<string, unknown>> | undefined): string {
 
 function reasonOf(error: unknown): [TaskResult, string] {
   if (error instanceof StoreAway) return ['skipped', 'the store is unavailable'];
-  return ['failed', (error instanceof Error ? error.message : String(error)).slice(0, LONGEST_WORDS)];
+  return ['failed', errorText(error).slice(0, LONGEST_WORDS)];
 }
 
 const LONGEST_WORDS = 200;

@@ -2,10 +2,12 @@ import { createHash, createHmac, randomUUID, timingSafeEqual } from 'node:crypto
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
+import { hasCode } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Room } from '../base/room.ts';
 import type { Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
+import { syncFolder } from '../queue/disk/folder.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 
@@ -148,7 +150,7 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
         const file = await open(join(dir, claim.hash), 'r');
         return { kind: 'file', file, size: (await file.stat()).size, hash: claim.hash };
       } catch (error) {
-        if (isMissing(error)) return { kind: 'missing' };
+        if (hasCode(error, 'ENOENT')) return { kind: 'missing' };
         throw error;
       }
     },
@@ -218,7 +220,7 @@ async function touch(path: string): Promise<boolean> {
     await utimes(path, now, now);
     return true;
   } catch (error) {
-    if (isMissing(error)) return false;
+    if (hasCode(error, 'ENOENT')) return false;
     throw error;
   }
 }
@@ -241,20 +243,9 @@ async function write(dir: string, hash: string, content: Iterable<Uint8Array>): 
   }
 }
 
-async function syncFolder(dir: string): Promise<void> {
-  const folder = await open(dir, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
-}
-
 const UNFINISHED = '.tmp';
 const OURS = /^(?:[0-9a-f]{64}|[0-9a-f-]{36}\.tmp)$/;
 const SECOND = 1000;
-
-const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
 /** When it expires in seconds (base 36), what it leads to, and the seal of both. */
 const TOKEN = /^([0-9a-z]{1,9})-([0-9a-f]{64})-([\w-]{43})$/;
@@ -316,7 +307,7 @@ async function filesIn(dir: string) {
 /** The names in a folder; none if it is missing. */
 async function namesIn(dir: string): Promise<string[]> {
   return readdir(dir).catch((error: unknown) => {
-    if (isMissing(error)) return [];
+    if (hasCode(error, 'ENOENT')) return [];
     throw error;
   });
 }

@@ -2,7 +2,6 @@ import { sizeOf } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { type AttachmentMode, factsOf } from '../inbound/formats.ts';
-import type { SigningKeys } from '../inbound/types.ts';
 import { createVerdictMeters } from '../inbound/verdicts/meters.ts';
 import type { Notes } from '../journal/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
@@ -14,6 +13,7 @@ import type { Scanning } from '../scan/scanning.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Answers } from './answers.ts';
 import type { Destinations, PostTarget } from './destinations.ts';
+import type { SigningKeys } from './signing.ts';
 import type { Findings, Mail, Post, Renderer } from './types.ts';
 
 // The steps before a delivery becomes a signed POST, and after its attempt: the same for those that are posted

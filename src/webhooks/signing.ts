@@ -2,7 +2,6 @@ import { createHmac } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
-import type { SigningKeys } from '../inbound/types.ts';
 import { createBeliefs } from '../store/beliefs.ts';
 import { type SigningKeyRow, signingKeyId } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
@@ -73,12 +72,14 @@ export function toSigningSecret(key: string): string {
 const ROTATION_MS = 24 * 3600_000;
 /** Milliseconds for which a key is cached: the delay until another host's rotation is seen. */
 const FRESH_MS = 10_000;
+
 /**
- * The keys that sign posts. A key belongs to an account and a URL, as consumers of the public ancestor expect: two
+ * The keys that sign posts to an endpoint, the current one first; two during a rotation. A key belongs to an account and a URL, as consumers of the public ancestor expect: two
  * routes to one URL share a key. While the store is unavailable, the last known keys are used.
  */
-export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }): SigningKeys {
-  const { store, clock, ids } = deps;
+export type SigningKeys = ReturnType<typeof createSigningKeys>;
+
+export function createSigningKeys({ store, clock, ids }: { store: Store; clock: Clock; ids: Ids }) {
   const known = createBeliefs((name) => read(...partsOf(name)), FRESH_MS, { clock });
 
   async function read(account: string, url: string): Promise<SigningKeyRow> {
@@ -104,15 +105,18 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
   }
 
   return frozen({
-    async keysFor(account, url) {
+    /** Creates the key on first use. `undefined` if the store is unavailable and the key is not in memory. */
+    async keysFor(account: string, url: string) {
       const row = await known.of(nameOf(account, url));
       return row && keysOf(row);
     },
-    async keysIfAny(account, url) {
+    /** As `keysFor`, but undefined if the URL has no key; creates none. Throws `StoreAway`. */
+    async keysIfAny(account: string, url: string) {
       const row = await store.signingKeys.one({ id: signingKeyId(account, url) });
       return row && keysOf(row);
     },
-    async rotate(account, url) {
+    /** Creates and returns a new key; the old one is used as well for 24 hours. */
+    async rotate(account: string, url: string) {
       const { id, key } = await read(account, url);
       const patch = { key: ids.signingKey(), previousKey: key, previousUntil: new Date(clock.now() + ROTATION_MS) };
       // Only from the key we read: concurrent rotations must not lose the key that consumers have.
@@ -121,7 +125,8 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
       known.keep(nameOf(account, url), row);
       return row.key;
     },
-    async carryOver(account, from, to) {
+    /** Copies the key of one URL to the URL that replaces it, unless that has a key of its own. */
+    async carryOver(account: string, from: string, to: string) {
       const { key, previousKey, previousUntil } = await read(account, from);
       const row = {
         id: signingKeyId(account, to),

@@ -144,7 +144,7 @@ export async function startApi(
   );
   if (options.journal) await journal.start();
   const watched = watch(await borrowSpool({ clock, log }), { journal, clock, log });
-  const spool = { ...watched.spool };
+  const spool = { ...watched.spool, events: { ...watched.spool.events } };
   const missingUrls = new Set<string>();
   const poked: string[] = [];
   /** Trial posts, and how they are answered. */

@@ -5,7 +5,6 @@ import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
-import type { SigningKeys } from '../../src/inbound/types.ts';
 import type { Spool } from '../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../src/queue/dispatcher.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
@@ -14,6 +13,7 @@ import { createMessageViews, type MessageViews } from '../../src/webhooks/messag
 import { createPreparation } from '../../src/webhooks/preparation.ts';
 import { createPulling } from '../../src/webhooks/pulling.ts';
 import { createRenderer } from '../../src/webhooks/render/renderer.ts';
+import type { SigningKeys } from '../../src/webhooks/signing.ts';
 import { createTapping } from '../../src/webhooks/tapping.ts';
 import { createTrials } from '../../src/webhooks/trials.ts';
 import { NO_ANSWERS } from './answers.ts';

@@ -2,7 +2,6 @@ import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import { pagesByKey, pagesByTime } from '../../store/pages.ts';
-import type { InboundRouteRow } from '../../store/rows/domains.ts';
 import type { WebhookRow } from '../../store/rows/webhooks.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
 import { askAll } from '../joining.ts';
@@ -37,12 +36,7 @@ async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
     names.set(url, known);
     return known;
   };
-  const routes = pagesByTime(
-    { time: new Date(0) },
-    ({ createdAt, id }: InboundRouteRow) => ({ time: createdAt, id }),
-    ({ time, ...rest }, order, limit) =>
-      store.inboundRoutes.many({ createdAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'createdAt', limit }),
-  );
+  const routes = pagesByTime(store.inboundRoutes, 'createdAt', { after: new Date(0) });
   for await (const page of routes)
     for (const { id, url, also = [] } of page)
       for (const one of new Set([url, ...also.map((further) => further.url)]))

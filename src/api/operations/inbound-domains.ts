@@ -3,7 +3,8 @@ import { checkMx } from '../../dns/checks.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { memberOf } from '../../mail/wildcard-domain.ts';
-import { type InboundDomainRow, isClaim, nameOf, pagesOfDomains } from '../../store/rows/domains.ts';
+import { pagesByTime } from '../../store/pages.ts';
+import { type InboundDomainRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import {
@@ -68,7 +69,7 @@ const domains = listing({
   params: {},
   returns: z.array(inboundDomainRecord),
   pages: (_, { store, settings }) =>
-    mapPages(pagesOfDomains(store), async (rows) => {
+    mapPages(pagesByTime(store.inboundDomains, 'createdAt', { after: new Date(0) }), async (rows) => {
       // While a proof takes effect, a domain may briefly be listed together with its claim.
       const names = rows.filter(isClaim).map(nameOf);
       const found = names.length === 0 ? [] : await store.inboundDomains.many({ id: { in: names } });

@@ -97,8 +97,19 @@ const NOWHERE = 'nowhere';
 
 /** The parameters of a route besides its pattern and URL. */
 const OPTIONS = {
-  ...{ batch_events: batchEvents, format, raw, attachments, link_over: linkOver, facts, password, order },
-  ...{ action, when, tags, priority, also },
+  batch_events: batchEvents,
+  format,
+  raw,
+  attachments,
+  link_over: linkOver,
+  facts,
+  password,
+  order,
+  action,
+  when,
+  tags,
+  priority,
+  also,
 };
 
 type RouteOption = Exclude<keyof InboundRouteRow, 'id' | 'pattern' | 'url' | 'account' | 'domain' | 'createdAt'>;
@@ -349,9 +360,19 @@ const updateRoute = operation({
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const patch = {
-      ...{ pattern, url, batchEvents: batch_events, format, raw, attachments: mode, linkOver: over },
-      ...{ action: given.action, when: given.when && when, tags: given.tags, priority },
-      ...{ facts: given.facts, order: given.order },
+      pattern,
+      url,
+      batchEvents: batch_events,
+      format,
+      raw,
+      attachments: mode,
+      linkOver: over,
+      facts: given.facts,
+      order: given.order,
+      action: given.action,
+      when: given.when && when,
+      tags: given.tags,
+      priority,
       ...also,
       folded: pattern === undefined ? undefined : fold(pattern),
       password: password === '' ? null : password,

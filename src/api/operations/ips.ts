@@ -4,7 +4,7 @@ import { checkA } from '../../dns/checks.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { reputationOf } from '../../mail/stats.ts';
 import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
-import { pagesByKey } from '../../store/pages.ts';
+import { pagesById } from '../../store/pages.ts';
 import {
   createPoolFinder,
   DEFAULT_POOL,
@@ -126,11 +126,7 @@ const list = listing({
   returns: z.array(ipRecord),
   async *pages({ after = '' }, { store, now }) {
     const toRecord = createIpRecorder(await readPlacement(store), now());
-    const rows = pagesByKey(
-      after,
-      ({ id }: IpRow) => id,
-      (behind, limit) => store.ips.many({ releasedAt: null, id: { range: { gt: behind } } }, { sort: 'id', limit }),
-    );
+    const rows = pagesById(store.ips, { filter: { releasedAt: null }, after });
     yield* mapPages(rows, (page) => page.map(toRecord));
   },
 });

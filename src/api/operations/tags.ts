@@ -1,12 +1,11 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { type Month, NO_COUNTS, REPUTATION_FORMULA, reputationOf, sinceHours, windowsOf } from '../../mail/stats.ts';
-import { type Place, pagesByTime } from '../../store/pages.ts';
+import { pagesByTime } from '../../store/pages.ts';
 import { type CounterRow, counterId, startOf } from '../../store/rows/counters.ts';
-import type { AccountStore } from '../../store/store.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { hasBadText } from '../parameters.ts';
-import { mapPages, type Pages } from '../whole-lists.ts';
+import { mapPages } from '../whole-lists.ts';
 import { int, record, str } from './fields.ts';
 import {
   hoursOf,
@@ -130,29 +129,13 @@ const allTimeSeries = listing({
   returns: z.array(tagHourlyEntry.extend({ tag: str('the tag') })),
   pages({ after_time: time, after_tag: name = '' }, { store, now }) {
     const oldest = sinceHours(now(), SERIES_DAYS);
-    const rows = hoursAfter(
-      store,
-      time === undefined || time <= oldest ? { time: oldest } : placeIn(store.account, startOf('hour', time), name),
-    );
+    const filter = { kind: 'tag', span: 'hour' } as const;
+    const hour = time === undefined || time <= oldest ? undefined : startOf('hour', time);
+    // The ids of one hour sort by tag.
+    const id = hour && counterId(store.account, 'tag', 'hour', hour, name);
+    const rows = pagesByTime(store.counters, 'start', { filter, after: hour ?? oldest, id });
     return mapPages(rows, (page) => page.map((row) => ({ ...toTagHourlyEntry(row), tag: row.key })));
   },
 });
-
-function placeIn(account: string, time: Date, tag: string): Place {
-  return { time, id: counterId(account, 'tag', 'hour', time, tag) };
-}
-
-/** The hours of all tags after a position, by time and then tag: the ids of one hour sort by tag. */
-function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: Date }): Pages<CounterRow> {
-  return pagesByTime(
-    after,
-    ({ start, id }: CounterRow) => ({ time: start, id }),
-    ({ time, ...rest }, order, limit) =>
-      counters.many(
-        { kind: 'tag', span: 'hour', start: time, ...rest },
-        { sort: order === 'id' ? 'id' : 'start', limit },
-      ),
-  );
-}
 
 export const tagOperations = [list, remove, info, timeSeries, allTimeSeries];

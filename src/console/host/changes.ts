@@ -19,7 +19,7 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
 import { noteAction } from '../../journal/actions.ts';
 import { faultText, parseQueueQuery } from '../../journal/query-language.ts';
-import type { Endpoint, Selection } from '../../queue/delivery.ts';
+import { type Endpoint, endpointKey, type Selection } from '../../queue/delivery.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import { type HostCall, hostOperation } from './operation.ts';
@@ -149,7 +149,7 @@ async function endpointsOf(
   const parts = [here, ...(await Promise.all(others))];
   const endpoints = new Map(
     parts.flatMap(({ found }) =>
-      found.map(({ account, url, kind }) => [`${account}\n${url}`, { account, url, kind }] as const),
+      found.map(({ account, url, kind }) => [endpointKey({ account, url }), { account, url, kind }] as const),
     ),
   );
   if (endpoints.size > most) throw call.invalid('query', `More than ${most} endpoints match; narrow the filter`);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { limitOf, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
 import { optional } from '../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../queue/ages.ts';
-import type { DeliveryKind } from '../../queue/delivery.ts';
+import { type DeliveryKind, endpointKey } from '../../queue/delivery.ts';
 import type { LaneView, Making } from '../../queue/insight.ts';
 import { account, breaker, type HostCall, hostOperation, kind } from './operation.ts';
 
@@ -195,10 +195,8 @@ interface Group {
   inFlight: number;
 }
 
-const nameOfLane = ({ account, url }: { readonly account: string; readonly url: string }) => `${account}\n${url}`;
-
 const lanesByName = (lanes: readonly LaneView[]): ReadonlyMap<string, LaneView> =>
-  new Map(lanes.map((one) => [nameOfLane(one), one]));
+  new Map(lanes.map((one) => [endpointKey(one), one]));
 
 function group(
   waiting: readonly WaitingAges[],
@@ -208,14 +206,14 @@ function group(
 ): ReadonlyMap<string, Group> {
   const kinds = new Map<string, DeliveryKind>();
   for (const account of new Set(waiting.map((one) => one.account)))
-    for (const one of spool.waitingOf(account)) kinds.set(nameOfLane(one), one.kind);
+    for (const one of spool.waitingOf(account)) kinds.set(endpointKey(one), one.kind);
   const groups = new Map<string, Group>();
   for (const one of waiting) {
-    const key = by === 'endpoint' ? nameOfLane(one) : by === 'destination' ? one.url : one.account;
+    const key = by === 'endpoint' ? endpointKey(one) : by === 'destination' ? one.url : one.account;
     const known = groups.get(key) ?? {
       account: by === 'destination' ? null : one.account,
       url: by === 'account' ? null : one.url,
-      kind: by === 'account' ? null : (kinds.get(nameOfLane(one)) ?? lanes.get(nameOfLane(one))?.kind ?? null),
+      kind: by === 'account' ? null : (kinds.get(endpointKey(one)) ?? lanes.get(endpointKey(one))?.kind ?? null),
       waiting: 0,
       ages: one.ages.map(() => 0),
       later: 0,
@@ -225,7 +223,7 @@ function group(
       inFlight: 0,
     };
     groups.set(key, known);
-    add(known, one, lanes.get(nameOfLane(one)));
+    add(known, one, lanes.get(endpointKey(one)));
   }
   return groups;
 }

@@ -1,6 +1,7 @@
 import { sizeOf } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createMemory } from '../../base/memory.ts';
+import { namesOf, tableOf } from '../../base/tables.ts';
 import type { Tools } from '../../base/tools.ts';
 import { type Delivery, KINDS, type NewMessage, type Spool } from '../../queue/delivery.ts';
 import { STATES } from '../../queue/states.ts';
@@ -46,7 +47,7 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
   const watched = watch(spool, holds.settled, (messageId) => takenBack.get(messageId) === true);
   const writer = createCopyWriter({ ...deps, spool });
   const upkeep = createCopyUpkeep(settings, { ...deps, spool, writer });
-  const meters = createMeters(deps.metrics);
+  const counted = createMeters(deps.metrics);
   const absence = createAbsence({ log });
   deps.metrics.gauge('postern_copies_missing', async () => [[{}, await spool.copies.missing()]]);
 
@@ -79,20 +80,20 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
   ): ReturnType<AcceptingQueue['accept']> {
     const size = sizeOf(message.body);
     // Nothing is posted that its sender must repeat.
-    if (!hold.isQuick && writer.isAway() && settings.withoutCopies === 'defer') return meters.refused();
+    if (!hold.isQuick && writer.isAway() && settings.withoutCopies === 'defer') return counted('refused');
     const outcome = await spool.accept(message, deliveries);
     if (outcome !== 'accepted') return outcome;
-    if (hold.isQuick && (await hold.until(settings.holdMs)) === 'ended') return meters.delivered();
+    if (hold.isQuick && (await hold.until(settings.holdMs)) === 'ended') return counted('delivered');
     const copied = await writer.copy(message.id, size);
     if (copied === 'copied') {
       absence.over();
-      return meters.copied();
+      return counted('copied');
     }
     if (copied === 'away' && settings.withoutCopies === 'accept') {
       absence.begin();
-      return meters.without();
+      return counted('without');
     }
-    return (await takeBack(message, open, hold)) ? meters.refused() : meters.delivered();
+    return counted((await takeBack(message, open, hold)) ? 'refused' : 'delivered');
   }
 
   /** Ends a message whose sender will repeat it. False if it was delivered meanwhile. */
@@ -142,20 +143,14 @@ function watch(spool: Spool, settled: Holds['settled'], isGone: (messageId: stri
   };
 }
 
+const OUTCOMES = { delivered: 'accepted', copied: 'accepted', without: 'accepted', refused: 'uncopied' } as const;
+
+/** Counts what became of a message, and returns the outcome for its sender. */
 function createMeters(metrics: Tools['metrics']) {
-  const of = (result: string) => metrics.counter('postern_copies_total', { result });
-  const counters = { delivered: of('delivered'), copied: of('copied'), without: of('without'), refused: of('refused') };
-  const counting =
-    <T>(name: keyof typeof counters, outcome: T) =>
-    (): T => {
-      counters[name].add();
-      return outcome;
-    };
-  return {
-    delivered: counting('delivered', 'accepted' as const),
-    copied: counting('copied', 'accepted' as const),
-    without: counting('without', 'accepted' as const),
-    refused: counting('refused', 'uncopied' as const),
+  const counters = tableOf(namesOf(OUTCOMES), (result) => metrics.counter('postern_copies_total', { result }));
+  return (result: keyof typeof OUTCOMES) => {
+    counters[result].add();
+    return OUTCOMES[result];
   };
 }
 

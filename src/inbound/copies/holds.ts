@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createMemory } from '../../base/memory.ts';
-import type { Delivery, Settlement } from '../../queue/delivery.ts';
+import { type Delivery, endpointKey, type Settlement } from '../../queue/delivery.ts';
 import { STATES } from '../../queue/states.ts';
 import { isPulled } from '../pulled.ts';
 
@@ -31,17 +31,7 @@ interface Held {
 type Outcome = 'ended' | 'failed';
 
 /** A message whose deliveries are watched, until `end`. */
-export interface Hold {
-  /** Whether every endpoint is up and quick, as far as is known. */
-  readonly isQuick: boolean;
-  /** Waits until all deliveries have ended, one failed, or the time is over. */
-  until(ms: number): Promise<Outcome | 'late'>;
-  /** Whether an endpoint may be getting it just now. */
-  mayBePosting(): boolean;
-  /** Whether every delivery was delivered. */
-  isDelivered(): boolean;
-  end(): void;
-}
+export type Hold = ReturnType<Holds['begin']>;
 
 const SAMPLES = 10;
 const QUANTILE = 0.9;
@@ -52,15 +42,15 @@ const MOST_TRACKED = 2 * ENDPOINTS;
 /** After this time another delivery is the probe. Milliseconds. */
 const PROBE_MS = 10_000;
 
-/** Creates the holds. An endpoint is quick if nine of ten deliveries end within `holdMs`, or if nothing is known of it. */
+/** Creates the holds. An endpoint is quick if nine of ten deliveries end within `holdMs`, or if it is not known. */
 export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: { readonly clock: Clock }) {
   const paces = createMemory<Pace>({ most: ENDPOINTS, keepUsed: true });
   const tracked = new Map<string, Tracked>();
   const waits = new Set<() => void>();
   let stopped = false;
 
-  function paceOf({ account, url }: Delivery): Pace {
-    const key = `${account}\0${url}`;
+  function paceOf(delivery: Delivery): Pace {
+    const key = endpointKey(delivery);
     const pace = paces.get(key) ?? { results: [], probe: undefined };
     paces.set(key, pace);
     return pace;
@@ -94,7 +84,7 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
 
   return frozen({
     /** Begins to watch deliveries that are about to be accepted. */
-    begin(deliveries: readonly Delivery[]): Hold {
+    begin(deliveries: readonly Delivery[]) {
       const now = clock.monotonic();
       const held: Held = {
         left: new Set(deliveries.map(({ id }) => id)),
@@ -109,8 +99,10 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
       }
       let isLate = false;
       return {
+        /** Whether every endpoint is up and quick, as far as is known. */
         isQuick: quick,
-        async until(ms) {
+        /** Waits until all deliveries have ended, one failed, or the time is over. */
+        async until(ms: number): Promise<Outcome | 'late'> {
           const time = Promise.withResolvers<'late'>();
           const over = () => time.resolve('late');
           const cancel = clock.after(stopped ? 0 : ms, over);
@@ -124,11 +116,13 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
           }
           return outcome;
         },
+        /** Whether an endpoint may be getting it just now. */
         mayBePosting: () =>
           ours.some(
             ({ delivery: { id, fate, url }, pace }) =>
               held.left.has(id) && !fate && !isPulled(url) && pace.results.at(-1) !== Number.POSITIVE_INFINITY,
           ),
+        /** Whether every delivery was delivered. */
         isDelivered: () => held.left.size === 0 && held.allDelivered,
         end() {
           for (const { delivery, pace } of ours) {

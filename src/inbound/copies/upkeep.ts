@@ -1,7 +1,7 @@
-import { type Clock, createLoop } from '../../base/clock.ts';
+import { createLoop } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
 import type { Service } from '../../base/service.ts';
+import type { Tools } from '../../base/tools.ts';
 import { atOnce } from '../../base/turns.ts';
 import { toCopiedDelivery } from '../../queue/copied-message.ts';
 import type { CopyMark } from '../../queue/copy-marks.ts';
@@ -9,6 +9,7 @@ import type { Spool } from '../../queue/delivery.ts';
 import { TAKEN_OVER } from '../../queue/states.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import type { Membership } from '../../store/membership.ts';
+import { pagesByKey } from '../../store/pages.ts';
 import { copyPartId } from '../../store/rows/copies.ts';
 import type { Store } from '../../store/store.ts';
 import type { CopyWriter } from './writer.ts';
@@ -18,13 +19,11 @@ interface CopyUpkeepSettings {
   readonly alone: boolean;
 }
 
-interface CopyUpkeepDeps {
+interface CopyUpkeepDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'copies' | 'copyParts'>;
   readonly spool: Pick<Spool, 'copies' | 'drop'>;
   readonly writer: CopyWriter;
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** How often copies are brought in step with the queue. Milliseconds. */
@@ -32,6 +31,9 @@ const EVERY_MS = 1000;
 const PAGE = 100;
 /** How long a start waits for the first time. Milliseconds. */
 const FIRST_MS = 5000;
+
+const pagesOf = (read: (after: number, limit: number) => Promise<readonly CopyMark[]>) =>
+  pagesByKey(0, ({ key }: CopyMark) => key, read, PAGE);
 
 const hasEnded = ({ deliveries, isDamaged }: CopyMark): boolean => deliveries.length === 0 && !isDamaged;
 
@@ -44,8 +46,8 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
   const { store, spool, writer, member, clock, log } = deps;
 
   async function bringInStep(): Promise<void> {
-    for (let after = 0; !loop.isStopped(); ) {
-      const page = await spool.copies.due(after, PAGE);
+    for await (const page of pagesOf(spool.copies.due)) {
+      if (loop.isStopped()) return;
       const due = page.filter((mark) => !writer.isBusy(mark));
       await remove(due.filter(hasEnded));
       const open = due.filter((mark) => !hasEnded(mark));
@@ -55,9 +57,6 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
         open.filter(({ state }) => state === 'changed'),
         keep,
       );
-      const last = page.at(-1);
-      if (!last || page.length < PAGE) return;
-      after = last.key;
     }
   }
 
@@ -97,16 +96,14 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
 
   /** Decides about the copies of earlier epochs: those that no host has taken over are kept. */
   async function judge(): Promise<void> {
-    for (let after = 0; member.isLive() && !loop.isStopped(); ) {
-      const marks = await spool.copies.before(member.epoch(), after, PAGE);
+    const earlier = (after: number, limit: number) => spool.copies.before(member.epoch(), after, limit);
+    for await (const marks of pagesOf(earlier)) {
+      if (!member.isLive() || loop.isStopped()) return;
       await remove(marks.filter(hasEnded));
       await atOnce(
         marks.filter((mark) => !hasEnded(mark)),
         keep,
       );
-      const last = marks.at(-1);
-      if (!last || marks.length < PAGE) return;
-      after = last.key;
     }
   }
 

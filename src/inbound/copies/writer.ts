@@ -1,7 +1,6 @@
-import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
+import type { Tools } from '../../base/tools.ts';
 import { contentParts, toCopiedDelivery } from '../../queue/copied-message.ts';
 import type { CopyEnd, CopyMark } from '../../queue/copy-marks.ts';
 import type { Spool } from '../../queue/delivery.ts';
@@ -10,12 +9,10 @@ import type { Membership } from '../../store/membership.ts';
 import { type CopyRow, copyPartId } from '../../store/rows/copies.ts';
 import type { Store } from '../../store/store.ts';
 
-interface CopyWriterDeps {
+interface CopyWriterDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'copies' | 'copyParts'>;
   readonly spool: Pick<Spool, 'message' | 'copies'>;
   readonly member: Pick<Membership, 'id' | 'epoch'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /**

@@ -5,6 +5,7 @@ import { spf } from 'mailauth/lib/spf/index.js';
 import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
+import { namesOf } from '../../base/tables.ts';
 import type { DnsBudget, Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
@@ -259,15 +260,5 @@ function spfVerdict(result: SpfResult): Verdicts['spf'] {
 
 /** Parses an SPF result; one that is not in RFC 7208 section 2.6 becomes `permerror`. */
 function readSpfResult(word: string): SpfResult {
-  switch (word) {
-    case 'pass':
-    case 'fail':
-    case 'softfail':
-    case 'neutral':
-    case 'none':
-    case 'temperror':
-      return word;
-    default:
-      return 'permerror';
-  }
+  return namesOf(DETAILS).find((known) => known === word) ?? 'permerror';
 }

@@ -136,10 +136,8 @@ const MOST = 5000;
 /** Longer keys are not cached: they waste memory and may be long on purpose. */
 const LONGEST_KEY = 1024;
 
-/** Creates a cache of verdicts: most mail comes from hosts that have sent some recently. */
-export function createRecall<V>(clock: Clock): ExpiringMemory<V> {
-  return createExpiringMemory<V>({ most: MOST }, clock);
-}
+/** A cache of verdicts: most mail comes from hosts that have sent some recently. */
+export const createRecall = <V>(clock: Clock) => createExpiringMemory<V>({ most: MOST }, clock);
 
 /** Returns the cached value of a key, or makes it and caches it for as long as the DNS answers behind it are valid. */
 export async function recalled<V>(

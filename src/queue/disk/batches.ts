@@ -4,10 +4,8 @@ import { deliveryId } from '../../base/ids.ts';
 import type { AttemptRecord, Delivery, Settlement } from '../delivery.ts';
 import type { BatchLimits, EventsForHook, FreezeOutcome, Hook, HookTally, Pending } from '../events.ts';
 import { STATES } from '../states.ts';
-import type { Ending } from './changes.ts';
-import type { Endpoints } from './open-file.ts';
-import { kindCode, number, numberOrNull, type SqlRow, taskCode, text, textOrNull, whole } from './schema.ts';
-import { sumOf, sumOfDelivery } from './sums.ts';
+import type { Accepting, Ending } from './changes.ts';
+import { number, numberOrNull, type SqlRow, text, textOrNull, whole } from './schema.ts';
 
 /** The new events among those published for a webhook. */
 interface Published {
@@ -25,11 +23,8 @@ const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 /** A batch has no sender. */
 const ENVELOPE = JSON.stringify({ mailFrom: '', client: { address: null, helo: null, tls: null } });
 
-/**
- * Publishing and batching of events, inside the common transaction. `nextKey` allocates `count` keys and returns the
- * first.
- */
-export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number) {
+/** Publishing and batching of events, inside the common transaction. */
+export function createBatching(db: DatabaseSync, accepting: Accepting) {
   const known = db.prepare('SELECT key, id, account, url FROM hooks WHERE id = ? AND gone = 0');
   const openOnes = db.prepare(
     'SELECT count(*) AS n FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 AND open = 1',
@@ -39,7 +34,7 @@ export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: 
   );
   const register = createRegister(db);
   const pending = createPending(db);
-  const write = createWriting(db, endpoints, nextKey);
+  const write = createWriting(db, accepting);
 
   return {
     publish(wanted: readonly EventsForHook[], now: number): Published[] {
@@ -94,7 +89,8 @@ function createPending(db: DatabaseSync) {
     'INSERT INTO events (hook, id, at, size, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
   );
   const oldest = db.prepare(
-    'SELECT key, size, body FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL ORDER BY key LIMIT ?',
+    `SELECT key, size, body FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL
+    ORDER BY key LIMIT ?`,
   );
   const freeze = db.prepare(
     'UPDATE events INDEXED BY events_pending SET batch = ?, body = NULL WHERE hook = ? AND batch IS NULL AND key <= ?',
@@ -148,56 +144,28 @@ export function toPending(row: SqlRow): Pending {
 }
 
 /** Writes a batch: its message, its delivery and its row in `batches`. */
-function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number) {
-  const message =
-    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, crc, bytes, sum)
-    VALUES (?, ?, ?, 1, ?, '', ?, ?, ?, ?)`);
-  const delivery =
-    db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind)
-    VALUES (?, ?, ?, ?, '', '', '', ?, 0, ?, ?, ?, ?, 0, 0, 0, ?, ?)`);
+function createWriting(db: DatabaseSync, accepting: Accepting) {
   const batch = db.prepare('INSERT INTO batches (message, hook, events, open, counted) VALUES (?, ?, ?, 1, 0)');
-  return (
-    hook: Hook,
-    hookKey: number,
-    messageId: string,
-    bodies: readonly string[],
-    now: number,
-  ): { key: number; delivery: Delivery } => {
-    const key = nextKey(1);
-    const at = whole(now);
+  return (hook: Hook, hookKey: number, messageId: string, bodies: readonly string[], now: number) => {
     const bytes = Buffer.from(`[${bodies.join(',')}]`);
-    const made = toDelivery(hook, messageId, bodies.length);
-    const endpoint = endpoints.keyOf(made);
-    const kind = kindCode(made.kind);
+    const delivery = toDelivery(hook, messageId, bodies.length);
     const row = {
       id: messageId,
-      receivedAt: at,
-      deliveries: 1,
+      receivedAt: now,
       envelope: ENVELOPE,
       trace: '',
       size: bytes.byteLength,
+      bytes,
       crc: crc32(bytes),
       blob: null,
       sha256: null,
+      verdicts: null,
+      scan: null,
     };
-    message.run(key, messageId, at, ENVELOPE, row.size, row.crc, bytes, sumOf(row));
-    delivery.run(
-      key,
-      made.id,
-      key,
-      endpoint,
-      bytes.byteLength,
-      at,
-      at,
-      at,
-      at,
-      sumOfDelivery({ ...made, kind, task: taskCode(undefined), message: key, route: made.routeId }),
-      kind,
-    );
-    batch.run(key, hookKey, bodies.length);
-    endpoints.shift(endpoint, 1);
-    return { key, delivery: made };
+    const written = accepting(row, [delivery]);
+    if (!written) throw new Error('the queue has a message with this id');
+    batch.run(written.key, hookKey, bodies.length);
+    return { key: written.key, delivery };
   };
 }
 
@@ -230,7 +198,8 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   );
   const remove = db.prepare('DELETE FROM events WHERE key = ?');
   const batches = db.prepare(
-    'SELECT d.key, d.state FROM batches b INDEXED BY batches_left JOIN deliveries d ON d.key = b.message WHERE b.hook = ? AND b.open > 0',
+    `SELECT d.key, d.state FROM batches b INDEXED BY batches_left JOIN deliveries d ON d.key = b.message
+    WHERE b.hook = ? AND b.open > 0`,
   );
 
   const keyOf = (webhook: string): number | undefined => {
@@ -261,7 +230,6 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
         .map((row) => number(row, 'key'));
       return { more: false, batches: ending.drop(waiting, now).length };
     },
-    /** Returns how many batches were moved to the new URL. */
     redirectHook(webhook: string, url: string) {
       const key = keyOf(webhook);
       if (key === undefined) return 0;
@@ -288,8 +256,8 @@ export function createTallying(db: DatabaseSync) {
   const open = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
   // A batch is counted once, however often it is replayed.
   const count = db.prepare('UPDATE batches SET counted = 1 WHERE message = ? AND counted = 0');
-  const sent =
-    db.prepare(`UPDATE hooks SET batches = batches + 1, events = hooks.events + b.events, sent_at = max(coalesce(sent_at, 0), ?)
+  const sent = db.prepare(`UPDATE hooks SET batches = batches + 1, events = hooks.events + b.events,
+    sent_at = max(coalesce(sent_at, 0), ?)
     FROM (SELECT hook, events FROM batches WHERE message = ?) b WHERE key = b.hook`);
   const failed = db.prepare(
     'UPDATE hooks SET error = ?, error_at = ? WHERE key = (SELECT hook FROM batches WHERE message = ?)',

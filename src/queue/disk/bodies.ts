@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { hasCode } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import { giveBack, isTight } from '../../base/room.ts';
 import type { Body, BodyWriter } from '../delivery.ts';
 import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
+import { syncFolder } from './folder.ts';
 
 /** Large bodies as separate files. */
 export type Blobs = ReturnType<typeof createBlobs>;
@@ -201,15 +203,6 @@ async function createBlobFile(path: string) {
   };
 }
 
-async function syncFolder(path: string): Promise<void> {
-  const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
 const STEP = 1024 * 1024;
 
 /** Returns what is wrong with a blob file, to follow "message lost: "; null if it is intact. Reads all of it. */
@@ -220,17 +213,13 @@ export function blobFault(path: string, size: number, sha256: string): string | 
     if (fstatSync(file).size !== size) return 'its blob file has the wrong length';
     return digestOf(file) === sha256 ? null : 'its blob file was damaged on disk';
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'its blob file is missing';
+    if (hasCode(error, 'ENOENT')) return 'its blob file is missing';
     // Running out of file handles or memory says nothing about the file.
-    if (isEio(error)) return 'its blob file cannot be read';
+    if (hasCode(error, 'EIO')) return 'its blob file cannot be read';
     throw error;
   } finally {
     if (file !== undefined) closeSync(file);
   }
-}
-
-function isEio(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'EIO';
 }
 
 function digestOf(file: number): string {

@@ -1,8 +1,9 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { tableOf } from '../../base/tables.ts';
-import type { EndpointName, QueuedDelivery, Selection, Spool } from '../delivery.ts';
-import type { Cache, Listeners } from '../spool.ts';
+import type { Cache } from '../cache.ts';
+import type { EndpointName, QueuedDelivery, Selection } from '../delivery.ts';
+import type { Listeners } from '../spool.ts';
 import { type BulkAction, DELIVERY_STATES, OPEN_STATES } from '../states.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
@@ -21,23 +22,23 @@ interface BulkParts {
 /** Deliveries deleted in one step, which shares a commit with new mail. */
 const PURGE_STEP = 200;
 
-/** The operations of operators, the API and the purge: on many deliveries, in steps. */
-export function createBulk(
-  parts: BulkParts,
-): Pick<
-  Spool,
-  | 'list'
-  | 'scan'
-  | 'names'
-  | 'count'
-  | 'retry'
-  | 'retryEndpoint'
-  | 'reschedule'
-  | 'drop'
-  | 'replay'
-  | 'redirect'
-  | 'purge'
-> {
+/** Which ended deliveries are deleted. */
+interface PurgeLimits {
+  /** Those that ended before these times, milliseconds since 1970. */
+  readonly deliveredBefore: number;
+  readonly deadBefore: number;
+  /** The oldest delivered ones beyond these bytes. */
+  readonly deliveredBytes: number;
+}
+
+/** Called after each step of a change with the number changed of an account. */
+type ChangedOf = (account: string, count: number) => void;
+
+/**
+ * The operations of operators, the API and the purge: on many deliveries, in steps. Changes return how many they made.
+ * People change many deliveries with bulk-changes.ts, which counts first and calls these step by step.
+ */
+export function createBulk(parts: BulkParts) {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
   const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>) => {
@@ -45,27 +46,36 @@ export function createBulk(
     if (count > 0) listeners.tell([]);
     return count;
   };
-  const act =
-    (action: BulkAction): Spool['drop'] =>
-    (selection, now, changed, note) =>
-      change(selection, async (keys) => {
-        const endpoints = await file.write(action, keys, now, note);
-        for (const [account = '', own] of Map.groupBy(endpoints, file.tally.accountOf)) changed?.(account, own.length);
-        return endpoints.length;
-      });
+  const act = (action: BulkAction) => (selection: Selection, now: number, changed?: ChangedOf, note?: string) =>
+    change(selection, async (keys) => {
+      const endpoints = await file.write(action, keys, now, note);
+      for (const [account = '', own] of Map.groupBy(endpoints, file.tally.accountOf)) changed?.(account, own.length);
+      return endpoints.length;
+    });
   return {
     list: scan.list,
-    scan: (selection) => scan.pages(selection, (from, to) => reading.read('page', selection, PAGE, from, to)),
-    names: (selection) => scan.pages(selection, (from, to) => reading.read('names', selection, PAGE, from, to)),
+    /** All of them, the oldest first, in pages. What changes meanwhile may be in or not. */
+    scan: (selection: Selection) =>
+      scan.pages(selection, (from, to) => reading.read('page', selection, PAGE, from, to)),
+    /** The same, without what a change of many does not need to know. */
+    names: (selection: Selection) =>
+      scan.pages(selection, (from, to) => reading.read('names', selection, PAGE, from, to)),
     count: scan.count,
+    /** Makes waiting deliveries due now; those with a chosen send time keep it. */
     retry: act('retry'),
-    retryEndpoint: (account, url, now) => retryEndpoint(parts, { account, url }, now),
-    reschedule: (selection, at) => change(selection, (keys) => file.write('reschedule', keys, at)),
+    /** The same for the deliveries to an endpoint that are not due yet. `onChange` listeners are not called. */
+    retryEndpoint: (account: string, url: string, now: number) => retryEndpoint(parts, { account, url }, now),
+    /** Moves waiting deliveries that were never attempted to another time, where their budget begins. */
+    reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
+    /** Ends waiting, held and dead deliveries without delivering them; `note` says why. */
     drop: act('drop'),
+    /** Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id. */
     replay: act('replay'),
-    redirect: (routeId, url) =>
+    /** Moves the waiting, held and dead deliveries of a route to another URL. */
+    redirect: (routeId: string, url: string) =>
       change({ targetId: routeId, states: OPEN_STATES }, (keys) => file.write('redirect', keys, url)),
-    purge: (limits) => purge(parts, limits),
+    /** Deletes ended deliveries. */
+    purge: (limits: PurgeLimits) => purge(parts, limits),
   };
 }
 
@@ -88,10 +98,10 @@ async function retryEndpoint(
 
 async function purge(
   { log, file, reading, blobs, cache }: BulkParts,
-  limits: Parameters<Spool['purge']>[0],
+  { deliveredBefore, deadBefore, deliveredBytes }: PurgeLimits,
 ): Promise<number> {
-  const tooMany = await reading.read('deliveredLimit', limits.deliveredBytes);
-  const bounds = { deadBefore: limits.deadBefore, deliveredBefore: Math.max(limits.deliveredBefore, tooMany) };
+  const tooMany = await reading.read('deliveredLimit', deliveredBytes);
+  const bounds = { deadBefore, deliveredBefore: Math.max(deliveredBefore, tooMany) };
   let count = 0;
   for (;;) {
     const step = await file.write('purge', bounds, PURGE_STEP);
@@ -113,14 +123,19 @@ const PAGE = 1000;
 /** Rows changed in one step, which shares a commit with new mail. */
 const STEP = 500;
 
-/**
- * Scans the whole queue in windows, so that short queries can run in between.
- */
+/** Scans the whole queue in windows, so that short queries can run in between. */
 function createScan({ read }: Reader) {
   /** Given ids are found by their index, so one query is enough. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
+  async function* windows(selection: Selection): AsyncGenerator<[from: number, to: number]> {
+    const [first, last] = await read('span');
+    const width = widthFor(selection);
+    for (let from = first; from <= last; from += width) yield [from, Math.min(last, from + width - 1)];
+  }
+
   return frozen({
+    /** Newest first. */
     async list(selection: Selection, limit: number): Promise<QueuedDelivery[]> {
       const [first, last] = await read('span');
       const width = widthFor(selection);
@@ -143,23 +158,20 @@ function createScan({ read }: Reader) {
         from = next;
       }
     },
+    /** Counts by state. */
     async count(selection: Selection) {
-      const [first, last] = await read('span');
-      const width = widthFor(selection);
       const sum = tableOf(DELIVERY_STATES, () => 0);
-      for (let from = first; from <= last; from += width) {
-        const counts = await read('count', selection, from, Math.min(last, from + width - 1));
+      for await (const window of windows(selection)) {
+        const counts = await read('count', selection, ...window);
         for (const state of DELIVERY_STATES) sum[state] += counts[state];
       }
       return sum;
     },
     /** Runs `change` on the keys of the selected deliveries, some at a time, and returns the sum of its results. */
     async change(selection: Selection, change: (keys: readonly number[]) => Promise<number>) {
-      const [first, last] = await read('span');
-      const width = widthFor(selection);
       let count = 0;
-      for (let from = first; from <= last; from += width) {
-        const keys = await read('keys', selection, from, Math.min(last, from + width - 1));
+      for await (const window of windows(selection)) {
+        const keys = await read('keys', selection, ...window);
         for (let at = 0; at < keys.length; at += STEP) count += await change(keys.slice(at, at + STEP));
       }
       return count;

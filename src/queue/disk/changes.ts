@@ -1,4 +1,4 @@
-import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
+import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
@@ -76,8 +76,12 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
   );
   const ending = createEnding(db, { endpoints, turns });
   const reporting = createReporting(db);
+  const accepting = createAccepting(db, { endpoints, turns }, nextKey);
   return frozen({
-    accept: createAccepting(db, { endpoints, turns }, nextKey),
+    accept(row: MessageRow, deliveries: readonly Delivery[]): Accepted {
+      const written = accepting(row, deliveries);
+      return { written: written !== undefined, behind: written?.behind ?? [], bytes: row.bytes };
+    },
     restore: createRestoring(db, endpoints),
     /** Also stores the verdicts, if the attempt computed any. */
     settle: createSettling(db, { endpoints, turns }, reporting),
@@ -94,15 +98,28 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
     },
     ...ending,
     ...createForgetting(db, { endpoints, turns }),
-    ...createBatching(db, endpoints, nextKey),
+    ...createBatching(db, accepting),
     ...createHookChanges(db, ending),
   });
 }
 
+const INSERT_MESSAGE = `INSERT INTO messages
+  (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+
+/** The values for it. */
+function messageValues(key: number, row: MessageRow, deliveries: number): SQLInputValue[] {
+  const receivedAt = whole(row.receivedAt);
+  const { id, envelope, trace, size, blob, sha256, crc, bytes } = row;
+  const sum = sumOf({ ...row, receivedAt, deliveries });
+  return [key, id, receivedAt, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum];
+}
+
+/** Writes messages with their deliveries. */
+export type Accepting = ReturnType<typeof createAccepting>;
+
 function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, nextKey: (count: number) => number) {
-  const message =
-    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
+  const message = db.prepare(`${INSERT_MESSAGE} ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
     created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task, note, sequence)
@@ -110,24 +127,11 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
     ON CONFLICT DO NOTHING`);
   const { keepScan } = createScanKeeping(db);
   const keepVerdicts = db.prepare(KEEP_VERDICTS);
-  return (row: MessageRow, deliveries: readonly Delivery[]): Accepted => {
+  /** Returns the key of the message; undefined if its id exists already. */
+  return (row: MessageRow, deliveries: readonly Delivery[]) => {
     const key = nextKey(deliveries.length);
     const at = whole(row.receivedAt);
-    const { changes } = message.run(
-      key,
-      row.id,
-      at,
-      deliveries.length,
-      row.envelope,
-      row.trace,
-      row.size,
-      row.blob,
-      row.sha256,
-      row.crc,
-      row.bytes,
-      sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
-    );
-    if (changes === 0) return { written: false, behind: [], bytes: row.bytes };
+    if (message.run(...messageValues(key, row, deliveries.length)).changes === 0) return undefined;
     if (row.verdicts !== null) keepVerdicts.run(row.verdicts, crc32(row.verdicts), key);
     if (row.scan !== null) keepScan(row.id, row.scan);
     const share = Math.ceil(row.size / deliveries.length);
@@ -162,7 +166,7 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
       if (written.changes !== 0 && !one.fate) endpoints.shift(endpoint, 1);
       if (due === BEHIND) behind.push(one.id);
     });
-    return { written: true, behind, bytes: row.bytes };
+    return { key, behind };
   };
 }
 
@@ -172,9 +176,7 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
   const known = db.prepare('SELECT key FROM messages WHERE id = ?');
   const next = db.prepare('SELECT key, message FROM deliveries WHERE key >= ? ORDER BY key');
   const message =
-    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (key) DO UPDATE SET id = excluded.id, received_at = excluded.received_at,
+    db.prepare(`${INSERT_MESSAGE} ON CONFLICT (key) DO UPDATE SET id = excluded.id, received_at = excluded.received_at,
     deliveries = excluded.deliveries, envelope = excluded.envelope, trace = excluded.trace, size = excluded.size,
     blob = excluded.blob, sha256 = excluded.sha256, crc = excluded.crc, bytes = excluded.bytes, sum = excluded.sum`);
   const delivery = db.prepare(`UPDATE deliveries
@@ -192,11 +194,7 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
     const found = find.get(one.id);
     if (!found) return false;
     const key = number(known.get(row.id) ?? { key: number(found, 'message') }, 'key');
-    const receivedAt = whole(row.receivedAt);
-    const deliveries = countOf(key);
-    const sum = sumOf({ ...row, receivedAt, deliveries });
-    const { id, envelope, trace, size, blob, sha256, crc, bytes } = row;
-    message.run(key, id, receivedAt, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum);
+    message.run(...messageValues(key, row, countOf(key)));
     const endpoint = endpoints.keyOf(one);
     const [kind, task] = [kindCode(one.kind), taskCode(one.task)];
     const sumOfOne = sumOfDelivery({ ...one, kind, task, message: key, route: one.routeId });
@@ -211,11 +209,13 @@ function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
 
 function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { keepReport }: Reporting) {
   const find =
-    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, sequence, b.hook FROM deliveries
+    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, sequence, b.hook FROM deliveries
     LEFT JOIN batches b ON b.message = key WHERE id = ?`);
   const update = db.prepare(
-    'UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?',
+    `UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL
+    WHERE key = ?`,
   );
+  const note = db.prepare('UPDATE deliveries SET posts = ?, note = NULL WHERE key = ?');
   const attempt = db.prepare(
     'INSERT INTO attempts (delivery, n, at, duration, status, error, answer, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
   );
@@ -241,31 +241,17 @@ function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { k
       if (posts > KEPT_ATTEMPTS) shorten.run(key, posts - KEPT_ATTEMPTS);
     }
     const open = number(row, 'state') === 0;
-    const attempts = number(row, 'attempts') + (made && open ? 1 : 0);
     let behind = false;
     if (open) {
+      const attempts = number(row, 'attempts') + (made ? 1 : 0);
       const ended = state === 'waiting' ? dueAt : forget ? 0 : at;
       update.run(stateCode(state), whole(dueAt), whole(ended), parked ? 1 : 0, attempts, posts, key);
       if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
       behind = turns.settled(sequenceOf(row), key, settlement);
-    } else if (made) {
-      update.run(
-        value(row, 'state'),
-        value(row, 'due_at'),
-        value(row, 'ended_at'),
-        value(row, 'parked'),
-        attempts,
-        posts,
-        key,
-      );
-    }
+    } else if (made) note.run(posts, key);
     const isBatch = row['hook'] !== null;
     return { behind, tally: isBatch ? tallying.settled(key, number(row, 'endpoint'), settlement, open) : null };
   };
-}
-
-function value(row: SqlRow, name: string): SQLOutputValue {
-  return row[name] ?? null;
 }
 
 /** The operations of operators and the API on deliveries, by key. */
@@ -275,8 +261,8 @@ export type Ending = ReturnType<typeof createEnding>;
 function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. What waits
   // behind another is due when that has ended.
-  const retry =
-    db.prepare(`UPDATE deliveries SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
+  const retry = db.prepare(`UPDATE deliveries
+    SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
     WHERE key = ? AND state = 0 AND due_at < ${BEHIND}`);
   const reschedule = db.prepare(
     'UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0',
@@ -285,14 +271,15 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     `UPDATE deliveries SET state = ${stateCode('dropped')}, ended_at = ?, note = coalesce(?, note) WHERE key = ? AND state = ?`,
   );
   const replay =
-    db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL,
-    held_since = NULL WHERE key = ?2 AND state > 0`);
+    db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0,
+    parked = 0, note = NULL, held_since = NULL WHERE key = ?2 AND state > 0`);
   const where = db.prepare('SELECT endpoint, state, sequence FROM deliveries WHERE key = ?');
   const redirect = db.prepare(
     `UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (${OPEN_CODES.join(', ')})`,
   );
   const lost = db.prepare(
-    'SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0',
+    `SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1
+    WHERE m.id = ? AND d.state = 0`,
   );
   const keyOf = db.prepare('SELECT key FROM deliveries WHERE id = ?');
   const bury = db.prepare(
@@ -336,7 +323,6 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
     retry: (keys: readonly number[], now: number): readonly number[] =>
       each(keys, (key) => retry.run(whole(now), key).changes !== 0),
-    /** Moves waiting deliveries that were never attempted to another time. */
     reschedule: (keys: readonly number[], at: number) =>
       each(keys, (key) => reschedule.run(whole(at), key).changes !== 0).length,
     drop: (keys: readonly number[], now: number, note?: string): readonly number[] =>

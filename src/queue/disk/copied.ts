@@ -22,7 +22,6 @@ export function createCopyMarking(db: DatabaseSync) {
   const missing = db.prepare(`UPDATE copied SET state = ${MISSING} WHERE key = ?`);
   const open = createOpenDeliveries(db);
   return {
-    /** Marks messages before their copies are written. Returns the marks, without those of messages that are gone. */
     startCopies(starts: readonly CopyStart[]): readonly CopyMark[] {
       return starts.flatMap(({ messageId, id, epoch }) => {
         start.run(messageId, id, epoch);
@@ -48,9 +47,7 @@ export function createCopyQueries(db: DatabaseSync) {
   const open = createOpenDeliveries(db);
   const marks = (rows: readonly SqlRow[]) => rows.map((row) => toMark(row, open(row)));
   return {
-    /** Copies that are not as they should be, after the one with the key `after`. */
     dueCopies: (after: number, limit: number) => marks(due.all(after, limit)),
-    /** Copies that were written in an earlier epoch of this host. */
     copiesBefore: (epoch: number, after: number, limit: number) => marks(before.all(epoch, after, limit)),
     missingCopies: () => number(missing.get() ?? {}, 'n'),
   };

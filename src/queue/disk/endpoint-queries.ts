@@ -32,7 +32,8 @@ const MOST_ANSWERS = 500;
 export function createEndpointQueries(db: DatabaseSync) {
   // The smallest key is the oldest delivery, and the index contains it: no rows are read.
   const oldest = db.prepare(`SELECT o.url, d.created_at FROM (
-    SELECT url, (SELECT min(key) FROM deliveries INDEXED BY deliveries_due WHERE endpoint = e.key AND state = 0) AS first
+    SELECT url,
+      (SELECT min(key) FROM deliveries INDEXED BY deliveries_due WHERE endpoint = e.key AND state = 0) AS first
     FROM json_each(?) u JOIN endpoints e ON e.account = ? AND e.url = u.value) o JOIN deliveries d ON d.key = o.first`);
   const notDue = db.prepare(`SELECT due_at, key FROM deliveries INDEXED BY deliveries_due
     WHERE endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) AND state = 0 AND (due_at, key) > (?, ?)
@@ -83,7 +84,6 @@ export function createEndpointQueries(db: DatabaseSync) {
      */
     held: (from: number, to: number): { readonly account: string; readonly bytes: number }[] =>
       held.all(from, to).map((row) => ({ account: text(row, 'account'), bytes: number(row, 'bytes') })),
-    /** Returns when the oldest waiting delivery to each of these URLs was accepted; URLs without one are left out. */
     oldestOf: (account: string, urls: readonly string[]): [url: string, acceptedAt: number][] =>
       oldest.all(JSON.stringify(urls), account).map((row) => [text(row, 'url'), number(row, 'created_at')]),
     /** Returns waiting deliveries that are due after this time, in the order of due time and key. */

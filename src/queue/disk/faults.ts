@@ -1,3 +1,4 @@
+import { hasCode } from '../../base/errors.ts';
 import type { QueuedDelivery } from '../delivery.ts';
 
 /** The disk has no space: the sender may retry later (452 4.3.1). */
@@ -57,7 +58,6 @@ export function codeOf(error: unknown): number | undefined {
   return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode : undefined;
 }
 
-/** Returns the kind of an error by its result code. */
 export function kindOf(error: unknown): FailureKind {
   const code = codeOf(error);
   if (code === undefined) return 'misuse';
@@ -73,6 +73,4 @@ export function reasonOf(error: unknown): string {
 }
 
 /** Whether the system reported no space, or an exceeded quota. */
-export function isNoSpace(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
-}
+export const isNoSpace = (error: unknown): boolean => hasCode(error, 'ENOSPC', 'EDQUOT');

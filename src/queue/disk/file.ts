@@ -1,7 +1,8 @@
-import { type Clock, createPauses } from '../../base/clock.ts';
+import { type Clock, createLoop, createPauses } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Metrics } from '../../base/metrics.ts';
+import type { Room } from '../../base/room.ts';
 import { tableOf } from '../../base/tables.ts';
 import {
   type AcceptOutcome,
@@ -12,10 +13,10 @@ import {
   KINDS,
   type QueuedDelivery,
 } from '../delivery.ts';
-import type { DeliveryState } from '../states.ts';
 import type { Accepted, MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
 import type { Loaded } from './open-file.ts';
+import type { Reader } from './reader.ts';
 import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './thread.ts';
 import { openWriter, type Writer } from './writer.ts';
 
@@ -25,12 +26,9 @@ import { openWriter, type Writer } from './writer.ts';
  */
 export type QueueFile = Awaited<ReturnType<typeof openQueueFile>>;
 
-/** The result for a message, with its bytes if it was accepted and has some. */
-interface FileAcceptance {
+/** The result for a message; without its bytes unless it was accepted. */
+interface FileAcceptance extends Omit<Accepted, 'written'> {
   readonly outcome: AcceptOutcome;
-  /** The ids of deliveries that wait behind others. */
-  readonly behind: readonly string[];
-  readonly bytes: Uint8Array | null;
 }
 
 interface QueueFileListener {
@@ -73,9 +71,11 @@ export async function openQueueFile(
   };
   const writer = await openWriter(data, deps, { news, replaced: () => listener.replaced() });
   const writing = createWriting(writer, clock, data.role);
-  const stopPoll = every(clock, POLL_MS, () => {
+  const polling = createLoop(clock, async () => {
     if (writer.sound()) void writer.ask('poll', []);
+    return POLL_MS;
   });
+  polling.startAfter(POLL_MS);
 
   return frozen({
     tally,
@@ -99,7 +99,7 @@ export async function openQueueFile(
       await writer.repaired();
     },
     async close() {
-      stopPoll();
+      void polling.stop();
       writing.end();
       await writer.close();
     },
@@ -150,19 +150,6 @@ function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
   };
 }
 
-/** Runs `fn` every `ms` milliseconds until the returned function is called. */
-function every(clock: Clock, ms: number, fn: () => void): () => void {
-  let cancel = () => {};
-  const next = () => {
-    cancel = clock.after(ms, () => {
-      next();
-      fn();
-    });
-  };
-  next();
-  return () => cancel();
-}
-
 interface Entry extends Endpoint {
   memory: string | null;
   waiting: number;
@@ -204,11 +191,12 @@ function createTally() {
         if (entry) shift(entry, more);
       }
     },
+    /** Waiting deliveries of the account; `in`: without outgoing mail, which a pause may hold back. */
     ofAccount: (account: string, way?: 'in') =>
       (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
     /** The account of an endpoint, by the key of its row. */
     accountOf: (endpoint: number) => endpoints.get(endpoint)?.account,
-    /** The endpoints of an account with waiting deliveries. */
+    /** The endpoints of an account with waiting deliveries, and how many. */
     endpointsOf: (account: string): readonly Readonly<Entry>[] =>
       [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
     /** The same of all accounts. */
@@ -223,20 +211,6 @@ function createTally() {
   });
 }
 
-/** The figures of the queue. */
-interface Known {
-  /** Waiting deliveries by kind of endpoint, from memory. */
-  waiting(): Readonly<Record<EndpointKind, number>>;
-  hasRoom(): boolean;
-  disk(): { readonly total: number; readonly free: number } | undefined;
-  /** When the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
-  oldest(): Promise<number | null>;
-  /** Ended deliveries by state. */
-  ended(): Promise<Counted<Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>>>;
-  /** How many wait behind others. */
-  behind(): Promise<Counted<number>>;
-}
-
 /** What the reader counted, and how many milliseconds it took. */
 interface Counted<T> {
   readonly counts: T;
@@ -249,24 +223,34 @@ interface Counted<T> {
  */
 const SHARE = 0.01;
 
+interface ShownParts {
+  readonly file: Pick<QueueFile, 'tally' | 'sound'>;
+  readonly reading: Reader;
+  readonly room: Pick<Room, 'has' | 'disk'>;
+}
+
 /** Registers the gauges of the queue. */
-export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
-  const ended = remembered(known.ended, clock);
-  metrics.gauge('postern_spool_waiting_in_order', remembered(known.behind, clock));
+export function showQueue({ file, reading, room }: ShownParts, clock: Clock, metrics: Metrics): void {
+  const { byEndpoint } = file.tally;
+  const ended = remembered(() => reading.read('ended'), clock);
+  metrics.gauge(
+    'postern_spool_waiting_in_order',
+    remembered(() => reading.read('behind'), clock),
+  );
   metrics.gauge('postern_spool_waiting', () =>
-    Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]),
+    Object.entries(byEndpoint()).map(([endpoint, count]) => [{ endpoint }, count]),
   );
   metrics.gauge('postern_spool_deliveries', async () => {
-    const waiting = Object.values(known.waiting()).reduce((sum, count) => sum + count, 0);
+    const waiting = Object.values(byEndpoint()).reduce((sum, count) => sum + count, 0);
     return Object.entries({ waiting, ...(await ended()) }).map(([state, count]) => [{ state }, count]);
   });
   metrics.gauge('postern_spool_oldest_waiting_seconds', async () => {
-    const since = await known.oldest();
+    const since = await reading.read('oldest');
     return since === null ? 0 : Math.max(0, clock.now() - since) / 1000;
   });
-  metrics.gauge('postern_spool_accepts_mail', () => Number(known.hasRoom()));
-  metrics.gauge('postern_spool_disk_free_bytes', () => known.disk()?.free);
-  metrics.gauge('postern_spool_disk_bytes', () => known.disk()?.total);
+  metrics.gauge('postern_spool_accepts_mail', () => Number(file.sound() && room.has()));
+  metrics.gauge('postern_spool_disk_free_bytes', () => room.disk()?.free);
+  metrics.gauge('postern_spool_disk_bytes', () => room.disk()?.total);
 }
 
 /** Caches the counts, for longer the longer they took. */

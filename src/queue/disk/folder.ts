@@ -13,6 +13,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
@@ -37,7 +38,6 @@ export interface Folder {
   readonly tmp: string;
 }
 
-/** Returns the paths in `dir`. */
 export function folderOf(dir: string): Folder {
   const at = (name: string) => join(dir, name);
   return {
@@ -69,6 +69,16 @@ export function syncPath(path: string): void {
     fsyncSync(handle);
   } finally {
     closeSync(handle);
+  }
+}
+
+/** The same for a folder, beside other work. */
+export async function syncFolder(path: string): Promise<void> {
+  const handle = await open(path, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
   }
 }
 

@@ -36,7 +36,8 @@ const ENDED = ENDED_STATES.map((state) => [stateCode(state), BOUNDS[STATES[state
 export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
-    LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);
+    LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ?
+    ORDER BY d.ended_at LIMIT ?`);
   const removeAttempts = db.prepare('DELETE FROM attempts WHERE delivery = ?');
   const removeDetails = db.prepare(`DELETE FROM details WHERE key ${detailKeys('?1')}`);
   const removeDelivery = db.prepare('DELETE FROM deliveries WHERE key = ?');

@@ -16,7 +16,8 @@ export function fillKinds(db: DatabaseSync, schema: 'main' | 'fresh'): void {
     INSERT INTO temp.kinds SELECT key, kind,
       CASE WHEN kind = 2 THEN 0 WHEN url = 'return:' THEN 1 WHEN url = 'postmaster:' THEN 2 ELSE 3 END
       FROM ${schema}.endpoints WHERE kind > 0;
-    UPDATE ${schema}.deliveries SET kind = k.kind, task = k.task FROM temp.kinds k WHERE k.endpoint = deliveries.endpoint;
+    UPDATE ${schema}.deliveries SET kind = k.kind, task = k.task FROM temp.kinds k
+      WHERE k.endpoint = deliveries.endpoint;
     UPDATE ${schema}.deliveries SET kind = 1
       WHERE kind = 0 AND (recipient = '' OR key IN (SELECT message FROM ${schema}.batches));
     UPDATE ${schema}.endpoints SET kind = 1 WHERE kind = 0 AND key IN (

@@ -1,7 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { EndpointName } from '../delivery.ts';
-import type { Leased, LeaseEnd, LeaseTimes } from '../lease.ts';
+import type { AttemptRecord, EndpointName, Settlement } from '../delivery.ts';
 import { longFailure } from '../settle.ts';
 import type { Endpoints } from './open-file.ts';
 import { KEPT_ATTEMPTS, number, numberOrNull, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
@@ -9,6 +8,31 @@ import { sequenceOf, type Turns } from './turns.ts';
 
 // Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a
 // result; so it survives a restart, and a delivery whose consumer died is due again when it ends.
+
+/**
+ * The beginning and the end of a lease. An earlier lease that ran out is a failure: after `patience` milliseconds of
+ * them the next of a sequence is tried.
+ */
+export interface LeaseTimes {
+  readonly now: number;
+  readonly until: number;
+  readonly patience: number;
+}
+
+/** A delivery that a consumer holds, as attempt `n`; that number also counts attempts before a replay. */
+export interface Leased {
+  readonly id: string;
+  readonly n: number;
+  /** The attempt of the lease before it, if that ran out. */
+  readonly ranOut: AttemptRecord | null;
+}
+
+/** The end of a lease: what its consumer said of attempt `n`, and what follows from it. */
+export interface LeaseEnd
+  extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at' | 'failure'>,
+    Pick<AttemptRecord, 'status' | 'error' | 'answer'> {
+  readonly n: number;
+}
 
 /** The result of a lease until its consumer reports one: it must also be true if that never happens. */
 const OPEN = 'not acknowledged';
@@ -31,7 +55,8 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
   const end = db.prepare(`UPDATE attempts SET duration = max(0, ?1 - at), status = ?2, error = ?3, answer = ?4
     WHERE delivery = ?5 AND n = ?6 AND error = '${OPEN}' RETURNING *, NULL AS detail`);
   const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum)
-    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3 ON CONFLICT DO NOTHING`);
+    SELECT m.key, ?1, ?2 FROM deliveries d JOIN messages m ON m.key = d.message WHERE d.id = ?3
+    ON CONFLICT DO NOTHING`);
   const settle = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ? WHERE key = ?');
 
   /** Undefined if it was tried in place of another of its sequence, and waits behind that now. */
@@ -47,7 +72,6 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
   }
 
   return {
-    /** Leases waiting deliveries of an endpoint that are still due, until a time. Returns those that it leased. */
     lease({ account, url }: EndpointName, ids: readonly string[], times: LeaseTimes): readonly Leased[] {
       const at = { ...times, now: whole(times.now), until: whole(times.until) };
       return ids.flatMap((id) => {
@@ -55,11 +79,9 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
         return (row && leaseOne(id, row, at)) ?? [];
       });
     },
-    /** Stores the verdicts of the message of a delivery, before its attempt ends. */
     keepVerdicts(deliveryId: string, verdicts: string) {
       keep.run(verdicts, crc32(verdicts), deliveryId);
     },
-    /** Ends a lease. Returns its attempt; null if it is not the newest of its delivery, or not of this account. */
     endLease(account: string, { deliveryId, n, state, dueAt, at, status, error, answer, failure }: LeaseEnd) {
       const row = held.get(deliveryId, n, account);
       // An attempt that a POST made has no lease: its number must not end the delivery.

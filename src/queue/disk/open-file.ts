@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
 import { callByName } from '../../base/worker.ts';
-import type { Endpoint } from '../delivery.ts';
+import { type Endpoint, endpointKey } from '../delivery.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
 import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
@@ -15,21 +15,10 @@ interface Committed {
 }
 
 /** The open queue file of the writer. */
-export interface OpenFile {
-  readonly db: DatabaseSync;
-  readonly loaded: Loaded;
-  /** Writes all requests with one sync. Requests not answered `done` leave no changes. */
-  commit(asks: readonly Ask[]): Committed;
-  /** Reloads the endpoints if another process wrote, else returns undefined. */
-  outside(): Loaded | undefined;
-  /** Pages in the log, and how many of them are not in the file yet. */
-  log(): { readonly length: number; readonly unmoved: number };
-  /** Moves the log into the file. Throws if that cannot be synced. */
-  checkpoint(): void;
-}
+export type OpenFile = ReturnType<typeof createOpenFile>;
 
 /** Prepares an open queue file for writing; the daemon's `now` also mends its turns. Throws if it is damaged. */
-export function createOpenFile(db: DatabaseSync, now?: number): OpenFile {
+export function createOpenFile(db: DatabaseSync, now?: number) {
   const { readVersion, readNext } = createCounters(db);
   const endpoints = createEndpoints(db);
   const turns = createTurns(db);
@@ -75,7 +64,9 @@ export function createOpenFile(db: DatabaseSync, now?: number): OpenFile {
   return frozen({
     db,
     loaded,
-    commit: (asks) => commit(asks, attempt),
+    /** Writes all requests with one sync. Requests not answered `done` leave no changes. */
+    commit: (asks: readonly Ask[]) => commit(asks, attempt),
+    /** Reloads the endpoints if another process wrote, else returns undefined. */
     outside,
     ...createLogbook(db),
   });
@@ -117,15 +108,17 @@ function createCounters(db: DatabaseSync) {
 }
 
 /** The size of the write-ahead log, and its checkpoint. */
-function createLogbook(db: DatabaseSync): Pick<OpenFile, 'log' | 'checkpoint'> {
+function createLogbook(db: DatabaseSync) {
   const look = db.prepare('PRAGMA wal_checkpoint(NOOP)');
   const move = db.prepare('PRAGMA wal_checkpoint(PASSIVE)');
   return {
+    /** Pages in the log, and how many of them are not in the file yet. */
     log() {
       const row = look.get();
       const length = Number(row?.['log']);
       return { length, unmoved: length - Number(row?.['checkpointed']) };
     },
+    /** Moves the log into the file. Throws if that cannot be synced. */
     checkpoint() {
       move.get();
     },
@@ -173,13 +166,15 @@ export type Endpoints = ReturnType<typeof createEndpoints>;
 
 const LOAD = `
 SELECT e.key, e.account, e.url, e.kind, e.memory, coalesce(c.waiting, 0) AS waiting FROM endpoints e
-LEFT JOIN (SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliveries_due WHERE state = 0 GROUP BY endpoint) c
+LEFT JOIN (
+  SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliveries_due WHERE state = 0 GROUP BY endpoint) c
 ON c.endpoint = e.key`;
 
 /** Creates the endpoints on the writer's connection. */
 function createEndpoints(db: DatabaseSync) {
   const insert = db.prepare(
-    `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
+    `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
   );
   const remember = db.prepare('UPDATE endpoints SET memory = ? WHERE key = ?');
   const everything = db.prepare(LOAD);
@@ -188,9 +183,10 @@ function createEndpoints(db: DatabaseSync) {
   let fresh = new Map<number, EndpointRow>();
 
   /** Returns the key of an endpoint; inserts a row for a new one. */
-  function keyOf({ account, url, kind }: Endpoint): number {
-    const known = names.keyOf(account, url);
+  function keyOf(given: Endpoint): number {
+    const known = names.keyOf(given);
     if (known !== undefined) return known;
+    const { account, url, kind } = given;
     const row = insert.get(account, url, kindCode(kind));
     if (!row) throw new Error('an endpoint could not be written');
     const endpoint = { key: number(row, 'key'), account, url, kind: kindOfCode(number(row, 'kind')) };
@@ -221,7 +217,7 @@ function createEndpoints(db: DatabaseSync) {
     },
     rollback() {
       // those that existed before are read again by keyOf
-      for (const { key, account, url } of fresh.values()) names.remove(key, account, url);
+      for (const row of fresh.values()) names.remove(row);
       shifts = new Map();
       fresh = new Map();
     },
@@ -238,17 +234,16 @@ function createEndpoints(db: DatabaseSync) {
 function createNames() {
   const keys = new Map<string, number>();
   const endpoints = new Map<number, Endpoint>();
-  const nameOf = (account: string, url: string) => `${account}\0${url}`;
   return {
-    keyOf: (account: string, url: string) => keys.get(nameOf(account, url)),
+    keyOf: (endpoint: Endpoint) => keys.get(endpointKey(endpoint)),
     byKey: (key: number) => endpoints.get(key),
     add(key: number, endpoint: Endpoint) {
-      keys.set(nameOf(endpoint.account, endpoint.url), key);
+      keys.set(endpointKey(endpoint), key);
       endpoints.set(key, endpoint);
     },
-    remove(key: number, account: string, url: string) {
-      keys.delete(nameOf(account, url));
-      endpoints.delete(key);
+    remove(row: EndpointRow) {
+      keys.delete(endpointKey(row));
+      endpoints.delete(row.key);
     },
     clear() {
       keys.clear();

@@ -78,7 +78,6 @@ function createScheduling(db: DatabaseSync) {
       }
       return due;
     },
-    /** Returns due deliveries of an endpoint whose time budget began at `before` or earlier, without damaged ones. */
     overdue: ({ account, url }: EndpointName, before: number, now: number, limit: number) =>
       overdue.all(before, now, account, url, limit).filter(isWholeDelivery).map(toDelivery),
     /** Returns the key of each endpoint with waiting deliveries, and the earliest due time. */
@@ -110,7 +109,6 @@ function createFigures(db: DatabaseSync) {
     },
     /** Returns when the oldest waiting delivery began to wait, milliseconds since 1970; null if none waits. */
     oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
-    /** Returns the saved time, and when the last delivery was accepted; null if there is none. */
     lastTime(): LastTime {
       const [memory, row] = [kept.get(), newest.get()];
       return { memory: memory ? text(memory, 'memory') : null, newest: row ? number(row, 'created_at') : null };
@@ -152,16 +150,15 @@ function createHookQueries(db: DatabaseSync) {
     'SELECT e.id FROM deliveries d JOIN events e INDEXED BY events_frozen ON e.batch = d.key WHERE d.id = ?',
   );
   const stage = db.prepare(`SELECT e.batch IS NULL OR d.state = ${stateCode('waiting')} AS is_left
-    FROM hooks h JOIN events e ON e.hook = h.key LEFT JOIN deliveries d ON d.key = e.batch WHERE h.id = ? AND e.id = ?`);
+    FROM hooks h JOIN events e ON e.hook = h.key LEFT JOIN deliveries d ON d.key = e.batch
+    WHERE h.id = ? AND e.id = ?`);
   const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
   return {
-    /** Returns the webhooks with pending events, counted up to `limit` each. */
     pending: (limit: number) =>
       all
         .all()
         .map((row) => ({ webhook: text(row, 'id'), pending: pendingOf(row, limit) }))
         .filter(({ pending: { events } }) => events > 0),
-    /** Returns the webhooks with pending events, or with batches that may still be sent. */
     hooks: (): Hook[] =>
       all
         .all()
@@ -190,10 +187,12 @@ function createMessageQueries(db: DatabaseSync, blobs: string) {
     LEFT JOIN verdicts v ON v.message = m.key LEFT JOIN scans s ON s.message = m.key WHERE m.id = ?`,
   );
   const envelopes = db.prepare(
-    'SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages WHERE id IN (SELECT value FROM json_each(?))',
+    `SELECT id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, sum FROM messages
+    WHERE id IN (SELECT value FROM json_each(?))`,
   );
   const starts = db.prepare(
-    `SELECT id, blob, substr(bytes, 1, ${START_BYTES}) AS start FROM messages WHERE id IN (SELECT value FROM json_each(?))`,
+    `SELECT id, blob, substr(bytes, 1, ${START_BYTES}) AS start FROM messages
+    WHERE id IN (SELECT value FROM json_each(?))`,
   );
   const sound = new Set<string>(); // blobs that were read and found intact
   return {
@@ -201,13 +200,11 @@ function createMessageQueries(db: DatabaseSync, blobs: string) {
       const row = one.get(id);
       return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
     },
-    /** Returns the envelopes and sizes of those that are there and intact. */
     envelopes: (ids: readonly string[]): [id: string, Pick<Message, 'envelope'> & { size: number }][] =>
       envelopes
         .all(JSON.stringify(ids))
         .filter(isWhole)
         .map((row) => [text(row, 'id'), { envelope: toMessage(row).envelope, size: number(row, 'size') }]),
-    /** What `summaryFields` finds in those that are there. */
     summaryFields: (ids: readonly string[]): [id: string, fields: string][] =>
       starts.all(JSON.stringify(ids)).flatMap((row) => {
         const name = textOrNull(row, 'blob');

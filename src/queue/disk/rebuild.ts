@@ -61,7 +61,8 @@ function copyTable(db: DatabaseSync, table: string, key: string): void {
   if (columns.length === 0) return;
   const names = columns.join(', ');
   const copy = db.prepare(
-    `INSERT OR IGNORE INTO fresh.${table} (${names}) SELECT ${names} FROM main.${table} NOT INDEXED WHERE ${key} BETWEEN ? AND ?`,
+    `INSERT OR IGNORE INTO fresh.${table} (${names})
+    SELECT ${names} FROM main.${table} NOT INDEXED WHERE ${key} BETWEEN ? AND ?`,
   );
   const last = lastKey(db, table, key);
   const range = (from: number, to: number): void => {
@@ -85,7 +86,8 @@ function lastKey(db: DatabaseSync, table: string, key: string): number {
     `SELECT max(${key}) AS last FROM main.${table}`,
     'SELECT max(key) AS last FROM main.messages',
     'SELECT max(key) AS last FROM main.deliveries',
-    'SELECT key AS last FROM main.deliveries INDEXED BY deliveries_due WHERE state = 0 ORDER BY endpoint DESC, due_at DESC LIMIT 1',
+    `SELECT key AS last FROM main.deliveries INDEXED BY deliveries_due WHERE state = 0
+    ORDER BY endpoint DESC, due_at DESC LIMIT 1`,
     'SELECT key AS last FROM main.messages INDEXED BY sqlite_autoindex_messages_1 ORDER BY id DESC LIMIT 1',
     'SELECT max(key) AS last FROM main.events INDEXED BY events_pending WHERE batch IS NULL',
   ];
@@ -103,12 +105,14 @@ function lastKey(db: DatabaseSync, table: string, key: string): number {
 /** Makes the new file consistent: deliveries without message, batch or endpoint are dead, other orphans are deleted. */
 function mend(db: DatabaseSync, now: number) {
   db.exec(`INSERT OR IGNORE INTO fresh.endpoints (key, account, url)
-    SELECT DISTINCT endpoint, '', 'lost:' || endpoint FROM fresh.deliveries WHERE endpoint NOT IN (SELECT key FROM fresh.endpoints)`);
+    SELECT DISTINCT endpoint, '', 'lost:' || endpoint FROM fresh.deliveries
+    WHERE endpoint NOT IN (SELECT key FROM fresh.endpoints)`);
   const bury = (what: string, where: string) =>
     Number(
       db
         .prepare(
-          `UPDATE fresh.deliveries SET state = ${stateCode('dead')}, ended_at = ?, note = ? WHERE state = 0 AND ${where}`,
+          `UPDATE fresh.deliveries SET state = ${stateCode('dead')}, ended_at = ?, note = ?
+          WHERE state = 0 AND ${where}`,
         )
         .run(now, LOST + what).changes,
     );
@@ -123,8 +127,10 @@ function mend(db: DatabaseSync, now: number) {
     db.prepare('DELETE FROM fresh.messages WHERE key NOT IN (SELECT message FROM fresh.deliveries)').run().changes,
   );
   db.exec(`DELETE FROM fresh.batches WHERE message NOT IN (SELECT key FROM fresh.messages);
-    DELETE FROM fresh.events WHERE hook NOT IN (SELECT key FROM fresh.hooks) OR batch NOT IN (SELECT message FROM fresh.batches);
-    UPDATE fresh.batches SET open = coalesce((SELECT CASE WHEN d.state = 0 AND d.parked = 0 THEN 1 WHEN d.state IN (${OPEN_CODES.join(', ')}) THEN 2 ELSE 0 END
+    DELETE FROM fresh.events
+      WHERE hook NOT IN (SELECT key FROM fresh.hooks) OR batch NOT IN (SELECT message FROM fresh.batches);
+    UPDATE fresh.batches SET open = coalesce((SELECT
+      CASE WHEN d.state = 0 AND d.parked = 0 THEN 1 WHEN d.state IN (${OPEN_CODES.join(', ')}) THEN 2 ELSE 0 END
       FROM fresh.deliveries d WHERE d.key = message), 0)`);
   const count = (table: string) => Number(db.prepare(`SELECT count(*) AS n FROM fresh.${table}`).get()?.['n']);
   return { messages: count('messages'), deliveries: count('deliveries'), lostMessages, lostDeliveries };

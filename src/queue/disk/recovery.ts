@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../../base/clock.ts';
-import type { Log } from '../../base/log.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { Blobs } from './bodies.ts';
 import { LOST } from './faults.ts';
 import type { QueueFile } from './file.ts';
@@ -10,9 +9,7 @@ import { copyLogAside, type Folder, isAppointed } from './folder.ts';
 import { findLogDamage } from './log-damage.ts';
 import type { Reader } from './reader.ts';
 
-interface RecoveryParts {
-  readonly clock: Clock;
-  readonly log: Log;
+interface RecoveryParts extends Pick<Tools, 'clock' | 'log'> {
   readonly file: QueueFile;
   readonly reading: Reader;
   readonly blobs: Blobs;

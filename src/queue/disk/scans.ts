@@ -27,7 +27,6 @@ export function createScanKeeping(db: DatabaseSync) {
 export function createScanQueries(db: DatabaseSync) {
   const find = db.prepare(FIND);
   return {
-    /** Returns the scan of a message; undefined if it has none. */
     scanOf(messageId: string) {
       const row = find.get(messageId);
       return row && toScan(row);

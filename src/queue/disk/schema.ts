@@ -135,8 +135,7 @@ CREATE INDEX deliveries_sequence ON deliveries (sequence, key) WHERE state = 0 A
 
 /**
  * Messages with a copy in the store that hosts share (disk/copied.ts), with the key of the message; `id` is that of the
- * copy. The triggers note every change that it must follow, whoever makes it. They ask an empty table where there are no
- * copies.
+ * copy. The triggers note every change that it must follow, whoever makes it. Without copies they ask an empty table.
  */
 const COPIED = `
 CREATE TABLE copied (
@@ -201,14 +200,12 @@ export const detailKey = (delivery: string, n: string): string =>
 export const detailKeys = (delivery: string): string =>
   `BETWEEN ${delivery} * ${KEPT_DETAILS} AND ${delivery} * ${KEPT_DETAILS} + ${KEPT_DETAILS - 1}`;
 
-/** Returns the code of a state in the file. */
 export function stateCode(state: DeliveryState): number {
   return DELIVERY_STATES.indexOf(state);
 }
 
 export const OPEN_CODES: readonly number[] = OPEN_STATES.map(stateCode);
 
-/** Returns the code of a kind in the file. */
 export function kindCode(kind: DeliveryKind): number {
   return KINDS[kind].code;
 }
@@ -223,7 +220,6 @@ export function kindOfCode(code: number): DeliveryKind {
 /** The tasks by their code in the file; 0 is none. */
 const TASKS: readonly (ReturnTask | undefined)[] = [undefined, ...RETURN_TASKS];
 
-/** Returns the code of a task in the file. */
 export function taskCode(task: ReturnTask | undefined): number {
   return TASKS.indexOf(task);
 }
@@ -235,10 +231,14 @@ const CACHE_KB = 8192;
 export function connect(path: string): DatabaseSync {
   makePrivate(path);
   const db = new DatabaseSync(path, { timeout: 10_000 });
-  db.exec(
-    `PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -${CACHE_KB}; PRAGMA temp_store = MEMORY`,
-  );
-  return db;
+  try {
+    db.exec(`PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -${CACHE_KB};
+      PRAGMA temp_store = MEMORY`);
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
 }
 
 /** Creates the tables in an empty file. Free pages can be returned to the disk (`incremental_vacuum`). */
@@ -261,12 +261,10 @@ export function grow(db: DatabaseSync): void {
   }
 }
 
-/** Whether a queue file is of an older version. */
 export function isOld(db: DatabaseSync): boolean {
   return versionOf(db) < VERSION;
 }
 
-/** Whether a queue file is of a version without kinds. */
 export function lacksKinds(db: DatabaseSync): boolean {
   return versionOf(db) < WITH_KINDS;
 }
@@ -301,34 +299,31 @@ export function openFile(path: string): DatabaseSync {
 /** A row as node:sqlite returns it. */
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
 
-/** Reads a text column. */
 export function text(row: SqlRow, name: string): string {
   const value = row[name];
   if (typeof value !== 'string') throw new TypeError(`the column ${name} of the queue is not text`);
   return value;
 }
 
-/** Reads a number column. */
 export function number(row: SqlRow, name: string): number {
   const value = row[name];
   if (typeof value !== 'number') throw new TypeError(`the column ${name} of the queue is not a number`);
   return value;
 }
 
-/** Reads a number column that may be null. */
 export function numberOrNull(row: SqlRow, name: string): number | null {
   return row[name] === null ? null : number(row, name);
 }
 
-/** Reads a text column that may be null. */
 export function textOrNull(row: SqlRow, name: string): string | null {
   return row[name] === null ? null : text(row, name);
 }
 
 /** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
-SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
-  d.ended_at, d.budget_from, d.attempts, d.posts, d.parked, d.note, d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
+SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern,
+  d.recipient, d.state, d.created_at, d.due_at, d.ended_at, d.budget_from, d.attempts, d.posts, d.parked, d.note,
+  d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
 LEFT JOIN messages m ON m.key = d.message

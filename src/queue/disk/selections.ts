@@ -33,10 +33,12 @@ const toName = (row: SqlRow): DeliveryName => ({
 /** Creates the queries on the reader's connection. */
 export function createSelectionQueries(db: DatabaseSync) {
   const span = db.prepare(
-    'SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)',
+    `SELECT min(key) AS first, max(key) AS last
+    FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)`,
   );
   const newest = db.prepare(
-    'SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0 ORDER BY ended_at DESC',
+    `SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0
+    ORDER BY ended_at DESC`,
   );
   const within = (selection: Selection, from: number, to: number) => {
     const { sql, values } = toCondition(selection);

@@ -1,21 +1,14 @@
 import { crc32 } from 'node:zlib';
+import type { MessageRow } from './changes.ts';
 
 // Checksums of rows: SQLite does not notice a changed bit in a value.
 
 /** The columns of a message's row, as stored; for the body, its checksums. */
-interface SummedRow {
-  readonly id: string;
-  readonly receivedAt: number;
+interface SummedRow extends Omit<MessageRow, 'bytes' | 'verdicts' | 'scan'> {
   readonly deliveries: number;
-  readonly envelope: string;
-  readonly trace: string;
-  readonly size: number;
-  readonly crc: number | null;
-  readonly blob: string | null;
-  readonly sha256: string | null;
 }
 
-/** Returns the checksum of a message's row: SQLite does not notice a changed bit in a value. */
+/** Returns the checksum of a message's row. */
 export function sumOf({ id, receivedAt, deliveries, envelope, trace, size, crc, blob, sha256 }: SummedRow): number {
   return crc32(`${id} ${receivedAt} ${deliveries} ${size} ${crc} ${blob} ${sha256} ${trace}\n${envelope}`);
 }

@@ -1,26 +1,13 @@
 import { type Clock, createPauses } from '../../base/clock.ts';
+import { errorText } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { moduleUrl } from '../../base/module-url.ts';
 import { SpoolFault } from './faults.ts';
-import type { Rebuilt } from './rebuild.ts';
 import { type News, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
 /** Keeps a writer thread with a trusted file: after a failed sync, after damage, after the thread's death. */
-export interface Writer {
-  /** The counts of what was salvaged at the start; null: the file was sound. */
-  readonly rebuilt: Rebuilt | null;
-  ask: QueueThread['ask'];
-  /** False while nothing can be written. */
-  sound(): boolean;
-  /** Resolves when writes are possible again, or never will be. */
-  repaired(): Promise<void>;
-  /** Marks the file as not to be written any more: everything readable is moved to a new one. */
-  distrust(reason: string, damaged: boolean): void;
-  /** Takes back a message that was refused to its sender although it may have been written. */
-  takeBackLater(messageId: string): void;
-  close(): Promise<void>;
-}
+export type Writer = Awaited<ReturnType<typeof openWriter>>;
 
 interface WriterListener {
   news(news: News): void;
@@ -42,11 +29,7 @@ interface Life {
 }
 
 /** Starts the writer. A visitor repairs nothing: the file belongs to the daemon. */
-export async function openWriter(
-  data: ThreadData,
-  deps: { clock: Clock; log: Log },
-  listener: WriterListener,
-): Promise<Writer> {
+export async function openWriter(data: ThreadData, deps: { clock: Clock; log: Log }, listener: WriterListener) {
   const pauses = createPauses(deps.clock);
   let trouble: Promise<void> | null = null;
   let closed = false;
@@ -66,6 +49,7 @@ export async function openWriter(
     });
   };
 
+  /** Marks the file as not to be written any more: everything readable is moved to a new one. */
   function distrust(reason: string, damaged: boolean): void {
     if (!life.untrusted) deps.log.error('spool.fault', { reason });
     if (data.role === 'visitor') return;
@@ -84,14 +68,18 @@ export async function openWriter(
   }
 
   return frozen({
+    /** The counts of what was salvaged at the start; null: the file was sound. */
     rebuilt,
-    ask: (...call) => life.thread.ask(...call),
+    ask: (...call: Parameters<QueueThread['ask']>) => life.thread.ask(...call),
+    /** False while nothing can be written. */
     sound: () => trouble === null,
+    /** Resolves when writes are possible again, or never will be. */
     async repaired() {
       while (trouble && !closed) await trouble;
     },
     distrust,
-    takeBackLater: (messageId) => {
+    /** Takes back a message that was refused to its sender although it may have been written. */
+    takeBackLater: (messageId: string) => {
       life.unanswered.add(messageId);
     },
     async close() {
@@ -139,7 +127,7 @@ function createRepair(
       if (life.unanswered.size > 0) await takeBack();
       return !life.dead && !life.untrusted;
     } catch (error) {
-      log.debug('spool.fault', { reason: error instanceof Error ? error.message : String(error) });
+      log.debug('spool.fault', { reason: errorText(error) });
       return false;
     }
   };

@@ -1,7 +1,5 @@
 import { frozen } from '../../base/frozen.ts';
-import type { Endpoint } from '../delivery.ts';
-
-type Place = Pick<Endpoint, 'account' | 'url'>;
+import { type EndpointName, endpointKey } from '../delivery.ts';
 
 /**
  * Counts inbound deliveries that wait for this host to read, parse and sign them. Deliveries that wait for their
@@ -15,8 +13,8 @@ export function createBacklog(most: number) {
   const counts = new Map<string, number>();
   let ofAll = 0;
 
-  function set(place: Place, change: (count: number) => number): void {
-    const key = `${place.account}\0${place.url}`;
+  function set(endpoint: EndpointName, change: (count: number) => number): void {
+    const key = endpointKey(endpoint);
     const before = counts.get(key) ?? 0;
     const after = Math.max(0, change(before));
     if (after === before) return;
@@ -27,11 +25,11 @@ export function createBacklog(most: number) {
 
   return frozen({
     /** A delivery arrived and can be taken up immediately. */
-    add: (place: Place) => set(place, (count) => count + 1),
+    add: (endpoint: EndpointName) => set(endpoint, (count) => count + 1),
     /** A delivery was taken up. */
-    take: (place: Place) => set(place, (count) => count - 1),
+    take: (endpoint: EndpointName) => set(endpoint, (count) => count - 1),
     /** The deliveries there wait for the endpoint, or there are none. */
-    excuse: (place: Place) => set(place, () => 0),
+    excuse: (endpoint: EndpointName) => set(endpoint, () => 0),
     /** Resets all counts, because they are no longer known. */
     clear() {
       counts.clear();
@@ -41,8 +39,8 @@ export function createBacklog(most: number) {
      * How many deliveries one more for these endpoints would wait behind: those for one of them, or those for all. An
      * endpoint whose messages take long to prepare (their senders' name servers are slow) delays its own mail only.
      */
-    before: (places: readonly Place[]) =>
-      places.reduce((worst, { account, url }) => Math.max(worst, counts.get(`${account}\0${url}`) ?? 0), ofAll),
+    before: (endpoints: readonly EndpointName[]) =>
+      endpoints.reduce((worst, one) => Math.max(worst, counts.get(endpointKey(one)) ?? 0), ofAll),
     total() {
       let sum = 0;
       for (const count of counts.values()) sum += count;

@@ -195,8 +195,8 @@ export function begun(state: EndpointState, now: number): EndpointState {
 }
 
 /**
- * Which of those that wait is to be a probe, as a part of the queue. If messages may be the cause of the failures, it is
- * seldom near those that failed (the golden ratio spreads evenly).
+ * Which of those that wait is to be a probe, as a part of the queue. If messages may be the cause of the failures, it
+ * is seldom near those that failed (the golden ratio spreads evenly).
  */
 export function probePlace({ run }: EndpointState): number {
   return run.doubtful ? (run.failed * 0.618034) % 1 : 0;
@@ -303,8 +303,8 @@ function mostlyFails({ half, halfBefore }: Window): boolean {
 }
 
 /**
- * When to send a probe, and a second opinion, after a failure. Second opinions begin when the breaker opens; what failed
- * before gives none.
+ * When to send a probe, and a second opinion, after a failure. Second opinions begin when the breaker opens; what
+ * failed before gives none.
  */
 function nextProbe(
   { since, run, opinionAt, opinionGap }: EndpointState,

@@ -1,6 +1,5 @@
-import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
 import type { Roads } from '../road.ts';
 import type { Backlog } from './backlog.ts';
@@ -16,10 +15,8 @@ const READS = 8;
 /** Above this many endpoints each holds a quarter, so that the queues of all of them fit in memory. */
 const MANY = 100;
 
-interface FeederDeps {
+interface FeederDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'due'>;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly roads: Roads;
   readonly lanes: () => number;
   /** Called when a lane may have new work. */
@@ -81,10 +78,8 @@ export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }
 const LONGEST_SLEEP = 1_800_000;
 const AGAIN = 5000;
 
-interface IntakeDeps {
+interface IntakeDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'endpoints' | 'onChange' | 'onTurn'>;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly roads: Roads;
   readonly lanes: Lanes;
   readonly backlog: Backlog;
@@ -151,9 +146,9 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
 
   async function learn(): Promise<void> {
     for (const endpoint of await spool.endpoints()) {
-      const { account, url, kind, nextDue, memory } = endpoint;
+      const { url, kind, nextDue, memory } = endpoint;
       const waiting = roads[kind].isPulled?.(url) ? 0 : endpoint.waiting;
-      if ((waiting === 0 && memory === null) || lanes.has(account, url)) continue;
+      if ((waiting === 0 && memory === null) || lanes.has(endpoint)) continue;
       const { queue } = lanes.of(endpoint, memory);
       const sleep = Math.min(Math.max(nextDue - clock.now(), 0), LONGEST_SLEEP);
       if (waiting > 0) queue.forget(clock.monotonic() + sleep);

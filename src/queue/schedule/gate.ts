@@ -1,46 +1,28 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Ids } from '../../base/ids.ts';
-import type { EndpointStatus } from '../road.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { AttemptSummary, Settled } from '../settle.ts';
 import type { Change } from './breaker.ts';
 import { createHeap } from './endpoint-queue.ts';
 import type { Lane } from './lane.ts';
 import type { Waiting } from './waiting.ts';
 
-interface GateDeps {
-  readonly clock: Clock;
-  readonly ids: Ids;
+interface GateDeps extends Pick<Tools, 'clock' | 'ids'> {
   /** The posts of all endpoints. */
   readonly posts: Rounds;
   readonly lag: Lag;
   readonly stopping: () => boolean;
 }
 
-/** The endpoint's side of an attempt. */
-export interface LaneGate extends Pick<EndpointStatus, 'othersPass' | 'isUp'> {
-  /** Waits for a place among the attempts in flight. False if the endpoint was found unavailable meanwhile. */
-  enter(): boolean | Promise<boolean>;
-  /**
-   * Reports the result and frees the place immediately. If `deliveries` shared the attempt, `settled` is that of the
-   * first: the endpoint learns from it once.
-   */
-  leave(result: AttemptSummary, settled: Settled, deliveries: number): void;
-  /** Ends the attempt, however far it came. */
-  close(): void;
-  /** Whether an attempt that was not sent yet is being prepared, or waits for a place; undefined once it was sent. */
-  waitsFor(): 'ready' | 'place' | undefined;
-}
+/** The endpoint's side of one attempt: holds a place among the posts, and records the result for the endpoint. */
+export type LaneGate = ReturnType<typeof createGate>;
 
-/**
- * Creates the endpoint's side of one attempt: it holds a place among the posts and records the result for the endpoint.
- */
 export function createGate(
   lane: Lane,
   waiting: Waiting,
   deps: GateDeps,
   onResult: (change: Change | null, result: AttemptSummary, settled: Settled, deliveries: number) => void,
-): LaneGate {
+) {
   const { clock, ids, posts, lag } = deps;
   const probe = lane.prepare(clock.monotonic());
   const { failedAt } = waiting;
@@ -77,7 +59,8 @@ export function createGate(
   }
 
   return {
-    enter() {
+    /** Waits for a place among the attempts in flight. False if the endpoint was found unavailable meanwhile. */
+    enter(): boolean | Promise<boolean> {
       if (!mayPost()) return false;
       place = 'waiting';
       return new Promise((resolve) => {
@@ -85,7 +68,11 @@ export function createGate(
         posts.add(lane);
       });
     },
-    leave(result, settled, deliveries) {
+    /**
+     * Reports the result and frees the place immediately. If `deliveries` shared the attempt, `settled` is that of the
+     * first: the endpoint learns from it once.
+     */
+    leave(result: AttemptSummary, settled: Settled, deliveries: number) {
       const now = clock.monotonic();
       const change = lane.learn(settled.lesson, {
         now,
@@ -99,9 +86,11 @@ export function createGate(
       close();
       onResult(change, result, settled, deliveries);
     },
+    /** As in `EndpointStatus`. */
     othersPass: () => lane.hasPassedSince(failedAt),
     isUp: () => lane.phase === 'closed',
     close,
+    /** Whether an attempt that was not sent yet is being prepared, or waits for a place; undefined once it was sent. */
     waitsFor: () => (place === 'preparing' ? 'ready' : place === 'waiting' ? 'place' : undefined),
   };
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Endpoint } from '../delivery.ts';
+import { type Endpoint, type EndpointName, endpointKey } from '../delivery.ts';
 import type { Roads } from '../road.ts';
 import { Lane } from './lane.ts';
 
@@ -23,7 +23,7 @@ export function createLanes(clock: Clock, roads: Roads) {
   return frozen({
     /** Returns the lane of an endpoint; a new one starts with the saved state. */
     of(endpoint: Endpoint, memory: string | null) {
-      const key = keyOf(endpoint.account, endpoint.url);
+      const key = endpointKey(endpoint);
       const known = lanes.get(key);
       if (known) return known;
       const now = clock.monotonic();
@@ -34,12 +34,10 @@ export function createLanes(clock: Clock, roads: Roads) {
       lanes.set(key, lane);
       return lane;
     },
-    has: (account: string, url: string) => lanes.has(keyOf(account, url)),
+    has: (endpoint: EndpointName) => lanes.has(endpointKey(endpoint)),
     /** Returns the lane of an endpoint, if it has one. */
-    get: (account: string, url: string) => lanes.get(keyOf(account, url)),
+    get: (endpoint: EndpointName) => lanes.get(endpointKey(endpoint)),
     all: (): Iterable<Lane> => lanes.values(),
     count: () => lanes.size,
   });
 }
-
-const keyOf = (account: string, url: string): string => `${account}\0${url}`;

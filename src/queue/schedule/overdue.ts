@@ -1,7 +1,7 @@
-import { type Clock, createLoop } from '../../base/clock.ts';
+import { createLoop } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
+import type { Tools } from '../../base/tools.ts';
 import type { QueuedDelivery, Spool } from '../delivery.ts';
 import type { Roads } from '../road.ts';
 
@@ -12,12 +12,10 @@ const EVERY = 60_000;
 /** Deliveries of one endpoint that are given up in one step. */
 const STEP = 200;
 
-interface OverdueDeps {
+interface OverdueDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'waitingOfAll' | 'overdue'>;
   readonly roads: Roads;
   readonly time: Pick<RunningTime, 'age' | 'sure'>;
-  readonly clock: Clock;
-  readonly log: Log;
   /** Gives up a delivery. Never throws. */
   readonly giveUp: (delivery: QueuedDelivery) => Promise<void>;
 }

@@ -2,6 +2,7 @@ import { randomFillSync } from 'node:crypto';
 import { closeSync, openSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { errorText } from '../../base/errors.ts';
 import { type Protocol, serveThread, type ThreadReply } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
@@ -68,9 +69,9 @@ const MOST_STATEMENTS = 500;
 
 /**
  * Deleting needs disk space too: SQLite first writes the changed pages to its log, and a log that is full can begin
- * again only when all of it is in the file. A file of this size is kept beside the database and deleted when the disk is
- * full: the file takes what it needs of its space, and the log the rest, at once, before other programs do. The smaller
- * one is for small disks.
+ * again only when all of it is in the file. A file of this size is kept beside the database and deleted when the disk
+ * is full: the file takes what it needs of its space, and the log the rest, at once, before other programs do. The
+ * smaller one is for small disks.
  */
 const RESERVE_BYTES = [16 * 1024 ** 2, 4 * 1024 ** 2];
 /** Random bytes that are written at a time. */
@@ -98,11 +99,7 @@ function codeOf(error: unknown): number {
 
 function failed(n: number, error: unknown): StoreReply {
   const code = codeOf(error);
-  return [n, code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', reasonOf(error)];
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return [n, code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', errorText(error)];
 }
 
 function pragma(database: DatabaseSync, name: string): unknown {
@@ -117,8 +114,8 @@ function freeOn(file: string): number {
 function open(file: string, busyMs: number): { database: DatabaseSync; compacting: string | undefined } {
   const database = new DatabaseSync(file, { timeout: busyMs });
   // Before anything else: auto_vacuum can only be set while the file has no pages.
-  database.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF;
-    PRAGMA journal_size_limit = ${LOG_BYTES};`);
+  database.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+    PRAGMA trusted_schema = OFF; PRAGMA journal_size_limit = ${LOG_BYTES};`);
   return { database, compacting: takeOver(database, file) };
 }
 
@@ -135,7 +132,7 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
     return undefined;
   } catch (error) {
     if (BROKEN.has(codeOf(error))) throw error;
-    return reasonOf(error);
+    return errorText(error);
   }
 }
 
@@ -213,7 +210,8 @@ function durability(database: DatabaseSync, compacting: string | undefined): Dur
 function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan): TablePlan['columns'] {
   const there = database
     .prepare(
-      `SELECT "name" FROM pragma_table_xinfo(?1) UNION ALL SELECT "name" FROM "sqlite_schema" WHERE "type" = 'index' AND "tbl_name" = ?1`,
+      `SELECT "name" FROM pragma_table_xinfo(?1)
+      UNION ALL SELECT "name" FROM "sqlite_schema" WHERE "type" = 'index' AND "tbl_name" = ?1`,
     )
     .all(table)
     .map(({ name }) => name);
@@ -272,7 +270,7 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
     }
   };
   const away = (writes: readonly Write[], error: unknown): StoreReply[] =>
-    writes.map(([n]) => [n, 'away', reasonOf(error)]);
+    writes.map(([n]) => [n, 'away', errorText(error)]);
   /** Frees the space of the reserve, and that of the log once it is restarted. */
   const makeRoom = () => {
     reserve.giveUp();

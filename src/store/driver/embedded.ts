@@ -1,6 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
+import { errorText } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { moduleUrl } from '../../base/module-url.ts';
@@ -249,7 +250,7 @@ function createLink(
     /** Resolves when the file is open; otherwise throws `StoreAway` with SQLite's error. */
     async open() {
       const durability = await running().ready.catch((error: unknown) => {
-        throw away(error instanceof Error ? error.message : String(error));
+        throw away(errorText(error));
       });
       presence.here({ ...durability });
     },
@@ -262,7 +263,7 @@ function createLink(
     read: (statement: Statement): Promise<Rows> => ask('read', statement),
     /**
      * Resolves after the sync. On a full disk, statements that yield fail, and others use the reserve. Throws
-     * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may then have been done or not.
+     * `DuplicateRow` on a unique index violation, and `StoreAway` like `read`: the write may have been done then.
      */
     write: (statement: Statement, yields: boolean): Promise<Rows> => ask('write', statement, yields),
     async close() {

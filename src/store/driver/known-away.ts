@@ -1,47 +1,30 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { type Collection, type CollectionSpec, type Database, pings, type Row, StoreAway, StoreFull } from './port.ts';
+import { type Around, type Database, pings, StoreAway, StoreFull, wrapped } from './port.ts';
 
 /** How soon a database that did not answer is asked again. Milliseconds. */
 const PROBE_MS = 500;
-/** How long an operation waits for the first probe after a failure, which may have been one of its kind only. Milliseconds. */
+/** How long an operation waits for the first probe after a failure, which may be of one kind only. Milliseconds. */
 const DOUBT_MS = 50;
 
 /**
  * Wraps a database so that no caller waits for one that is known to be away: after an operation that failed with
- * `StoreAway`, all others do so at once, until a probe in the background succeeds. Reads may work where writes do not (a
- * lock, no majority), so each have their own probe; but where reads fail, writes are not tried.
+ * `StoreAway`, all others do so at once, until a probe in the background succeeds. Reads may work where writes do not
+ * (a lock, no majority), so each have their own probe; but where reads fail, writes are not tried.
  */
 export async function withKnownAbsence(database: Database, { clock }: { readonly clock: Clock }): Promise<Database> {
   const alive = await database.collection(pings);
   const reads = createGate(() => alive.one({ id: 'ping' }), clock);
   const writes = createGate(() => database.ping(), clock);
-  const read: Run = (work) => reads.run(work);
-  const write: Run = (work) => reads.pass(() => writes.run(work));
+  const around: Around = (operation, work) =>
+    operation === 'one' || operation === 'many' ? reads.run(work) : reads.pass(() => writes.run(work));
   return frozen({
-    collection: async <R extends Row>(spec: CollectionSpec<R>) => gated(await database.collection(spec), read, write),
-    left: () => database.left(),
-    ping: () => write(() => database.ping()),
+    ...wrapped(database, around),
     async close() {
       reads.stop();
       writes.stop();
       await database.close();
     },
-  });
-}
-
-type Run = <T>(work: () => Promise<T>) => Promise<T>;
-
-function gated<R extends Row>(rows: Collection<R>, read: Run, write: Run): Collection<R> {
-  return frozen<Collection<R>>({
-    one: (filter) => read(() => rows.one(filter)),
-    many: (filter, page) => read(() => rows.many(filter, page)),
-    insert: (row) => write(() => rows.insert(row)),
-    insertAll: (all) => write(() => rows.insertAll(all)),
-    change: (filter, patch) => write(() => rows.change(filter, patch)),
-    add: (id, amounts, fresh) => write(() => rows.add(id, amounts, fresh)),
-    remove: (filter) => write(() => rows.remove(filter)),
-    removeAll: (filter) => write(() => rows.removeAll(filter)),
   });
 }
 

@@ -69,9 +69,9 @@ export function openClient(settings: MongoSettings, { log, clock, onCommand }: M
 
 /**
  * A client is replaced after this many timeouts without an answer. If the server closes all connections at once, the
- * driver may write its next heartbeat to a socket that is destroyed already, and waits forever for it to drain: it never
- * looks for the server again (mongodb 7.9, in a third of the cuts that were tried). An
- * operation that waits like this keeps its connection, too.
+ * driver may write its next heartbeat to a socket that is destroyed already, and waits forever for it to drain: it
+ * never looks for the server again (mongodb 7.9, in a third of the cuts that were tried). An operation that waits like
+ * this keeps its connection, too.
  */
 const RENEW_AFTER = 3;
 

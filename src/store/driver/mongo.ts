@@ -282,9 +282,9 @@ export function toMongoFilter(terms: readonly Term[]): MongoFilter {
 }
 
 /**
- * Ties are broken by the id, in the direction of the sort, so that one index serves both. A unique index does not end with
- * the id, and serves a sort only if the id is left out, which it may be because there are no ties: otherwise the server
- * sorts all rows of the account for each page.
+ * Ties are broken by the id, in the direction of the sort, so that one index serves both. A unique index does not end
+ * with the id, and serves a sort only if the id is left out, which it may be because there are no ties: otherwise the
+ * server sorts all rows of the account for each page.
  */
 export function toMongoSort(
   { sort }: Slice,

@@ -40,6 +40,12 @@ export function filterOf<B extends Row, R extends B>(filter: Filter<B>): Filter<
   return filter as Filter<R>;
 }
 
+/** A filter of one field: TypeScript loses which one a computed name is. */
+export function fieldIs<R>(field: keyof R & string, is: Scalar | Condition): Filter<R> {
+  // biome-ignore lint/plugin: see above
+  return { [field]: is } as Filter<R>;
+}
+
 /** `null` clears a field; a field that is missing or undefined is unchanged. */
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
@@ -64,8 +70,8 @@ export interface Collection<R extends Row> {
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   /**
    * Inserts rows with one command, and returns what became of each; the others are written beside one that is not.
-   * `refused`: the database does not take this row. Throws `StoreAway` if any result is unknown: each may then have been
-   * written or not, and the call may be repeated.
+   * `refused`: the database does not take this row. Throws `StoreAway` if any result is unknown: each may then have
+   * been written or not, and the call may be repeated.
    */
   insertAll(rows: readonly R[]): Promise<readonly InsertOutcome[]>;
   /**
@@ -110,6 +116,33 @@ export interface Database {
   /** Resolves if a write would be durable now; otherwise throws `StoreAway`. */
   ping(): Promise<void>;
   close(): Promise<void>;
+}
+
+/** An operation of a database. */
+export type Operation = keyof Collection<Row> | 'ping';
+
+/** Runs an operation, and returns or throws as it does. */
+export type Around = <T>(operation: Operation, work: () => Promise<T>) => Promise<T>;
+
+/** The same database, with `around` each of its operations. */
+export function wrapped(database: Database, around: Around): Database {
+  const wrap = <R extends Row>(rows: Collection<R>) =>
+    frozen<Collection<R>>({
+      one: (filter) => around('one', () => rows.one(filter)),
+      many: (filter, page) => around('many', () => rows.many(filter, page)),
+      insert: (row) => around('insert', () => rows.insert(row)),
+      insertAll: (all) => around('insertAll', () => rows.insertAll(all)),
+      change: (filter, patch) => around('change', () => rows.change(filter, patch)),
+      add: (id, amounts, fresh) => around('add', () => rows.add(id, amounts, fresh)),
+      remove: (filter) => around('remove', () => rows.remove(filter)),
+      removeAll: (filter) => around('removeAll', () => rows.removeAll(filter)),
+    });
+  return frozen({
+    collection: async <R extends Row>(spec: CollectionSpec<R>) => wrap(await database.collection(spec)),
+    left: () => database.left(),
+    ping: () => around('ping', () => database.ping()),
+    close: () => database.close(),
+  });
 }
 
 /** The database cannot be reached, or did not answer in time: a temporary error. */

@@ -15,7 +15,7 @@ export interface Statement {
   readonly bytes?: number;
 }
 
-/** A table with its columns and indexes; `create` makes the table with all columns, `add` what an existing one lacks. */
+/** A table with its columns and indexes; `create` makes it with all columns, `add` what an existing one lacks. */
 export interface TablePlan {
   readonly table: string;
   readonly create: string;
@@ -32,7 +32,8 @@ const FALSE = Uint8Array.of(0);
  */
 function expression(field: string): string {
   const path = `'$.${field}'`;
-  return `CASE json_type("row", ${path}) WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' WHEN 'object' THEN x'02' WHEN 'array' THEN x'03' ELSE "row" ->> ${path} END`;
+  const marks = `WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' WHEN 'object' THEN x'02' WHEN 'array' THEN x'03'`;
+  return `CASE json_type("row", ${path}) ${marks} ELSE "row" ->> ${path} END`;
 }
 
 function column(shape: Shape, field: string): string {
@@ -99,7 +100,8 @@ function rangeSql(name: string, bounds: readonly Bound[]): Statement {
 }
 
 /** One text for lists of any length; booleans in the JSON become blobs as in `expression`. */
-const LISTED = `IN (SELECT CASE "type" WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' ELSE "atom" END FROM json_each(?))`;
+const LISTED = `IN (
+  SELECT CASE "type" WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' ELSE "atom" END FROM json_each(?))`;
 
 function termSql(name: string, term: Term): Statement {
   switch (term.kind) {
@@ -166,7 +168,8 @@ export function changeSql(shape: Shape, terms: readonly Term[], patch: StoredFie
     .map((field) => `'$.${field}', json(?)`)
     .join(', ');
   return {
-    sql: `UPDATE "${shape.name}" SET "row" = json_set("row", ${sets}) WHERE ${picked(shape, where.sql)} RETURNING ${COLUMNS}`,
+    sql: `UPDATE "${shape.name}" SET "row" = json_set("row", ${sets}) WHERE ${picked(shape, where.sql)}
+      RETURNING ${COLUMNS}`,
     params: [...Object.values(patch).map((value) => JSON.stringify(value)), ...where.params],
   };
 }
@@ -181,11 +184,13 @@ export function addSql(
   const table = `"${shape.name}"`;
   const sums = Object.keys(amounts).map((field) => {
     const old = `json_type(${table}."row", '$.${field}')`;
-    return `'$.${field}', CASE WHEN ${old} IS NULL THEN ? WHEN ${old} IN ('integer', 'real') THEN (${table}."row" ->> '$.${field}') + ? ELSE json('not a number') END`;
+    return `'$.${field}', CASE WHEN ${old} IS NULL THEN ?
+      WHEN ${old} IN ('integer', 'real') THEN (${table}."row" ->> '$.${field}') + ? ELSE json('not a number') END`;
   });
   const row = sums.length > 0 ? `json_set(${table}."row", ${sums.join(', ')})` : `${table}."row"`;
   return {
-    sql: `INSERT INTO ${table} ("id", "row") VALUES (?, ?) ON CONFLICT ("id") DO UPDATE SET "row" = ${row} RETURNING ${COLUMNS}`,
+    sql: `INSERT INTO ${table} ("id", "row") VALUES (?, ?)
+      ON CONFLICT ("id") DO UPDATE SET "row" = ${row} RETURNING ${COLUMNS}`,
     params: [id, JSON.stringify(made), ...Object.values(amounts).flatMap((amount) => [exact(amount), exact(amount)])],
   };
 }

@@ -54,8 +54,8 @@ const HASH_LENGTH = 64;
 const NAME_LENGTH = 16;
 
 /**
- * The id of a key for people. It is made with the secret of the service, so that nobody who sees it can test guesses of the key
- * against it, as he could with the hash.
+ * The id of a key for people. It is made with the secret of the service, so that nobody who sees it can test guesses of
+ * the key against it, as he could with the hash.
  */
 export function keyName({ id }: Pick<KeyRow, 'id'>, secret: string): string {
   const subject = `key\0${id.slice(0, HASH_LENGTH)}`;

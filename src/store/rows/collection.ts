@@ -29,11 +29,6 @@ export interface Declaration<R extends Row, N extends string, A extends string, 
 /** Declares a collection of rows `R`. Its name and indexes are in databases in use: they never change. */
 export function collection<R extends Row>() {
   return <const N extends string, const A extends Access<R>, const L extends boolean = false>(
-    declaration: CollectionSpec<R> & {
-      readonly name: N;
-      readonly access: A;
-      readonly limited?: L;
-      readonly features?: Features<R>;
-    },
-  ): Declaration<R, N, A, L> => declaration;
+    declaration: Declaration<R, N, A, L>,
+  ) => declaration;
 }

@@ -34,9 +34,9 @@ export type CopyResult = {
  * sends it, and only in its present epoch. It is removed when the mail has ended. `id` is that of the delivery: each
  * recipient is claimed and settled alone.
  *
- * Kinds that need no claim: a row of `inbound` is a message as it was accepted, with all deliveries that are still open,
- * and has its id. A row of `events` is one event for one webhook (webhooks/event-copies.ts): `message` is its own id,
- * and there are no deliveries.
+ * Kinds that need no claim: a row of `inbound` is a message as it was accepted, with all deliveries that are still
+ * open, and has its id. A row of `events` is one event for one webhook (webhooks/event-copies.ts): `message` is its own
+ * id, and there are no deliveries.
  */
 export interface CopyRow extends GatedRow {
   readonly kind: string;

@@ -1,8 +1,8 @@
 import { toAsciiDomain } from '../../mail/address.ts';
 import type { Scan } from '../../mail/scan.ts';
-import type { Collection, Filter, PageOptions, Row } from '../driver/port.ts';
+import type { Collection, Row } from '../driver/port.ts';
 import type { GatedRow } from '../features.ts';
-import { pagesByTime } from '../pages.ts';
+import { pagesByTime, type Readable } from '../pages.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
 /** A domain that mail is sent from. `id` is `senderDomainId`. */
@@ -344,34 +344,27 @@ export const inboundRoutes = collection<InboundRouteRow>()({
   },
 });
 
-/** A collection, or an account's view of it. */
-interface Readable<R extends OwnedRow> {
-  many(filter: Omit<Filter<R>, 'account'>, page?: PageOptions<R>): Promise<R[]>;
+/**
+ * A change of an inbound domain or its routes, so that each host reads that domain again, and no other
+ * (inbound/route-changes.ts).
+ */
+export interface RoutingChangeRow extends Row {
+  /** `id` of the inbound domain. */
+  readonly domain: string;
+  /** The revision `routing` by which it was announced; null: it is being made, or its host died while it made it. */
+  readonly revision: number | null;
 }
+
+export const routingChanges = collection<RoutingChangeRow>()({
+  name: 'routing_changes',
+  access: 'none',
+  indexes: [['revision']],
+  dates: [],
+  upkeep: true,
+});
 
 /** The routes of a domain, the oldest first, in pages; of an account's store only its own. */
-export function pagesOfRoutes(
+export const pagesOfRoutes = (
   { inboundRoutes }: { readonly inboundRoutes: Readable<InboundRouteRow> },
   domain: string,
-): AsyncGenerator<readonly InboundRouteRow[]> {
-  return pagesByTime(
-    { time: new Date(0) },
-    ({ createdAt, id }: InboundRouteRow) => ({ time: createdAt, id }),
-    ({ time, ...rest }, order, limit) =>
-      inboundRoutes.many({ domain, createdAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'createdAt', limit }),
-  );
-}
-
-/** The inbound domains and claims of an account's store, the oldest first, in pages. */
-export function pagesOfDomains({
-  inboundDomains,
-}: {
-  readonly inboundDomains: Readable<InboundDomainRow>;
-}): AsyncGenerator<readonly InboundDomainRow[]> {
-  return pagesByTime(
-    { time: new Date(0) },
-    ({ createdAt, id }: InboundDomainRow) => ({ time: createdAt, id }),
-    ({ time, ...rest }, order, limit) =>
-      inboundDomains.many({ createdAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'createdAt', limit }),
-  );
-}
+) => pagesByTime(inboundRoutes, 'createdAt', { filter: { domain }, after: new Date(0) });

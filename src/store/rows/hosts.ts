@@ -67,8 +67,8 @@ export const leases = collection<LeaseRow>()({
 });
 
 /**
- * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; changes.ts says of
- * which), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned), `format`
+ * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; domains.ts says
+ * of which), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned), `format`
  * (`STORE_FORMAT`), `pauses` (changes of pauses.ts), and `commands` (calls of commands to hosts). And `copying`
  * (`COPYING`).
  */
@@ -103,12 +103,14 @@ export async function checkFormat({ revisions: rows }: Pick<Store, 'revisions'>)
   const found = await rows.many({ id: { in: [FORMAT, COPYING] } });
   if (found.some(({ id }) => id === COPYING))
     throw new HostRefused(
-      'a copy into this store has begun and not ended, so rows are missing: run postern store copy again with --continue',
+      'a copy into this store has begun and not ended, so rows are missing: run postern store copy again with ' +
+        '--continue',
     );
   const format = found.find(({ id }) => id === FORMAT)?.count ?? 0;
   if (format <= STORE_FORMAT) return format;
   throw new HostRefused(
-    `this store was upgraded by a newer Postern (store format ${format}; Postern ${VERSION} reads up to ${STORE_FORMAT}): upgrade this host, or restore a backup of the store from before the upgrade`,
+    `this store was upgraded by a newer Postern (store format ${format}; Postern ${VERSION} reads up to ` +
+      `${STORE_FORMAT}): upgrade this host, or restore a backup of the store from before the upgrade`,
   );
 }
 

@@ -112,14 +112,12 @@ export async function addPerson(
 /** Removes a person with all links and sessions. */
 export async function removePerson(store: Rows, id: string): Promise<void> {
   await store.people.remove({ id });
-  while (await store.enterLinks.remove({ person: id }));
-  while (await store.consoleSessions.remove({ person: id }));
+  await store.enterLinks.removeAll({ person: id });
+  await store.consoleSessions.removeAll({ person: id });
 }
 
 /** How long a link can be used. */
 export const LINK_MS = 3_600_000;
-/** Maximum ended rows that are removed when a new one is created. */
-const SWEEP = 100;
 
 /** Creates a link that opens the console once within an hour, for a person or (null) for an operator without a name. */
 export async function createEnterLink(
@@ -127,8 +125,7 @@ export async function createEnterLink(
   person: string | null,
   { clock, ids }: Parts,
 ): Promise<string> {
-  const ended = { until: { range: { lt: new Date(clock.now()) } } };
-  for (let n = 0; n < SWEEP && (await enterLinks.remove(ended)); n++);
+  await enterLinks.removeAll({ until: { range: { lt: new Date(clock.now()) } } });
   const token = newToken(ids);
   await enterLinks.insert({ id: tokenHash(token), person, until: new Date(clock.now() + LINK_MS) });
   return token;
@@ -140,13 +137,24 @@ export async function findEnterLink(
   token: string,
   { clock }: Pick<Parts, 'clock'>,
 ): Promise<{ readonly person: string | null } | undefined> {
-  const row = await enterLinks.one({ id: tokenHash(token) });
-  return row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
+  return ifValid(await enterLinks.one({ id: tokenHash(token) }), clock);
 }
 
+/** Uses a link up. Answers whom it lets in; undefined if it does not exist any more, or is too old. */
+export async function spendEnterLink(
+  { enterLinks }: Pick<Store, 'enterLinks'>,
+  token: string,
+  { clock }: Pick<Parts, 'clock'>,
+): Promise<{ readonly person: string | null } | undefined> {
+  return ifValid(await enterLinks.remove({ id: tokenHash(token) }), clock);
+}
+
+const ifValid = (row: EnterLinkRow | undefined, clock: Clock): Pick<EnterLinkRow, 'person'> | undefined =>
+  row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
+
 /**
- * Wrong codes in a row after which none is tried any more. Each try is right with three of a million codes, and somebody who
- * gets to try has the password already.
+ * Wrong codes in a row after which none is tried any more. Each try is right with three of a million codes, and
+ * somebody who gets to try has the password already.
  */
 const MOST_WRONG_CODES = 30;
 
@@ -179,16 +187,6 @@ export async function resetFactor({ people }: Pick<Store, 'people'>, id: string)
   await people.change({ id }, { factor: null, factorStep: null, nextFactor: null, recoveryCodes: null, wrongCodes: 0 });
 }
 
-/** Uses a link up. Answers whom it lets in; undefined if it does not exist any more, or is too old. */
-export async function spendEnterLink(
-  { enterLinks }: Pick<Store, 'enterLinks'>,
-  token: string,
-  { clock }: Pick<Parts, 'clock'>,
-): Promise<{ readonly person: string | null } | undefined> {
-  const row = await enterLinks.remove({ id: tokenHash(token) });
-  return row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
-}
-
 /** Begins a session that ends after `ms` milliseconds at the latest. Returns its token, for the cookie. */
 export async function openConsoleSession(
   { consoleSessions }: Pick<Store, 'consoleSessions'>,
@@ -196,12 +194,11 @@ export async function openConsoleSession(
   ms: number,
   { clock, ids }: Parts,
 ): Promise<{ readonly token: string; readonly row: ConsoleSessionRow }> {
-  const now = clock.now();
-  const ended = { until: { range: { lt: new Date(now) } } };
-  for (let n = 0; n < SWEEP && (await consoleSessions.remove(ended)); n++);
+  const now = new Date(clock.now());
+  await consoleSessions.removeAll({ until: { range: { lt: now } } });
   const token = newToken(ids);
-  const at = new Date(now);
-  const row = { id: tokenHash(token), ...session, createdAt: at, seenAt: at, until: new Date(now + ms) };
+  const until = new Date(now.getTime() + ms);
+  const row = { id: tokenHash(token), ...session, createdAt: now, seenAt: now, until };
   await consoleSessions.insert(row);
   return { token, row };
 }

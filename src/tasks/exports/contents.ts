@@ -1,5 +1,7 @@
 import { stringify } from 'csv-stringify/sync';
 import { toTimestamp } from '../../base/clock.ts';
+import { type Filter, fieldIs, type Row } from '../../store/driver/port.ts';
+import { pagesByKey, pagesByTime, type Readable } from '../../store/pages.ts';
 import type { ActivityFilter, ExportRow } from '../../store/rows/exports.ts';
 import type { RejectRow, WhitelistRow } from '../../store/rows/lists.ts';
 import type { MessageTagRow, SentMessageRow } from '../../store/rows/messages.ts';
@@ -38,7 +40,7 @@ export function contentsOf(
 ): ArchiveContents {
   switch (job.type) {
     case 'reject': {
-      const rows = pagesById(job.account, (id, order) => store.rejects.many({ id }, order));
+      const rows = pagesOf(store.rejects, job.account);
       return {
         file: 'rejects.csv',
         header: REJECT_COLUMNS,
@@ -46,7 +48,7 @@ export function contentsOf(
       };
     }
     case 'whitelist': {
-      const rows = pagesById(job.account, (id, order) => store.whitelists.many({ id }, order));
+      const rows = pagesOf(store.whitelists, job.account);
       return {
         file: 'whitelist.csv',
         header: WHITELIST_COLUMNS,
@@ -58,11 +60,7 @@ export function contentsOf(
       return {
         file: 'activity.csv',
         header: [...ACTIVITY_COLUMNS, ...metadataFields],
-        pages: lines(
-          rows,
-          (row) => toActivityLine(row, metadataFields),
-          () => true,
-        ),
+        pages: lines(rows, (row) => toActivityLine(row, metadataFields)),
       };
     }
   }
@@ -71,7 +69,7 @@ export function contentsOf(
 async function* lines<R>(
   pages: AsyncIterable<readonly R[]>,
   toLine: (row: R) => Line,
-  fits: (row: R) => boolean,
+  fits: (row: R) => boolean = () => true,
 ): AsyncGenerator<readonly Line[]> {
   for await (const page of pages) yield page.filter(fits).map(toLine);
 }
@@ -143,7 +141,7 @@ async function* activityPages(
   const pages =
     tags && tags.length <= MANY_TAGS
       ? taggedPages(store, account, tags, span)
-      : pagesInTime(span, (when, order) => store.messages.many({ account, ...when }, order));
+      : pagesInTime(store.messages, span, { account });
   for await (const page of pages) yield page.filter(fits);
 }
 
@@ -177,9 +175,7 @@ async function* taggedPages(
   tags: readonly string[],
   span: Span,
 ): AsyncGenerator<readonly SentMessageRow[]> {
-  const streams = [...new Set(tags)].map((tag) =>
-    rowsOf(pagesInTime(span, (when, order) => store.messageTags.many({ account, tag, ...when }, order))),
-  );
+  const streams = [...new Set(tags)].map((tag) => rowsOf(pagesInTime(store.messageTags, span, { account, tag })));
   let ids: string[] = [];
   let last = '';
   for await (const { message } of merged(streams)) {
@@ -230,68 +226,28 @@ async function messagesOf({ messages }: ActivityStore, ids: readonly string[]): 
  */
 export const PAGE = 200;
 
-/** A row with a time. */
-interface Dated {
-  readonly id: string;
-  readonly createdAt: Date;
-}
-
 /** A span of time. */
 interface Span {
   readonly from: Date;
   readonly before: Date;
 }
 
-/** The condition on time and id of one read, and its order. */
-type When =
-  | { readonly createdAt: { readonly range: { readonly gte?: Date; readonly gt?: Date; readonly lt: Date } } }
-  | { readonly createdAt: Date; readonly id: { readonly range: { readonly gt: string } } };
-type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number };
-
-/** All rows of a collection whose ids begin with `<account> `, in pages, by id, which is the index that serves this. */
-async function* pagesById<R extends { readonly id: string }>(
-  account: string,
-  read: (
-    id: { readonly range: { readonly gt: string; readonly lt: string } },
-    order: { readonly sort: 'id'; readonly limit: number },
-  ) => Promise<readonly R[]>,
-): AsyncGenerator<readonly R[]> {
-  let last = `${account} `;
-  for (;;) {
+/** All rows of an account by id, which begins with `<account> `: the index that serves this. */
+const pagesOf = <R extends Row>(rows: Readable<R>, account: string) =>
+  pagesByKey(
+    `${account} `,
+    ({ id }: R) => id,
     // `!` is the character after the space.
-    const page = await read({ range: { gt: last, lt: `${account}!` } }, { sort: 'id', limit: PAGE });
-    if (page.length > 0) yield page;
-    const end = page.at(-1);
-    if (page.length < PAGE || !end) return;
-    last = end.id;
-  }
-}
-
-/**
- * All rows of a span, in pages, oldest first. The store has no cursors, and many rows may share one millisecond: after
- * a full page, the rest of its last millisecond is read by id, and then what is later.
- */
-async function* pagesInTime<R extends Dated>(
-  span: Span,
-  read: (when: When, order: Order) => Promise<readonly R[]>,
-): AsyncGenerator<readonly R[]> {
-  let page = await read(
-    { createdAt: { range: { gte: span.from, lt: span.before } } },
-    { sort: 'createdAt', limit: PAGE },
+    (gt, limit) => rows.many(fieldIs<R>('id', { range: { gt, lt: `${account}!` } }), { sort: 'id', limit }),
+    PAGE,
   );
-  while (page.length > 0) {
-    yield page;
-    let last = page.at(-1);
-    if (page.length < PAGE || !last) return;
-    const moment = last.createdAt;
-    do {
-      page = await read({ createdAt: moment, id: { range: { gt: last.id } } }, { sort: 'id', limit: PAGE });
-      if (page.length > 0) yield page;
-      last = page.at(-1);
-    } while (last && page.length === PAGE);
-    page = await read({ createdAt: { range: { gt: moment, lt: span.before } } }, { sort: 'createdAt', limit: PAGE });
-  }
-}
+
+/** All rows of a span that match a filter, the oldest first. */
+const pagesInTime = <R extends Row & { readonly createdAt: Date }>(
+  rows: Readable<R>,
+  { from, before }: Span,
+  filter: Filter<R>,
+) => pagesByTime(rows, 'createdAt', { filter, after: new Date(from.getTime() - 1), before, limit: PAGE });
 
 /** The content of a cell: text, a number, or an address, which is never changed because it is read back in. */
 type Cell = string | number | { readonly address: string };

@@ -1,14 +1,16 @@
 import { createWriteStream } from 'node:fs';
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ZipFile } from 'yazl';
 import type { Clock } from '../../base/clock.ts';
+import { hasCode } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
 import type { Task } from '../../base/service.ts';
+import { syncFolder } from '../../queue/disk/folder.ts';
 import { createSteadiness } from '../../queue/purge.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
@@ -30,12 +32,13 @@ export function createArchiveFolder(dir: string) {
         await rm(`${path}.tmp`, { force: true });
         throw error;
       }
+      // The new name is durable only when the folder is synced.
       await syncFolder(dir);
     },
     /** Names of archives, complete or not. */
     async names(): Promise<string[]> {
       const names = await readdir(dir).catch((error: unknown) => {
-        if (isMissing(error)) return [];
+        if (hasCode(error, 'ENOENT')) return [];
         throw error;
       });
       return [...new Set(names.filter((name) => OURS.test(name)).map((name) => name.replace(/\.tmp$/, '')))];
@@ -50,20 +53,6 @@ export function createArchiveFolder(dir: string) {
       return (await stat(join(dir, name)).catch(() => undefined))?.size ?? 0;
     },
   });
-}
-
-/** The new name is durable only when the folder is synced. */
-async function syncFolder(dir: string): Promise<void> {
-  const handle = await open(dir, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
 /** The one file in an archive. */

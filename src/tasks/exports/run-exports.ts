@@ -4,6 +4,7 @@ import { type Ids, tokenHash } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
 import type { Tools } from '../../base/tools.ts';
+import { isNoSpace } from '../../queue/disk/faults.ts';
 import type { NewNotice, Notices } from '../../sending/notices.ts';
 import { type Patch, StoreAway } from '../../store/driver/port.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
@@ -113,7 +114,7 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
   };
 
   async function settle(error: unknown, job: ExportRow, about: Readonly<Record<string, string>>): Promise<void> {
-    const why = error instanceof Interrupted ? error.why : isFull(error) ? 'no-room' : undefined;
+    const why = error instanceof Interrupted ? error.why : isNoSpace(error) ? 'no-room' : undefined;
     if (why === 'lost') return;
     if (why === 'ending') return void (await claims.giveBack(job));
     if (error instanceof StoreAway) {
@@ -149,10 +150,6 @@ async function* textOf(
   }
 }
 
-function isFull(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT');
-}
-
 /** How long a claim lasts without renewal, and how often it is renewed. Milliseconds. */
 const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
@@ -171,6 +168,9 @@ interface ClaimSettings {
 type Claims = ReturnType<typeof createClaims>;
 
 const UNCLAIMED = { holder: null, until: null };
+
+/** A job as it was read: if a worker has claimed or renewed it since, the filter does not match. */
+const asSeen = ({ id, state, holder, until }: ExportRow) => ({ id, state, holder, until });
 
 function createClaims(
   { holder, hostname }: ClaimSettings,
@@ -192,38 +192,27 @@ function createClaims(
   };
 
   async function claim(row: ExportRow): Promise<ExportRow | undefined> {
-    const mine = await exportJobs.change(
-      { id: row.id, state: row.state, holder: row.holder, until: row.until },
-      {
-        state: 'working',
-        holder,
-        until: term(),
-        attempts: row.attempts + 1,
-        host: hostname,
-        file: `${ids.key()}.zip`,
-      },
-    );
+    const mine = await exportJobs.change(asSeen(row), {
+      state: 'working',
+      holder,
+      until: term(),
+      attempts: row.attempts + 1,
+      host: hostname,
+      file: `${ids.key()}.zip`,
+    });
     if (mine) renewedAt.set(mine.id, clock.monotonic());
     return mine;
   }
 
   async function orphan(): Promise<ExportRow | undefined> {
-    const ran = await exportJobs.many(
-      { state: 'working', until: { range: { lt: now() } } },
-      { sort: 'until', limit: LOOK_AHEAD },
-    );
-    const far = new Date(clock.now() + TERM_MS + AGREE_MS);
-    const beyond = await exportJobs.many(
-      { state: 'working', until: { range: { gt: far } } },
-      { sort: 'until', limit: LOOK_AHEAD },
-    );
+    const working = (range: { readonly lt: Date } | { readonly gt: Date }) =>
+      exportJobs.many({ state: 'working', until: { range } }, { sort: 'until', limit: LOOK_AHEAD });
+    const ran = await working({ lt: now() });
+    const beyond = await working({ gt: new Date(clock.now() + TERM_MS + AGREE_MS) });
     for (const row of [...ran, ...beyond]) {
       if (row.attempts >= MOST_ATTEMPTS) {
         const error = `The export was started ${row.attempts} times and never finished`;
-        await exportJobs.change(
-          { id: row.id, state: 'working', holder: row.holder, until: row.until },
-          { state: 'error', ...end(error, row) },
-        );
+        await exportJobs.change(asSeen(row), { state: 'error', ...end(error, row) });
         continue;
       }
       const mine = await claim(row);

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, readlink, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
@@ -327,6 +327,16 @@ describe('a damaged queue file', () => {
     await opened.reopen();
     const names = await readdir(opened.dir, { recursive: true });
     expect(names.filter((name) => name.endsWith('large'))).to.have.length(1);
+  });
+
+  it('that cannot be opened is not left open', async () => {
+    const opened = await freshSpool();
+    await opened.spool.close();
+    await writeFile(join(opened.dir, 'spool.db'), Buffer.alloc(8192, 'x'));
+    await opened.reopen();
+    const descriptors = await readdir('/proc/self/fd');
+    const files = await Promise.all(descriptors.map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => '')));
+    expect(files.filter((file) => file.startsWith(opened.dir) && file.endsWith(' (deleted)'))).to.deep.equal([]);
   });
 });
 

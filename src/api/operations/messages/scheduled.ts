@@ -46,13 +46,8 @@ const list = listing({
   example: { to: 'later@example.com' },
   pages({ to }, { store, now }) {
     const only = to === undefined || to.trim() === '' ? {} : { email: keyOf(to) };
-    const waiting = { ...only, state: { in: [null, 'moved'] } };
-    const rows = pagesByTime(
-      { time: now() },
-      ({ sendAt, id }: ScheduledRow) => ({ time: sendAt, id }),
-      ({ time, ...rest }, order, limit) =>
-        store.scheduled.many({ ...waiting, sendAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'sendAt', limit }),
-    );
+    const filter = { ...only, state: { in: [null, 'moved'] } };
+    const rows = pagesByTime(store.scheduled, 'sendAt', { filter, after: now() });
     return mapPages(rows, (page) => page.map(toScheduledRecord));
   },
 });

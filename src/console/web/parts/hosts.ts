@@ -1,23 +1,27 @@
 import { h } from '../h.ts';
-import { useCall, useRepeat } from '../load.ts';
+import { useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import type { HostOfStore } from '../records.ts';
 import { linkTo } from '../router.ts';
-import { may } from '../session.ts';
 import { type Mark, State, Time } from './elements.ts';
 import { count, number, plain } from './text.ts';
 
 // The hosts that share the store. The screens of operators are about the one that serves the console; changes of the
 // queue are made on all.
 
-/** Says which host a screen is about, if there are others, and that its changes are about all. */
-export function ThisHost({ changes = false }: { readonly changes?: boolean }) {
-  return may('host/hosts') && h(Name, { changes });
+type Hosts = { readonly hosts: readonly HostOfStore[] | undefined };
+type Name = { readonly changes?: boolean };
+
+/** Says which host a screen is about, if there are others, and with `changes` that its changes are about all. */
+export function ThisHost({ changes = false }: Name) {
+  return h(HostName, { hosts: useHosts().data?.hosts, changes });
 }
 
-function Name({ changes }: { readonly changes: boolean }) {
-  const { data } = useCall('host/hosts', {});
-  const [own, ...others] = data?.hosts ?? [];
+/** The hosts of the store; without data if there is no right to know them. */
+export const useHosts = () => useCall('host/hosts', {});
+
+export function HostName({ hosts = [], changes = false }: Hosts & Name) {
+  const [own, ...others] = hosts;
   if (!own || others.length === 0) return null;
   return h('p.faint.this-host', [
     `Host ${plain(own.name)} only. `,
@@ -46,9 +50,7 @@ export function OnHosts({ hosts }: { readonly hosts: Answer<'host/drop'>['hosts'
 }
 
 /** All hosts, with what waits on each. */
-export function HostsOfStore() {
-  const loaded = useRepeat(useCall('host/hosts', {}));
-  const hosts = loaded.data?.hosts ?? [];
+export function HostsOfStore({ hosts = [] }: Hosts) {
   if (hosts.length < 2) return null;
   const waiting = hosts.reduce((sum, one) => sum + (one.waiting ?? 0), 0);
   const unknown = hosts.filter((one) => one.waiting === null).length;

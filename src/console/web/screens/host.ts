@@ -4,7 +4,7 @@ import { h } from '../h.ts';
 import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Facts, Loading, type Mark, State, Time, Title } from '../parts/elements.ts';
-import { HostsOfStore, ThisHost } from '../parts/hosts.ts';
+import { HostName, HostsOfStore, ThisHost, useHosts } from '../parts/hosts.ts';
 import { Icon } from '../parts/icons.ts';
 import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries } from '../parts/series.ts';
@@ -18,12 +18,14 @@ import { Checks, LEVELS, Listeners } from './host-checks.ts';
 export function Host() {
   const loaded = useOverview();
   const { data: overview } = loaded;
+  const hosts = useRepeat(useHosts()).data?.hosts;
   return h('div.screen', [
     h(Title, { text: 'Host' }),
-    h(HostParts),
+    h(HostChips),
+    h(HostName, { hosts }),
     h(Loading, { of: loaded, rows: 4 }),
     overview && h(Overview, { overview }),
-    may('host/hosts') && h(HostsOfStore),
+    h(HostsOfStore, { hosts }),
     may('host/examine') && h(Checks),
     may('host/listeners') && h(Listeners),
     may('host/series') && h(Figures),
@@ -43,10 +45,14 @@ const PARTS = [
   ['/host/actions', 'Host activity', 'host/actions'],
 ] as const;
 
-/** The screens of the host. */
+/** The screens of the host, and which host it is. */
 export function HostParts() {
+  return [h(HostChips), h(ThisHost)];
+}
+
+function HostChips() {
   const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
-  return [h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo }), h(ThisHost)];
+  return h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo });
 }
 
 function Overview({ overview }: { readonly overview: HostOverview }) {

@@ -1,3 +1,4 @@
+import type { WholeFormat } from '../../../inbound/formats.ts';
 import type { Params } from '../operations.ts';
 import type { FormField } from '../parts/form.ts';
 import type { InboundRoute } from '../records.ts';
@@ -23,10 +24,10 @@ export const FORMATS: Words<InboundRoute['format']> = {
 /** The format that posts may be grouped in, and what consumers of Mandrill read. */
 export const MANDRILL: InboundRoute['format'] = 'mandrill';
 
-const WHOLE: readonly InboundRoute['format'][] = ['raw', 'mailgun-mime', 'sendgrid-raw'];
+const WHOLE: Readonly<Record<WholeFormat, true>> = { raw: true, 'mailgun-mime': true, 'sendgrid-raw': true };
 
 /** Whether posts in this format are the message itself, with its attachments. */
-export const isWhole = (format: string): boolean => WHOLE.some((one) => one === format);
+export const isWhole = (format: string): boolean => Object.hasOwn(WHOLE, format);
 
 /** How attachments reach the receiver. */
 export const ATTACHMENTS: Words<InboundRoute['attachments']> = {
