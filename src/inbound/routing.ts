@@ -140,8 +140,8 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
     /** The account that an inbound domain belongs to, according to the table in memory. */
     ownerOf: (domain: string) => entryOf(domain)?.account,
     /**
-     * `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes; `sender` is MAIL FROM, if
-     * it is known.
+     * `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes; `sender` is MAIL FROM,
+     * if it is known.
      */
     lookup(mailbox: string, domain: string, sender?: string): Lookup {
       if (!table) return { kind: 'unknown' };

@@ -255,8 +255,8 @@ export function createDispatcher(deps: DispatcherDeps) {
       await write(lane);
     },
     /**
-     * Makes all deliveries to an endpoint due now, and probes it now if it is unavailable. Returns how many were not due
-     * yet.
+     * Makes all deliveries to an endpoint due now, and probes it now if it is unavailable. Returns how many were not
+     * due yet.
      */
     async retry(endpoint: EndpointName) {
       const count = await spool.retryEndpoint(endpoint.account, endpoint.url, clock.now());

@@ -137,9 +137,7 @@ function createSpool(parts: Parts, release: () => void) {
   };
   return frozen({
     body: blobs.writer,
-    /**
-     * Writes the message and its deliveries atomically and syncs them. Writes that arrive meanwhile share the next sync.
-     */
+    /** Writes the message and its deliveries atomically and syncs them. Writes that arrive meanwhile share a sync. */
     accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
     /**
      * Whether new mail can be accepted: false below the floor of free disk space or after a failed sync. Cached in
@@ -148,9 +146,7 @@ function createSpool(parts: Parts, release: () => void) {
     hasRoom: () => file.sound() && room.has(),
     isWithinShare: holdings.isWithinShare,
     backlog: file.tally.ofAccount,
-    /**
-     * Undefined if it is gone. `deliveryId`: the delivery that needs it, which is given up if it waits without a message.
-     */
+    /** Undefined if it is gone. `deliveryId`: the delivery that needs it; it is given up if its message is lost. */
     message: async (
       messageId: string,
       deliveryId?: string,
@@ -159,8 +155,8 @@ function createSpool(parts: Parts, release: () => void) {
     /** What is known elsewhere of messages that were damaged on the disk. */
     rescue: frozen({ onDamage: messages.onDamage, restore: messages.restore }),
     /**
-     * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if the
-     * delivery exists. `fresh`: verdicts just computed. Returns whether it waits behind another of its sequence now.
+     * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if
+     * the delivery exists. `fresh`: verdicts just computed. Returns whether it waits behind another of its sequence.
      */
     async settle(settlement: Settlement, fresh?: Verdicts) {
       const { tally, behind } = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
@@ -307,8 +303,8 @@ function createListeners(log: Log) {
      */
     onChange: deliveries.on,
     /**
-     * The listener is called with deliveries that waited behind others of their sequence and are due now, and with those
-     * that left their sequence.
+     * The listener is called with deliveries that waited behind others of their sequence and are due now, and with
+     * those that left their sequence.
      */
     onTurn: turns.on,
     onNews: events.on,

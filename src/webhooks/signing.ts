@@ -74,8 +74,9 @@ const ROTATION_MS = 24 * 3600_000;
 const FRESH_MS = 10_000;
 
 /**
- * The keys that sign posts to an endpoint, the current one first; two during a rotation. A key belongs to an account and a URL, as consumers of the public ancestor expect: two
- * routes to one URL share a key. While the store is unavailable, the last known keys are used.
+ * The keys that sign posts to an endpoint, the current one first; two during a rotation. A key belongs to an account
+ * and a URL, as consumers of the public ancestor expect: two routes to one URL share a key. While the store is
+ * unavailable, the last known keys are used.
  */
 export type SigningKeys = ReturnType<typeof createSigningKeys>;
 

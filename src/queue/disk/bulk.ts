@@ -69,7 +69,7 @@ export function createBulk(parts: BulkParts) {
     reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
     /** Ends waiting, held and dead deliveries without delivering them; `note` says why. */
     drop: act('drop'),
-    /** Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and the same id. */
+    /** Makes ended deliveries (dead, delivered, dropped, held) wait again, due now, with a new budget and their id. */
     replay: act('replay'),
     /** Moves the waiting, held and dead deliveries of a route to another URL. */
     redirect: (routeId: string, url: string) =>
