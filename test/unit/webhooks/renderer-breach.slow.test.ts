@@ -5,13 +5,13 @@ import { PATIENCE } from '../../support/until.ts';
 
 const innocent = crlf('From: a@example.com', 'Subject: innocent', '', 'x');
 
-/** Names of encoded words by the ten thousand: decoding them takes some hundred milliseconds. */
+/** Names of encoded words by the ten thousand: decoding them takes more than a second. */
 const slow = (() => {
   const words = '=?utf-8?b?w6k=?= =?koi8-r?b?w6k=?= '.repeat(6500);
   return multipart(
     'mixed',
     ['From: a@example.com', `Subject: ${words}`],
-    ...Array.from({ length: 3 }, () => [`Content-Disposition: attachment; filename="${words}"`, '', 'body']),
+    ...Array.from({ length: 12 }, () => [`Content-Disposition: attachment; filename="${words}"`, '', 'body']),
   );
 })();
 
