@@ -25,6 +25,7 @@ parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [
     const order = /^X-Test: (\w+)/m.exec(text)?.[1];
     if (order === 'die' || (order === 'throw' && !isRaw)) throw new Error('broken by a test');
     if (order === 'memory' && !isRaw) useMemory();
+    while (order === 'hang' && !isRaw);
   }
 });
 
