@@ -26,7 +26,6 @@ export const inbound: Group = {
       path: '/inbound/domains',
       params: [],
       returns: { array: inboundDomain },
-      reads: true,
       given: async (stage) => {
         await added(stage);
         return {};
@@ -63,7 +62,6 @@ export const inbound: Group = {
       path: '/inbound/routes',
       params: [known],
       returns: { array: inboundRoute },
-      reads: true,
       errors: { Unknown_InboundDomain: unknownDomain },
       names: ['domain'],
       async given(stage) {

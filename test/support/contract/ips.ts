@@ -41,7 +41,6 @@ export const ips: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: ip },
-      reads: true,
       given: async (stage) => {
         await owned(stage);
         return {};
@@ -52,7 +51,6 @@ export const ips: Group = {
       path: '/ips/info',
       params: [address],
       returns: ip,
-      reads: true,
       given: owned,
       errors: { Unknown_IP: unknown },
       names: ['ip'],
@@ -127,7 +125,6 @@ export const ips: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: pool },
-      reads: true,
       given: async (stage) => {
         await pooled(stage);
         await owned(stage);
@@ -150,7 +147,6 @@ export const ips: Group = {
       path: '/ips/pool-info',
       params: [poolName],
       returns: pool,
-      reads: true,
       errors: { Unknown_Pool: unknownPool },
       names: ['pool'],
       async given(stage) {

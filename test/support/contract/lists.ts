@@ -38,7 +38,6 @@ export const whitelists: Group = {
       path: '/whitelists/list',
       params: [string('email')],
       returns: { array: whitelistEntry },
-      reads: true,
       errors: {},
       names: ['email'],
       given: async (stage) => ({ email: (await whitelisted(stage)).email.slice(0, -4) }),
@@ -85,7 +84,6 @@ export const rejects: Group = {
       path: '/rejects/list',
       params: [string('email'), boolean('include_expired'), subaccount],
       returns: { array: rejectEntry },
-      reads: true,
       names: ['email'],
       // One that somebody added, and one that a bounce brought about, with the sender whose mail it was.
       async given(stage) {

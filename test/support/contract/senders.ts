@@ -22,7 +22,6 @@ export const senders: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: sender },
-      reads: true,
       given: async (stage) => {
         await sending(stage);
         return {};
@@ -34,7 +33,6 @@ export const senders: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: senderDomain },
-      reads: true,
       given: async (stage) => {
         await stage.ok('/senders/add-domain', aDomain(stage));
         return {};
@@ -72,7 +70,6 @@ export const senders: Group = {
       path: '/senders/info',
       params: [address],
       returns: senderDetail,
-      reads: true,
       given: sending,
       errors: { Unknown_Sender: unknown },
       names: ['address'],
@@ -81,7 +78,6 @@ export const senders: Group = {
       path: '/senders/time-series',
       params: [address],
       returns: { array: hour },
-      reads: true,
       given: sending,
       errors: { Unknown_Sender: unknown },
       names: ['address'],

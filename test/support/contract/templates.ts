@@ -49,7 +49,6 @@ export const templates: Group = {
       returns: template,
       given: made,
       errors: { Unknown_Template: unknown },
-      reads: true,
       names: ['name'],
     },
     {
@@ -81,7 +80,6 @@ export const templates: Group = {
       params: [string('label')],
       beyondParams: pages,
       returns: { array: template },
-      reads: true,
       errors: {},
       given: async (stage) => {
         await made(stage);
@@ -92,7 +90,6 @@ export const templates: Group = {
       path: '/templates/time-series',
       params: [required(string('name'))],
       returns: { array: hour },
-      reads: true,
       errors: { Unknown_Template: unknown },
       names: ['name'],
       async given(stage) {
@@ -105,7 +102,6 @@ export const templates: Group = {
       path: '/templates/render',
       params: [required(string('template_name')), required(structs('template_content')), structs('merge_vars')],
       returns: { struct: { html: 'string' } },
-      reads: true,
       given: async (stage) => ({
         template_name: (await made(stage)).name,
         template_content: [{ name: 'head', content: 'Dear *|WHO|*' }],

@@ -4,7 +4,7 @@ import { StoreAway } from '../../../src/store/driver/port.ts';
 import { type ApiAnswer, type ApiWorld, startApi } from '../../support/api.ts';
 import { ERRORS } from '../../support/contract/errors.ts';
 import { faultsOf } from '../../support/contract/shapes.ts';
-import { createStage, type Stage, settle, startStages } from '../../support/contract/stage.ts';
+import { createStage, type Stage, startStages } from '../../support/contract/stage.ts';
 import { BEYOND, COUNTS, ENTRIES, LATER, TABLE } from '../../support/contract/table.ts';
 import type { Entry } from '../../support/contract/types.ts';
 import { triesOf } from '../../support/contract/values.ts';
@@ -85,14 +85,6 @@ function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void 
     good = await given(stage);
   });
   const answer = (changes: Readonly<Record<string, unknown>>) => stage.call(path, { ...good, ...changes });
-
-  it('rejects an unknown key', async () => {
-    const { status, body } = await answer({ key: 'NobodysKey000000000000' });
-    expect({ status, body }).to.deep.equal({
-      status: 401,
-      body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' },
-    });
-  });
 
   const demanded = params.filter((parameter) => parameter.required);
   if (demanded.length > 0)
@@ -186,19 +178,6 @@ function answers(entry: Entry, worldOf: () => ApiWorld): void {
         }
     });
 
-  it('accepts null for omitted parameters, and ignores unknown ones', async () => {
-    const first = await given(stage);
-    const again = async () => (entry.reads ? first : given(stage));
-    const plain = await stage.call(path, await again());
-    for (const changes of [...optionalsOf(entry, first), { unheard_of: { $gt: 1 }, constructor: 7 }]) {
-      const { status, body } = await stage.call(path, { ...(await again()), ...changes });
-      expect({ status, body: settle(body) }, JSON.stringify(changes)).to.deep.equal({
-        status: plain.status,
-        body: settle(plain.body),
-      });
-    }
-  });
-
   for (const [name, reach] of Object.entries(entry.errors))
     if (name !== 'ServiceUnavailable') {
       it(`answers ${name}`, async () => {
@@ -213,10 +192,6 @@ function answers(entry: Entry, worldOf: () => ApiWorld): void {
         expect(body.message).to.match(codes[name]?.says ?? /^$/);
       });
     }
-}
-
-function optionalsOf({ params }: Entry, given: object): Record<string, null>[] {
-  return params.filter(({ name, required }) => !required && !(name in given)).map(({ name }) => ({ [name]: null }));
 }
 
 function keepsLimit({ path, limit }: Entry, worldOf: () => ApiWorld): void {

@@ -144,16 +144,5 @@ for (const group of ['/whitelists', '/allowlists']) {
         'an entry of another account stays',
       ).to.have.length(1);
     });
-
-    it('leaves the address whitelisted and not rejected, in any order of 50 concurrent callers', async () => {
-      const calls = Array.from({ length: 50 }, (_, i) =>
-        i % 2 === 0
-          ? ok('add', { email: 'ann@example.com' })
-          : world.call('/rejects/add', { email: 'ann@example.com' }),
-      );
-      await Promise.all(calls);
-      expect(await emails({ email: 'ann' })).to.deep.equal(['ann@example.com']);
-      expect((await world.call('/rejects/list', { email: 'ann', include_expired: true })).body).to.deep.equal([]);
-    });
   });
 }
