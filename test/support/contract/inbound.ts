@@ -39,7 +39,6 @@ export const inbound: Group = {
       given: unknownDomain,
       errors: {},
       names: ['domain'],
-      makes: true,
       shared: 'mail to a domain goes to one account, so a second claim is refused in words',
     },
     {

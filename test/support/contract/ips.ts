@@ -162,7 +162,6 @@ export const ips: Group = {
       given: (stage) => ({ pool: `Pool ${stage.fresh()}` }),
       errors: {},
       names: ['pool'],
-      makes: true,
     },
     {
       path: '/ips/delete-pool',

@@ -32,7 +32,6 @@ export const whitelists: Group = {
       given: someone,
       errors: {},
       names: ['email'],
-      makes: true,
     },
     {
       path: '/whitelists/list',
@@ -78,7 +77,6 @@ export const rejects: Group = {
       given: someone,
       errors: { Unknown_Subaccount: noSubaccount },
       names: ['email'],
-      makes: true,
     },
     {
       path: '/rejects/list',

@@ -46,7 +46,6 @@ export const senders: Group = {
       given: aDomain,
       errors: {},
       names: ['domain'],
-      makes: true,
     },
     {
       path: '/senders/check-domain',
@@ -55,7 +54,6 @@ export const senders: Group = {
       given: aDomain,
       errors: {},
       names: ['domain'],
-      makes: true,
     },
     {
       path: '/senders/verify-domain',
@@ -63,7 +61,6 @@ export const senders: Group = {
       given: (stage) => ({ ...aDomain(stage), mailbox: 'postmaster' }),
       errors: {},
       names: ['domain'],
-      makes: true,
       returns: { struct: { status: { oneOf: ['sent', 'already_verified'] }, domain: 'string', email: 'string' } },
     },
     {

@@ -43,7 +43,6 @@ export const subaccounts: Group = {
       given: (stage) => ({ id: `cust-${stage.fresh()}` }),
       errors: {},
       names: ['id'],
-      makes: true,
     },
     {
       path: '/subaccounts/info',

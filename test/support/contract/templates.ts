@@ -39,7 +39,6 @@ export const templates: Group = {
       params: [required(string('name')), ...content],
       returns: template,
       names: ['name'],
-      makes: true,
       given: (stage) => ({ name: `Letter ${stage.fresh()}` }),
       errors: { Invalid_Template: made },
     },

@@ -64,8 +64,6 @@ export interface Entry {
   readonly limit?: { readonly most: number; fill(stage: Stage, count: number): Promise<void> };
   /** Parameters that name a thing of the account. For another account they name nothing. */
   readonly names?: readonly string[];
-  /** Once it was called, the account has what the parameters name. */
-  readonly makes?: true;
   /** Another account gets an error that the name is taken, because it is unique in the whole service: why. */
   readonly shared?: string;
 }

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, startApi } from '../../support/api.ts';
 import { rejectRow, whitelistRow } from '../../support/lists.ts';
 
 for (const group of ['/whitelists', '/allowlists']) {
@@ -132,17 +132,6 @@ for (const group of ['/whitelists', '/allowlists']) {
       expect(found).to.have.length(1000);
       expect([found[0], found[999]]).to.deep.equal([email(0), email(999)]);
       expect(await emails({ email: 'a09' })).to.have.length(100);
-    });
-
-    it('is separate for each account', async () => {
-      await world.store.whitelists.insert(whitelistRow(OTHER_ACCOUNT, 'theirs@example.com'));
-      expect(await emails({ email: 'theirs' })).to.deep.equal([]);
-      expect(await ok('delete', { email: 'theirs@example.com' })).to.include({ deleted: false });
-      expect(await ok('add', { key: OTHER_KEY, email: 'gone@example.com' })).to.include({ added: true });
-      expect(
-        (await world.call('/rejects/list', { email: 'gone' })).body,
-        'an entry of another account stays',
-      ).to.have.length(1);
     });
   });
 }
