@@ -1,4 +1,3 @@
-import { each } from './lists.ts';
 import { ip, pool } from './records.ts';
 import { createStage, type Stage } from './stage.ts';
 import { boolean, type Group, pages, required, string } from './types.ts';
@@ -131,17 +130,6 @@ export const ips: Group = {
         return {};
       },
       errors: {},
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { pool: first } = await pooled(stage);
-          const row = await stage.store.pools.one({ account: stage.account, name: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.pools.insert({ ...row, id: row.id.replace(first, `Pool ${i}`), name: `Pool ${i}` }),
-          );
-        },
-      },
     },
     {
       path: '/ips/pool-info',

@@ -40,21 +40,6 @@ export const whitelists: Group = {
       errors: {},
       names: ['email'],
       given: async (stage) => ({ email: (await whitelisted(stage)).email.slice(0, -4) }),
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { email: first } = await whitelisted(stage);
-          const row = await stage.store.whitelists.one({ account: stage.account, email: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.whitelists.insert({
-              ...row,
-              id: row.id.replace(first, `x${i}@example.com`),
-              email: `x${i}@example.com`,
-            }),
-          );
-        },
-      },
     },
     {
       path: '/whitelists/delete',
@@ -93,21 +78,6 @@ export const rejects: Group = {
         Unknown_Subaccount: (stage) => ({ subaccount: `none ${stage.fresh()}` }),
         ServiceUnavailable: () => ({}),
       },
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { email: first } = await rejected(stage);
-          const row = await stage.store.rejects.one({ account: stage.account, email: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.rejects.insert({
-              ...row,
-              id: row.id.replace(first, `x${i}@example.com`),
-              email: `x${i}@example.com`,
-            }),
-          );
-        },
-      },
     },
     {
       path: '/rejects/delete',
@@ -119,10 +89,3 @@ export const rejects: Group = {
     },
   ],
 };
-
-/** `work` for 0 to `count` - 1, a hundred at a time. */
-export async function each(count: number, work: (i: number) => Promise<unknown>): Promise<void> {
-  for (let from = 0; from < count; from += 100) {
-    await Promise.all(Array.from({ length: Math.min(100, count - from) }, (_, i) => work(from + i)));
-  }
-}

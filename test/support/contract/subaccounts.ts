@@ -1,4 +1,3 @@
-import { each } from './lists.ts';
 import { subaccount, subaccountDetail } from './records.ts';
 import type { Stage } from './stage.ts';
 import { type Group, integer, required, string } from './types.ts';
@@ -24,17 +23,6 @@ export const subaccounts: Group = {
       errors: {},
       names: ['q'],
       given: async (stage) => ({ q: (await made(stage)).id }),
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { id: first } = await made(stage);
-          const row = await stage.store.subaccounts.one({ account: stage.account, slug: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.subaccounts.insert({ ...row, id: row.id.replace(first, `x-${i}`), slug: `x-${i}` }),
-          );
-        },
-      },
     },
     {
       path: '/subaccounts/add',

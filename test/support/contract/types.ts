@@ -60,8 +60,6 @@ export interface Entry {
   readonly beyondErrors?: Readonly<Record<string, string>>;
   /** Optional parameters that the interface does not have, each with the reason. */
   readonly beyondParams?: Readonly<Record<string, string>>;
-  /** The most records that a list answers, and what makes more than that. */
-  readonly limit?: { readonly most: number; fill(stage: Stage, count: number): Promise<void> };
   /** Parameters that name a thing of the account. For another account they name nothing. */
   readonly names?: readonly string[];
   /** Another account gets an error that the name is taken, because it is unique in the whole service: why. */

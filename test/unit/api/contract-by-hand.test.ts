@@ -9,7 +9,6 @@ import { BEYOND, COUNTS, ENTRIES, LATER, TABLE } from '../../support/contract/ta
 import type { Entry } from '../../support/contract/types.ts';
 import { triesOf } from '../../support/contract/values.ts';
 import { drivers } from '../../support/database.ts';
-import { lacks } from '../../support/mongo-server.ts';
 
 // The API held against the documented interface as it was typed in by hand: what contract.test.ts makes from the
 // declarations would not notice what is missing there.
@@ -67,9 +66,6 @@ for (const driver of drivers)
           if (driver.kind === 'embedded') refuses(entry, () => world);
           answers(entry, () => world);
         });
-      // FerretDB, for one, goes through a whole collection for every filter; that a limit is one there too, the suite
-      // of the store shows.
-      if (!lacks(driver.kind, 'quick limits')) for (const entry of entries) keepsLimit(entry, () => world);
     });
   }
 
@@ -192,15 +188,6 @@ function answers(entry: Entry, worldOf: () => ApiWorld): void {
         expect(body.message).to.match(codes[name]?.says ?? /^$/);
       });
     }
-}
-
-function keepsLimit({ path, limit }: Entry, worldOf: () => ApiWorld): void {
-  if (limit)
-    it(`answers at most ${limit.most} records from ${path}`, async () => {
-      const stage = await createStage(worldOf());
-      await limit.fill(stage, limit.most);
-      expect((await stage.ok(path)).length).to.equal(limit.most);
-    });
 }
 
 describe('the documented interface, while the rejection list is unavailable', () => {
