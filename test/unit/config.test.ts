@@ -231,9 +231,7 @@ describe('the settings', () => {
       `submission.tls_listen: ${text}`,
     ]);
     const https = { POSTERN_HTTPS__LISTEN: '0.0.0.0:443' };
-    expect(faults(() => loadSettings(undefined, https))).to.deep.equal([
-      `https.listen: ${text}`,
-    ]);
+    expect(faults(() => loadSettings(undefined, https))).to.deep.equal([`https.listen: ${text}`]);
     const files = { POSTERN_SMTP__TLS__CERT: '/etc/cert.pem', POSTERN_SMTP__TLS__KEY: '/etc/key.pem' };
     for (const more of [{ POSTERN_ACME__ENABLED: 'true' }, files])
       expect(faults(() => loadSettings(undefined, { ...https, ...more }))).to.deep.equal([]);
