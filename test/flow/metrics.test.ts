@@ -212,17 +212,17 @@ describe('the metrics of the daemon', function () {
   it('add no series for any input of a client', async () => {
     await Promise.all([hostileSession(postern, 1), fetchAll(postern, 1)]);
     const before = await scrape(postern.base);
-    for (let i = 0; i < 100; i++) await hostileSession(postern, 99);
-    await fetchAll(postern, 10_000);
+    for (let i = 0; i < 10; i++) await hostileSession(postern, 99);
+    await fetchAll(postern, 1000);
     const after = await scrape(postern.base);
     expect(
       after.of('postern_smtp_sessions_total{listener="smtp"}') -
         before.of('postern_smtp_sessions_total{listener="smtp"}'),
-    ).to.equal(100);
+    ).to.equal(10);
     expect(
       after.of('postern_api_calls_total{operation="unknown",status="404"}') -
         before.of('postern_api_calls_total{operation="unknown",status="404"}'),
-    ).to.equal(10_000);
+    ).to.equal(1000);
     // A task may have run meanwhile.
     expect(
       after.series.filter((one) => !before.series.includes(one) && !one.startsWith('postern_task_')),

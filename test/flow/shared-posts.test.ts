@@ -1,8 +1,6 @@
-import { createHmac } from 'node:crypto';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
-import { Webhook } from 'standardwebhooks';
 import { type ChildDaemon, spawnDaemon } from '../support/child.ts';
 import { postern } from '../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
@@ -114,32 +112,6 @@ describe('waiting messages of a route', function () {
     await until('the log', () => logged().filter((batch) => batch === shared.headers['webhook-id']).length === 3);
   });
 
-  it('are signed together, as one message is', async () => {
-    const { id, box } = await route({ batch_events: 10 });
-    const { release } = held(hook);
-    await fill(box, 4, 'Grüße & 100 % + mehr');
-    release();
-    await delivered(id, 5);
-    const { auth_key: key, signing_secret: secret } = await running.api('/inbound/route-key', { id });
-    const shared = postsOf(hook.requests).at(-1);
-    if (!shared) throw new Error('no post');
-    expect(eventsOf(shared)).to.have.length(4);
-    new Webhook(secret).verify(shared.body, shared.headers as Record<string, string>, { jsonParse: false });
-    const value = new URLSearchParams(shared.body.toString()).get('mandrill_events');
-    expect(shared.headers['x-mandrill-signature']).to.equal(
-      createHmac('sha1', key).update(`${hook.url}mandrill_events${value}`).digest('base64'),
-    );
-  });
-
-  it('are posted singly by default', async () => {
-    const { id, box } = await route();
-    const { release } = held(hook);
-    await fill(box, 6);
-    release();
-    await delivered(id, 7);
-    expect(postsOf(hook.requests).map((post) => eventsOf(post).length)).to.deep.equal([1, 1, 1, 1, 1, 1, 1]);
-  });
-
   it('follow a change of the route at once', async () => {
     const { id, box } = await route();
     const { release } = held(hook);
@@ -148,40 +120,6 @@ describe('waiting messages of a route', function () {
     release();
     await delivered(id, 5);
     expect(postsOf(hook.requests).map((post) => eventsOf(post).length)).to.deep.equal([1, 4]);
-  });
-
-  it('share no POST with those of another route to the same URL', async () => {
-    const [one, other] = [await route({ batch_events: 10 }), await route({ batch_events: 10 })];
-    const { release } = held(hook);
-    await fill(one.box, 1);
-    for (let n = 2; n <= 4; n++) {
-      await send(running.smtp, other.box, [`other-${n}`]);
-      await send(running.smtp, one.box, [`mail-${n}`]);
-    }
-    release();
-    await delivered(one.id, 5);
-    await delivered(other.id, 3);
-    expect(postsOf(hook.requests).map(subjectsOf)).to.have.deep.members([
-      ['first'],
-      numbered(4),
-      ['other-2', 'other-3', 'other-4'],
-    ]);
-  });
-
-  it('share a POST only up to a size; large ones never do', async () => {
-    const { id, box } = await route({ batch_events: 10 });
-    const { release } = held(hook);
-    await fill(box, 3, `${'x'.repeat(70)}\r\n`.repeat(1500));
-    await send(running.smtp, box, ['large'], `${'x'.repeat(70)}\r\n`.repeat(5000));
-    await send(running.smtp, box, ['small']);
-    release();
-    await delivered(id, 6);
-    expect(postsOf(hook.requests).map(subjectsOf)).to.have.deep.members([
-      ['first'],
-      ['mail-1', 'mail-2', 'small'],
-      ['mail-3'],
-      ['large'],
-    ]);
   });
 
   for (const status of [500, 413]) {

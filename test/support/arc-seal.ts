@@ -1,7 +1,7 @@
 import { createHash, sign } from 'node:crypto';
 import type { DkimKey } from './dns-keys.ts';
 
-export interface SealOptions {
+interface SealOptions {
   /** c= of the ARC-Message-Signature; left out: the tag is not there. */
   readonly c?: string;
   /** What it was signed with. */

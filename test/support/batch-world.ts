@@ -151,6 +151,7 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
           return probe();
         },
         60_000,
+        step === 0 ? undefined : 5,
       );
     },
     /** Lets everything happen that needs no time. */

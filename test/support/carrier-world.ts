@@ -73,8 +73,6 @@ export function createCarrierWorld() {
   };
 }
 
-export type CarrierWorld = ReturnType<typeof createCarrierWorld>;
-
 /** Carries one message; what is not said is that of a plain one. */
 export function carry(
   carrier: MailCarrier,

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
  * What Python's codecs make of a text, in hexadecimal: whole, and each two halves of it. See
  * fixtures/charsets/make.py.
  */
-export interface CharsetCase {
+interface CharsetCase {
   readonly label: string;
   readonly text: string;
   readonly bytes: string;

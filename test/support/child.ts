@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { KEY } from './daemon.ts';
 
 /** The options of Node that `npm start` and the installed command have. */
-export const AS_STARTED = ['--max-semi-space-size=8', '--disable-warning=ExperimentalWarning'];
+const AS_STARTED = ['--max-semi-space-size=8', '--disable-warning=ExperimentalWarning'];
 
 export interface ChildDaemon {
   readonly pid: number;

@@ -90,7 +90,7 @@ export function createBrowser(port: number, { origin = `http://127.0.0.1:${port}
 const QUICK: PasswordCost = { N: 1024, r: 8, p: 1 };
 
 /** A hash of `PASSWORD` that takes a millisecond to check; what it costs is part of it. */
-export function quickHash(): string {
+function quickHash(): string {
   const { N, r, p } = QUICK;
   const salt = randomBytes(16);
   const key = scryptSync(PASSWORD, salt, 32, QUICK);
@@ -142,7 +142,7 @@ export async function startConsole(
 }
 
 /** One server-sent event. */
-export interface LiveEvent {
+interface LiveEvent {
   readonly event: string;
   readonly id: string | undefined;
   readonly data: any;

@@ -18,7 +18,7 @@ export interface TestDriver {
   open(options?: OpenOptions): Promise<Database>;
 }
 
-export interface OpenOptions {
+interface OpenOptions {
   readonly log?: Log;
   /**
    * For many writers of one row. FerretDB 1.24 and mongo-java-server 1.47 read, change and write a document without a

@@ -27,7 +27,7 @@ export function namesResolver(names: Names) {
   };
 }
 
-export interface PosterOptions {
+interface PosterOptions {
   readonly timeoutMs?: number;
   readonly names?: Names;
   /** Loopback unless given. */

@@ -29,7 +29,7 @@ export function makeKey(domain: string, selector: string, bits?: number): DkimKe
   };
 }
 
-export interface SigningOptions {
+interface SigningOptions {
   readonly algorithm?: DkimKey['algorithm'];
   /** The fields of h=. */
   readonly fields?: readonly string[];

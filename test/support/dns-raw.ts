@@ -2,7 +2,7 @@ import type { RemoteInfo } from 'node:dgram';
 import { createSocket } from 'node:dgram';
 import { Packet } from 'dns2';
 
-export interface RawServer {
+interface RawServer {
   readonly server: string;
   stop(): Promise<void>;
 }

@@ -18,7 +18,7 @@ import { createTestLog } from './log.ts';
 import { messageRow as aMessage } from './messages.ts';
 import { tempDir } from './temp.ts';
 
-export const MINE = 'ExampleAccountId000001';
+const MINE = 'ExampleAccountId000001';
 export const THEIRS = 'AnotherAccountId000002';
 
 export type ExportWorld = Awaited<ReturnType<typeof openExportWorld>>;

@@ -46,7 +46,7 @@ export async function seedExports(store: Store, account: string): Promise<void> 
   );
 }
 
-export interface ArchiveEntry {
+interface ArchiveEntry {
   readonly name: string;
   readonly text: string;
   readonly time: Date;

@@ -1,6 +1,6 @@
 import type { EventName, Fields, Log } from '../../src/base/log.ts';
 
-export interface LogLine {
+interface LogLine {
   readonly level: string;
   readonly event: EventName;
   readonly fields: Fields;

@@ -1,5 +1,5 @@
 /** What a scrape showed. */
-export interface Scrape {
+interface Scrape {
   readonly text: string;
   /**
    * The value of one series: `name` or `name{label="value",…}` with its labels in any order; 0 when it is not there.

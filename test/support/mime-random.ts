@@ -1,16 +1,16 @@
 /** A leaf of a random message: its marker stands once in its content. */
-export interface RandomLeaf {
+interface RandomLeaf {
   readonly marker: string;
   readonly content: Buffer;
 }
 
-export interface RandomMessage {
+interface RandomMessage {
   readonly bytes: Buffer;
   readonly leaves: readonly RandomLeaf[];
 }
 
 /** Leaves of messages that only follow the standards are read alike by everybody. */
-export interface RandomStyle {
+interface RandomStyle {
   readonly isSound: boolean;
 }
 

@@ -14,7 +14,7 @@ export interface Command {
  * primary`: the server has it never, and the proxy answers as one that has stepped down.
  */
 export const WIRE_FAULTS = ['command lost', 'answer lost', 'not primary'] as const;
-export type WireFault = (typeof WIRE_FAULTS)[number];
+type WireFault = (typeof WIRE_FAULTS)[number];
 
 /** A wire between a driver and a server that delays, loses and refuses commands, or is cut. */
 export interface MongoProxy {

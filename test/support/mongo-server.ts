@@ -35,7 +35,7 @@ import { PATIENCE, until } from './until.ts';
 export type MongoKind = 'url' | 'mongod' | 'secantus' | 'ferretdb' | 'java';
 
 /** What a server may not have that a case of the suite is about. */
-export type Lack =
+type Lack =
   /** findAndModify is one step, whatever other connections do. */
   | 'atomic changes'
   /** Text is ordered by code points, and not by UTF-16 code units. */

@@ -25,7 +25,7 @@ export interface Pebble {
   start(env?: Readonly<Record<string, string>>): Promise<void>;
 }
 
-export interface PebbleSettings {
+interface PebbleSettings {
   /** The port of 127.0.0.1 at which it looks for the answers to challenges. */
   readonly httpPort: number;
   /** The name server that it asks. */

@@ -11,7 +11,7 @@ export interface Postfix {
   stop(): Promise<void>;
 }
 
-export interface PostfixOptions {
+interface PostfixOptions {
   /** Where it takes mail: `address:port`, `[ip6]:port`. */
   readonly listen: readonly string[];
   /** Where it takes all mail on to, on 127.0.0.1; without it, to the MX of the recipient. */

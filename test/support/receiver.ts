@@ -56,7 +56,7 @@ export interface Receiver {
   stop(): Promise<void>;
 }
 
-export interface ReceiverOptions {
+interface ReceiverOptions {
   /** PEM texts: then it speaks TLS and its URL begins with https. */
   readonly tls?: { readonly cert: string; readonly key: string };
   /** Where it listens; a free port of 127.0.0.1 unless given. */

@@ -10,7 +10,7 @@ const readable = (raw: string) =>
     .replaceAll('&amp;', '&');
 
 /** What a mail that arrived carries to come back by; each '' when it does not. */
-export interface WaysBack {
+interface WaysBack {
   readonly click: string;
   readonly open: string;
   /** The URL of List-Unsubscribe, and its address. */

@@ -26,7 +26,7 @@ export interface Taken {
 }
 
 /** The parts below SMTP, in memory, each of which can fail on request. */
-export function createBelow() {
+function createBelow() {
   const taken: Taken[] = [];
   let next = 0;
   const whole = {

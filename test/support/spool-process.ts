@@ -8,7 +8,7 @@ import { until } from './until.ts';
 
 const CHILD = fileURLToPath(new URL('./spool-child.ts', import.meta.url));
 
-export interface SpoolProcess {
+interface SpoolProcess {
   /** What was said of each message: outcome, id, SHA-256 of its bytes. */
   results(): { readonly outcome: string; readonly id: string; readonly sha256: string }[];
   /** Lines of its log. */

@@ -9,15 +9,16 @@ const MOST_PAUSE_MS = 60;
 
 /**
  * Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails
- * after `ms`.
+ * after `ms`. Pauses grow up to `mostPauseMs`, which is short where each look moves the test clock.
  */
 export async function until<T>(
   what: string,
   probe: () => T | Promise<T>,
   ms = 8000 * PATIENCE,
+  mostPauseMs = MOST_PAUSE_MS,
 ): Promise<Exclude<T, undefined | false>> {
   const end = performance.now() + ms;
-  for (let pause = 5; ; pause = Math.min(pause * 1.3, MOST_PAUSE_MS)) {
+  for (let pause = 5; ; pause = Math.min(pause * 1.3, mostPauseMs)) {
     const value = await probe();
     if (value !== undefined && value !== false) return value as Exclude<T, undefined | false>;
     if (performance.now() > end) throw new Error(`waited ${ms} ms in vain for: ${what}`);

@@ -225,11 +225,13 @@ describe('the settings', () => {
     ]);
   });
 
-  it('require a certificate for HTTPS, from an authority or from files', () => {
-    const https = { POSTERN_HTTPS__LISTEN: '0.0.0.0:443' };
-    expect(faults(() => loadSettings(undefined, https))).to.deep.equal([
-      'https.listen: needs a certificate: set acme.enabled, or smtp.tls.cert and smtp.tls.key',
+  it('require a certificate for TLS from the first byte, from an authority or from files', () => {
+    const text = 'needs a certificate: set acme.enabled, or smtp.tls.cert and smtp.tls.key';
+    expect(faults(() => loadSettings(undefined, { POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0' }))).to.deep.equal([
+      `submission.tls_listen: ${text}`,
     ]);
+    const https = { POSTERN_HTTPS__LISTEN: '0.0.0.0:443' };
+    expect(faults(() => loadSettings(undefined, https))).to.deep.equal([`https.listen: ${text}`]);
     const files = { POSTERN_SMTP__TLS__CERT: '/etc/cert.pem', POSTERN_SMTP__TLS__KEY: '/etc/key.pem' };
     for (const more of [{ POSTERN_ACME__ENABLED: 'true' }, files])
       expect(faults(() => loadSettings(undefined, { ...https, ...more }))).to.deep.equal([]);

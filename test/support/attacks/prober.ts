@@ -26,7 +26,7 @@ export interface Probed {
   readonly findings: Finding[];
 }
 
-export interface Payloads {
+interface Payloads {
   readonly others: readonly unknown[];
   readonly texts: readonly string[];
   /** How many neighbouring places share them, 1 unless given; a place that stands alone takes all. */

@@ -34,7 +34,7 @@ export interface Victim {
   stop(): Promise<void>;
 }
 
-export interface VictimOptions {
+interface VictimOptions {
   /** Settings, as in the environment. */
   readonly env?: Readonly<Record<string, string>>;
   /** Protections that are switched off. */

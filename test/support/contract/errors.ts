@@ -38,6 +38,3 @@ export const ERRORS = {
   NoSendingHistory: { code: 26, status: 400, says: /./ },
   ServiceUnavailable: { code: -2, status: 503, says: /^Service Temporarily Unavailable$/ },
 } as const;
-
-/** An error as the table names it. */
-export type DocumentedError = keyof typeof ERRORS;

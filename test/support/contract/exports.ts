@@ -11,7 +11,6 @@ export const exportJobs: Group = {
       path: '/exports/info',
       params: [required(string('id'))],
       returns: exportJob,
-      reads: true,
       names: ['id'],
       given: async (stage) => ({ id: (await stage.ok('/exports/rejects')).id }),
       errors: { Unknown_Export: (stage) => ({ id: `2013-01-01 12:20:28.${stage.fresh()}` }) },
@@ -21,7 +20,6 @@ export const exportJobs: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: exportJob },
-      reads: true,
       given: async (stage) => {
         await stage.ok('/exports/whitelist');
         return {};

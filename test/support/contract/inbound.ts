@@ -26,7 +26,6 @@ export const inbound: Group = {
       path: '/inbound/domains',
       params: [],
       returns: { array: inboundDomain },
-      reads: true,
       given: async (stage) => {
         await added(stage);
         return {};
@@ -40,7 +39,6 @@ export const inbound: Group = {
       given: unknownDomain,
       errors: {},
       names: ['domain'],
-      makes: true,
       shared: 'mail to a domain goes to one account, so a second claim is refused in words',
     },
     {
@@ -63,7 +61,6 @@ export const inbound: Group = {
       path: '/inbound/routes',
       params: [known],
       returns: { array: inboundRoute },
-      reads: true,
       errors: { Unknown_InboundDomain: unknownDomain },
       names: ['domain'],
       async given(stage) {

@@ -1,4 +1,3 @@
-import { each } from './lists.ts';
 import { ip, pool } from './records.ts';
 import { createStage, type Stage } from './stage.ts';
 import { boolean, type Group, pages, required, string } from './types.ts';
@@ -41,7 +40,6 @@ export const ips: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: ip },
-      reads: true,
       given: async (stage) => {
         await owned(stage);
         return {};
@@ -52,7 +50,6 @@ export const ips: Group = {
       path: '/ips/info',
       params: [address],
       returns: ip,
-      reads: true,
       given: owned,
       errors: { Unknown_IP: unknown },
       names: ['ip'],
@@ -127,30 +124,17 @@ export const ips: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: pool },
-      reads: true,
       given: async (stage) => {
         await pooled(stage);
         await owned(stage);
         return {};
       },
       errors: {},
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { pool: first } = await pooled(stage);
-          const row = await stage.store.pools.one({ account: stage.account, name: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.pools.insert({ ...row, id: row.id.replace(first, `Pool ${i}`), name: `Pool ${i}` }),
-          );
-        },
-      },
     },
     {
       path: '/ips/pool-info',
       params: [poolName],
       returns: pool,
-      reads: true,
       errors: { Unknown_Pool: unknownPool },
       names: ['pool'],
       async given(stage) {
@@ -166,7 +150,6 @@ export const ips: Group = {
       given: (stage) => ({ pool: `Pool ${stage.fresh()}` }),
       errors: {},
       names: ['pool'],
-      makes: true,
     },
     {
       path: '/ips/delete-pool',

@@ -32,31 +32,14 @@ export const whitelists: Group = {
       given: someone,
       errors: {},
       names: ['email'],
-      makes: true,
     },
     {
       path: '/whitelists/list',
       params: [string('email')],
       returns: { array: whitelistEntry },
-      reads: true,
       errors: {},
       names: ['email'],
       given: async (stage) => ({ email: (await whitelisted(stage)).email.slice(0, -4) }),
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { email: first } = await whitelisted(stage);
-          const row = await stage.store.whitelists.one({ account: stage.account, email: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.whitelists.insert({
-              ...row,
-              id: row.id.replace(first, `x${i}@example.com`),
-              email: `x${i}@example.com`,
-            }),
-          );
-        },
-      },
     },
     {
       path: '/whitelists/delete',
@@ -79,13 +62,11 @@ export const rejects: Group = {
       given: someone,
       errors: { Unknown_Subaccount: noSubaccount },
       names: ['email'],
-      makes: true,
     },
     {
       path: '/rejects/list',
       params: [string('email'), boolean('include_expired'), subaccount],
       returns: { array: rejectEntry },
-      reads: true,
       names: ['email'],
       // One that somebody added, and one that a bounce brought about, with the sender whose mail it was.
       async given(stage) {
@@ -96,21 +77,6 @@ export const rejects: Group = {
       errors: {
         Unknown_Subaccount: (stage) => ({ subaccount: `none ${stage.fresh()}` }),
         ServiceUnavailable: () => ({}),
-      },
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { email: first } = await rejected(stage);
-          const row = await stage.store.rejects.one({ account: stage.account, email: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.rejects.insert({
-              ...row,
-              id: row.id.replace(first, `x${i}@example.com`),
-              email: `x${i}@example.com`,
-            }),
-          );
-        },
       },
     },
     {
@@ -123,10 +89,3 @@ export const rejects: Group = {
     },
   ],
 };
-
-/** `work` for 0 to `count` - 1, a hundred at a time. */
-export async function each(count: number, work: (i: number) => Promise<unknown>): Promise<void> {
-  for (let from = 0; from < count; from += 100) {
-    await Promise.all(Array.from({ length: Math.min(100, count - from) }, (_, i) => work(from + i)));
-  }
-}

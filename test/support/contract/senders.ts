@@ -22,7 +22,6 @@ export const senders: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: sender },
-      reads: true,
       given: async (stage) => {
         await sending(stage);
         return {};
@@ -34,7 +33,6 @@ export const senders: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: senderDomain },
-      reads: true,
       given: async (stage) => {
         await stage.ok('/senders/add-domain', aDomain(stage));
         return {};
@@ -48,7 +46,6 @@ export const senders: Group = {
       given: aDomain,
       errors: {},
       names: ['domain'],
-      makes: true,
     },
     {
       path: '/senders/check-domain',
@@ -57,7 +54,6 @@ export const senders: Group = {
       given: aDomain,
       errors: {},
       names: ['domain'],
-      makes: true,
     },
     {
       path: '/senders/verify-domain',
@@ -65,14 +61,12 @@ export const senders: Group = {
       given: (stage) => ({ ...aDomain(stage), mailbox: 'postmaster' }),
       errors: {},
       names: ['domain'],
-      makes: true,
       returns: { struct: { status: { oneOf: ['sent', 'already_verified'] }, domain: 'string', email: 'string' } },
     },
     {
       path: '/senders/info',
       params: [address],
       returns: senderDetail,
-      reads: true,
       given: sending,
       errors: { Unknown_Sender: unknown },
       names: ['address'],
@@ -81,7 +75,6 @@ export const senders: Group = {
       path: '/senders/time-series',
       params: [address],
       returns: { array: hour },
-      reads: true,
       given: sending,
       errors: { Unknown_Sender: unknown },
       names: ['address'],

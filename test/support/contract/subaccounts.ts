@@ -1,4 +1,3 @@
-import { each } from './lists.ts';
 import { subaccount, subaccountDetail } from './records.ts';
 import type { Stage } from './stage.ts';
 import { type Group, integer, required, string } from './types.ts';
@@ -21,21 +20,9 @@ export const subaccounts: Group = {
       path: '/subaccounts/list',
       params: [string('q')],
       returns: { array: subaccount },
-      reads: true,
       errors: {},
       names: ['q'],
       given: async (stage) => ({ q: (await made(stage)).id }),
-      limit: {
-        most: 1000,
-        async fill(stage, count) {
-          const { id: first } = await made(stage);
-          const row = await stage.store.subaccounts.one({ account: stage.account, slug: first });
-          if (!row) throw new Error('no row');
-          await each(count, (i) =>
-            stage.store.subaccounts.insert({ ...row, id: row.id.replace(first, `x-${i}`), slug: `x-${i}` }),
-          );
-        },
-      },
     },
     {
       path: '/subaccounts/add',
@@ -44,13 +31,11 @@ export const subaccounts: Group = {
       given: (stage) => ({ id: `cust-${stage.fresh()}` }),
       errors: {},
       names: ['id'],
-      makes: true,
     },
     {
       path: '/subaccounts/info',
       params: [id],
       returns: subaccountDetail,
-      reads: true,
       given: made,
       errors: { Unknown_Subaccount: unknown },
       names: ['id'],

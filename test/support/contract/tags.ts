@@ -20,7 +20,6 @@ export const tags: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: tag },
-      reads: true,
       given: async (stage) => {
         await used(stage);
         return {};
@@ -39,7 +38,6 @@ export const tags: Group = {
       path: '/tags/info',
       params: [name],
       returns: tagDetail,
-      reads: true,
       given: used,
       errors: { Invalid_Tag_Name: unknown },
       names: ['tag'],
@@ -48,7 +46,6 @@ export const tags: Group = {
       path: '/tags/time-series',
       params: [name],
       returns: { array: tagHour },
-      reads: true,
       given: used,
       errors: { Invalid_Tag_Name: unknown },
       names: ['tag'],
@@ -58,7 +55,6 @@ export const tags: Group = {
       params: [],
       beyondParams: { after_time: pages.after, after_tag: pages.after },
       returns: { array: tagHourOfAll },
-      reads: true,
       given: async (stage) => {
         await used(stage);
         return {};

@@ -39,7 +39,6 @@ export const templates: Group = {
       params: [required(string('name')), ...content],
       returns: template,
       names: ['name'],
-      makes: true,
       given: (stage) => ({ name: `Letter ${stage.fresh()}` }),
       errors: { Invalid_Template: made },
     },
@@ -49,7 +48,6 @@ export const templates: Group = {
       returns: template,
       given: made,
       errors: { Unknown_Template: unknown },
-      reads: true,
       names: ['name'],
     },
     {
@@ -81,7 +79,6 @@ export const templates: Group = {
       params: [string('label')],
       beyondParams: pages,
       returns: { array: template },
-      reads: true,
       errors: {},
       given: async (stage) => {
         await made(stage);
@@ -92,7 +89,6 @@ export const templates: Group = {
       path: '/templates/time-series',
       params: [required(string('name'))],
       returns: { array: hour },
-      reads: true,
       errors: { Unknown_Template: unknown },
       names: ['name'],
       async given(stage) {
@@ -105,7 +101,6 @@ export const templates: Group = {
       path: '/templates/render',
       params: [required(string('template_name')), required(structs('template_content')), structs('merge_vars')],
       returns: { struct: { html: 'string' } },
-      reads: true,
       given: async (stage) => ({
         template_name: (await made(stage)).name,
         template_content: [{ name: 'head', content: 'Dear *|WHO|*' }],

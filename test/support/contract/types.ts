@@ -60,14 +60,8 @@ export interface Entry {
   readonly beyondErrors?: Readonly<Record<string, string>>;
   /** Optional parameters that the interface does not have, each with the reason. */
   readonly beyondParams?: Readonly<Record<string, string>>;
-  /** Two calls with the same parameters say the same, because nothing changes by them. */
-  readonly reads?: true;
-  /** The most records that a list answers, and what makes more than that. */
-  readonly limit?: { readonly most: number; fill(stage: Stage, count: number): Promise<void> };
   /** Parameters that name a thing of the account. For another account they name nothing. */
   readonly names?: readonly string[];
-  /** Once it was called, the account has what the parameters name. */
-  readonly makes?: true;
   /** Another account gets an error that the name is taken, because it is unique in the whole service: why. */
   readonly shared?: string;
 }

@@ -21,7 +21,6 @@ export const webhooks: Group = {
       params: [],
       beyondParams: pages,
       returns: { array: webhook },
-      reads: true,
       given: async (stage) => {
         await made(stage);
         return {};
@@ -33,7 +32,6 @@ export const webhooks: Group = {
       path: '/webhooks/info',
       params: [id],
       returns: webhook,
-      reads: true,
       given: made,
       errors: { Unknown_Webhook: unknown },
       names: ['id'],

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type ChildDaemon, spawnDaemon } from '../child.ts';
 import { createCaller, KEY } from '../daemon.ts';
 
-export interface EdgeSettings {
+interface EdgeSettings {
   /** Data folder. */
   readonly dir: string;
   /** Where the mail of in.test is posted. */

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 const MEGABYTE = 1024 * 1024;
 
 /** What a process holds of the machine; Linux only. */
-export interface Footprint {
+interface Footprint {
   /** Resident memory now, in megabytes. */
   resident(): number;
   /** The most resident memory since `forget`, in megabytes. */

@@ -29,7 +29,7 @@ type Taking = Pick<Host, 'api' | 'smtp'>;
 type Give = (to: Taking, subject: string) => Promise<readonly string[] | undefined>;
 
 /** What must come of acknowledged mail, and what came: under which id, and how often. */
-export function createBooks() {
+function createBooks() {
   const owed = new Map<string, string>();
   const came = new Map<string, Map<string, number>>();
   return {

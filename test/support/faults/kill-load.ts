@@ -8,7 +8,7 @@ export const KILLS = size('SUBMISSION_KILLS', 10, 2);
 export const MESSAGES = size('SUBMISSION_MESSAGES', 2000, 200);
 const CONNECTIONS = 20;
 
-export interface KillLoad {
+interface KillLoad {
   /** Starts the daemon on what the last one left. */
   start(): Promise<ChildDaemon>;
   /** Once, after the first start. */

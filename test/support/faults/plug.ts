@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from 'node:net';
 export type Wire = 'whole' | 'hangs' | 'refuses';
 
 /** A wire to a server that can be pulled out, or go dead. */
-export interface Plug {
+interface Plug {
   readonly address: string;
   be(wire: Wire): Promise<void>;
   close(): Promise<void>;

@@ -29,7 +29,7 @@ if p and p.poll() is None:
 `;
 
 /** A service manager that holds the SMTP socket while daemons come and go. */
-export interface Supervisor {
+interface Supervisor {
   readonly port: number;
   /** Starts a daemon and answers the base of its API when it is ready. */
   start(): Promise<string>;

@@ -7,7 +7,7 @@ import { type Network, v4 } from './network.ts';
 /** Where the certificate authority of the world is, by name. */
 export const ACME = 'acme.nic.example';
 
-export interface Authority {
+interface Authority {
   /** Certificates that a host must trust: the API's own, and the root of what it issues. */
   readonly trusted: readonly string[];
 }

@@ -19,7 +19,7 @@ export const PARTS = {
   authority: 54,
   app: 80,
 } as const;
-export type Party = keyof typeof PARTS;
+type Party = keyof typeof PARTS;
 
 export const v4 = (party: Party) => `25.66.0.${PARTS[party]}`;
 export const v6 = (party: Party) => `2d00:66::${PARTS[party]}`;

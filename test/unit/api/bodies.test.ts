@@ -23,20 +23,19 @@ describe('the body of a call', () => {
   };
 
   describe('has room for the limits of the contract:', () => {
-    for (const vars of [20, 60])
-      it(`a message to 1000 recipients with ${vars} merge variables and metadata for each`, async () => {
-        const to = people(1000);
-        const merge_vars = to.map(({ email }, n) => ({
-          rcpt: email,
-          vars: Array.from({ length: vars }, (_, at) => ({ name: `n${at}`, content: `value ${n} ${at}` })),
-        }));
-        const recipient_metadata = to.map(({ email }, n) => ({ rcpt: email, values: { user: n, plan: null } }));
-        const { status, body } = await world.call('/messages/send', {
-          message: { ...MESSAGE, to, merge_vars, recipient_metadata },
-        });
-        expect(status, JSON.stringify(body).slice(0, 200)).to.equal(200);
-        expect(body).to.have.length(1000);
+    it('a message to 1000 recipients with 60 merge variables and metadata for each', async () => {
+      const to = people(1000);
+      const merge_vars = to.map(({ email }, n) => ({
+        rcpt: email,
+        vars: Array.from({ length: 60 }, (_, at) => ({ name: `n${at}`, content: `value ${n} ${at}` })),
+      }));
+      const recipient_metadata = to.map(({ email }, n) => ({ rcpt: email, values: { user: n, plan: null } }));
+      const { status, body } = await world.call('/messages/send', {
+        message: { ...MESSAGE, to, merge_vars, recipient_metadata },
       });
+      expect(status, JSON.stringify(body).slice(0, 200)).to.equal(200);
+      expect(body).to.have.length(1000);
+    });
 
     it('a form of 20,000 fields with a merge variable of each recipient', async () => {
       const fields = people(1000).flatMap(({ email }, n) => [

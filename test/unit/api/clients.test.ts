@@ -26,50 +26,8 @@ describe('mandrill-api', () => {
 
   const client = (key = KEY) => createMandrill(key);
 
-  it('adds a domain and a route, injects a message, reads and deletes', async () => {
-    const { inbound, users } = client();
-    expect(await call(users, 'ping2')).to.deep.equal({ PING: 'PONG!' });
-    expect(await call(inbound, 'addDomain', { domain: 'new.example.com' })).to.include({
-      domain: 'new.example.com',
-      created_at: '2026-01-05 12:00:00',
-      valid_mx: false,
-    });
-    const route = await call(inbound, 'addRoute', { domain: 'new.example.com', pattern: 'box', url: HOOK });
-    expect(route).to.deep.equal({
-      id: '1.2',
-      pattern: 'box',
-      url: HOOK,
-      batch_events: 1,
-      format: 'mandrill',
-      raw: true,
-      attachments: 'auto',
-      link_over: 0,
-      facts: false,
-      has_password: false,
-      order: 'none',
-      ...NO_RULES,
-    });
-    expect(await call(inbound, 'sendRaw', { raw_message: RAW })).to.deep.equal([
-      { email: 'box@new.example.com', pattern: 'box', url: HOOK },
-    ]);
-    expect(await call(inbound, 'sendRaw', { raw_message: RAW, to: ['nobody@new.example.com'] })).to.deep.equal([]);
-    expect(await call(inbound, 'updateRoute', { id: route.id, pattern: 'box-*' })).to.deep.equal({
-      ...route,
-      pattern: 'box-*',
-    });
-    expect(await call(inbound, 'routes', { domain: 'new.example.com' })).to.deep.equal([
-      { ...route, pattern: 'box-*' },
-    ]);
-    expect(await call(inbound, 'deleteRoute', { id: route.id })).to.deep.equal({ ...route, pattern: 'box-*' });
-    expect(await call(inbound, 'deleteDomain', { domain: 'new.example.com' })).to.include({
-      domain: 'new.example.com',
-    });
-    expect((await call(inbound, 'domains')).map((one: { domain: string }) => one.domain)).to.deep.equal([
-      'inbound.example.com',
-    ]);
-  });
-
-  it('hands errors to its error callback', async () => {
+  it('gets answers, and hands errors to its error callback', async () => {
+    expect(await call(client().users, 'ping2')).to.deep.equal({ PING: 'PONG!' });
     const failure = (inbound: any, method: string, params: object) =>
       call(inbound, method, params).then(
         () => {

@@ -4,12 +4,11 @@ import { StoreAway } from '../../../src/store/driver/port.ts';
 import { type ApiAnswer, type ApiWorld, startApi } from '../../support/api.ts';
 import { ERRORS } from '../../support/contract/errors.ts';
 import { faultsOf } from '../../support/contract/shapes.ts';
-import { createStage, type Stage, settle, startStages } from '../../support/contract/stage.ts';
+import { createStage, type Stage, startStages } from '../../support/contract/stage.ts';
 import { BEYOND, COUNTS, ENTRIES, LATER, TABLE } from '../../support/contract/table.ts';
 import type { Entry } from '../../support/contract/types.ts';
 import { triesOf } from '../../support/contract/values.ts';
 import { drivers } from '../../support/database.ts';
-import { lacks } from '../../support/mongo-server.ts';
 
 // The API held against the documented interface as it was typed in by hand: what contract.test.ts makes from the
 // declarations would not notice what is missing there.
@@ -67,9 +66,6 @@ for (const driver of drivers)
           if (driver.kind === 'embedded') refuses(entry, () => world);
           answers(entry, () => world);
         });
-      // FerretDB, for one, goes through a whole collection for every filter; that a limit is one there too, the suite
-      // of the store shows.
-      if (!lacks(driver.kind, 'quick limits')) for (const entry of entries) keepsLimit(entry, () => world);
     });
   }
 
@@ -85,14 +81,6 @@ function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void 
     good = await given(stage);
   });
   const answer = (changes: Readonly<Record<string, unknown>>) => stage.call(path, { ...good, ...changes });
-
-  it('rejects an unknown key', async () => {
-    const { status, body } = await answer({ key: 'NobodysKey000000000000' });
-    expect({ status, body }).to.deep.equal({
-      status: 401,
-      body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' },
-    });
-  });
 
   const demanded = params.filter((parameter) => parameter.required);
   if (demanded.length > 0)
@@ -186,19 +174,6 @@ function answers(entry: Entry, worldOf: () => ApiWorld): void {
         }
     });
 
-  it('accepts null for omitted parameters, and ignores unknown ones', async () => {
-    const first = await given(stage);
-    const again = async () => (entry.reads ? first : given(stage));
-    const plain = await stage.call(path, await again());
-    for (const changes of [...optionalsOf(entry, first), { unheard_of: { $gt: 1 }, constructor: 7 }]) {
-      const { status, body } = await stage.call(path, { ...(await again()), ...changes });
-      expect({ status, body: settle(body) }, JSON.stringify(changes)).to.deep.equal({
-        status: plain.status,
-        body: settle(plain.body),
-      });
-    }
-  });
-
   for (const [name, reach] of Object.entries(entry.errors))
     if (name !== 'ServiceUnavailable') {
       it(`answers ${name}`, async () => {
@@ -213,19 +188,6 @@ function answers(entry: Entry, worldOf: () => ApiWorld): void {
         expect(body.message).to.match(codes[name]?.says ?? /^$/);
       });
     }
-}
-
-function optionalsOf({ params }: Entry, given: object): Record<string, null>[] {
-  return params.filter(({ name, required }) => !required && !(name in given)).map(({ name }) => ({ [name]: null }));
-}
-
-function keepsLimit({ path, limit }: Entry, worldOf: () => ApiWorld): void {
-  if (limit)
-    it(`answers at most ${limit.most} records from ${path}`, async () => {
-      const stage = await createStage(worldOf());
-      await limit.fill(stage, limit.most);
-      expect((await stage.ok(path)).length).to.equal(limit.most);
-    });
 }
 
 describe('the documented interface, while the rejection list is unavailable', () => {

@@ -152,21 +152,6 @@ describe('drops of search results', function () {
     expect(await states()).to.include({ dead: 1, dropped: 0 });
   });
 
-  it('drop nothing of another account, and answer as for unknown ids', async () => {
-    const [id] = await putMail(2, 'dead');
-    await putMail(1, 'held');
-    const asOther = async (params: object) => (await world.call('/inbound/drop', { key: OTHER_KEY, ...params })).body;
-    for (const params of [
-      ...[{ id }, { ids: [id] }, { url: URL_A, at_most: 9 }, { query: '*', at_most: 9 }],
-      ...[
-        { query: 'state:held', at_most: 0 },
-        { from: '2020-01-01', at_most: 0 },
-      ],
-    ])
-      expect(await asOther(params), JSON.stringify(params)).to.deep.equal({ matched: 0, dropped: 0, job: null });
-    expect(await states()).to.include({ dead: 2, held: 1, dropped: 0 });
-  });
-
   for (const [name, params] of [
     ['a search', { query: 'status:5xx' }],
     ['the queue', { url: URL_A }],

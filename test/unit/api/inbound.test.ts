@@ -209,37 +209,34 @@ describe('the Inbound group', () => {
     ['mx.gmail.com', FREE],
     ['hotmail.co.uk', FREE],
   ];
-  for (const [domain, why] of reserved) {
-    it(`rejects the domain ${domain}: ${why.toLowerCase()}`, async () => {
-      await world.stop();
-      const names = {
-        mxHosts: ['mx2.postern.test'],
-        returnDomain: 'zurück.postern.test',
-        consoleUrls: ['https://console.example.org', 'https://mail-view.example.net:8443'],
-        spfInclude: 'include.example.org',
-      };
-      world = await startApi({ names });
-      await answers('add-domain', { domain }, 422, invalid({ domain: why }));
-      expect(await world.store.inboundDomains.many({})).to.have.length(1);
-    });
-  }
+  it('rejects a domain that is ours, a public suffix, or that of a provider of free mail', async () => {
+    await world.stop();
+    const names = {
+      mxHosts: ['mx2.postern.test'],
+      returnDomain: 'zurück.postern.test',
+      consoleUrls: ['https://console.example.org', 'https://mail-view.example.net:8443'],
+      spfInclude: 'include.example.org',
+    };
+    world = await startApi({ names });
+    for (const [domain, why] of reserved) await answers('add-domain', { domain }, 422, invalid({ domain: why }));
+    expect(await world.store.inboundDomains.many({})).to.have.length(1);
+  });
 
-  for (const domain of [
-    'postern.test',
-    'xmx.postern.test',
-    'below.app.postern.test',
-    'below.include.example.org',
-    'example.co.uk',
-    'me.github.io',
-    'notgmail.com',
-    'www.ck',
-  ]) {
-    it(`accepts ${domain} if no other account has it`, async () => {
-      await world.stop();
-      world = await startApi({ names: { spfInclude: 'include.example.org' } });
-      expect((await world.call('/inbound/add-domain', { domain })).status).to.equal(200);
-    });
-  }
+  it('accepts a domain like those if no other account has it', async () => {
+    await world.stop();
+    world = await startApi({ names: { spfInclude: 'include.example.org' } });
+    for (const domain of [
+      'postern.test',
+      'xmx.postern.test',
+      'below.app.postern.test',
+      'below.include.example.org',
+      'example.co.uk',
+      'me.github.io',
+      'notgmail.com',
+      'www.ck',
+    ])
+      expect((await world.call('/inbound/add-domain', { domain })).status, domain).to.equal(200);
+  });
 
   it('checks the MX of a domain when it is added', async () => {
     await world.stop();

@@ -54,11 +54,6 @@ for (const driver of drivers) {
       expect(await world.store.pools.many({ account: ACCOUNT, name: 'Main Pool' })).to.have.length(1);
     });
 
-    it('starts one warmup', async () => {
-      const answers = await Promise.all(times(AT_ONCE, () => world.call('/ips/start-warmup', { ip: '192.0.2.1' })));
-      expect(new Set(answers.map(({ body }) => JSON.stringify(body))).size).to.equal(1);
-    });
-
     it('starts one change of custom DNS', async () => {
       expect(
         tally(

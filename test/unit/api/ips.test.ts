@@ -554,20 +554,5 @@ for (const driver of drivers) {
         }
       });
     });
-
-    it('answers another account for our addresses as for unknown ones', async () => {
-      expect(await ok('/ips/list', { key: OTHER_KEY })).to.deep.equal([]);
-      expect(
-        await failure('/ips/set-pool', { key: OTHER_KEY, ip: '192.0.2.1', pool: 'Mine', create_pool: true }),
-      ).to.deep.equal([404, 'Unknown_IP', 13, 'No dedicated IP with address 192.0.2.1']);
-      expect(await pools({ key: OTHER_KEY })).to.deep.equal([['Main Pool', []]]);
-      await ok('/ips/create-pool', { key: OTHER_KEY, pool: 'Transactional' });
-      await ok('/ips/delete-pool', { key: OTHER_KEY, pool: 'Transactional' });
-      expect(await pools()).to.deep.equal([
-        ['Main Pool', ['192.0.2.1', '192.0.2.2']],
-        ['Old Pool', []],
-        ['Transactional', ['192.0.2.3']],
-      ]);
-    });
   });
 }

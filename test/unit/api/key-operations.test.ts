@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import { keyHash, revokeKey } from '../../../src/store/rows/accounts.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, SPARE_KEY, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, KEY, SPARE_KEY, startApi } from '../../support/api.ts';
 import { drivers } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
@@ -192,14 +192,6 @@ for (const driver of drivers) {
       await world.clock.advance(2 * MINUTE);
       await until('the use is written', async () => (await written(KEY)) !== null);
       expect(await written(SPARE_KEY)).to.deep.equal(later);
-    });
-
-    it('of another account are neither listed nor revoked', async () => {
-      await start();
-      expect((await list(OTHER_KEY)).map(({ label }) => label)).to.deep.equal(['example']);
-      const { id } = (await named('spare')) ?? { id: '' };
-      expect((await world.call('/keys/revoke', { key: OTHER_KEY, id })).status).to.equal(404);
-      expect(await ping(SPARE_KEY)).to.equal(200);
     });
   });
 }

@@ -225,16 +225,6 @@ describe('reading messages', () => {
         delivery: null,
       });
     });
-
-    it('does not find a message of another account', async () => {
-      const id = await put({}, OTHER_ACCOUNT);
-      expect((await world.call('/messages/info', { id })).body).to.deep.equal({
-        status: 'error',
-        code: 11,
-        name: 'Unknown_Message',
-        message: `No message exists with the id ${id}`,
-      });
-    });
   });
 
   describe('messages/content', () => {

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { Draft } from '../../../src/mail/outgoing.ts';
-import { ACCOUNT, type ApiWorld, OTHER_KEY, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, startApi } from '../../support/api.ts';
 import { putSubmitted } from '../../support/messages.ts';
 
 const ID = '5c1e0d000000000000000000000000aa';
@@ -42,11 +42,6 @@ describe('a submitted message', () => {
       expect((await call('resend')).body.status).to.equal('queued');
       await world.call('/rejects/add', { email: 'reader@example.com' });
       expect((await call('resend')).body).to.include({ status: 'rejected', reject_reason: 'custom' });
-    });
-
-    it('is not found for another account', async () => {
-      await putOff();
-      expect((await call('resend', { key: OTHER_KEY })).body.name).to.equal('Unknown_Message');
     });
 
     it('is not found after its content has expired', async () => {

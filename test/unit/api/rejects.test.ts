@@ -457,16 +457,6 @@ describe('the rejection list API', () => {
       }
       expect(await reputation()).to.be.below(before);
     });
-
-    it('succeeds for 50 concurrent callers: one has deleted it', async () => {
-      const answers = await Promise.all(
-        Array.from({ length: 50 }, () => world.call('/rejects/delete', { email: 'gone@example.com' })),
-      );
-      expect(answers.filter(({ status }) => status === 200)).to.have.length(1);
-      expect(new Set(answers.filter(({ status }) => status !== 200).map(({ body }) => body.name))).to.deep.equal(
-        new Set(['Invalid_Reject']),
-      );
-    });
   });
 
   describe('entries of another account', () => {

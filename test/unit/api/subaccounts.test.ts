@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, startApi } from '../../support/api.ts';
 import { putCounts } from '../../support/counts.ts';
 import { rejectRow, subaccountRow } from '../../support/lists.ts';
 
@@ -414,18 +414,6 @@ describe('the subaccounts API', () => {
       );
       await ok('delete', { id: 'cust-123' });
       expect((await world.call('/users/info')).body.reputation).to.equal(before);
-    });
-  });
-
-  describe('subaccounts of another account', () => {
-    it('may have the same ids, and are neither visible nor changed', async () => {
-      await put('cust-123', { name: 'theirs' }, OTHER_ACCOUNT);
-      await put('secret', { name: 'secret' }, OTHER_ACCOUNT);
-      await sent(5, 0);
-      expect(await ids({ q: 'secret' })).to.deep.equal([]);
-      expect(await ok('info', { key: OTHER_KEY, id: 'cust-123' })).to.include({ name: 'theirs', sent_total: 0 });
-      await ok('delete', { key: OTHER_KEY, id: 'cust-123' });
-      expect(await ok('info', { id: 'cust-123' })).to.include({ name: 'ABC Widgets, Inc.', sent_total: 5 });
     });
   });
 });

@@ -120,11 +120,11 @@ for (const driver of drivers)
       it('have a complete combined time series, even if an hour has more tags than a page', async function () {
         this.timeout(60_000);
         const names = Array.from({ length: 1203 }, (_, n) => `t${String(n).padStart(4, '0')}`);
-        for (const hours of [3, 4, 6]) for (const name of names) await put(name, { sent: 1 }, hoursAgo(hours));
+        for (const hours of [3, 4]) for (const name of names) await put(name, { sent: 1 }, hoursAgo(hours));
         await put('alone', { sent: 1 }, hoursAgo(7));
         const list = (await call('/tags/all-time-series')).filter(({ tag }: any) => tag !== 'example-tag');
-        expect(list.map(({ tag }: any) => tag)).to.deep.equal(['alone', ...names, ...names, ...names]);
-        expect(new Set(list.map(({ time }: any) => time)).size).to.equal(4);
+        expect(list.map(({ tag }: any) => tag)).to.deep.equal(['alone', ...names, ...names]);
+        expect(new Set(list.map(({ time }: any) => time)).size).to.equal(3);
         const { time, tag } = list[700];
         expect(await call('/tags/all-time-series', { after_time: time, after_tag: tag })).to.have.length(
           list.length - 701 + 1,

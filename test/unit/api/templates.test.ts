@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { counterId } from '../../../src/store/rows/counters.ts';
-import { ACCOUNT, type ApiWorld, HOUR_MS, KEY, OTHER_KEY, startApi } from '../../support/api.ts';
+import { ACCOUNT, type ApiWorld, HOUR_MS, OTHER_KEY, startApi } from '../../support/api.ts';
 import { drivers } from '../../support/database.ts';
 
 const NEVER = {
@@ -530,21 +530,5 @@ describe('templates/render', () => {
       refused('template_content', words),
     );
     expect(await render({ merge_vars: [{ name: 'a', content }] })).to.deep.equal(refused('merge_vars', words));
-  });
-
-  it('renders templates of the own account only', async () => {
-    expect(
-      (
-        await world.call('/templates/render', {
-          key: OTHER_KEY,
-          template_name: 'Example Template',
-          template_content: [],
-        })
-      ).body,
-    ).to.include({ name: 'Unknown_Template' });
-    expect(
-      (await world.call('/templates/render', { key: KEY, template_name: 'Example Template', template_content: [] }))
-        .status,
-    ).to.equal(200);
   });
 });

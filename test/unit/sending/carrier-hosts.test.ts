@@ -104,15 +104,27 @@ describe('the hosts for outgoing mail', () => {
 
   it('are never in a private network, for any DNS records', async () => {
     const server = await world.server();
-    for (const address of ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.1.1', '100.64.0.1', '0.0.0.0']) {
-      const zone = { ...ONE_MX, 'mx.example.com': { A: ['8.8.8.8', address] } };
-      expect(await carry(world.carrier({ zone, allowPrivate: [] })), address).to.include({
-        kind: 'unanswered',
-        permanent: true,
-        reason: 'the mail hosts of example.com have forbidden addresses',
-      });
+    const forbidden = {
+      kind: 'unanswered',
+      permanent: true,
+      reason: 'the mail hosts of example.com have forbidden addresses',
+    };
+    for (const address of ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.1.1', '100.64.0.1', '0.0.0.0'])
+      for (const A of [[address], ['8.8.8.8', address]]) {
+        const zone = { ...ONE_MX, 'mx.example.com': { A } };
+        expect(await carry(world.carrier({ zone, allowPrivate: [] })), A.join()).to.include(forbidden);
+      }
+    for (const address of ['::1', '::ffff:127.0.0.1']) {
+      const zone = { ...ONE_MX, 'mx.example.com': { AAAA: [address] } };
+      expect(await carry(world.carrier({ zone, allowPrivate: [] })), address).to.include(forbidden);
+    }
+    for (const exchange of ['localhost', '127.0.0.1', 'a.localhost']) {
+      const zone = { 'example.com': { MX: [{ exchange, priority: 10 }] } };
+      expect(await carry(world.carrier({ zone, allowPrivate: null })), exchange).to.include(forbidden);
     }
     expect(server.sessions).to.have.length(0);
+    // A machine of a developer is another matter.
+    expect(await carry(world.carrier({ allowPrivate: null, loopbackOnly: true }))).to.include({ code: 250 });
   });
 
   describe('with a relay', () => {

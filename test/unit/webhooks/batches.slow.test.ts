@@ -1,6 +1,5 @@
 import { expect } from 'chai';
 import type { AttemptResult } from '../../../src/queue/settle.ts';
-import { DEFAULT_EVENTS, HOOK_EVENTS } from '../../../src/store/rows/webhooks.ts';
 import { mandrillSignature, standardSignature } from '../../../src/webhooks/signing.ts';
 import { answered, type BatchWorld, events, openBatchWorld, type Posted, refused } from '../../support/batch-world.ts';
 
@@ -77,37 +76,6 @@ describe('events on their way to a webhook', function () {
     );
   });
 
-  it('go to each subscribed webhook, once, however often they are published', async () => {
-    await open();
-    const all = await world.hook('all');
-    const bounces = await world.hook('bounces', ['hard_bounce', 'soft_bounce']);
-    const lists = await world.hook('lists', ['blacklist', 'whitelist']);
-    const deferrals = await world.hook('deferrals', ['deferral', 'send']);
-    const clicks = await world.hook('clicks', ['click']);
-    const batch = HOOK_EVENTS.flatMap((event, n) => events(1, { event, from: n }));
-    await Promise.all([world.publish(batch), world.publish(batch), world.publish(batch.slice(3))]);
-    await world.run('all five', () => new Set(world.posts.map(({ url }) => url)).size === 5);
-    await world.publish(batch);
-    await world.clock.advance(10_000);
-    const kinds = (url: string) =>
-      idsOf(world.postsTo(url))
-        .map((id) => HOOK_EVENTS[Number(id.slice(1))])
-        .toSorted();
-    expect(kinds(all.url)).to.deep.equal(DEFAULT_EVENTS.toSorted());
-    expect(kinds(bounces.url)).to.deep.equal(['hard_bounce', 'soft_bounce']);
-    expect(kinds(lists.url)).to.deep.equal(['blacklist', 'whitelist']);
-    expect(kinds(deferrals.url)).to.deep.equal(['deferral', 'send']);
-    expect(kinds(clicks.url)).to.deep.equal(['click']);
-  });
-
-  it('are published without any webhook', async () => {
-    await open();
-    await world.publish(events(5));
-    await world.hook('later');
-    await world.clock.advance(5000);
-    expect(world.posts).to.have.length(0);
-  });
-
   it('arrive under the first id of their batch, with the same bytes, after an hour without answers', async () => {
     await open({ limits: { events: 100, bytes: 1_000_000 } });
     const { id, url } = await world.hook('a');
@@ -166,26 +134,6 @@ describe('events on their way to a webhook', function () {
     world.answer(() => answered(200));
     for (const release of hanging) release(answered(200));
     await world.run('all to the slow one', () => new Set(idsOf(world.postsTo(slow.url))).size === 500);
-  });
-
-  it('wait while the endpoint answers 410, and are delivered when it is back', async () => {
-    await open();
-    const { url } = await world.hook('a');
-    world.answer(() => answered(410, 'gone'));
-    await world.publish(events(3));
-    await world.run('the pause', () => world.log.of('endpoint.paused').length === 1);
-    world.answer(() => answered(200));
-    await world.run('the next day', () => world.postsTo(url).length === 2, 60 * MINUTE);
-  });
-
-  it('are continued by the next process, including pending ones', async () => {
-    await open({ waitMs: 60 * MINUTE });
-    await world.hook('a');
-    await world.publish(events(3));
-    await world.restart();
-    expect(world.posts).to.have.length(0);
-    await world.run('the batch', () => world.posts.length === 1, MINUTE);
-    expect(world.posts[0]?.ids).to.deep.equal(['m0', 'm1', 'm2']);
   });
 
   it('are counted in the store by the next process, if this one could not', async () => {

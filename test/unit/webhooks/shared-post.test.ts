@@ -48,14 +48,6 @@ describe('several messages in one POST', () => {
     expect(together.found).to.have.length(parts.length);
   });
 
-  it('have the id of their own delivery', async () => {
-    const { body } = await share(partsOf([crlf('Subject: a', '', 'x'), crlf('Subject: b', '', 'x')]));
-    expect((await eventsOf(body)).map(({ _id, msg }) => [_id, msg.subject, msg.email])).to.deep.equal([
-      ['m0-abc', 'a', 'box-0@example.net'],
-      ['m1-abc', 'b', 'box-1@example.net'],
-    ]);
-  });
-
   it('are signed together, under the id of the POST and with every key', async () => {
     const { id, body, headers } = await share(partsOf([crlf('Subject: a', '', 'é'), crlf('', 'x')]), [KEY, 'previous']);
     const form = await bytesOf(body);
