@@ -51,6 +51,22 @@ describe('parsing a message', () => {
     ]);
   });
 
+  it('decodes encoded words, including those that split a character', async () => {
+    const { subject, from, to } = await sample('encoded words');
+    expect(subject).to.equal('Café and more🎉');
+    expect(from).to.deep.equal({ address: 'j@example.com', name: 'Jürgen Müller' });
+    expect(to).to.deep.equal([{ address: 'a@example.net', name: 'André P' }]);
+  });
+
+  it('decodes iso-2022-jp in headers and text', async () => {
+    const { subject, from, text } = await sample('iso-2022-jp');
+    expect([subject, from?.name, text]).to.deep.equal(['こんにちは', 'こんにちは', 'こんにちは\n']);
+  });
+
+  it('decodes windows-1252', async () => {
+    expect((await sample('windows-1252')).text).to.equal('déjà vu “quoted” €\n');
+  });
+
   it('reads an unknown charset as UTF-8', async () => {
     expect((await sample('an unknown charset')).text).to.equal('plain enough\n');
   });
@@ -157,6 +173,13 @@ describe('parsing a message', () => {
   it('reads parts whose boundary and charset are in the form of RFC 2231', async () => {
     const { text, files } = await sample('a boundary and a charset in the form of RFC 2231');
     expect([text, files.map(({ type }) => type)]).to.deep.equal(['Привет\n', ['application/pgp-signature']]);
+  });
+
+  it('decodes encoded file names', async () => {
+    expect((await sample('encoded file names')).files.map(({ name }) => name)).to.deep.equal([
+      'Übersicht.pdf',
+      '€ rates.txt',
+    ]);
   });
 
   it('finds all files after an unclosed part', async () => {

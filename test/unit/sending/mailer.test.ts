@@ -1,9 +1,11 @@
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
 import { type CarrierSettings, createMailCarrier } from '../../../src/sending/carry/carrier.ts';
 import { createMailer } from '../../../src/sending/notices.ts';
 import type { MailCarrier, NoticeMail } from '../../../src/sending/types.ts';
+import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { type MailSink, startMailSink } from '../../support/mail-sink.ts';
 import { until } from '../../support/until.ts';
@@ -76,6 +78,41 @@ describe('the mailer', () => {
     expect(mail?.raw).to.contain('https://postern.test/verify/AAAAAAAAAAAAAAAAAAAAAA\r\n');
   });
 
+  it('falls back to plain text when encryption is offered and fails', async () => {
+    await sink.stop();
+    // No cipher in common: the handshake fails.
+    sink = await startMailSink({
+      minVersion: 'TLSv1.2',
+      maxVersion: 'TLSv1.2',
+      ciphers: 'ECDHE-RSA-AES128-GCM-SHA256',
+    });
+    expect(await mailerFor(LOCAL).send(MAIL)).to.deep.equal({ kind: 'sent' });
+    expect(sink.mails[0]).to.include({ secure: false });
+  });
+
+  it('sends to the domain itself without an MX', async () => {
+    expect(await mailerFor({ 'example.com': { A: ['127.0.0.1'] } }).send(MAIL)).to.deep.equal({ kind: 'sent' });
+  });
+
+  it('tries the preferred host first, and the next when one is down', async () => {
+    const other = await startMailSink();
+    const zone = {
+      'example.com': {
+        MX: [
+          { exchange: 'second.example.com', priority: 20 },
+          { exchange: 'gone.example.com', priority: 5 },
+          { exchange: 'first.example.com', priority: 10 },
+        ],
+      },
+      'gone.example.com': { A: ['127.0.0.9'] },
+      'first.example.com': { A: ['127.0.0.1'] },
+      'second.example.com': { A: ['127.0.0.1'] },
+    };
+    expect(await mailerFor(zone).send(MAIL)).to.deep.equal({ kind: 'sent' });
+    expect(sink.connections()).to.equal(1);
+    await other.stop();
+  });
+
   it('fails at once if no retry can succeed', async () => {
     expect(await mailerFor({ 'example.com': { MX: [{ exchange: '', priority: 0 }] } }).send(MAIL)).to.deep.equal({
       kind: 'failed',
@@ -116,6 +153,51 @@ describe('the mailer', () => {
     expect(sink.mails).to.have.length(0);
   });
 
+  it('connects to no private address, for any MX records', async () => {
+    const forbidden = [
+      ['10.0.0.1'],
+      ['169.254.169.254'],
+      ['::1'],
+      ['::ffff:127.0.0.1'],
+      ['127.0.0.1'],
+      ['8.8.8.8', '127.0.0.1'],
+    ];
+    for (const addresses of forbidden) {
+      const zone = {
+        ...LOCAL,
+        'mx.example.com': {
+          A: addresses.filter((one) => !one.includes(':')),
+          AAAA: addresses.filter((one) => one.includes(':')),
+        },
+      };
+      expect(await mailerFor(zone, { allowPrivate: [] }).send(MAIL), addresses.join()).to.deep.equal({
+        kind: 'failed',
+        reason: 'the mail hosts of example.com have forbidden addresses',
+      });
+    }
+    for (const exchange of ['localhost', '127.0.0.1', 'a.localhost']) {
+      const zone = { 'example.com': { MX: [{ exchange, priority: 10 }] } };
+      expect(await mailerFor(zone, { allowPrivate: null }).send(MAIL), exchange).to.deep.equal({
+        kind: 'failed',
+        reason: 'the mail hosts of example.com have forbidden addresses',
+      });
+    }
+    expect(sink.connections()).to.equal(0);
+    // A machine of a developer is another matter.
+    expect(await mailerFor(LOCAL, { allowPrivate: null, loopbackOnly: true }).send(MAIL)).to.deep.equal({
+      kind: 'sent',
+    });
+  });
+
+  it('has one deadline in all', async () => {
+    sink.mute();
+    const clock = createTestClock();
+    const sending = mailerFor(LOCAL, {}, clock).send(MAIL);
+    await until('the connection', () => sink.connections() === 1);
+    await clock.advance(120_000);
+    expect(await sending).to.deep.equal({ kind: 'deferred', reason: 'timed out' });
+  });
+
   it('is cancelled on stop', async () => {
     sink.mute();
     const mailer = mailerFor(LOCAL);
@@ -123,5 +205,89 @@ describe('the mailer', () => {
     await until('the connection', () => sink.connections() === 1);
     mailer.stop();
     expect(await sending).to.include({ kind: 'deferred' });
+  });
+
+  it('sends through a relay, with a password on the same machine', async () => {
+    const zone = { 'relay.test': { A: ['127.0.0.1'] } };
+    expect(
+      await mailerFor(zone, { relay: `smtp://me:p%40ss@relay.test:${sink.port}`, allowPrivate: [] }).send(MAIL),
+    ).to.deep.equal({ kind: 'sent' });
+    expect(sink.mails[0]).to.deep.include({ to: ['postmaster@example.com'], user: 'me:p@ss' });
+    expect(
+      await mailerFor(zone, { relay: `smtp://relay.test:${sink.port}`, allowPrivate: [] }).send(MAIL),
+    ).to.deep.equal({ kind: 'sent' });
+    expect(sink.mails[1]?.user).to.equal('');
+    expect(await mailerFor({}, { relay: 'smtp://relay.test:25' }).send(MAIL)).to.deep.equal({
+      kind: 'deferred',
+      reason: 'the relay relay.test has no address (mail.relay)',
+    });
+  });
+
+  it('treats a wrong password at the relay as temporary', async () => {
+    await sink.stop();
+    sink = await startMailSink({
+      onAuth: (_auth, _session, done) => done(Object.assign(new Error('wrong'), { responseCode: 535 })),
+    });
+    expect(
+      await mailerFor(
+        { 'relay.test': { A: ['127.0.0.1'] } },
+        { relay: `smtp://me:wrong@relay.test:${sink.port}` },
+      ).send(MAIL),
+    ).to.include({ kind: 'deferred' });
+  });
+
+  describe('with a faulty server', () => {
+    let server: Server;
+    const sockets: Socket[] = [];
+    const serve = async (said: (line: string) => string | undefined, greeting = '220 hello\r\n') => {
+      server = createServer((socket) => {
+        sockets.push(socket);
+        socket.on('error', () => {});
+        socket.write(greeting);
+        socket.on('data', (bytes) => {
+          for (const line of bytes.toString().split('\r\n').slice(0, -1)) {
+            const reply = said(line);
+            if (reply === undefined) socket.destroy();
+            else socket.write(reply);
+          }
+        });
+      });
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+      return (server.address() as AddressInfo).port;
+    };
+    afterEach(async () => {
+      for (const socket of sockets.splice(0)) socket.destroy();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    });
+
+    it('treats a lost connection, a refusing greeting and invalid replies as temporary', async () => {
+      for (const [said, greeting] of [
+        [() => undefined, '220 hello\r\n'],
+        [() => '250 ok\r\n', '554 go away\r\n'],
+        [() => '250 ok\r\n', 'HTTP/1.1 400 Bad Request\r\n\r\n'],
+      ] as const) {
+        const mxPort = await serve(said, greeting);
+        expect(await mailerFor(LOCAL, { mxPort }).send(MAIL), greeting).to.include({ kind: 'deferred' });
+        for (const socket of sockets.splice(0)) socket.destroy();
+        await new Promise<void>((resolve) => server.close(() => resolve()));
+      }
+      await serve(() => undefined);
+    });
+
+    it('treats a 5xx to the message itself as permanent', async () => {
+      const mxPort = await serve((line) =>
+        /^(?:EHLO|MAIL|RCPT)/.test(line)
+          ? '250 ok\r\n'
+          : line === 'DATA'
+            ? '354 go\r\n'
+            : line === '.'
+              ? '554 spam\r\n'
+              : '',
+      );
+      expect(await mailerFor(LOCAL, { mxPort }).send(MAIL))
+        .to.include({ kind: 'failed' })
+        .and.to.have.property('reason')
+        .that.contains('554 spam');
+    });
   });
 });

@@ -71,6 +71,17 @@ describe('submitted mail, through the whole daemon', () => {
     });
   }
 
+  it('is rejected for an unknown subaccount, and accepted for a known one', async () => {
+    const headers = { 'X-MC-Subaccount': 'cust-1' };
+    const error = await send({ headers }).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    expect(error).to.deep.include({ responseCode: 550, response: '550 5.7.1 No subaccount exists with the id cust-1' });
+    await postern.api('/subaccounts/add', { id: 'cust-1' });
+    expect((await send({ headers })).response).to.match(/^250/);
+  });
+
   it('is accepted for a suppressed recipient, who does not get it', async () => {
     await postern.api('/rejects/add', { email: 'listed@to.test' });
     const { response } = await send({ to: ['listed@to.test', 'other@to.test'] });
@@ -82,6 +93,33 @@ describe('submitted mail, through the whole daemon', () => {
       ),
     );
     expect(sink.mails.some(({ to }) => to.includes('listed@to.test'))).to.equal(false);
+  });
+
+  it('uses a template on request', async () => {
+    await postern.api('/templates/add', {
+      name: 'News',
+      code: '<h1>News</h1><div mc:edit="main">nothing</div>',
+      text: 'News for *|NAME|*',
+    });
+    await send({
+      to: 'template@to.test',
+      html: '<p>body for *|NAME|*</p>',
+      text: '',
+      headers: { 'X-MC-Template': 'news', 'X-MC-MergeVars': '{"name":"Jo"}' },
+    });
+    const { raw } = await until('the mail', () => sink.mails.find(({ to }) => to.includes('template@to.test')));
+    expect(raw)
+      .to.include('<h1>News</h1><div><p>body for Jo</p>')
+      .and.include('News for Jo')
+      .and.include('Subject: Hello Jo');
+  });
+
+  it('is rejected with an unknown key', async () => {
+    const error = await send({}, 'never-made-by-anybody').then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    expect(error).to.deep.include({ responseCode: 535 });
   });
 
   it('uses the new certificate after a reload', async () => {
@@ -109,5 +147,11 @@ describe('submitted mail, through the whole daemon', () => {
     expect(quiet.submission).to.deep.equal([]);
     expect((await fetch(`${quiet.base}/readyz`)).status).to.equal(200);
     await quiet.stop();
+  });
+
+  it('needs a certificate for TLS from the first byte', () => {
+    expect(() => loadTestSettings('x', { POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0' })).to.throw(
+      'submission.tls_listen: needs a certificate: set acme.enabled, or smtp.tls.cert and smtp.tls.key',
+    );
   });
 });

@@ -76,6 +76,14 @@ describe('events on their way to a webhook', function () {
     );
   });
 
+  it('are published without any webhook', async () => {
+    await open();
+    await world.publish(events(5));
+    await world.hook('later');
+    await world.clock.advance(5000);
+    expect(world.posts).to.have.length(0);
+  });
+
   it('arrive under the first id of their batch, with the same bytes, after an hour without answers', async () => {
     await open({ limits: { events: 100, bytes: 1_000_000 } });
     const { id, url } = await world.hook('a');
@@ -134,6 +142,16 @@ describe('events on their way to a webhook', function () {
     world.answer(() => answered(200));
     for (const release of hanging) release(answered(200));
     await world.run('all to the slow one', () => new Set(idsOf(world.postsTo(slow.url))).size === 500);
+  });
+
+  it('wait while the endpoint answers 410, and are delivered when it is back', async () => {
+    await open();
+    const { url } = await world.hook('a');
+    world.answer(() => answered(410, 'gone'));
+    await world.publish(events(3));
+    await world.run('the pause', () => world.log.of('endpoint.paused').length === 1);
+    world.answer(() => answered(200));
+    await world.run('the next day', () => world.postsTo(url).length === 2, 60 * MINUTE);
   });
 
   it('are counted in the store by the next process, if this one could not', async () => {
