@@ -118,7 +118,7 @@ const attempt = z.object({
   detail: z.string().optional(),
 });
 
-interface DeliveryStory {
+export interface DeliveryStory {
   readonly delivery: ListedDelivery;
   readonly attempts: readonly AttemptRecord[];
 }

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
-import type { Tools } from '../base/tools.ts';
 import { faultText, type Parsed, parseMailQuery, parseRefusalQuery } from '../journal/query-language.ts';
 import { toTimeline } from '../journal/timeline.ts';
 import type { History, MailRecord, RefusalRecord } from '../journal/types.ts';
@@ -67,11 +66,11 @@ const mailStory = z.object({
 });
 export type ShownMail = z.output<typeof mailStory>;
 
-/** The mail with this id, or of the message with it. */
-export const ONE_MAIL: HostQuestion<{ readonly id: string }, ShownMail> = {
+/** The mail with this id, or of the message with it; an empty list if the history does not have it. */
+export const ONE_MAIL: HostQuestion<{ readonly id: string }, readonly ShownMail[]> = {
   path: '/history/one',
   params: z.strictObject({ id: z.string() }),
-  returns: mailStory,
+  returns: z.array(mailStory),
   ms: 20_000,
 };
 
@@ -92,7 +91,7 @@ export const REFUSALS: HostQuestion<HistoryChoice, RefusalPage> = {
 /** Recipients of one message that are listed. */
 const MOST_RECIPIENTS = 50;
 
-interface HostHistoryDeps extends Pick<Tools, 'clock'> {
+interface HostHistoryDeps {
   readonly history: Pick<History, 'mail' | 'one' | 'refusals' | 'refusalsByReason'>;
   readonly refusals: Pick<RefusalTexts, 'adviceOf'>;
   /** Why a delivery is not delivered yet, as the queue knows it. */
@@ -117,7 +116,7 @@ export function createHostHistory({ history, refusals, waitsFor }: HostHistoryDe
       return { rows: rows.map(toListedMail), next, refused: counts ? await countRefused(query, now) : 0 };
     },
 
-    async one({ id }: { readonly id: string }): Promise<ShownMail> {
+    async one({ id }: { readonly id: string }): Promise<readonly ShownMail[]> {
       const rows: MailRecord[] = [];
       let cursor: number | null | undefined;
       while (cursor !== null && rows.length < MOST_RECIPIENTS) {
@@ -126,9 +125,10 @@ export function createHostHistory({ history, refusals, waitsFor }: HostHistoryDe
         cursor = page.next;
       }
       const story = rows.length === 1 && rows[0] ? await history.one(rows[0].id) : undefined;
-      if (!story) return { rows: rows.map(toListedMail), story: null };
+      if (rows.length === 0) return [];
+      if (!story) return [{ rows: rows.map(toListedMail), story: null }];
       const timeline = toTimelineRecords(toTimeline(story, undefined, adviceOf), story.mail.at);
-      return { rows: [toListedMail(story.mail)], story: { waits: await waitsFor(story.mail), timeline } };
+      return [{ rows: [toListedMail(story.mail)], story: { waits: await waitsFor(story.mail), timeline } }];
     },
 
     async refusals({ query, now, limit, before, counts }: HistoryChoice): Promise<RefusalPage> {

@@ -22,6 +22,8 @@ export type Asked<A> =
   | { readonly kind: 'silent'; readonly why: string }
   | { readonly kind: 'lost' };
 
+export const answered = <A>(answer: A): Asked<A> => ({ kind: 'answered', answer });
+
 /** Another host of the store. */
 export type OtherHost = ReturnType<typeof otherHost>;
 
