@@ -10,7 +10,7 @@ import {
   type ShownMail,
 } from '../api/host-history.ts';
 import { type Asked, answered, type OtherHost } from '../api/host-questions.ts';
-import { eachOnce } from '../api/joining.ts';
+import { repeated } from '../api/joining.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import {
@@ -42,6 +42,7 @@ import { withDeliveries, withHistory } from './open.ts';
 import {
   ALL_HOSTS,
   findOnOthers,
+  type HostPart,
   hostOption,
   listOnHosts,
   newestFirst,
@@ -84,8 +85,8 @@ export const mailFind: Command = {
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const { rows, more } = join(parts, most, (all) => {
-        const once = new Set(eachOnce(all.map(({ record }) => record)));
-        return all.filter(({ record }) => once.has(record));
+        const left = repeated(all.map(({ record }) => record));
+        return all.filter(({ record }) => !left.has(record));
       });
       const refused = parts.reduce((sum, { answer }) => sum + answer.first.refused, 0);
       call.print(rows.map(toPrinted), () =>
@@ -209,14 +210,9 @@ async function collect<P extends Page<unknown>>(
   }
 }
 
-interface Part<R> {
-  readonly host: string | undefined;
-  readonly answer: { readonly rows: readonly R[]; readonly more: boolean };
-}
-
 /** The rows of all hosts, newest first, without those that `pick` leaves out. */
 function join<R extends { readonly at: number }>(
-  parts: readonly Part<R>[],
+  parts: readonly HostPart<{ readonly rows: readonly R[]; readonly more: boolean }>[],
   most: number,
   pick = (all: readonly Of<R>[]) => all,
 ) {

@@ -94,7 +94,7 @@ function named(rows: readonly HostRow[], word: string): HostRow {
 const unknownHost = (word: string) => new UsageError(`there is no host ${word} (see: postern host list)`);
 
 /** What one host answers. */
-interface HostPart<A> {
+export interface HostPart<A> {
   /** Its name, if there are several. */
   readonly host: string | undefined;
   readonly answer: A;
@@ -120,9 +120,12 @@ export function listOnHosts<A>(
 ): Promise<number> {
   return withHosts(call, async ({ own, isHere, others, fault }) => {
     const isSeveral = others.length + (isHere ? 1 : 0) > 1;
+    const toAsked = async (name: string, host: OtherHost | undefined) => {
+      return { name, host, asked: host ? await there(host.ask, isSeveral) : await here(isSeveral) };
+    };
     const asked = await Promise.all([
-      ...(isHere ? [{ name: own, host: undefined, asked: await here(isSeveral) }] : []),
-      ...others.map(async (host) => ({ name: host.row.name, host, asked: await there(host.ask, isSeveral) })),
+      ...(isHere ? [toAsked(own, undefined)] : []),
+      ...others.map((host) => toAsked(host.row.name, host)),
     ]);
     const parts = asked.flatMap(({ name, asked: one }) =>
       one.kind === 'answered' ? [{ host: isSeveral ? name : undefined, answer: one.answer }] : [],
