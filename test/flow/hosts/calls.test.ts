@@ -217,6 +217,11 @@ if (mongoDriver)
       const dropped = await hosts.cliIn(hosts.a.dir, 'queue', 'drop', '--route', route);
       expect(dropped).to.include({ code: 0, out: 'Dropped 1001 deliveries: 1001 on b.postern.test.\n' });
       expect((await hosts.a.api('/users/info')).backlog).to.equal(0);
+      // Its history is read in several pages.
+      const find = async () =>
+        (await hosts.cliIn(hosts.a.dir, 'mail', 'find', 'to:many', '--limit', '2000', '--json')).json();
+      await until('the history to know all of them', async () => (await find()).length === to.length);
+      expect(new Set((await find()).map((one: any) => one.to))).to.deep.equal(new Set(to));
     });
 
     it('lists the queues and histories of all hosts on the command line, each by the settings of its host', async () => {
