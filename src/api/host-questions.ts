@@ -22,6 +22,8 @@ export type Asked<A> =
   | { readonly kind: 'silent'; readonly why: string }
   | { readonly kind: 'lost' };
 
+export const answered = <A>(answer: A): Asked<A> => ({ kind: 'answered', answer });
+
 /** Another host of the store. */
 export type OtherHost = ReturnType<typeof otherHost>;
 
@@ -50,15 +52,20 @@ function whySilent({ incarnation, url }: HostRow): string {
   return url ? SILENT : 'has no http.peer_url';
 }
 
-/** Why a host has no part in what was asked; without `isAsked`, it was only asked for a number. */
-export function whyMissing(
-  asked: Exclude<Asked<never>, { kind: 'answered' }>,
-  unchanged: string,
-  isAsked: boolean,
-): string {
+/** What kept a host from answering. */
+type Unanswered = Exclude<Asked<never>, { kind: 'answered' }>;
+
+/** Why a host did not answer; this follows its name. */
+export function whyUnanswered(asked: Unanswered): string {
   if (asked.kind === 'refused') return `refused: ${asked.refusal.message}`;
+  return asked.kind === 'silent' ? asked.why : SILENT;
+}
+
+/** Why a host has no part in what was asked; without `isAsked`, it was only asked for a number. */
+export function whyMissing(asked: Unanswered, unchanged: string, isAsked: boolean): string {
   if (asked.kind === 'lost' && isAsked) return 'was asked, but its answer is lost; its mail may have been changed';
-  return `${asked.kind === 'silent' ? asked.why : SILENT}; ${unchanged}`;
+  const why = whyUnanswered(asked);
+  return asked.kind === 'refused' ? why : `${why}; ${unchanged}`;
 }
 
 /** How this host answers a question. */

@@ -17,7 +17,7 @@ import { JOBS_BETWEEN } from './operations/bulk.ts';
 // Changes of the queue for all accounts, by operators: how a host carries them out, and how all hosts do.
 
 /** A condition that this version does not know is refused: without it, more would be changed. */
-const selection = z.strictObject({
+export const selection = z.strictObject({
   ids: z.array(z.string()).optional(),
   account: z.string().optional(),
   routeIds: z.array(z.string()).optional(),

@@ -62,7 +62,7 @@ interface Wanted {
 }
 
 /** Mail that one host took over from another is known to both. */
-interface MailOfHost {
+export interface MailOfHost {
   readonly id: string;
   readonly state: string;
 }

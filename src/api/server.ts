@@ -16,6 +16,8 @@ import type { BodySettings } from './body.ts';
 import { createBodyParser } from './body-parser.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
+import { createHostDeliveries, DELIVERIES, DELIVERY, ENDPOINT_STATES } from './host-deliveries.ts';
+import { createHostHistory, MAIL, ONE_MAIL, REFUSALS } from './host-history.ts';
 import { answering } from './host-questions.ts';
 import { CHANGE, createHostQueue, ENDPOINTS, type HostQueue, JOBS } from './host-queue.ts';
 import { createJobs } from './jobs.ts';
@@ -41,6 +43,8 @@ export interface ApiSettings
   /** Where to listen with TLS. */
   readonly secureListen: readonly ListenPlace[];
   readonly limits: AccountLimitSettings;
+  /** Whether operators see From, Subject and Message-ID (journal.subjects). */
+  readonly keepsHeaders: boolean;
 }
 
 export interface ApiDeps
@@ -95,6 +99,12 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
   const parser = createBodyParser(deps);
   const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
   const queue = createHostQueue({ ...deps, jobs });
+  const { keepsHeaders } = settings;
+  const deliveries = createHostDeliveries({ keepsHeaders, hasScanners: deps.scanning !== undefined }, deps);
+  const history = createHostHistory({
+    ...deps,
+    waitsFor: async ({ id }) => (await deliveries.one({ id }))[0]?.delivery.record.waits ?? null,
+  });
 
   const peers = createPeers(settings, {
     ...deps,
@@ -105,6 +115,12 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
       answering(CHANGE, queue.change),
       answering(JOBS, queue.jobs),
       answering(ENDPOINTS, queue.endpoints),
+      answering(DELIVERIES, deliveries.list),
+      answering(DELIVERY, deliveries.one),
+      answering(ENDPOINT_STATES, deliveries.endpoints),
+      answering(MAIL, history.mail),
+      answering(ONE_MAIL, history.one),
+      answering(REFUSALS, history.refusals),
     ],
     files: createFiles(settings, deps),
   });

@@ -251,7 +251,7 @@ function helpText(command: Command): string {
   );
 }
 
-type Cells = readonly (string | number | null)[];
+export type Cells = readonly (string | number | null)[];
 
 /** The text of a file with a key or a URL, which other users could see on a command line. */
 export function readSecret(path: string): string {

@@ -1,48 +1,18 @@
+import { ENDPOINT_STATES, type EndpointState, MOST_LISTED } from '../api/host-deliveries.ts';
+import { answered, type OtherHost } from '../api/host-questions.ts';
 import { shownUrl } from '../api/operations/fields.ts';
-import { systemClock, toTimestamp } from '../base/clock.ts';
-import { DELIVERY_KINDS, type EndpointSummary } from '../queue/delivery.ts';
-import { BREAKER_WORDS } from '../queue/insight.ts';
-import { readMemory } from '../queue/schedule/breaker.ts';
-import { type Command, EXIT, toTable } from './command.ts';
-import { withSpool } from './open.ts';
+import { DELIVERY_KINDS } from '../queue/delivery.ts';
+import type { Command } from './command.ts';
+import { withDeliveries } from './open.ts';
+import { ALL_HOSTS, hostOption, listOnHosts, type Of, tableOfHosts, withHost } from './other-hosts.ts';
 
-function toShown({ account, url, kind, waiting, memory }: EndpointSummary) {
-  const { phase = 'closed', since = 0, probeAt = 0, hold } = readMemory(memory) ?? {};
-  const away = phase !== 'closed';
-  const held = hold && hold.until > systemClock.now() ? hold : null;
-  return {
-    url,
-    account,
-    kind,
-    waiting,
-    breaker: BREAKER_WORDS[phase],
-    since: away ? toTime(since) : null,
-    next_probe_at: away && !held ? toTime(probeAt) : null,
-    paused: held !== null,
-    paused_until: held && toTime(held.until),
-    paused_by: held?.by ?? null,
-  };
-}
-
-function toTime(ms: number): string {
-  return toTimestamp(new Date(ms));
-}
-
-function endpointTable(rows: readonly ReturnType<typeof toShown>[]): string {
+function endpointTable(rows: readonly Of<EndpointState>[], isSeveral: boolean): string {
   if (rows.length === 0) return 'No waiting deliveries; no endpoint is down or paused.\n';
-  return toTable(
-    ['account', 'kind', 'waiting', 'breaker', 'since', 'paused until', 'paused by', 'endpoint'],
-    rows.map(({ url, account, kind, waiting, breaker, since, paused_until: until, paused_by: by }) => [
-      account,
-      kind,
-      waiting,
-      breaker,
-      since,
-      until,
-      by,
-      shownUrl(url),
-    ]),
-  );
+  const headings = ['account', 'kind', 'waiting', 'breaker', 'since', 'paused until', 'paused by', 'endpoint'];
+  return tableOfHosts(rows, isSeveral, headings, (state) => {
+    const { url, account, kind, waiting, breaker, since, paused_until: until, paused_by: by } = state;
+    return [account, kind, waiting, breaker, since, until, by, shownUrl(url)];
+  });
 }
 
 export const queueEndpoints: Command = {
@@ -56,19 +26,30 @@ export const queueEndpoints: Command = {
       values: DELIVERY_KINDS,
       help: `only this kind: ${DELIVERY_KINDS.join(', ')}`,
     },
+    host: hostOption,
   },
   notes:
     'Accounts pause endpoints with /endpoints/pause and resume them with /endpoints/resume. The query of a URL ' +
-    'is shown only with --json.',
-  async run(call) {
+    `is shown only with --json.\n\n${ALL_HOSTS}`,
+  async run(call, io) {
     const [account, [kind]] = [call.text('account'), call.known('kind', DELIVERY_KINDS)];
-    return withSpool(call.settings().settings, async (spool) => {
-      const rows = (await spool.endpoints())
-        .filter((one) => (account ?? one.account) === one.account && (kind ?? one.kind) === one.kind)
-        .toSorted((a, b) => b.waiting - a.waiting)
-        .map(toShown);
-      call.print(rows, () => endpointTable(rows));
-      return EXIT.ok;
+    const { settings } = call.settings();
+    const reading = {
+      here: () =>
+        withDeliveries(settings, async ({ endpoints }) =>
+          answered(await endpoints({ account, kind, limit: Infinity })),
+        ),
+      there: (ask: OtherHost['ask']) => ask(ENDPOINT_STATES, { account, kind, limit: MOST_LISTED }),
+      isCut: (states: readonly EndpointState[]) => states.length === MOST_LISTED,
+    };
+    return listOnHosts(call, io, reading, (parts, isSeveral) => {
+      const rows = parts
+        .flatMap(({ host, answer }) => answer.map((state): Of<EndpointState> => ({ ...state, host })))
+        .toSorted((a, b) => b.waiting - a.waiting);
+      call.print(
+        rows.map(({ host, ...state }) => withHost(state, host)),
+        () => endpointTable(rows, isSeveral),
+      );
     });
   },
 };

@@ -1,5 +1,17 @@
-import { toMailRecord, toRefusalRecord, toTimelineRecords } from '../api/operations/history.ts';
-import { systemClock, toTimestamp } from '../base/clock.ts';
+import {
+  createHostHistory,
+  HISTORY_PAGE,
+  type HistoryChoice,
+  type ListedMail,
+  type ListedRefusal,
+  MAIL,
+  ONE_MAIL,
+  REFUSALS,
+  type ShownMail,
+} from '../api/host-history.ts';
+import { type Asked, answered, type OtherHost } from '../api/host-questions.ts';
+import { repeated } from '../api/joining.ts';
+import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import {
   faultText,
@@ -9,16 +21,16 @@ import {
   parseRefusalQuery,
   REFUSAL_FIELDS,
 } from '../journal/query-language.ts';
-import { hostOf, toTimeline } from '../journal/timeline.ts';
-import type { History, HistoryPage, MailRecord, MailStory, RefusalRecord } from '../journal/types.ts';
+import { hostOf } from '../journal/timeline.ts';
+import type { MailRecord } from '../journal/types.ts';
 import { HOLDING_STATES } from '../queue/states.ts';
 import type { Settings } from '../settings.ts';
 import { adviceOf } from '../smtp/advice.ts';
-import { lookBeside } from './beside.ts';
 import {
   type Command,
   EXIT,
   type Invocation,
+  type Io,
   toCell,
   toFacts,
   toSpan,
@@ -26,43 +38,66 @@ import {
   Unavailable,
   UsageError,
 } from './command.ts';
-import { withHistory, withSpool } from './open.ts';
+import { withDeliveries, withHistory } from './open.ts';
+import {
+  ALL_HOSTS,
+  findOnOthers,
+  type HostPart,
+  hostOption,
+  listOnHosts,
+  newestFirst,
+  type Of,
+  tableOfHosts,
+  withHost,
+} from './other-hosts.ts';
 
-// The history of this host, for its operator: mail and refusals of all accounts.
+// The history of all hosts, for operators: mail and refusals of all accounts.
 
 const DEFAULT_LISTED = 50;
 
-const limit = { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` } as const;
+const options = {
+  limit: { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` },
+  host: hostOption,
+} as const;
 const SYNTAX =
   'Words match anywhere, in either case; quote phrases. Times are 2026-01-05, "2026-01-05 12:00:00" (UTC), or ' +
   'an age such as 30m, 2h or 3d.';
+const MORE = '\nMore rows match; see --limit.\n';
 
 export const mailFind: Command = {
   name: 'mail find',
   args: '[QUERY…]',
-  summary: 'Finds mail in the history of this host, newest first, including mail whose content was deleted.',
-  options: { limit },
+  summary: 'Finds mail in the history, newest first, including mail whose content was deleted.',
+  options,
   notes:
     'Words are searched in sender, From, recipient, Subject and Message-ID. Fields: ' +
     `${MAIL_FIELDS}.\n${SYNTAX}\n\nUndelivered mail from Bob since yesterday:\n  postern mail find from:bob ` +
-    'after:1d state:waiting state:dead',
-  async run(call) {
-    const query = call.words.join(' ');
-    const filter = read(parseMailQuery(query, systemClock.now()));
-    const most = call.count('limit', DEFAULT_LISTED);
-    return withHistory(call.settings().settings, async (history) => {
-      const { rows, more } = await collect((left, cursor) => history.mail(filter, left, cursor), most);
-      const refused = call.format === 'text' ? await countRefused(history, query) : 0;
-      call.print(rows.map(toShown), () =>
+    `after:1d state:waiting state:dead\n\n${ALL_HOSTS}`,
+  async run(call, io) {
+    const { most, toChoice } = readQuery(call, parseMailQuery);
+    const reading = {
+      here: (isOwn: boolean) =>
+        withOwnHistory(call, ({ mail }) =>
+          collect(most, async (page) => answered(await mail({ ...toChoice(page), isOwn }))),
+        ),
+      there: (ask: OtherHost['ask'], isOwn: boolean) =>
+        collect(most, (page) => ask(MAIL, { ...toChoice(page), isOwn })),
+    };
+    return listOnHosts(call, io, reading, (parts, isSeveral) => {
+      const { rows, more } = join(parts, most, (all) => {
+        const left = repeated(all.map(({ record }) => record));
+        return all.filter(({ record }) => !left.has(record));
+      });
+      const refused = parts.reduce((sum, { answer }) => sum + answer.first.refused, 0);
+      call.print(rows.map(toPrinted), () =>
         [
-          rows.length === 0 ? 'No matching mail.\n' : mailTable(rows),
-          more ? `\nMore rows match; see --limit.\n` : '',
+          rows.length === 0 ? 'No matching mail.\n' : mailTable(rows, isSeveral),
+          more ? MORE : '',
           refused > 0
             ? `\n${refused} ${refused === 1 ? 'refusal matches' : 'refusals match'}: postern mail refused\n`
             : '',
         ].join(''),
       );
-      return EXIT.ok;
     });
   },
 };
@@ -71,20 +106,16 @@ export const mailShow: Command = {
   name: 'mail show',
   args: 'ID',
   summary: 'Shows the history of one mail: its SMTP session with refusals, and every attempt.',
-  notes: 'ID is the id of a delivery, or of a message, as in "250 2.0.0 OK: queued as ID".',
+  notes:
+    'ID is the id of a delivery, or of a message, as in "250 2.0.0 OK: queued as ID".\n\nIf this host does not have ' +
+    'it, the other hosts of the store are asked, and the output names the one that has it.',
   async run(call, io) {
     const id = call.word('ID');
-    return withHistory(call.settings().settings, async (history) => {
-      const { rows } = await collect((left, cursor) => history.mail({ ids: [id] }, left, cursor), DEFAULT_LISTED);
-      const story = rows.length === 1 && rows[0] ? await history.one(rows[0].id) : undefined;
-      if (story) {
-        printStory(call, story, await waitsFor(story.mail, call.settings().settings));
-        return EXIT.ok;
-      }
-      if (rows.length === 0) io.err(`No mail ${printable(id)} in the history of this host.\n`);
-      else io.err(`The message has ${rows.length} recipients; give the id of one:\n\n${mailTable(rows)}`);
-      return EXIT.failed;
-    });
+    const [own] = await withOwnHistory(call, ({ one }) => one({ id }));
+    if (own) return printFound(call, io, own, undefined);
+    const none = { id, none: `No mail ${id}`, where: 'the history' };
+    const wanted = { ...none, question: ONE_MAIL, mailOf: ({ rows }: ShownMail) => rows[0]?.record };
+    return findOnOthers(call, io, wanted, (found, host) => printFound(call, io, found, host));
   },
 };
 
@@ -92,129 +123,178 @@ export const mailRefused: Command = {
   name: 'mail refused',
   args: '[QUERY…]',
   summary: 'Lists refused mail, newest first, with the meaning of each refusal and what to do.',
-  options: { limit },
+  options,
   notes:
     'Words are searched in sender, recipient, client and HELO name. Fields: ' +
     `${REFUSAL_FIELDS}.\n${SYNTAX}\n\nRefused mail of Bob since yesterday:\n  postern mail refused ` +
-    'bob@example.org after:1d',
-  async run(call) {
-    const filter = read(parseRefusalQuery(call.words.join(' '), systemClock.now()));
-    const most = call.count('limit', DEFAULT_LISTED);
-    return withHistory(call.settings().settings, async (history) => {
-      const { rows, more } = await collect((left, cursor) => history.refusals(filter, left, cursor), most);
-      const reasons = call.format === 'text' ? await history.refusalsByReason(filter) : [];
-      call.print(
-        rows.map((row) => ({ ...toRefusalRecord(row, adviceOf), account: row.account })),
-        () =>
-          rows.length === 0
-            ? 'No matching refusals.\n'
-            : `${refusalTable(rows)}${more ? '\nMore rows match; see --limit.\n' : ''}\n${reasons
-                .map(({ reason, count }) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
-                .join('')}`,
+    `bob@example.org after:1d\n\n${ALL_HOSTS}`,
+  async run(call, io) {
+    const { most, toChoice } = readQuery(call, parseRefusalQuery);
+    const reading = {
+      here: () =>
+        withOwnHistory(call, ({ refusals }) => collect(most, async (page) => answered(await refusals(toChoice(page))))),
+      there: (ask: OtherHost['ask']) => collect(most, (page) => ask(REFUSALS, toChoice(page))),
+    };
+    return listOnHosts(call, io, reading, (parts, isSeveral) => {
+      const { rows, more } = join(parts, most);
+      const reasons = sumReasons(parts.flatMap(({ answer }) => answer.first.reasons));
+      call.print(rows.map(toPrinted), () =>
+        rows.length === 0
+          ? 'No matching refusals.\n'
+          : `${refusalTable(rows, isSeveral)}${more ? MORE : ''}\n${reasons
+              .map(([reason, count]) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
+              .join('')}`,
       );
-      return EXIT.ok;
     });
   },
 };
 
-function read<F>(parsed: Parsed<F>): F {
-  if ('fault' in parsed) throw new UsageError(faultText(parsed.fault));
-  return parsed.filter;
+/** Opens this host's history as its daemon lists it to other hosts. */
+function withOwnHistory<T>(
+  call: Invocation,
+  use: (history: ReturnType<typeof createHostHistory>) => Promise<T>,
+): Promise<T> {
+  const { settings } = call.settings();
+  return withHistory(settings, (history) =>
+    use(createHostHistory({ history, refusals: { adviceOf }, waitsFor: (mail) => waitsFor(mail, settings) })),
+  );
 }
 
-/** Asks for pages until there are enough rows; `more`: whether there may be more. */
-async function collect<T>(
-  page: (left: number, cursor: number | undefined) => Promise<HistoryPage<T>>,
+/** The part of a choice that differs between the pages of a list. */
+type PageChoice = Pick<HistoryChoice, 'limit' | 'before'>;
+
+/** The query of the command line. Throws `UsageError`. */
+function readQuery(call: Invocation, parse: (text: string, now: number) => Parsed<unknown>) {
+  const [query, now] = [call.words.join(' '), systemClock.now()];
+  const parsed = parse(query, now);
+  if ('fault' in parsed) throw new UsageError(faultText(parsed.fault));
+  return {
+    most: call.count('limit', DEFAULT_LISTED),
+    /** Only texts for people have numbers, which the first page gives. */
+    toChoice: ({ limit, before }: PageChoice): HistoryChoice => ({
+      ...{ query, now, limit, before },
+      counts: call.format === 'text' && before === null,
+    }),
+  };
+}
+
+interface Page<R> {
+  readonly rows: readonly R[];
+  readonly next: number | null;
+}
+
+/** Rows of one host. */
+interface Collected<P extends Page<unknown>> {
+  readonly rows: P['rows'];
+  /** Whether there may be more. */
+  readonly more: boolean;
+  readonly first: P;
+}
+
+/** Asks for pages until there are enough rows. */
+async function collect<P extends Page<unknown>>(
   most: number,
-): Promise<{ readonly rows: readonly T[]; readonly more: boolean }> {
-  const all: T[] = [];
-  let cursor: number | undefined;
+  ask: (page: PageChoice) => Promise<Asked<P>>,
+): Promise<Asked<Collected<P>>> {
+  const all: P['rows'][number][] = [];
+  let before: number | null = null;
+  let first: P | undefined;
   for (;;) {
-    const { rows, next } = await page(most - all.length, cursor);
+    const asked: Asked<P> = await ask({ limit: Math.min(most - all.length, HISTORY_PAGE), before });
+    if (asked.kind !== 'answered') return asked;
+    const { rows, next } = asked.answer;
+    first ??= asked.answer;
     all.push(...rows);
-    if (next === null || all.length >= most) return { rows: all, more: next !== null };
-    cursor = next;
+    if (next === null || all.length >= most) return answered({ rows: all, more: next !== null, first });
+    before = next;
   }
 }
 
-/** Mail that never arrived may have been refused. */
-async function countRefused(history: History, query: string): Promise<number> {
-  const parsed = parseRefusalQuery(query, systemClock.now());
-  if (query.trim() === '' || 'fault' in parsed) return 0;
-  return (await history.refusalsByReason(parsed.filter)).reduce((sum, { count }) => sum + count, 0);
+/** The rows of all hosts, newest first, without those that `pick` leaves out. */
+function join<R extends { readonly at: number }>(
+  parts: readonly HostPart<{ readonly rows: readonly R[]; readonly more: boolean }>[],
+  most: number,
+  pick = (all: readonly Of<R>[]) => all,
+) {
+  const lists = parts.map(({ host, answer }) => answer.rows.map((row): Of<R> => ({ ...row, host })));
+  const all = pick(newestFirst(lists, Number.POSITIVE_INFINITY));
+  return { rows: all.slice(0, most), more: all.length > most || parts.some(({ answer }) => answer.more) };
 }
 
-function toShown(mail: MailRecord) {
-  // Whether the message is kept is in the queue: see `postern queue show`.
-  const { kept: _, ...record } = toMailRecord(mail, false);
-  return { ...record, kind: mail.kind, account: mail.account };
+const toPrinted = ({ record, host }: Of<{ readonly record: object }>) => withHost(record, host);
+
+/** The most frequent first. */
+function sumReasons(all: readonly { readonly reason: string; readonly count: number }[]): [string, number][] {
+  const sums = new Map<string, number>();
+  for (const { reason, count } of all) sums.set(reason, (sums.get(reason) ?? 0) + count);
+  return [...sums].sort(([, a], [, b]) => b - a);
 }
 
-function mailTable(rows: readonly MailRecord[]): string {
+function mailTable(rows: readonly Of<ListedMail>[], isSeveral: boolean): string {
   const now = systemClock.now();
-  return toTable(
-    ['id', 'state', 'age', 'from', 'to', 'subject', 'tries', 'kind', 'endpoint', 'last answer'],
-    rows.map((row) => [
-      row.id,
-      row.state,
-      toSpan(now - row.at),
-      toCell(row.sender === '' ? '<>' : (row.sender ?? row.from)),
-      toCell(row.recipient),
-      toCell(row.subject),
-      row.attempts,
-      row.kind,
-      hostOf(row.url),
-      row.lastStatus ?? row.lastError,
-    ]),
-  );
+  const headings = ['id', 'state', 'age', 'from', 'to', 'subject', 'tries', 'kind', 'endpoint', 'last answer'];
+  return tableOfHosts(rows, isSeveral, headings, ({ at, record }) => [
+    record.id,
+    record.state,
+    toSpan(now - at),
+    toCell(record.sender === '' ? '<>' : (record.sender ?? record.from)),
+    toCell(record.to),
+    toCell(record.subject),
+    record.attempts,
+    record.kind,
+    hostOf(record.url),
+    record.last_status ?? record.last_error,
+  ]);
 }
 
-function refusalTable(rows: readonly RefusalRecord[]): string {
+function refusalTable(rows: readonly Of<ListedRefusal>[], isSeveral: boolean): string {
   const now = systemClock.now();
-  return toTable(
-    ['age', 'stage', 'from', 'to', 'client', 'times', 'reply'],
-    rows.map((row) => [
-      toSpan(now - row.at),
-      row.stage,
-      toCell(row.sender === '' ? '<>' : row.sender),
-      toCell(row.recipient),
-      row.helo === null ? row.client : `${row.client} (${toCell(row.helo)})`,
-      row.times,
-      row.reply,
-    ]),
-  );
+  const headings = ['age', 'stage', 'from', 'to', 'client', 'times', 'reply'];
+  return tableOfHosts(rows, isSeveral, headings, ({ at, record }) => [
+    toSpan(now - at),
+    record.stage,
+    toCell(record.sender === '' ? '<>' : record.sender),
+    toCell(record.recipient),
+    record.helo === null ? record.client : `${record.client} (${toCell(record.helo)})`,
+    record.times,
+    record.reply,
+  ]);
 }
 
 /** Why it is not delivered yet, as the queue knows it; null if it has ended, or the queue cannot be asked. */
 async function waitsFor({ id, state }: MailRecord, settings: Settings): Promise<string | null> {
   if (![...HOLDING_STATES, 'waiting'].includes(state)) return null;
   try {
-    return await withSpool(settings, async (spool) => {
-      const delivery = await spool.delivery(id);
-      return (delivery && (await lookBeside([delivery], spool, settings))(delivery).waits?.text) ?? null;
-    });
+    const [found] = await withDeliveries(settings, ({ one }) => one({ id }));
+    return found?.delivery.record.waits ?? null;
   } catch (error) {
     if (error instanceof Unavailable) return null;
     throw error;
   }
 }
 
-function printStory(call: Invocation, story: MailStory, waits: string | null): void {
-  const { mail } = story;
-  const entries = toTimeline(story, undefined, adviceOf);
-  const shown = toShown(mail);
-  const table = toTable(
+function printFound(call: Invocation, io: Io, { rows, story }: ShownMail, host: string | undefined): number {
+  const [mail] = rows;
+  if (!mail || !story) {
+    const where = host === undefined ? '' : ` on ${printable(host)}`;
+    const listed = mailTable(
+      rows.map((row) => ({ ...row, host })),
+      false,
+    );
+    io.err(`The message has ${rows.length} recipients${where}; give the id of one:\n\n${listed}`);
+    return EXIT.failed;
+  }
+  const shown = withHost(mail.record, host);
+  const lines = toTable(
     ['time', 'after', 'what happened'],
-    entries.flatMap(({ at, text, detail }) => [
-      [toTimestamp(new Date(at)), toOffset(at - mail.at), text],
+    story.timeline.flatMap(({ at, after_ms: after, text, detail }) => [
+      [at, toOffset(after), text],
       ...(detail === null ? [] : [['', '', `  ${detail}`]]),
     ]),
   );
-  const hint = waits === null ? '' : `\n${printable(waits)}.\n`;
-  call.print(
-    [{ ...shown, waits, timeline: toTimelineRecords(entries, mail.at) }],
-    () => `${toFacts(shown)}\n${table}${hint}`,
-  );
+  const hint = story.waits === null ? '' : `\n${printable(story.waits)}.\n`;
+  call.print([{ ...shown, ...story }], () => `${toFacts(shown)}\n${lines}${hint}`);
+  return EXIT.ok;
 }
 
 /** The time since the mail was accepted, with milliseconds while they matter. */

@@ -1,11 +1,12 @@
 import { accessSync, constants, existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { createHostDeliveries } from '../api/host-deliveries.ts';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { FEATURES } from '../composition/known-features.ts';
-import { dnsSettings, journalSettings } from '../composition/slices.ts';
+import { dnsSettings, journalSettings, scannerSettings } from '../composition/slices.ts';
 import { openDatabase } from '../composition/storage.ts';
 import type { Daemon } from '../daemon.ts';
 import { createResolver } from '../dns/resolver.ts';
@@ -38,6 +39,19 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   } finally {
     await spool.close();
   }
+}
+
+/** Opens this host's queue as its daemon lists it to other hosts. */
+export function withDeliveries<T>(
+  settings: Settings,
+  use: (deliveries: ReturnType<typeof createHostDeliveries>) => Promise<T>,
+): Promise<T> {
+  const { rspamd, spamd, clamd, milters } = scannerSettings(settings);
+  const hasScanners = rspamd !== '' || Boolean(spamd) || Boolean(clamd) || milters.length > 0;
+  const { subjects: keepsHeaders } = journalSettings(settings);
+  return withSpool(settings, (spool) =>
+    use(createHostDeliveries({ keepsHeaders, hasScanners }, { spool, clock: systemClock })),
+  );
 }
 
 /** Whether there is a store: opening the embedded one would create it. */

@@ -1,4 +1,12 @@
-import { type OtherHost, otherHost } from '../api/host-questions.ts';
+import {
+  type Asked,
+  type HostQuestion,
+  type OtherHost,
+  otherHost,
+  whyMissing,
+  whyUnanswered,
+} from '../api/host-questions.ts';
+import { type MailOfHost, repeated } from '../api/joining.ts';
 import { createPeerWire } from '../api/peer-wire.ts';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
@@ -9,31 +17,13 @@ import type { Settings } from '../settings.ts';
 import { createTokenSecret, type HostRow } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { ownId } from './adoption.ts';
-import { type Invocation, type Io, UsageError } from './command.ts';
+import { type Cells, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 
-// The other hosts of the store: commands about the queue ask them too, or say that they do not.
+// The other hosts of the store: commands about the queue and the history ask them too.
 
 /** The queue can be read while the store is away. Milliseconds. */
 const PATIENCE_MS = 2000;
-const MOST_NAMED = 10;
-
-/** Says on standard error that the store has other hosts, whose queues a command about this one does not see. */
-export async function sayOtherHosts(call: Invocation, io: Io): Promise<void> {
-  const { settings } = call.settings();
-  if (hasOwnStore(settings) || call.format !== 'text') return;
-  const { own, others } = await withStore(patient(settings), (store) => readHosts(store, settings)).catch(() => ({
-    own: settings.hostname,
-    others: [],
-  }));
-  if (others.length === 0) return;
-  const more = others.length > MOST_NAMED ? ` and ${others.length - MOST_NAMED} more` : '';
-  const names = others.map(({ name }) => name).toSorted();
-  io.err(
-    `This is the queue of ${printable(own)} only. Other hosts of the store: ` +
-      `${names.slice(0, MOST_NAMED).map(printable).join(', ')}${more} (postern host list).\n`,
-  );
-}
 
 const patient = (settings: Settings): Settings => {
   const { store } = settings;
@@ -47,12 +37,17 @@ async function readHosts(store: Pick<Store, 'hosts'>, settings: Settings) {
   return { own, others: rows.filter((row) => row.id !== id) };
 }
 
-/** The option of commands that change all hosts. */
+/** The option of commands about all hosts. */
 export const hostOption = {
   type: 'string',
   value: 'HOSTNAME',
   help: 'only on this host of the store (default: on all of them)',
 } as const;
+
+/** For the help of commands that list. */
+export const ALL_HOSTS =
+  'With several hosts, all of them are listed, or the one of --host. Those that do not answer are named; the exit code ' +
+  'is 1 then, unless they were stopped or have no http.peer_url.';
 
 /** The hosts that a command means. */
 interface MeantHosts {
@@ -97,6 +92,148 @@ function named(rows: readonly HostRow[], word: string): HostRow {
 }
 
 const unknownHost = (word: string) => new UsageError(`there is no host ${word} (see: postern host list)`);
+
+/** What one host answers. */
+export interface HostPart<A> {
+  /** Its name, if there are several. */
+  readonly host: string | undefined;
+  readonly answer: A;
+}
+
+/** How a command reads from this host, and from another one. */
+interface Reading<A> {
+  here(isSeveral: boolean): Promise<Asked<A>>;
+  there(ask: OtherHost['ask'], isSeveral: boolean): Promise<Asked<A>>;
+  /** Whether another host has more than it lists at once. */
+  readonly isCut?: (answer: A) => boolean;
+}
+
+/**
+ * Prints what all hosts list, with their names if they are several. Hosts that do not answer are named; it exits 1 if
+ * one of them should, as a change of the queue does.
+ */
+export function listOnHosts<A>(
+  call: Invocation,
+  io: Io,
+  { here, there, isCut }: Reading<A>,
+  print: (parts: readonly HostPart<A>[], isSeveral: boolean) => void,
+): Promise<number> {
+  return withHosts(call, async ({ own, isHere, others, fault }) => {
+    const isSeveral = others.length + (isHere ? 1 : 0) > 1;
+    const toAsked = async (name: string, host: OtherHost | undefined) => {
+      return { name, host, asked: host ? await there(host.ask, isSeveral) : await here(isSeveral) };
+    };
+    const asked = await Promise.all([
+      ...(isHere ? [toAsked(own, undefined)] : []),
+      ...others.map((host) => toAsked(host.row.name, host)),
+    ]);
+    const parts = asked.flatMap(({ name, asked: one }) =>
+      one.kind === 'answered' ? [{ host: isSeveral ? name : undefined, answer: one.answer }] : [],
+    );
+    if (parts.length > 0) print(parts, isSeveral);
+    let code: number = EXIT.ok;
+    for (const { host, name, asked: one } of asked) {
+      const isAnswered = one.kind === 'answered';
+      if (isAnswered && !(host && isCut?.(one.answer))) continue;
+      const why = isAnswered ? CUT : whyMissing(one, 'what it has is not listed', false);
+      io.err(`${printable(`${name} ${why}`)}.\n`);
+      if (isAnswered || isExpected(host, call)) code = EXIT.failed;
+    }
+    return fault === undefined ? code : sayUnknown(io, fault);
+  });
+}
+
+const CUT = 'has more than it lists for another host; run the command there';
+
+/** Whether a host must answer: it is this one, was named, or runs and has a URL for it. */
+export function isExpected(host: OtherHost | undefined, call: Invocation): boolean {
+  const { incarnation, url = '' } = host?.row ?? {};
+  return !host || call.text('host') !== undefined || (incarnation !== null && url !== '');
+}
+
+/** Says that the other hosts of the store are not known. */
+export function sayUnknown(io: Io, fault: string): number {
+  io.err(`Other hosts of the store were not asked: ${printable(fault)}\n`);
+  return EXIT.tryLater;
+}
+
+/** Rows of several hosts, the newest first, those of each host in their order. */
+export function newestFirst<R extends { readonly at: number }>(lists: readonly (readonly R[])[], most: number): R[] {
+  const heads = lists.map((rows) => ({ rows, n: 0 }));
+  const all: R[] = [];
+  while (all.length < most) {
+    let first: { readonly row: R; readonly head: { n: number } } | undefined;
+    for (const head of heads) {
+      const row = head.rows[head.n];
+      if (row && (!first || row.at > first.row.at)) first = { row, head };
+    }
+    if (!first) break;
+    all.push(first.row);
+    first.head.n++;
+  }
+  return all;
+}
+
+/** A row, with its host if there are several. */
+export type Of<R> = R & { readonly host: string | undefined };
+
+/** A table of rows, with a column for their hosts if there are several. */
+export function tableOfHosts<R>(
+  rows: readonly Of<R>[],
+  isSeveral: boolean,
+  headings: readonly string[],
+  cells: (row: R) => Cells,
+): string {
+  if (!isSeveral) return toTable(headings, rows.map(cells));
+  return toTable(
+    ['host', ...headings],
+    rows.map((row) => [row.host ?? null, ...cells(row)]),
+  );
+}
+
+/** The record as it is printed: with the name of its host if that must be told. */
+export const withHost = <R extends object>(record: R, host: string | undefined) =>
+  host === undefined ? record : { host, ...record };
+
+interface Wanted<A> {
+  readonly id: string;
+  /** Asks a host for it: for nothing, or one. */
+  readonly question: HostQuestion<{ readonly id: string }, readonly A[]>;
+  /** `No mail ID`. */
+  readonly none: string;
+  /** Where it is looked for. */
+  readonly where: string;
+  mailOf(found: A): MailOfHost | undefined;
+}
+
+/**
+ * Calls `show` with what another host has, because this one has nothing. If several have it, as after mail was taken
+ * over, it is that of the host on which it went on. While a host does not answer, it is not said to be nowhere.
+ */
+export function findOnOthers<A>(
+  call: Invocation,
+  io: Io,
+  { id, question, none, where, mailOf }: Wanted<A>,
+  show: (found: A, host: string) => number,
+): Promise<number> {
+  return withHosts(call, async ({ others, fault }) => {
+    const asked = await Promise.all(
+      others.map(async ({ row, ask }) => ({ name: row.name, asked: await ask(question, { id }) })),
+    );
+    const found = asked.flatMap(({ name, asked: one }) =>
+      one.kind === 'answered' ? one.answer.map((answer) => ({ name, answer, mail: mailOf(answer) })) : [],
+    );
+    const left = repeated(found.flatMap(({ mail }) => mail ?? []));
+    const best = found.find(({ mail }) => !mail || !left.has(mail));
+    if (best) return show(best.answer, best.name);
+    const silent = asked.flatMap(({ name, asked: one }) =>
+      one.kind === 'answered' ? [] : [`; ${name} ${whyUnanswered(one)} and may have it`],
+    );
+    if (silent.length > 0) io.err(printable(`${none} was found${silent.join('')}.`) + '\n');
+    else io.err(printable(`${none} in ${where} of ${others.length > 0 ? 'any host' : 'this host'}.`) + '\n');
+    return fault === undefined ? EXIT.failed : sayUnknown(io, fault);
+  });
+}
 
 /** Who calls: commands of any host, which number their calls in the store. */
 const COMMANDS = 'commands';

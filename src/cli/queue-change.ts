@@ -22,7 +22,7 @@ import { COMMAND_LINE, noteActions, toWords } from './actions.ts';
 import { commandPauses } from './adoption.ts';
 import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
-import { hostOption, withHosts } from './other-hosts.ts';
+import { hostOption, isExpected, sayUnknown, withHosts } from './other-hosts.ts';
 import { selecting, toSelection } from './queue.ts';
 import { isUrl, tryAt } from './trial.ts';
 
@@ -108,10 +108,7 @@ function changing({ name, summary, notes, options, action, done, wouldDo, narrow
           return `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}${where}.\n`;
         });
         for (const { error } of shares) if (error !== null) io.err(`${printable(error)}.\n`);
-        if (fault !== undefined) {
-          io.err(`Other hosts of the store were not asked: ${printable(fault)}\n`);
-          return EXIT.tryLater;
-        }
+        if (fault !== undefined) return sayUnknown(io, fault);
         const isMissed = shares.some(({ error }, n) => error !== null && isExpected(others[isHere ? n - 1 : n], call));
         return isMissed || (count === 0 && call.words.length > 0) ? EXIT.failed : EXIT.ok;
       });
@@ -173,12 +170,6 @@ function noteOthers(shares: readonly HostShare[], { action, words }: QueueOrder,
   const what = BULK_ACTIONS[action].ended;
   for (const { name, count } of shares)
     if (count > 0) noteActions(io, file, new Map([[HOST, count]]), { what, detail: `on ${name}: ${words}` });
-}
-
-/** Whether a host must answer: it is this one, was named, or runs and has a URL for it. */
-function isExpected(host: OtherHost | undefined, call: Invocation): boolean {
-  const { incarnation, url = '' } = host?.row ?? {};
-  return !host || call.text('host') !== undefined || (incarnation !== null && url !== '');
 }
 
 /** Reports progress on standard error; prints nothing if the change completes in one step. */

@@ -1,20 +1,20 @@
+import {
+  DELIVERIES,
+  DELIVERY,
+  type DeliveryList,
+  type DeliveryStory,
+  type ListedDelivery,
+  MOST_LISTED,
+} from '../api/host-deliveries.ts';
+import { answered, type OtherHost } from '../api/host-questions.ts';
 import { readAll } from '../base/bytes.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { hostOf } from '../journal/timeline.ts';
 import { traceBefore } from '../mail/header-section.ts';
-import {
-  type AttemptRecord,
-  DELIVERY_KINDS,
-  KINDS,
-  nextAttemptAt,
-  type QueuedDelivery,
-  type Selection,
-  type Spool,
-} from '../queue/delivery.ts';
+import { DELIVERY_KINDS, KINDS, type Selection, type Spool } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import { DELIVERY_STATES, type DeliveryState, OPEN_STATES, STATES } from '../queue/states.ts';
-import { type Beside, lookBeside } from './beside.ts';
 import {
   type Command,
   EXIT,
@@ -26,8 +26,17 @@ import {
   toTable,
   UsageError,
 } from './command.ts';
-import { withSpool } from './open.ts';
-import { sayOtherHosts } from './other-hosts.ts';
+import { withDeliveries, withSpool } from './open.ts';
+import {
+  ALL_HOSTS,
+  findOnOthers,
+  hostOption,
+  listOnHosts,
+  newestFirst,
+  type Of,
+  tableOfHosts,
+  withHost,
+} from './other-hosts.ts';
 
 /** Options that select deliveries; shared with `replay`. */
 export const selecting = {
@@ -76,70 +85,43 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
   };
 }
 
-function toShown(delivery: QueuedDelivery, { summary, waits }: Beside) {
-  const { id, kind, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
-  const at = (time: number | null) => (time === null ? null : toTimestamp(new Date(time)));
-  return {
-    id,
-    kind,
-    state,
-    from: summary.from,
-    recipient: batch ? null : recipient,
-    subject: summary.subject,
-    message_id: summary.messageId,
-    url,
-    route: KINDS[kind].owner === 'route' ? routeId : null,
-    webhook: batch?.webhook ?? null,
-    events: batch?.events ?? null,
-    account,
-    attempts,
-    parked: delivery.parked,
-    accepted_at: at(delivery.createdAt),
-    due_at: at(nextAttemptAt(delivery)),
-    ended_at: at(delivery.endedAt),
-    last_status: lastStatus,
-    last_error: lastError,
-    waits: waits?.text ?? null,
-  };
-}
-
 /** States that can still be changed come first. */
 const BY_INTEREST = [...OPEN_STATES, ...DELIVERY_STATES.filter((state) => !STATES[state].open)];
 
-function deliveryTable(rows: readonly QueuedDelivery[], of: (row: QueuedDelivery) => Beside): string {
+function deliveryTable(rows: readonly Of<ListedDelivery>[], isSeveral: boolean): string {
   if (rows.length === 0) return 'No matching deliveries.\n';
   const now = systemClock.now();
-  return toTable(
-    ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'subject', 'endpoint', 'last answer'],
-    rows.map((row) => [
-      row.id,
-      row.parked ? 'parked' : row.state,
-      toSpan(now - row.createdAt),
-      row.state === 'waiting' && !row.behind ? toSpan(row.dueAt - now) : null,
-      row.attempts,
-      row.kind,
-      whatFor(row),
-      toCell(of(row).summary.subject),
-      hostOf(row.url),
-      lastOf(row, of(row)),
-    ]),
-  );
+  const headings = ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'subject', 'endpoint', 'last answer'];
+  return tableOfHosts(rows, isSeveral, headings, ({ at, nextAt, waitKind, record }) => [
+    record.id,
+    record.parked ? 'parked' : record.state,
+    toSpan(now - at),
+    nextAt === null ? null : toSpan(nextAt - now),
+    record.attempts,
+    record.kind,
+    whatFor(record),
+    toCell(record.subject),
+    hostOf(record.url),
+    lastOf(record, waitKind),
+  ]);
 }
 
+type Listed = ListedDelivery['record'];
+
 /** The last answer; for a delivery without an attempt, why it waits. */
-function lastOf({ lastStatus, lastError, attempts }: QueuedDelivery, { waits }: Beside): number | string | null {
-  return lastStatus ?? lastError ?? (attempts === 0 && waits?.kind !== 'due' ? (waits?.kind ?? null) : null);
+function lastOf({ last_status: status, last_error: error, attempts }: Listed, waits: string | null) {
+  return status ?? error ?? (attempts === 0 && waits !== 'due' ? waits : null);
 }
 
 /** The recipient of a message, or the contents of a batch. */
-function whatFor({ recipient, batch }: QueuedDelivery): string {
-  return batch ? `${batch.events} ${batch.events === 1 ? 'event' : 'events'} of webhook ${batch.webhook}` : recipient;
+function whatFor({ recipient, webhook, events }: Listed): string {
+  return recipient ?? `${events} ${events === 1 ? 'event' : 'events'} of webhook ${webhook}`;
 }
 
 export const queueList: Command = {
   name: 'queue list',
   args: '[ID…]',
-  summary: 'Lists the deliveries of this host, newest first; by default those that are waiting, dead or held.',
+  summary: 'Lists deliveries, newest first; by default those that are waiting, dead or held.',
   options: {
     ...selecting,
     state: {
@@ -150,21 +132,28 @@ export const queueList: Command = {
       help: `${DELIVERY_STATES.join(', ')} (may be repeated; default: ${OPEN_STATES.join(', ')})`,
     },
     limit: { type: 'string', value: 'N', help: 'maximum number of rows (default: 50)' },
+    host: hostOption,
   },
+  notes: ALL_HOSTS,
   async run(call, io) {
     const states = call.known('state', DELIVERY_STATES);
     const selection = toSelection(call, states.length > 0 ? states : OPEN_STATES);
     const limit = call.count('limit', 50);
-    return withSpool(call.settings().settings, async (spool) => {
-      const rows = await spool.list(selection, limit);
-      const counts = await spool.count({});
-      const of = await lookBeside(rows, spool, call.settings().settings);
+    const { settings } = call.settings();
+    const reading = {
+      here: () => withDeliveries(settings, async ({ list }) => answered(await list({ selection, limit }))),
+      there: (ask: OtherHost['ask']) => ask(DELIVERIES, { selection, limit: Math.min(limit, MOST_LISTED) }),
+      isCut: ({ rows }: DeliveryList) => rows.length === MOST_LISTED && limit > MOST_LISTED,
+    };
+    return listOnHosts(call, io, reading, (parts, isSeveral) => {
+      const lists = parts.map(({ host, answer }) => answer.rows.map((row): Of<ListedDelivery> => ({ ...row, host })));
+      const rows = newestFirst(lists, limit);
+      const countOf = (state: DeliveryState) => parts.reduce((sum, { answer }) => sum + (answer.counts[state] ?? 0), 0);
       call.print(
-        rows.map((row) => toShown(row, of(row))),
-        () => `${deliveryTable(rows, of)}\n${BY_INTEREST.map((state) => `${counts[state]} ${state}`).join(', ')}\n`,
+        rows.map(({ record, host }) => withHost(record, host)),
+        () =>
+          `${deliveryTable(rows, isSeveral)}\n${BY_INTEREST.map((state) => `${countOf(state)} ${state}`).join(', ')}\n`,
       );
-      await sayOtherHosts(call, io);
-      return EXIT.ok;
     });
   },
 };
@@ -181,16 +170,21 @@ export const queueShow: Command = {
     },
     raw: { type: 'boolean', help: 'print the raw message as received, or the events of a batch as JSON' },
   },
+  notes:
+    'If this host does not have it, the other hosts of the store are asked, and the output names the one that has it. ' +
+    'For --raw, run the command there.',
   async run(call, io) {
     const id = call.word('ID');
-    return withSpool(call.settings().settings, async (spool) => {
-      const delivery = await spool.delivery(id);
-      if (!delivery) await sayOtherHosts(call, io);
-      if (!delivery) return missing(io, id);
-      if (call.flag('raw')) return printRaw(io, spool, delivery);
-      const of = await lookBeside([delivery], spool, call.settings().settings);
-      printStory(call, toShown(delivery, of(delivery)), await spool.attempts(id));
-      return EXIT.ok;
+    const { settings } = call.settings();
+    const [own] = await withDeliveries(settings, ({ one }) => one({ id }));
+    if (own && call.flag('raw')) return withSpool(settings, (spool) => printRaw(io, spool, id));
+    if (own) return printStory(call, own, undefined);
+    const none = { id, none: `No delivery ${id}`, where: 'the queue' };
+    const wanted = { ...none, question: DELIVERY, mailOf: ({ delivery }: DeliveryStory) => delivery.record };
+    return findOnOthers(call, io, wanted, (story, host) => {
+      if (!call.flag('raw')) return printStory(call, story, host);
+      io.err(`${printable(id)} is on ${printable(host)}; run the command there.\n`);
+      return EXIT.failed;
     });
   },
 };
@@ -200,15 +194,17 @@ function missing(io: Io, id: string): number {
   return EXIT.failed;
 }
 
-async function printRaw(io: Io, spool: Spool, delivery: QueuedDelivery): Promise<number> {
-  const found = await spool.message(delivery.messageId);
-  if (!found) return missing(io, delivery.messageId);
+async function printRaw(io: Io, spool: Spool, id: string): Promise<number> {
+  const delivery = await spool.delivery(id);
+  const found = delivery && (await spool.message(delivery.messageId));
+  if (!found) return missing(io, delivery?.messageId ?? id);
   const bytes = await readAll(found.body);
   io.out(Buffer.concat([Buffer.from(traceBefore(found.message.trace, bytes)), bytes]));
   return EXIT.ok;
 }
 
-function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempts: readonly AttemptRecord[]): void {
+function printStory(call: Invocation, { delivery, attempts }: DeliveryStory, host: string | undefined): number {
+  const shown = withHost(delivery.record, host);
   const story = attempts.map((attempt) => ({
     at: toTimestamp(new Date(attempt.at)),
     duration_ms: Math.round(attempt.durationMs),
@@ -232,6 +228,7 @@ function printStory(call: Invocation, shown: ReturnType<typeof toShown>, attempt
       : [],
   );
   call.print([{ ...shown, attempts_made: story }], () => `${toFacts(shown)}\n${table}${details.join('')}`);
+  return EXIT.ok;
 }
 
 /** A detail as indented lines: `>` for what we sent, `<` for what the other side sent. */

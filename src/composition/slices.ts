@@ -350,6 +350,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     secureListen: orHandedOver('https', settings.https.listen, deps),
     redirectListen: orHandedOver('redirect', settings.https.redirect_listen, deps),
     alone: hasOwnStore(settings),
+    keepsHeaders: settings.journal.subjects,
     publicUrl,
     trustedProxies: http.trusted_proxies,
     metricsAllow: settings.metrics.allow,

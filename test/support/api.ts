@@ -238,6 +238,7 @@ export async function startApi(
       secureListen: [],
       redirectListen: [],
       alone: false,
+      keepsHeaders: true,
       publicUrl: '',
       trustedProxies: [],
       metricsAllow: [],

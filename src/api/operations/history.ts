@@ -37,7 +37,7 @@ import {
 
 // The history of inbound mail and of refusals, which lasts longer than the mail in the queue.
 
-const mailRecord = record('mail record', {
+export const mailRecord = record('mail record', {
   id: str('id of the delivery: one message for one recipient'),
   message_id: str('the message, as in the reply `250 2.0.0 OK: queued as …`; several recipients share one'),
   at: time('when it was accepted'),
@@ -245,7 +245,7 @@ async function countCauses({ query = '' }: { readonly query?: string | undefined
   };
 }
 
-const timelineEntry = record('timeline entry', {
+export const timelineEntry = record('timeline entry', {
   at: time('when'),
   after_ms: int('milliseconds since the mail was accepted; negative before'),
   kind: z
@@ -320,7 +320,7 @@ const info = operation({
   },
 });
 
-const refusalRecord = record('refusal record', {
+export const refusalRecord = record('refusal record', {
   at: time('when'),
   listener: str('the listener: smtp, submission or submissions'),
   stage: str('the refused command, such as RCPT; CONNECT for a rejected connection'),

@@ -3,6 +3,7 @@ import { postern } from '../../support/command.ts';
 import { mongoDriver } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type Host, type Hosts, send, startHosts } from '../../support/hosts.ts';
+import { message, sendMail } from '../../support/mail.ts';
 import { PATIENCE, until } from '../../support/until.ts';
 
 if (mongoDriver)
@@ -14,6 +15,7 @@ if (mongoDriver)
       hosts = await startHosts({}, undefined, (name) => ({
         POSTERN_HTTP__LISTEN: `127.0.0.1:${ports[name]}`,
         POSTERN_HTTP__PEER_URL: `http://127.0.0.1:${ports[name]}`,
+        POSTERN_JOURNAL__SUBJECTS: String(name === 'a'),
       }));
       await hosts.a.api('/inbound/add-domain', { domain: 'in.test' });
       await hosts.a.api('/inbound/add-route', { domain: 'in.test', pattern: 'box', url: `${hosts.hook.url}` });
@@ -215,6 +217,79 @@ if (mongoDriver)
       const dropped = await hosts.cliIn(hosts.a.dir, 'queue', 'drop', '--route', route);
       expect(dropped).to.include({ code: 0, out: 'Dropped 1001 deliveries: 1001 on b.postern.test.\n' });
       expect((await hosts.a.api('/users/info')).backlog).to.equal(0);
+      // Its history is read in several pages.
+      const find = async () =>
+        (await hosts.cliIn(hosts.a.dir, 'mail', 'find', 'to:many', '--limit', '2000', '--json')).json();
+      await until('the history to know all of them', async () => (await find()).length === to.length);
+      expect(new Set((await find()).map((one: any) => one.to))).to.deep.equal(new Set(to));
+    });
+
+    it('lists the queues and histories of all hosts on the command line, each by the settings of its host', async () => {
+      const run = (...argv: string[]) => hosts.cliIn(hosts.a.dir, ...argv);
+      const rows = async (...argv: string[]) => (await run(...argv, '--json')).json();
+      await hosts.a.api('/inbound/add-route', { domain: 'in.test', pattern: 'list', url: 'pull:list' });
+      const [first, second] = [await accept(hosts.a, 'list'), await accept(hosts.b, 'list')];
+      const a = { host: 'a.postern.test', id: first, subject: 'for list' };
+      const b = { host: 'b.postern.test', id: second, subject: null };
+      const named = (all: any[]) => all.map(({ host, id, subject }) => ({ host, id, subject }));
+      const listing = ['queue', 'list', '--url', 'pull:list'];
+      expect(named(await rows(...listing))).to.deep.equal([b, a]);
+      expect(named(await rows(...listing, '--limit', '1'))).to.deep.equal([b]);
+      const [only, ...more] = await rows(...listing, '--host', 'b.postern.test');
+      expect(more).to.deep.equal([]);
+      expect(only).to.include({ id: second }).and.to.not.have.property('host');
+      const { out } = await run(...listing);
+      expect(out)
+        .to.match(/^host +id +state /)
+        .and.to.match(/\n2 waiting, /);
+
+      const endpoints = (await rows('queue', 'endpoints')).filter((one: any) => one.url === 'pull:list');
+      expect(endpoints.map(({ host, waiting }: any) => [host, waiting])).to.have.deep.members([
+        ['a.postern.test', 1],
+        ['b.postern.test', 1],
+      ]);
+
+      await until('both histories know it', async () => (await rows('mail', 'find', 'to:list')).length === 2);
+      expect(named(await rows('mail', 'find', 'to:list'))).to.deep.equal([b, a]);
+      const one = await run('mail', 'find', 'to:list', '--limit', '1');
+      expect(one.out).to.match(/^host +id .*\nb\.postern\.test +.*\n\nMore rows match; see --limit\.\n$/);
+
+      const to = 'nobody@in.test';
+      for (const { smtp } of [hosts.b, hosts.a, hosts.b])
+        expect(await sendMail(smtp, { from: 'ada@example.org', to }, message('x'))).to.match(/^550 /);
+      const refused = async () => (await rows('mail', 'refused', to)).map(({ host }: any) => host);
+      await until('the refusals are noted', async () => (await refused()).length === 3);
+      expect(await refused()).to.deep.equal(['b.postern.test', 'a.postern.test', 'b.postern.test']);
+      expect((await run('mail', 'refused', to)).out).to.match(/^host +age .*\n3 × /s);
+      expect((await run('mail', 'find', to)).out).to.equal(
+        'No matching mail.\n\n3 refusals match: postern mail refused\n',
+      );
+      await hosts.a.api('/inbound/drop', { ids: [first, second] });
+    });
+
+    it('shows on the command line mail that only another host has, and names that host', async () => {
+      const run = (...argv: string[]) => hosts.cliIn(hosts.a.dir, ...argv);
+      const id = await accept(hosts.b, 'pull');
+      const facts = `host         b.postern.test\nid           ${id}\n`;
+      const shown = await run('queue', 'show', id);
+      expect(shown).to.include({ code: 0, err: '' });
+      expect(shown.out.startsWith(facts), shown.out).to.equal(true);
+      expect(shown.out).to.match(/\nwaits +Waiting to be pulled\n/);
+      await until('its history knows it', async () => (await run('mail', 'show', id)).code === 0);
+      const [story] = (await run('mail', 'show', id, '--json')).json();
+      expect(story).to.include({ host: 'b.postern.test', id, waits: 'Waiting to be pulled', subject: null });
+      expect(story.timeline).to.not.equal([]);
+      expect((await run('mail', 'show', story.message_id)).out.startsWith(facts)).to.equal(true);
+      expect(await run('queue', 'show', '--raw', id)).to.include({
+        ...{ code: 1, out: '', err: `${id} is on b.postern.test; run the command there.\n` },
+      });
+      // What this host has is shown without asking others.
+      const [own] = (await hosts.cliIn(hosts.b.dir, 'queue', 'show', id, '--json')).json();
+      expect(own).to.include({ id }).and.to.not.have.property('host');
+      expect(await run('queue', 'show', 'nothing')).to.include({
+        ...{ code: 1, out: '', err: 'No delivery nothing in the queue of any host.\n' },
+      });
+      await hosts.a.api('/inbound/drop', { ids: [id] });
     });
 
     it('says on the command line which hosts did not answer, and exits 1 if one of them should', async () => {
@@ -230,7 +305,18 @@ if (mongoDriver)
         err: silent('does not answer'),
         out: 'Would drop 1 delivery: 1 on a.postern.test.\n',
       });
+      const unlisted = (why: string) => `b.postern.test ${why}; what it has is not listed.\n`;
+      const unfound = (why: string) => `No mail nothing was found; b.postern.test ${why} and may have it.\n`;
+      const listed = await run('queue', 'list', '--json');
+      expect(listed).to.include({ code: 1, err: unlisted('does not answer') });
+      expect(listed.json().map((one: any) => [one.host, one.id])).to.deep.equal([['a.postern.test', id]]);
+      expect(await run('mail', 'show', 'nothing')).to.include({ code: 1, err: unfound('does not answer') });
+      expect(await run('mail', 'find', '--host', 'b.postern.test')).to.include({
+        ...{ code: 1, out: '', err: unlisted('does not answer') },
+      });
       await hosts.b.down();
+      expect(await run('queue', 'endpoints')).to.include({ code: 0, err: unlisted('does not run') });
+      expect(await run('mail', 'show', 'nothing')).to.include({ code: 1, err: unfound('does not run') });
       expect(await run('queue', 'drop', id)).to.include({
         ...{ code: 0, err: stopped, out: 'Dropped 1 delivery: 1 on a.postern.test.\n' },
       });
@@ -241,6 +327,12 @@ if (mongoDriver)
       const alone = await postern(['queue', 'flush', '--dry-run'], env);
       expect(alone).to.include({ code: 75, out: 'Would retry 0 deliveries.\n' });
       expect(alone.err).to.match(/^Other hosts of the store were not asked: /);
+      const some = await postern(['queue', 'list', '--state', 'dropped', '--limit', '1', '--json'], env);
+      expect(some).to.include({ code: 75, err: alone.err });
+      expect(some.json()).to.have.length(1);
+      expect(some.json()[0]).to.not.have.property('host');
+      const none = await postern(['queue', 'show', 'nothing'], env);
+      expect(none).to.include({ code: 75, err: `No delivery nothing in the queue of this host.\n${alone.err}` });
       const named = { ...env, POSTERN_HOSTNAME: 'a.postern.test' };
       expect(await postern(['queue', 'flush', '--dry-run', '--host', 'a.postern.test'], named)).to.include({
         ...{ code: 0, err: '' },

@@ -1,10 +1,7 @@
-import { systemClock } from '../base/clock.ts';
-import { journalSettings, scannerSettings } from '../composition/slices.ts';
 import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, mailSummaryOf, summaryOfOutgoing } from '../mail/summary.ts';
 import { endpointKey, type QueuedDelivery, type Spool } from '../queue/delivery.ts';
 import { endpointOf, type WaitReason, waitReason } from '../queue/wait-reason.ts';
-import type { Settings } from '../settings.ts';
 
 // What people ask about deliveries besides their rows: what the message is, and why it is not delivered yet.
 
@@ -14,22 +11,31 @@ export interface Beside {
   readonly waits: WaitReason | undefined;
 }
 
+export interface BesideSettings {
+  /** Without it nothing of the header is shown (journal.subjects). */
+  readonly keepsHeaders: boolean;
+  readonly hasScanners: boolean;
+}
+
 /** A delivery that has been due for longer than this is late. */
 const LATE_MS = 5000;
 const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null, thread: null };
 
-/** Reads the data of some deliveries. Without `journal.subjects` nothing of the header is shown here either. */
+/** The parts of the queue that are asked. */
+export type BesideSpool = Pick<Spool, 'envelopes' | 'summaryFields' | 'endpoints' | 'scanOf'>;
+
+/** Reads the data of some deliveries. */
 export async function lookBeside(
   rows: readonly QueuedDelivery[],
-  spool: Spool,
-  settings: Settings,
+  spool: BesideSpool,
+  { keepsHeaders, hasScanners }: BesideSettings,
+  now: number,
 ): Promise<(delivery: QueuedDelivery) => Beside> {
-  const now = systemClock.now();
   const ids = rows.filter(({ batch }) => !batch).map(({ messageId }) => messageId);
-  const shown = journalSettings(settings).subjects ? ids : [];
+  const shown = keepsHeaders ? ids : [];
   const [envelopes, fields] = [await spool.envelopes(shown), await spool.summaryFields(shown)];
   const memories = new Map((await spool.endpoints()).map((one) => [endpointKey(one), one.memory]));
-  const unscanned = await findUnscanned(rows, spool, settings, now);
+  const unscanned = hasScanners ? await findUnscanned(rows, spool, now) : new Set<string>();
 
   function summaryFor({ id, messageId }: QueuedDelivery): MailSummary {
     const own = fields.get(messageId);
@@ -52,13 +58,10 @@ export async function lookBeside(
 /** Deliveries that wait for scanners: only the daemon knows what is wrong with those. */
 async function findUnscanned(
   rows: readonly QueuedDelivery[],
-  spool: Spool,
-  settings: Settings,
+  spool: BesideSpool,
   now: number,
 ): Promise<ReadonlySet<string>> {
   const found = new Set<string>();
-  const { rspamd, spamd, clamd, milters } = scannerSettings(settings);
-  if (rspamd === '' && !spamd && !clamd && milters.length === 0) return found;
   for (const { id, messageId, kind, state, attempts, dueAt } of rows)
     if (kind === 'inbound' && state === 'waiting' && attempts === 0 && now - dueAt > LATE_MS)
       if (!(await spool.scanOf(messageId))) found.add(id);
