@@ -172,7 +172,10 @@ function readQuery(call: Invocation, parse: (text: string, now: number) => Parse
     most: call.count('limit', DEFAULT_LISTED),
     /** Only texts for people have numbers, which the first page gives. */
     toChoice: ({ limit, before }: PageChoice): HistoryChoice => ({
-      ...{ query, now, limit, before },
+      query,
+      now,
+      limit,
+      before,
       counts: call.format === 'text' && before === null,
     }),
   };
