@@ -51,6 +51,7 @@ for (const threads of ['0', '2'])
     });
 
     it('is found by subject, author and Message-ID, even if never attempted', async () => {
+      const attempts: number[] = [];
       for (const [query, subject] of [
         ['subject:köln', 'Grüße aus Köln'],
         ['grüße from:jörg', 'Grüße aus Köln'],
@@ -62,8 +63,11 @@ for (const threads of ['0', '2'])
           return found.length > 0 && found;
         });
         expect(others, query).to.deep.equal([]);
-        expect(one, query).to.include({ subject, from: 'Jörg <joerg@shop.example>', attempts: 0, state: 'waiting' });
+        expect(one, query).to.include({ subject, from: 'Jörg <joerg@shop.example>', state: 'waiting' });
+        attempts.push(one.attempts);
       }
+      // One may have been chosen to try the endpoint.
+      expect(attempts).to.include(0);
       for (const one of await search('state:waiting')) expect(one.subject, one.id).to.be.a('string').and.not.equal('');
       expect(await search('<24@shop.example>')).to.have.length(0);
       expect(await search('<10@shop.example>')).not.to.have.length(0);

@@ -138,6 +138,7 @@ export async function startHosts(
     };
   }
 
+  const spawned: ChildDaemon[] = [];
   return {
     a,
     b,
@@ -154,10 +155,13 @@ export async function startHosts(
         POSTERN_STORE__URL: mongo.url(database),
         ...more,
       });
+      spawned.push(child);
       return { ...child, ...createCaller(child.base, KEY) };
     },
     arrived: () => server.mails.map(({ raw }) => /^Subject: (.*?)\r?$/m.exec(raw)?.[1] ?? ''),
     async stop() {
+      // Only a test that failed leaves one.
+      await Promise.all(spawned.filter((child) => child.running()).map((child) => child.end('SIGKILL')));
       await Promise.all([a.stop(), b.stop()]);
       await rows.close();
       await Promise.all([server.stop(), hook.stop(), zone.stop()]);
