@@ -15,7 +15,7 @@ export interface HostQuestion<P extends object, A> {
   readonly ms: number;
 }
 
-/** silent: it was not reached, because `why`. lost: it may have done what it was asked, but its answer did not arrive. */
+/** silent: it was not reached, because `why`. lost: its answer did not arrive, so it may have done what was asked. */
 export type Asked<A> =
   | { readonly kind: 'answered'; readonly answer: A }
   | { readonly kind: 'refused'; readonly refusal: Refusal }

@@ -1,4 +1,5 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { noteBeside } from '../journal/beside.ts';
 import type { Selection } from '../queue/delivery.ts';
 import type { Io } from './command.ts';
@@ -20,7 +21,7 @@ export function noteActions(
   try {
     noteBeside(file, actions);
   } catch (error) {
-    io.err(`Not recorded in the history: ${error instanceof Error ? error.message : String(error)}\n`);
+    io.err(`Not recorded in the history: ${errorText(error)}\n`);
   }
 }
 

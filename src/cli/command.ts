@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Refusal } from '../api/errors.ts';
+import { errorText } from '../base/errors.ts';
 import { printable } from '../base/log.ts';
 import { VERSION } from '../base/version.ts';
 import { ConfigError, type LoadedSettings, loadSettings } from '../config.ts';
@@ -229,7 +230,7 @@ function explain(error: unknown, command: Command, io: Io): number {
     io.err(`postern: invalid settings:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`);
     return EXIT.config;
   }
-  io.err(`postern ${command.name}: ${error instanceof Error ? error.message : String(error)}\n`);
+  io.err(`postern ${command.name}: ${errorText(error)}\n`);
   if (error instanceof Denied) return EXIT.denied;
   if (error instanceof HostRefused) return EXIT.config;
   if (error instanceof Unavailable) return EXIT.unavailable;
@@ -258,7 +259,7 @@ export function readSecret(path: string): string {
   try {
     return readFileSync(path, 'utf8').trim();
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
+    throw new UsageError(errorText(error));
   }
 }
 

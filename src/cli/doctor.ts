@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { printable } from '../base/log.ts';
 import { type CheckVerdict, type Finding, type World, worldWithout } from '../examination/finding.ts';
 import type { Settings } from '../settings.ts';
@@ -97,7 +98,7 @@ async function withQueue(
     });
   } catch (error) {
     if (used) throw error;
-    await use({ queue: undefined, noQueue: error instanceof Error ? error.message : String(error) });
+    await use({ queue: undefined, noQueue: errorText(error) });
   }
 }
 

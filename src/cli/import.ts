@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
+import { errorText } from '../base/errors.ts';
 import { type Command, EXIT, type Invocation, type Io, ownServer, readSecret, toTable, UsageError } from './command.ts';
 import { type ApiClient, CallRefused, createApiClient, Unreachable } from './import/client.ts';
 import { IMPORTED_KINDS, type Item, type Kind } from './import/kinds.ts';
@@ -92,7 +93,7 @@ function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly
 /** Fails on a wrong key or URL before anything is imported. */
 async function greet(api: ApiClient, side: string): Promise<void> {
   await api.greet().catch((error: unknown) => {
-    throw new Unreachable(`${side}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new Unreachable(`${side}: ${errorText(error)}`);
   });
 }
 
@@ -112,7 +113,7 @@ async function importAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boo
       if (imported % REPORT_EVERY === 0) io.err(`${kind.name}: ${imported} of ${missing.length}\n`);
     } catch (error) {
       if (error instanceof Unreachable || (error instanceof CallRefused && error.error === 'Invalid_Key')) throw error;
-      failed.push({ name: item.name, reason: error instanceof Error ? error.message : String(error) });
+      failed.push({ name: item.name, reason: errorText(error) });
     }
   };
   for (let at = 0; at < missing.length; at += AT_ONCE) await Promise.all(missing.slice(at, at + AT_ONCE).map(bring));

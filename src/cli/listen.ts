@@ -1,6 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { printable } from '../base/log.ts';
 import { PULL_URL } from '../inbound/pulled.ts';
 import { type Command, EXIT, type Invocation, type Io, ownServer, readSecret, UsageError } from './command.ts';
@@ -147,7 +148,7 @@ async function untilAnswered<T>({ io, stop }: Session, work: () => Promise<T>): 
     } catch (error) {
       if (stop.aborted) return undefined;
       if (!passes(error)) throw error;
-      io.err(`postern listen: ${reasonOf(error)}; retrying in ${Math.round(pause / 1000)} s\n`);
+      io.err(`postern listen: ${errorText(error)}; retrying in ${Math.round(pause / 1000)} s\n`);
       await setTimeout(pause, undefined, { signal: stop }).catch(() => {});
     }
   }
@@ -156,8 +157,6 @@ async function untilAnswered<T>({ io, stop }: Session, work: () => Promise<T>): 
 
 const passes = (error: unknown): boolean =>
   error instanceof Unreachable || (error instanceof CallRefused && PASSING.has(error.error));
-
-const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Pulls mail and posts it, one message after the other. */
 async function consume(session: Session): Promise<void> {
@@ -216,7 +215,7 @@ async function report(
     } catch (error) {
       if (!(error instanceof CallRefused || error instanceof Unreachable)) throw error;
       if (tries >= (stop.aborted ? 2 : TRIES) || !passes(error))
-        return io.err(`postern listen: ${reasonOf(error)}; the message may be delivered again\n`);
+        return io.err(`postern listen: ${errorText(error)}; the message may be delivered again\n`);
       await setTimeout(pause);
     }
   }

@@ -2,6 +2,7 @@ import { accessSync, constants, existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { createHostDeliveries } from '../api/host-deliveries.ts';
 import { systemClock } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
@@ -96,7 +97,7 @@ function open(file: string): ReturnType<typeof openReading> {
     return openReading(file, systemClock);
   } catch (error) {
     if (!isUnusable(error)) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     throw new Unavailable(
       `the history cannot be read: ${reason} (${file}); the daemon begins a new one when it starts`,
     );

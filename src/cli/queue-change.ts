@@ -42,8 +42,8 @@ function requireChoice(call: Invocation, selection: Selection): void {
 const PROGRESS_EVERY_MS = 1000;
 
 const ALL_HOSTS =
-  'With several hosts, all of them are changed, or the one of --host. Those that do not answer are named, and unchanged; ' +
-  'the exit code is 1 then, unless they were stopped or have no http.peer_url. The daemon of this host need not run.';
+  'With several hosts, all of them are changed, or the one of --host. Those that do not answer are named, and ' +
+  'unchanged; the exit code is 1 then, unless they were stopped or have no http.peer_url. The daemon of this host need not run.';
 
 interface Change {
   readonly name: string;
@@ -60,8 +60,8 @@ interface Change {
 }
 
 /**
- * Creates a command that changes the selected deliveries on all hosts of the store. It exits 1 if ids were given and none
- * could be changed, or if a host that should run has no part in it.
+ * Creates a command that changes the selected deliveries on all hosts of the store. It exits 1 if ids were given and
+ * none could be changed, or if a host that should run has no part in it.
  */
 function changing({ name, summary, notes, options, action, done, wouldDo, narrow }: Change): Command {
   return {

@@ -1,6 +1,7 @@
 import { unwatchFile, watchFile } from 'node:fs';
 import { resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, createTerminalLog, type Log } from '../base/log.ts';
 import type { Tools } from '../base/tools.ts';
@@ -128,7 +129,7 @@ function place({ host, port }: { readonly host: string; readonly port: number })
 const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open database file|readonly database/;
 
 function reason(error: unknown, dataDir: string): string {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   const choose = 'choose another one in smtp.listen, http.listen or https.listen';
   if (/EADDRINUSE/.test(text)) return `${text}\nAnother program uses this port; ${choose}.`;
   if (/EADDRNOTAVAIL/.test(text)) return `${text}\nThis machine does not have that address; ${choose}.`;
@@ -222,7 +223,7 @@ function createReload(
     } catch (error) {
       state = { ...state, ok: false };
       log.error('daemon.reload_refused', {
-        reason: error instanceof Error ? error.message : String(error),
+        reason: errorText(error),
         note: 'the previous settings stay in use',
       });
     }

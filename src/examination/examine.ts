@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import type { Store } from '../store/store.ts';
 import { blockLists } from './addresses.ts';
 import { acmeCertificates, webPorts } from './certificates.ts';
@@ -112,7 +113,7 @@ function gaveUp(check: Check): Finding {
 function failed(check: Check, error: unknown): Finding {
   return fault(
     check.name,
-    error instanceof Error ? error.message : String(error),
+    errorText(error),
     check === storeCheck
       ? 'Without it, mail is accepted for known routes only and the API answers 503. Check that it runs and that ' +
           'store.url is correct.'

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { DAY_MS } from '../base/clock.ts';
+import { errorText } from '../base/errors.ts';
 import { createAddressList, isLoopback } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
@@ -249,7 +250,7 @@ function readPair(tls: Settings['smtp']['tls']): X509Certificate | string {
     return new X509Certificate(readTls(tls)?.cert ?? '');
   } catch (error) {
     if (error instanceof ConfigError) return error.faults.map(({ text }) => text).join('; ');
-    return error instanceof Error ? error.message : String(error);
+    return errorText(error);
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { MINUTE_MS } from '../base/clock.ts';
-import { fromBase32, toBase32 } from './base32.ts';
+import { fromBase32Hex, toBase32Hex } from './base32hex.ts';
 
 // Addresses whose local part has data sealed into it: `reply+r-<token>@in.example.com`. Nobody else can make one,
 // change what is in it, or read it; and nothing has to be looked up to check it. Tokens are base 32 in lower case and
@@ -59,7 +59,7 @@ export function sealReplyAddress(key: string, place: SealedFor, { data, expiresA
   if (expiresAt !== null) expiry.writeUInt32BE(expiresAt / MINUTE_MS);
   const plain = Buffer.concat([Buffer.of(head), expiry, bytes]);
   const seal = sealOf(key, place, plain);
-  return `${place.mailbox}${MARK}${toBase32(Buffer.concat([seal, cipher(key, seal, plain)]))}`;
+  return `${place.mailbox}${MARK}${toBase32Hex(Buffer.concat([seal, cipher(key, seal, plain)]))}`;
 }
 
 /** A local part that has the form of a reply address: the mailbox and the token. Undefined for any other. */
@@ -70,7 +70,7 @@ export function parseReplyAddress(local: string): { readonly mailbox: string; re
 
 /** The data sealed into a token with one of the keys; undefined if it is not valid here. */
 export function openReplyToken(keys: readonly string[], place: SealedFor, token: string): Sealed | undefined {
-  const bytes = fromBase32(token);
+  const bytes = fromBase32Hex(token);
   if (!bytes || bytes.length <= SEAL_BYTES) return undefined;
   const seal = bytes.subarray(0, SEAL_BYTES);
   for (const key of keys) {

@@ -1,5 +1,5 @@
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
-import { toBase32 } from './base32.ts';
+import { toBase32Hex } from './base32hex.ts';
 
 /** The endpoint of returned mail, which is processed here. */
 export const RETURN_URL = 'return:';
@@ -112,6 +112,6 @@ export function readToken(
 function sign(secret: string, kind: TokenKind, subject: string, about: string): string {
   const digest = createHmac('sha256', secret).update(`${kind}\0${subject}\0${about}`).digest();
   return IN_ADDRESSES.has(kind)
-    ? toBase32(digest.subarray(0, ADDRESS_SIGNATURE_BYTES))
+    ? toBase32Hex(digest.subarray(0, ADDRESS_SIGNATURE_BYTES))
     : digest.toString('base64url').slice(0, LINK_SIGNATURE);
 }

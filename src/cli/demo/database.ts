@@ -6,6 +6,7 @@ import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Db, MongoClient } from 'mongodb';
+import { errorText } from '../../base/errors.ts';
 import { type Io, Unavailable } from '../command.ts';
 import type { Belongings } from './belongings.ts';
 import { freePort } from './free-port.ts';
@@ -104,9 +105,7 @@ async function openGiven(given: string, belongings: Belongings): Promise<{ name:
     await client.db().command({ ping: 1 });
   } catch (error) {
     await client.close();
-    throw new Unavailable(
-      `the server of MONGODB_URL does not answer: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    throw new Unavailable(`the server of MONGODB_URL does not answer: ${errorText(error)}`);
   }
   await mark(client);
   await sweep(client).catch(() => undefined);

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { getDomain } from 'tldts';
 import { systemClock } from '../../base/clock.ts';
+import { errorText } from '../../base/errors.ts';
 import { ownNames } from '../../composition/slices.ts';
 import { mailNames } from '../../config.ts';
 import { type Resolver, sameName } from '../../dns/types.ts';
@@ -180,7 +181,7 @@ function nameInHosts({ machine, report, isTrial }: Job, { settings }: Plan, addr
     if (!isTrial) writeWhole(path, changed, 0o644);
     report.step(isTrial ? 'planned' : 'done', 'hosts file', seen);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = errorText(error);
     report.step('skipped', 'hosts file', `${why}. Correct it by hand: ${seen}`);
   }
 }

@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { readAll, sizeOf } from '../../base/bytes.ts';
+import { errorText } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
@@ -78,7 +79,7 @@ export function createComposeTask(): ThreadTask<ComposeJob, ComposeReply> {
       const faulty = error instanceof FaultyTemplate;
       const final =
         faulty || error instanceof TooLarge || error instanceof UnclearAuthor || error instanceof UnsendableField;
-      const text = error instanceof Error ? error.message : String(error);
+      const text = errorText(error);
       const reason = faulty ? `faulty template: ${text}` : text;
       return { value: { kind: 'refused', reason, final }, transfer: [] };
     }

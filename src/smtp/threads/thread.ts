@@ -1,4 +1,5 @@
 import type { MessagePort } from 'node:worker_threads';
+import { errorText } from '../../base/errors.ts';
 import { askOver } from '../../base/port.ts';
 import type { Tools } from '../../base/tools.ts';
 import { callByName, type Protocol, serveThread, type ThreadCall } from '../../base/worker.ts';
@@ -113,5 +114,5 @@ export interface PlainFault {
 
 function toPlain(error: unknown): PlainFault {
   const code = error instanceof Error && 'code' in error ? String(error.code) : undefined;
-  return { message: error instanceof Error ? error.message : String(error), code };
+  return { message: errorText(error), code };
 }

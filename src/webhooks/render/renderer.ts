@@ -2,6 +2,7 @@ import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Bytes, freeBytes, sizeOf, toTransfer } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
+import { errorText } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
@@ -132,7 +133,7 @@ export function createRenderer(
         give();
         await rm(path, { force: true }).catch(() => undefined);
         if (error instanceof StoreAway) throw error;
-        const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
+        const reason = error instanceof TaskBroken ? toParseError(error) : errorText(error);
         throw new Error(`rendering failed: ${reason}`, { cause: error });
       } finally {
         freeBytes(body);
@@ -145,7 +146,7 @@ export function createRenderer(
       } catch (error) {
         if (error instanceof TaskBroken) return undefined;
         if (error instanceof StoreAway) throw error;
-        throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
+        throw new Error(`rendering failed: ${errorText(error)}`, { cause: error });
       } finally {
         for (const { body } of job.mails) freeBytes(body);
       }
@@ -161,10 +162,6 @@ export function createRenderer(
 /** Why a message that broke a thread is not parsed. */
 export function toParseError({ kind, message }: TaskBroken): string {
   return kind === 'error' ? PARSER_FAILED : `parsing ${message}`;
-}
-
-function toReason(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 const hasLinks = ({ format, attachments }: PostStyle): boolean => attachments === 'link' && !factsOf(format).whole;

@@ -1,7 +1,7 @@
 const DIGITS = '0123456789abcdefghijklmnopqrstuv';
 
 /** base32hex in lower case, without padding (RFC 4648 section 7). */
-export function toBase32(bytes: Buffer): string {
+export function toBase32Hex(bytes: Buffer): string {
   let text = '';
   let held = 0;
   let bits = 0;
@@ -12,8 +12,8 @@ export function toBase32(bytes: Buffer): string {
   return bits === 0 ? text : text + DIGITS.charAt((held << (5 - bits)) & 31);
 }
 
-/** Undefined if it is not what `toBase32` writes: of several spellings of one token only one is valid. */
-export function fromBase32(text: string): Buffer | undefined {
+/** Undefined if it is not what `toBase32Hex` writes: of several spellings of one token only one is valid. */
+export function fromBase32Hex(text: string): Buffer | undefined {
   const bytes: number[] = [];
   let held = 0;
   let bits = 0;
@@ -25,5 +25,5 @@ export function fromBase32(text: string): Buffer | undefined {
     bytes.push((held >> bits) & 0xff);
   }
   const decoded = Buffer.from(bytes);
-  return toBase32(decoded) === text ? decoded : undefined;
+  return toBase32Hex(decoded) === text ? decoded : undefined;
 }
