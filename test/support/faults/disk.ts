@@ -1,5 +1,14 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmdirSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -84,6 +93,24 @@ function holders(path: string): string[] {
     });
 }
 
+/** The processes with a mount namespace of their own that has a copy of this mount, one of each namespace. */
+function copiesOf(path: string): string[] {
+  const seen = new Set([readlinkSync('/proc/self/ns/mnt')]);
+  return readdirSync('/proc')
+    .filter((pid) => /^\d+$/.test(pid))
+    .flatMap((pid) => {
+      try {
+        const space = readlinkSync(`/proc/${pid}/ns/mnt`);
+        if (seen.has(space)) return [];
+        seen.add(space);
+        if (!readFileSync(`/proc/${pid}/mountinfo`, 'utf8').includes(` ${path} `)) return [];
+        return [`${readFileSync(`/proc/${pid}/comm`, 'utf8').trim()} ${pid}`];
+      } catch {
+        return []; // it ended meanwhile
+      }
+    });
+}
+
 /** Whether no loop device is on the image any more. */
 function isFree(image: string): boolean {
   const { status, stdout } = spawnSync('losetup', ['-j', image], { encoding: 'utf8' });
@@ -94,18 +121,24 @@ function isFree(image: string): boolean {
 export function openDisk(kind: DiskKind, megabytes: number): Disk {
   const disk = makeDisk(kind, megabytes);
   // A process that was just killed may still hold its files for a moment.
+  let isMounted = true;
   const unmount = async () => {
     let trouble: string | undefined;
     const isUnmounted = () => {
-      trouble = run('umount', [disk.path]);
-      return trouble === undefined;
+      trouble = isMounted ? run('umount', [disk.path]) : undefined;
+      isMounted = trouble !== undefined;
+      return !isMounted;
     };
     await until('the disk to be let go', isUnmounted, 120_000).catch((error: Error) => {
       throw new Error(`${error.message}; ${trouble}; in use by ${holders(disk.path).join(', ') || 'no process'}`);
     });
-    // Whoever made a mount namespace meanwhile has a copy of this mount: as long as it lives, mounting again would give
-    // us the file system that was cut, and not what is on the disk.
-    if (kind !== 'tmpfs') await until('the loop device to be let go', () => isFree(disk.image), 120_000);
+    // A mount namespace that was made meanwhile has a copy of this mount: as long as it lives, mounting again would give
+    // us the file system that was cut, and not what is on the disk. `.ci/run` therefore gives these tests a namespace of
+    // their own.
+    if (kind === 'tmpfs') return;
+    await until('the loop device to be let go', () => isFree(disk.image), 120_000).catch((error: Error) => {
+      throw new Error(`${error.message}; also mounted for ${copiesOf(disk.path).join(', ') || 'no process'}`);
+    });
   };
   return {
     path: disk.path,
@@ -113,6 +146,7 @@ export function openDisk(kind: DiskKind, megabytes: number): Disk {
     async remount() {
       await unmount();
       disk.mount();
+      isMounted = true;
     },
     async remove() {
       await unmount();
