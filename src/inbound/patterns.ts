@@ -14,7 +14,7 @@ const NAME = /\{([a-z][a-z0-9_]{0,31})\}/;
 const NAMES = new RegExp(NAME, 'g');
 
 /** The names in a pattern, in order. */
-export const namesIn = (pattern: string): readonly string[] =>
+export const patternNames = (pattern: string): readonly string[] =>
   [...pattern.matchAll(NAMES)].map(([, name = '']) => name);
 
 export const hasNames = (pattern: string): boolean => NAME.test(pattern);

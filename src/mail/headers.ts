@@ -235,7 +235,7 @@ function extended(type: ParameterizedValue, name: string): string {
   for (const [i, piece] of pieces.entries()) {
     const own = i === 0 ? piece.text.slice(prefix.length) : piece.text;
     if (piece.encoded) {
-      bytes.push(percentDecoded(own));
+      bytes.push(percentDecodedBytes(own));
       continue;
     }
     flush();
@@ -246,7 +246,7 @@ function extended(type: ParameterizedValue, name: string): string {
 }
 
 /** The bytes of a text in which `%XX` stands for a byte; any other `%` is one. */
-export function percentDecoded(text: string): Buffer {
+export function percentDecodedBytes(text: string): Buffer {
   const latin1 = Buffer.from(text).toString('latin1');
   const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
   return Buffer.from(latin1.replace(/%([0-9a-f]{2})/gi, decode), 'latin1');

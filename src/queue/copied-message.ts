@@ -71,7 +71,7 @@ export function toCopiedDelivery(delivery: QueuedDelivery): CopiedDelivery {
 }
 
 /** The delivery of a copy, as it is put on a queue. A copy of outgoing mail does not name its kind. */
-export function toDelivery(copied: CopiedDelivery): Delivery {
+export function fromCopy(copied: CopiedDelivery): Delivery {
   const { id, messageId, account, url, routeId, pattern, recipient, sequence } = copied;
   const kind = DELIVERY_KINDS.find((name) => name === (copied.kind ?? 'outbound'));
   if (!kind) throw new TypeError(`the copy of ${id} has an unknown kind: ${copied.kind}`);

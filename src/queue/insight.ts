@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Endpoint, EndpointName } from './delivery.ts';
 import type { Roads, Steps } from './road.ts';
-import { type Hold, type LastAttempt, toWholeSecond } from './schedule/breaker.ts';
+import { type EndpointHold, type LastAttempt, toWholeSecond } from './schedule/breaker.ts';
 import type { LaneGate } from './schedule/gate.ts';
 import type { Lane } from './schedule/lane.ts';
 import type { Waiting } from './schedule/waiting.ts';
@@ -23,7 +23,7 @@ export interface LaneView extends Endpoint {
   /** When the next probe may be sent; null while it is up or held. */
   readonly nextProbeAt: number | null;
   /** Set while it is held. */
-  readonly hold: Hold | null;
+  readonly hold: EndpointHold | null;
   /** The number of deliveries waiting in memory, and of the parked ones among them. */
   readonly waiting: number;
   readonly parked: number;

@@ -5,7 +5,7 @@ import type { Service, Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
 import { sentId } from '../mail/return-address.ts';
-import { type CopiedMessage, toDelivery } from '../queue/copied-message.ts';
+import { type CopiedMessage, fromCopy } from '../queue/copied-message.ts';
 import type { Delivery, NewMessage, Spool } from '../queue/delivery.ts';
 import { isLost } from '../queue/disk/faults.ts';
 import type { Rescued } from '../queue/messages.ts';
@@ -176,7 +176,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
 
   /** The delivery of a copy. What was chosen since as the time of outgoing mail is in its schedule row. */
   async function deliveryOf(copied: CopiedDelivery): Promise<Delivery> {
-    const delivery = toDelivery(copied);
+    const delivery = fromCopy(copied);
     if (delivery.notBefore === undefined) return delivery;
     if (delivery.kind !== 'outbound') return { ...delivery, notBefore: Math.min(delivery.notBefore, clock.now()) };
     const scheduled = await store.scheduled.one({ id: sentId(delivery.id) });

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import type { FormatName } from '../../inbound/formats.ts';
-import { MAX_PATTERN, namesIn } from '../../inbound/patterns.ts';
+import { MAX_PATTERN, patternNames } from '../../inbound/patterns.ts';
 import { isMeantAsPulled, isPulled } from '../../inbound/pulled.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import { toInboundDomain } from '../../mail/wildcard-domain.ts';
@@ -87,7 +87,7 @@ export const pattern = text(MAX_PATTERN)
     'Please enter a pattern without spaces and control characters',
   )
   .refine(
-    (value) => new Set(namesIn(value)).size === namesIn(value).length && !/\}[*{]|\*\{/.test(value),
+    (value) => new Set(patternNames(value)).size === patternNames(value).length && !/\}[*{]|\*\{/.test(value),
     'Please use each {name} once, with something between it and the next {name} or *',
   )
   .describe(

@@ -24,7 +24,7 @@ const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 const ENVELOPE = JSON.stringify({ mailFrom: '', client: { address: null, helo: null, tls: null } });
 
 /** Publishing and batching of events, inside the common transaction. */
-export function createBatching(db: DatabaseSync, accepting: Accepting) {
+export function createBatchChanges(db: DatabaseSync, accepting: Accepting) {
   const known = db.prepare('SELECT key, id, account, url FROM hooks WHERE id = ? AND gone = 0');
   const openOnes = db.prepare(
     'SELECT count(*) AS n FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 AND open = 1',

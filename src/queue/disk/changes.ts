@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
-import { createBatching, createHookChanges, createTallying } from './batches.ts';
+import { createBatchChanges, createHookChanges, createTallying } from './batches.ts';
 import { createCopyMarking } from './copied.ts';
 import { createForgetting } from './forgetting.ts';
 import { createLeasing } from './leases.ts';
@@ -98,7 +98,7 @@ export function createChanges(db: DatabaseSync, { endpoints, turns }: ChangePart
     },
     ...ending,
     ...createForgetting(db, { endpoints, turns }),
-    ...createBatching(db, accepting),
+    ...createBatchChanges(db, accepting),
     ...createHookChanges(db, ending),
   });
 }

@@ -71,7 +71,7 @@ export const HOLDERS = ['account', 'operator'] as const;
 export type Holder = (typeof HOLDERS)[number];
 
 /** A wish that nothing is sent to an endpoint for a time. */
-export interface Hold {
+export interface EndpointHold {
   readonly by: Holder;
   readonly since: number;
   readonly until: number;
@@ -102,7 +102,7 @@ export interface EndpointState {
   /** When a delivery last passed. */
   readonly passedAt: number;
   /** Set while it is held. Attempts in flight still count for the breaker. */
-  readonly hold: Hold | null;
+  readonly hold: EndpointHold | null;
 }
 
 export interface Occasion {
@@ -396,7 +396,7 @@ export function fromMemory(memory: string | null, shift: number, now: number, bo
 }
 
 /** Restores a hold; null if it is over. */
-function toHold({ hold }: EndpointMemory, shift: number, now: number): Hold | null {
+function toHold({ hold }: EndpointMemory, shift: number, now: number): EndpointHold | null {
   if (!hold || hold.until - shift <= now) return null;
   return {
     by: hold.by,

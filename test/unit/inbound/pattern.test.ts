@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { capture, isExact, literals, matches, namesIn } from '../../../src/inbound/patterns.ts';
+import { capture, isExact, literals, matches, patternNames } from '../../../src/inbound/patterns.ts';
 
 describe('a route pattern', () => {
   const cases: [pattern: string, mailbox: string, hit: boolean][] = [
@@ -63,7 +63,7 @@ describe('a route pattern', () => {
     expect(capture('*+{tag}', 'x+y+z')).to.deep.equal({ tag: 'y+z' });
     expect(capture('t{id}?.{end_2}', 't12x.😀')).to.deep.equal({ id: '12', end_2: '😀' });
     expect([isExact('{a}'), isExact('{A}'), literals('a{b}c')]).to.deep.equal([false, true, 2]);
-    expect(namesIn('{a}-{b_1}-{}')).to.deep.equal(['a', 'b_1']);
+    expect(patternNames('{a}-{b_1}-{}')).to.deep.equal(['a', 'b_1']);
   });
 
   it('returns the same as a non-greedy regular expression', () => {
@@ -79,7 +79,7 @@ describe('a route pattern', () => {
       const pattern = word.join('');
       if (
         word.some((piece, i) => isRun(piece) && isRun(word[i + 1])) ||
-        new Set(namesIn(pattern)).size < namesIn(pattern).length
+        new Set(patternNames(pattern)).size < patternNames(pattern).length
       )
         continue;
       const source = word.map((piece) =>

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { createNames, toFileName } from '../../../mail/filename.ts';
-import { percentDecoded } from '../../../mail/headers.ts';
+import { percentDecodedBytes } from '../../../mail/headers.ts';
 import type { FilePart, Text } from '../../../mail/message.ts';
 import { additionsOf, type InboundEvent } from '../payload.ts';
 import { decodedPieces, type Piece, type Plain, sizeOfContent } from '../pieces.ts';
@@ -83,7 +83,7 @@ function* pieces(boundary: string, fields: readonly FormField[], files: readonly
  */
 function toPlainName(name: string): string {
   const plain = toFileName(name);
-  const decoded = percentDecoded(plain).toString();
+  const decoded = percentDecodedBytes(plain).toString();
   const isSame = toFileName(decoded) === decoded && !decoded.includes('"');
   return (isSame ? plain : plain.replace(/%(?=[0-9a-f]{2})/gi, '_')).replace(/;(?=.*=)/g, ',');
 }
