@@ -195,7 +195,7 @@ const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: n
   ferretdb: (dir, port) => [BINARY, '-listen', `127.0.0.1:${port}`, '-dir', dir],
   java: (_dir, port) => [
     'java',
-    '-Xmx256m',
+    '-Xmx1g',
     ...SHORT_LIVED,
     '-cp',
     [JARS, join(JARS, '*')].join(delimiter),
