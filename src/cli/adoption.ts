@@ -116,7 +116,6 @@ const stuck = (left: string, lost: HostRow, adopter: HostRow): string =>
   `Another host can continue: postern host adopt ${lost.name} --by HOSTNAME\n`;
 
 const by = {
-  type: 'string',
   value: 'HOSTNAME',
   help: 'the host that takes over; default: the one whose queue is here',
 } as const;

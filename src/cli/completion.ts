@@ -1,4 +1,4 @@
-import { COMMON, type Command, EXIT, type Option, UsageError } from './command.ts';
+import { COMMON, type Command, type Option, UsageError } from './command.ts';
 
 /** Supported shells. */
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -18,7 +18,6 @@ export function createCompletion(commands: readonly Command[]): Command {
       const shell = SHELLS.find((known) => known === call.words[0]);
       if (!shell) throw new UsageError(`missing argument: one of ${SHELLS.join(', ')}`);
       io.out(completionScript(shell, [...commands, completion]));
-      return EXIT.ok;
     },
   };
   return completion;
@@ -98,8 +97,8 @@ _postern() {
   local depth=1 words='' options=''
   COMPREPLY=()
   case $previous in
-${values.join('')}    ${valued(tree, 'FILE').join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
-    ${valued(tree, undefined).join('|')}) return ;;
+${values.join('')}    ${valued(tree, true).join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    ${valued(tree, false).join('|')}) return ;;
   esac
   case \${COMP_WORDS[1]-} in
 ${groups.join('')}  esac
@@ -158,9 +157,9 @@ _postern "$@"
 }
 
 /** The value of an option in the syntax of `_arguments`. */
-function valueSpec({ type, value, values }: Option): string {
-  if (type === 'boolean') return '';
-  return `:${value ?? 'value'}:${values ? `(${values.join(' ')})` : value === 'FILE' ? '_files' : ' '}`;
+function valueSpec({ value, values }: Option): string {
+  if (value === undefined) return '';
+  return `:${value}:${values ? `(${values.join(' ')})` : value === 'FILE' ? '_files' : ' '}`;
 }
 
 function fishScript(tree: readonly Head[]): string {
@@ -198,8 +197,8 @@ ${heads.join('')}${members.join('')}${options.join('')}`;
 
 const fishQuoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 
-function fishValue({ type, value, values }: Option): string {
-  if (type === 'boolean') return '';
+function fishValue({ value, values }: Option): string {
+  if (value === undefined) return '';
   return values ? ` -x -a '${values.join(' ')}'` : value === 'FILE' ? ' -r -F' : ' -x';
 }
 
@@ -214,14 +213,11 @@ function valuesOf(tree: readonly Head[]): readonly (readonly [string, readonly s
   ];
 }
 
-/** Options whose value is of this kind (`FILE`); if undefined, options with any other value, without a list. */
-function valued(tree: readonly Head[], kind: string | undefined): readonly string[] {
+/** Options whose value is a file, or those with any other value, without a list. */
+function valued(tree: readonly Head[], isFile: boolean): readonly string[] {
   const found = allLeaves(tree)
     .flatMap(({ options }) => options)
-    .filter(
-      ({ type, value, values }) =>
-        type === 'string' && !values && (kind === undefined ? value !== 'FILE' : value === kind),
-    );
+    .filter(({ value, values }) => value !== undefined && !values && (value === 'FILE') === isFile);
   return [
     ...new Set(found.flatMap(({ name, short }) => (short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`]))),
   ];

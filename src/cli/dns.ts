@@ -35,7 +35,6 @@ const TTL = 3600;
 
 /** The option that names the addresses of this host. */
 export const addressOption = {
-  type: 'string',
   multiple: true,
   value: 'IP',
   help: 'a public address of this host (default: those of its name in the DNS, else those of this machine)',
@@ -48,17 +47,16 @@ export const dns: Command = {
     'Lists the DNS records that this host and its domains need, and whether each name server has them. Exits 1 if one ' +
     'is missing.',
   options: {
-    zone: { type: 'boolean', help: 'print the records as lines of a zone file' },
-    missing: { type: 'boolean', help: 'only records that are not published as they should be' },
+    zone: { help: 'print the records as lines of a zone file' },
+    missing: { help: 'only records that are not published as they should be' },
     for: {
-      type: 'string',
       value: 'USE',
       values: USE_NAMES,
       help: 'receiving: only the records without which mail does not arrive; sending: all (default)',
     },
     address: addressOption,
-    wait: { type: 'boolean', help: 'wait until they are published, and say so for each' },
-    timeout: { type: 'string', value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
+    wait: { help: 'wait until they are published, and say so for each' },
+    timeout: { value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
   },
   notes:
     'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a new\n' +

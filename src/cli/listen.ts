@@ -39,19 +39,12 @@ export const listen: Command = {
     'Forwards mail of a route to a port on this machine, for development, with the headers, body and ' +
     'signatures of a POST.',
   options: {
-    'forward-to': { type: 'string', value: 'URL', help: 'where to post it, for example http://localhost:3000/mail' },
-    server: { type: 'string', value: 'URL', help: 'the API of Postern (default: http.listen in the settings)' },
-    'key-file': {
-      type: 'string',
-      value: 'FILE',
-      help: 'a file with an API key of the account (default: $POSTERN_KEY)',
-    },
-    queue: { type: 'string', value: 'NAME', help: 'mail of routes with the URL pull:NAME (default: pull:)' },
-    route: { type: 'string', value: 'ID', help: 'mail of this route' },
-    tap: {
-      type: 'boolean',
-      help: 'with --route: copy the mail of a live route, without consuming it',
-    },
+    'forward-to': { value: 'URL', help: 'where to post it, for example http://localhost:3000/mail' },
+    server: { value: 'URL', help: 'the API of Postern (default: http.listen in the settings)' },
+    'key-file': { value: 'FILE', help: 'a file with an API key of the account (default: $POSTERN_KEY)' },
+    queue: { value: 'NAME', help: 'mail of routes with the URL pull:NAME (default: pull:)' },
+    route: { value: 'ID', help: 'mail of this route' },
+    tap: { help: 'with --route: copy the mail of a live route, without consuming it' },
   },
   notes:
     'A 2xx answer acknowledges the mail; after any other answer it is delivered again, as after a failed POST. ' +

@@ -56,7 +56,7 @@ import {
 const DEFAULT_LISTED = 50;
 
 const options = {
-  limit: { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` },
+  limit: { value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` },
   host: hostOption,
 } as const;
 const SYNTAX =
@@ -64,7 +64,7 @@ const SYNTAX =
   'an age such as 30m, 2h or 3d.';
 const MORE = '\nMore rows match; see --limit.\n';
 
-export const mailFind: Command = {
+const mailFind: Command = {
   name: 'mail find',
   args: '[QUERY…]',
   summary: 'Finds mail in the history, newest first, including mail whose content was deleted.',
@@ -102,7 +102,7 @@ export const mailFind: Command = {
   },
 };
 
-export const mailShow: Command = {
+const mailShow: Command = {
   name: 'mail show',
   args: 'ID',
   summary: 'Shows the history of one mail: its SMTP session with refusals, and every attempt.',
@@ -119,7 +119,7 @@ export const mailShow: Command = {
   },
 };
 
-export const mailRefused: Command = {
+const mailRefused: Command = {
   name: 'mail refused',
   args: '[QUERY…]',
   summary: 'Lists refused mail, newest first, with the meaning of each refusal and what to do.',
@@ -305,3 +305,5 @@ function toOffset(ms: number): string {
   const [sign, size] = [ms < 0 ? '-' : '+', Math.abs(ms)];
   return size < 10_000 ? `${sign}${(size / 1000).toFixed(3)}s` : `${sign}${toSpan(size)}`;
 }
+
+export const mailCommands = [mailFind, mailShow, mailRefused];

@@ -1,6 +1,7 @@
 import { chownSync, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
+import { errorText, hasCode } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
 import { growthSettings } from '../composition/slices.ts';
 import { folderOf, takeLock } from '../queue/disk/folder.ts';
@@ -32,10 +33,7 @@ export const storeCopy: Command = {
     'Copies the store, for instance from the embedded store to MongoDB, and compares both sides. Stop every ' +
     'daemon that uses either of them first.',
   options: {
-    continue: {
-      type: 'boolean',
-      help: 'continue an interrupted copy: TO may contain rows, which must be those of FROM',
-    },
+    continue: { help: 'continue an interrupted copy: TO may contain rows, which must be those of FROM' },
   },
   notes: `FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE with the URL of a MongoDB
 database in it (other users of the machine can see a URL on a command line; if that is no concern, the URL).
@@ -172,6 +170,6 @@ function giveToOwner(file: string): void {
 }
 
 function allowed(error: unknown): unknown {
-  const isDenied = error instanceof Error && 'code' in error && error.code === 'EACCES';
-  return isDenied ? new Denied(`permission denied: ${error.message}; run this as root or as the daemon's user`) : error;
+  if (!hasCode(error, 'EACCES')) return error;
+  return new Denied(`permission denied: ${errorText(error)}; run this as root or as the daemon's user`);
 }
