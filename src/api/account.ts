@@ -38,7 +38,7 @@ import {
   type QueuedMail,
   type WebhookDeps,
 } from './account-queue.ts';
-import { invalid, refusal } from './errors.ts';
+import { invalid, orRefuse, refusal } from './errors.ts';
 import type { Jobs } from './jobs.ts';
 
 export interface OperationSettings {
@@ -102,7 +102,7 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, P
 }
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
-export type AccountParts = Omit<ReturnType<PartsOf>, 'refuse'>;
+export type AccountParts = Omit<ReturnType<PartsOf>, 'refuse' | 'orRefuse'>;
 /**
  * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command
  * line. `gone` is aborted when the client hangs up.
@@ -148,6 +148,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     readonly poke = deps.poke;
     /** Creates an error. Throw it. */
     readonly refuse = refusal;
+    readonly orRefuse = orRefuse;
     /** Creates a ValidationError for one field. Throw it. */
     readonly invalid = invalidField;
 

@@ -95,7 +95,6 @@ const jobInfo = operation({
   summary: 'Shows the progress of a job started by /inbound/replay, /inbound/drop or /inbound/retry.',
   params: { id: text(30 * MAX_JOBS).describe('id of the job; of several hosts, ids separated by commas') },
   returns: jobRecord,
-  errors: ['Unknown_Job'],
   elsewhere: 'Unknown_Job',
   example: { id: '01kcexamplejob000000000000' },
   handle: async ({ id }, call) => joinJobs(id, await jobsHere(id, call)),

@@ -140,11 +140,8 @@ const info = operation({
   returns: exportRecord,
   errors: ['Unknown_Export'],
   example: { id: '2026-01-05 09:20:28.13842' },
-  async handle({ id }, { store, refuse }) {
-    const row = await store.exportJobs.one({ id: exportId(store.account, id) });
-    if (!row) throw refuse('Unknown_Export', id);
-    return toExportRecord(row);
-  },
+  handle: async ({ id }, { store, orRefuse }) =>
+    toExportRecord(orRefuse(await store.exportJobs.one({ id: exportId(store.account, id) }), 'Unknown_Export', id)),
 });
 
 const listJobs = listing({

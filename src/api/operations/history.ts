@@ -296,12 +296,10 @@ const info = operation({
     timeline: listOf(timelineEntry, 'the events, oldest first'),
     deliveries: listOf(deliveryRecord, 'the delivery with every attempt, while the queue has it; otherwise empty'),
   }),
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
-  async handle({ id }, { history, queue, endpoints, refusals, refuse }) {
-    const story = await history.one(id);
-    if (!story) throw refuse('Unknown_Message', id);
+  async handle({ id }, { history, queue, endpoints, refusals, orRefuse }) {
+    const story = orRefuse(await history.one(id), 'Unknown_Message', id);
     const [delivery] = await queue.deliveries({ ids: [id] }, 1);
     const queued = delivery && {
       delivery,

@@ -30,8 +30,7 @@ async function withMail<T>(
   call: Call<'Unknown_Message'>,
   use: (mail: QueuedMail) => Promise<T>,
 ): Promise<T> {
-  const mail = await call.queue.message(id);
-  if (!mail) throw call.refuse('Unknown_Message', id);
+  const mail = call.orRefuse(await call.queue.message(id), 'Unknown_Message', id);
   try {
     return await use(mail);
   } catch (error) {
@@ -112,16 +111,13 @@ const content = operation({
     'sender: display them as text, never as HTML.',
   params: { id: deliveryId },
   returns: contentRecord,
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
-  async handle({ id }, call) {
-    return view(id, call, async (mail) => {
-      const { body } = mail;
-      const rawBytes = sizeOf(body);
+  handle: ({ id }, call) =>
+    view(id, call, async (mail) => {
+      const rawBytes = sizeOf(mail.body);
       return toContentRecord(await call.views.content(mail), rawBytes);
-    });
-  },
+    }),
 });
 
 const eventRecord = record('inbound event', {
@@ -143,12 +139,9 @@ const payload = passing({
     'stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
-  async text({ id }, call) {
-    return view(id, call, (mail) => call.views.event(mail));
-  },
+  text: ({ id }, call) => view(id, call, (mail) => call.views.event(mail)),
 });
 
 /** Errors that would reveal names in networks that webhooks may not reach. */
@@ -181,12 +174,11 @@ const tryOut = operation({
       ),
     })
     .meta({ title: 'trial' }),
-  errors: ['Unknown_Message', 'ServiceUnavailable'],
+  errors: ['ServiceUnavailable'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo', url: 'https://staging.example.com/hooks/mail' },
   async handle({ id, url }, call) {
-    const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
-    if (!tried) throw call.refuse('ServiceUnavailable');
+    const tried = call.orRefuse(await withMail(id, call, (mail) => call.trials.post(mail, url)), 'ServiceUnavailable');
     return { ...toTrial(tried.attempt, 'url', call), signing_key_url: tried.keyUrl };
   },
 });
@@ -235,8 +227,7 @@ const tryRoute = operation({
     const match = await matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
     if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
     const email = address?.text ?? `${mailbox}@${memberOf(domain)}`;
-    const attempt = await call.trials.postSample(email, route, match);
-    if (!attempt) throw call.refuse('ServiceUnavailable');
+    const attempt = call.orRefuse(await call.trials.postSample(email, route, match), 'ServiceUnavailable');
     return { ...toTrial(attempt, 'id', call), email, url };
   },
 });

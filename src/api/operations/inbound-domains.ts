@@ -55,11 +55,9 @@ function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']
 /** Returns the domain's row. Throws Unknown_InboundDomain, also for a domain of another account. */
 export async function findDomain(
   domain: { readonly domain: string; readonly id: string },
-  { inbound, refuse }: Call<'Unknown_InboundDomain'>,
+  { inbound, orRefuse }: Call<'Unknown_InboundDomain'>,
 ) {
-  const row = await inbound.find(domain.id);
-  if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
-  return row;
+  return orRefuse(await inbound.find(domain.id), 'Unknown_InboundDomain', domain.domain);
 }
 
 const domains = listing({
@@ -141,8 +139,7 @@ const checkDomain = operation({
   example: { domain: 'inbound.example.com' },
   async handle({ domain }, call) {
     const row = await findDomain(domain, call);
-    const checked = await checkDns(row, call);
-    if (!checked) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    const checked = call.orRefuse(await checkDns(row, call), 'Unknown_InboundDomain', domain.domain);
     return toDomainRecord(checked, call.settings);
   },
 });
@@ -166,9 +163,9 @@ const deleteDomain = operation({
       await removeRoutes(id, call); // added meanwhile
       return { routes, removed };
     });
-    if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
-    note('domain removed', 1, `${removed.domain} with its routes (${routes})`);
-    return toDomainRecord(removed, call.settings);
+    const row = call.orRefuse(removed, 'Unknown_InboundDomain', domain.domain);
+    note('domain removed', 1, `${row.domain} with its routes (${routes})`);
+    return toDomainRecord(row, call.settings);
   },
 });
 

@@ -142,10 +142,11 @@ const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'patt
   `${pattern}@${domain} ${url === '' ? `(${toAction(action)})` : `to ${shownUrl(url)}`}`;
 
 /** Throws Unknown_InboundRoute, also for a route of another account. */
-export async function findRoute(id: string, { store, refuse }: Call<'Unknown_InboundRoute'>): Promise<InboundRouteRow> {
-  const row = await store.inboundRoutes.one({ id });
-  if (!row) throw refuse('Unknown_InboundRoute', id);
-  return row;
+export async function findRoute(
+  id: string,
+  { store, orRefuse }: Call<'Unknown_InboundRoute'>,
+): Promise<InboundRouteRow> {
+  return orRefuse(await store.inboundRoutes.one({ id }), 'Unknown_InboundRoute', id);
 }
 
 const routes = listing({

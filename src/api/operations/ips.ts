@@ -109,10 +109,8 @@ async function showIp(row: IpRow, { store, now }: Call<never>) {
 }
 
 /** Returns the row of an address. Throws Unknown_IP if the account does not have it. */
-async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
-  const row = await store.ips.one({ id: ip, releasedAt: null });
-  if (!row) throw refuse('Unknown_IP', ip);
-  return row;
+async function findIp(ip: string, { store, orRefuse }: Call<'Unknown_IP'>): Promise<IpRow> {
+  return orRefuse(await store.ips.one({ id: ip, releasedAt: null }), 'Unknown_IP', ip);
 }
 
 const list = listing({
@@ -131,17 +129,20 @@ const list = listing({
   },
 });
 
-const info = operation({
-  path: '/ips/info',
-  access: 'settings',
-  summary: 'Shows a dedicated IP.',
+/** Operations on one address have these in common. */
+const ofIp = {
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
   example: { ip: '192.0.2.1' },
-  async handle({ ip }, call) {
-    return showIp(await findIp(ip, call), call);
-  },
+} as const;
+
+const info = operation({
+  path: '/ips/info',
+  access: 'settings',
+  summary: 'Shows a dedicated IP.',
+  ...ofIp,
+  handle: async ({ ip }, call) => showIp(await findIp(ip, call), call),
 });
 
 const provision = operation({
@@ -214,10 +215,7 @@ const startWarmup = operation({
   notes:
     `${WARMUP_CURVE} The rest is sent from other IPs of its pool or from shared ones. If the IP is already ` +
     'warming up, nothing changes.',
-  params: { ip: ipParam },
-  returns: ipRecord,
-  errors: ['Unknown_IP'],
-  example: { ip: '192.0.2.1' },
+  ...ofIp,
   async handle({ ip }, call) {
     const now = call.now();
     const begin = { warmupStartAt: now, warmupEndAt: warmupEnd(now) };
@@ -233,14 +231,10 @@ const cancelWarmup = operation({
   path: '/ips/cancel-warmup',
   access: 'settings',
   summary: 'Ends the warmup of a dedicated IP: all mail may be sent from it immediately.',
-  params: { ip: ipParam },
-  returns: ipRecord,
-  errors: ['Unknown_IP'],
-  example: { ip: '192.0.2.1' },
+  ...ofIp,
   async handle({ ip }, call) {
     const row = await call.store.ips.change({ id: ip, releasedAt: null }, { warmupStartAt: null, warmupEndAt: null });
-    if (!row) throw call.refuse('Unknown_IP', ip);
-    return showIp(row, call);
+    return showIp(call.orRefuse(row, 'Unknown_IP', ip), call);
   },
 });
 

@@ -73,11 +73,10 @@ const update = operation({
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
   example: { name: 'group_id', view_template: '{{value}}' },
-  async handle({ name, view_template: template }, { store, refuse }) {
+  async handle({ name, view_template: template }, { store, orRefuse }) {
     const patch = template === undefined ? {} : { viewTemplate: template === '' ? null : template };
     const row = await store.metadataFields.change({ id: metadataFieldId(store.account, name) }, patch);
-    if (!row) throw refuse('Unknown_MetadataField', name);
-    return toRecord(row);
+    return toRecord(orRefuse(row, 'Unknown_MetadataField', name));
   },
 });
 
@@ -89,10 +88,9 @@ const remove = operation({
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
   example: { name: 'group_id' },
-  async handle({ name }, { store, refuse }) {
+  async handle({ name }, { store, orRefuse }) {
     const row = await store.metadataFields.remove({ id: metadataFieldId(store.account, name) });
-    if (!row) throw refuse('Unknown_MetadataField', name);
-    return toRecord(row);
+    return toRecord(orRefuse(row, 'Unknown_MetadataField', name));
   },
 });
 

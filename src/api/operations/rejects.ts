@@ -259,8 +259,7 @@ const remove = operation({
   example: { email: 'gone@example.com' },
   async handle({ email, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
-    const removed = await call.lists.unreject(email, subaccount);
-    if (!removed) throw call.refuse('Invalid_Reject');
+    const removed = call.orRefuse(await call.lists.unreject(email, subaccount), 'Invalid_Reject');
     if (isOfEvents(removed)) await call.numbers.countReset(subaccount);
     return { email, deleted: true, subaccount: subaccount === '' ? null : subaccount };
   },

@@ -20,10 +20,9 @@ const mailboxName = text(MAX_MAILBOX)
 /** Returns the domain's row, if mail to it is accepted. */
 async function findRouted(
   { id, domain }: { readonly id: string; readonly domain: string },
-  { inbound, refuse, invalid }: Call<Errors>,
+  { inbound, orRefuse, invalid }: Call<Errors>,
 ): Promise<InboundDomainRow> {
-  const row = await inbound.covering(id);
-  if (!row) throw refuse('Unknown_InboundDomain', domain);
+  const row = orRefuse(await inbound.covering(id), 'Unknown_InboundDomain', domain);
   if (isClaim(row)) throw invalid('domain', 'Mail to this domain is not accepted yet: publish its TXT record first');
   return row;
 }
@@ -91,8 +90,7 @@ const replyAddress = operation({
     const found = await call.inbound.lookup(mailbox, domain.id);
     if (found.kind === 'unknown' || found.kind === 'too-new') throw call.refuse('ServiceUnavailable');
     if (found.kind !== 'matched') throw call.invalid('mailbox', 'No route of the domain matches this mailbox');
-    const key = await keyOf(row, call);
-    if (key === undefined) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    const key = call.orRefuse(await keyOf(row, call), 'Unknown_InboundDomain', domain.domain);
     const local = sealReplyAddress(key, { account: row.account, domain: domain.id, mailbox }, { data, expiresAt });
     return {
       email: `${local}@${domain.id}`,

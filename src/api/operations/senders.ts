@@ -58,11 +58,9 @@ export function listAt(path: '/senders/list' | '/users/senders') {
 
 async function findSender(
   { given, key }: { readonly given: string; readonly key: string },
-  { store, refuse }: Call<'Unknown_Sender'>,
+  { store, orRefuse }: Call<'Unknown_Sender'>,
 ) {
-  const row = await totalOf(store, 'sender', key);
-  if (!row) throw refuse('Unknown_Sender', given);
-  return row;
+  return orRefuse(await totalOf(store, 'sender', key), 'Unknown_Sender', given);
 }
 
 const info = operation({
@@ -187,9 +185,7 @@ const addDomain = operation({
   params: { domain: domainName },
   returns: senderDomainRecord,
   example: { domain: 'mail.example.com' },
-  async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.add(domain), now());
-  },
+  handle: async ({ domain }, { senderDomains, now }) => toSenderDomainRecord(await senderDomains.add(domain), now()),
 });
 
 const checkDomain = operation({
@@ -204,9 +200,7 @@ const checkDomain = operation({
   params: { domain: domainName },
   returns: senderDomainRecord,
   example: { domain: 'example.com' },
-  async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.check(domain), now());
-  },
+  handle: async ({ domain }, { senderDomains, now }) => toSenderDomainRecord(await senderDomains.check(domain), now()),
 });
 
 const verifyDomain = operation({
@@ -303,15 +297,13 @@ const deleteDomain = operation({
   returns: senderDomainRecord,
   errors: ['Unknown_Domain', 'Invalid_Verified_Domain'],
   example: { domain: 'example.com' },
-  async handle({ domain, confirm = false }, { store, refuse, now }) {
+  async handle({ domain, confirm = false }, { store, orRefuse, refuse, now }) {
     const id = senderDomainId(store.account, domain);
-    const row = await store.senderDomains.one({ id });
-    if (!row) throw refuse('Unknown_Domain', domain);
+    const row = orRefuse(await store.senderDomains.one({ id }), 'Unknown_Domain', domain);
     if (row.verifiedAt !== null && !confirm) throw refuse('Invalid_Verified_Domain', domain);
     // A domain that was verified meanwhile is not removed without `confirm`.
     const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
-    if (!removed) throw refuse('Invalid_Verified_Domain', domain);
-    return toSenderDomainRecord(removed, now());
+    return toSenderDomainRecord(orRefuse(removed, 'Invalid_Verified_Domain', domain), now());
   },
 });
 

@@ -3,9 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import {
   addUp,
   addUpMonths,
-  type Counts,
   hourlyQuota,
-  type Month,
   NO_COUNTS,
   QUOTA_FORMULA,
   REPUTATION_FORMULA,
@@ -65,7 +63,7 @@ function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
 function toSubaccountDetail(
   row: SubaccountRow,
   numbers: SubaccountNumbers,
-  recently: { readonly sentHourly: number; readonly last30Days: Counts },
+  recently: Awaited<ReturnType<typeof recentlyOf>>,
 ) {
   return {
     ...toSubaccountRecord(row, numbers),
@@ -77,21 +75,10 @@ function toSubaccountDetail(
 }
 
 /** The statistics that the record of a subaccount needs. */
-interface SubaccountNumbers {
-  readonly week: number;
-  readonly month: number;
-  readonly total: number;
-  /** Counts of this month and the one before, which reputation is based on. */
-  readonly recent: Month;
-  readonly firstSentAt: Date | null;
-}
+type SubaccountNumbers = ReturnType<Awaited<ReturnType<typeof numbersOf>>>;
 
 /** The statistics of many subaccounts, in four queries. */
-async function numbersOf(
-  { account, counters }: AccountStore,
-  rows: readonly SubaccountRow[],
-  now: Date,
-): Promise<(row: SubaccountRow) => SubaccountNumbers> {
+async function numbersOf({ account, counters }: AccountStore, rows: readonly SubaccountRow[], now: Date) {
   const of = async (span: CounterSpan, start: Date): Promise<Map<string, CounterRow>> => {
     const ids = rows.map(({ slug }) => counterId(account, 'subaccount', span, start, slug));
     // The ids are sufficient; the other conditions select the index.
@@ -105,13 +92,14 @@ async function numbersOf(
     of('month', monthBefore),
     of('total', startOf('total', now)),
   ]);
-  return (row) => {
+  return (row: SubaccountRow) => {
     const total = totals.get(row.slug);
     const month = months.get(row.slug) ?? NO_COUNTS;
     return {
       week: weeks.get(row.slug)?.sent ?? 0,
       month: month.sent,
       total: total?.sent ?? 0,
+      /** Of this month and the one before, which reputation is based on. */
       recent: addUpMonths([monthsBefore.get(row.slug) ?? NO_COUNTS, month]),
       firstSentAt: row.firstSentAt ?? (total && total.sent > 0 ? total.firstAt : null),
     };
@@ -121,11 +109,7 @@ async function numbersOf(
 const DAYS = 30;
 
 /** What a subaccount did in the last hour and in the last 30 days. */
-async function recentlyOf(
-  store: AccountStore,
-  slug: string,
-  now: Date,
-): Promise<{ readonly sentHourly: number; readonly last30Days: Counts }> {
+async function recentlyOf(store: AccountStore, slug: string, now: Date) {
   const [hours, minutes] = await Promise.all([
     hoursOf(store, 'subaccount', slug, DAYS, now),
     store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),
@@ -163,18 +147,25 @@ async function toRecord(row: SubaccountRow, { store, now }: Call<never>) {
 async function changeSubaccount(
   id: string,
   patch: Parameters<BoundCollection<SubaccountRow>['change']>[1],
-  call: Call<'Unknown_Subaccount'>,
+  { store, orRefuse }: Call<'Unknown_Subaccount'>,
 ): Promise<SubaccountRow> {
-  const row = await call.store.subaccounts.change({ id: subaccountId(call.account.id, id) }, patch);
-  if (!row) throw call.refuse('Unknown_Subaccount', id);
-  return row;
+  const row = await store.subaccounts.change({ id: subaccountId(store.account, id) }, patch);
+  return orRefuse(row, 'Unknown_Subaccount', id);
 }
 
-async function found(id: string, call: Call<'Unknown_Subaccount'>): Promise<SubaccountRow> {
-  const row = await call.store.subaccounts.one({ id: subaccountId(call.account.id, id) });
-  if (!row) throw call.refuse('Unknown_Subaccount', id);
-  return row;
+/** Throws Unknown_Subaccount. */
+async function findSubaccount(id: string, { store, orRefuse }: Call<'Unknown_Subaccount'>): Promise<SubaccountRow> {
+  const row = await store.subaccounts.one({ id: subaccountId(store.account, id) });
+  return orRefuse(row, 'Unknown_Subaccount', id);
 }
+
+/** Operations on one subaccount have these in common. */
+const ofSubaccount = {
+  params: { id: knownId },
+  returns: subaccountRecord,
+  errors: ['Unknown_Subaccount'],
+  example: { id: 'cust-123' },
+} as const;
 
 const list = operation({
   path: '/subaccounts/list',
@@ -246,7 +237,7 @@ const info = operation({
   example: { id: 'cust-123' },
   async handle({ id }, call) {
     const { store, now } = call;
-    const row = await found(id, call);
+    const row = await findSubaccount(id, call);
     const [numbers, recently] = await Promise.all([numbersOf(store, [row], now()), recentlyOf(store, id, now())]);
     return toSubaccountDetail(row, numbers(row), recently);
   },
@@ -266,7 +257,7 @@ const update = operation({
     const customQuota = isRemoved ? null : quota;
     const nameKey = name === undefined ? undefined : searchKey(name);
     if (name === undefined && notes === undefined && customQuota === undefined)
-      return toRecord(await found(id, call), call);
+      return toRecord(await findSubaccount(id, call), call);
     return toRecord(await changeSubaccount(id, { name, nameKey, notes, customQuota }, call), call);
   },
 });
@@ -276,18 +267,15 @@ const remove = operation({
   access: 'settings',
   summary: 'Deletes a subaccount with its statistics and its rejection list; later sending calls that name it fail.',
   notes: 'Returns the deleted record. Its mail is kept.',
-  params: { id: knownId },
-  returns: subaccountRecord,
-  errors: ['Unknown_Subaccount'],
-  example: { id: 'cust-123' },
+  ...ofSubaccount,
   async handle({ id }, call) {
-    const row = await found(id, call);
+    const row = await findSubaccount(id, call);
     const record = await toRecord(row, call);
     // What belongs to it first: if this is interrupted, nothing is left behind for a later subaccount with this id.
     await call.numbers.forgetSubaccount(id);
     const removed = await call.store.subaccounts.remove({ id: row.id });
     await call.numbers.forgetSubaccount(id); // what was added meanwhile
-    if (!removed) throw call.refuse('Unknown_Subaccount', id);
+    call.orRefuse(removed, 'Unknown_Subaccount', id);
     return record;
   },
 });
@@ -297,15 +285,12 @@ const pause = operation({
   access: 'settings',
   summary: 'Pauses a subaccount: its mail is queued, for at most 3 days, until it is resumed.',
   notes: 'Pausing again changes nothing and does not restart the 3 days.',
-  params: { id: knownId },
-  returns: subaccountRecord,
-  errors: ['Unknown_Subaccount'],
-  example: { id: 'cust-123' },
+  ...ofSubaccount,
   async handle({ id }, call) {
     const filter = { id: subaccountId(call.account.id, id), status: 'active' as const };
     const row = await call.store.subaccounts.change(filter, { status: 'paused', pausedAt: call.now() });
     call.messages.hold(id);
-    return toRecord(row ?? (await found(id, call)), call);
+    return toRecord(row ?? (await findSubaccount(id, call)), call);
   },
 });
 
@@ -316,10 +301,7 @@ const resume = operation({
   notes:
     'The host that handles the call sends it immediately, other hosts within about a minute. Resuming an active ' +
     'subaccount changes nothing else.',
-  params: { id: knownId },
-  returns: subaccountRecord,
-  errors: ['Unknown_Subaccount'],
-  example: { id: 'cust-123' },
+  ...ofSubaccount,
   async handle({ id }, call) {
     const row = await changeSubaccount(id, { status: 'active', pausedAt: null }, call);
     await call.messages.release(id);

@@ -191,9 +191,7 @@ const info = operation({
   summary: 'Shows a template.',
   ...ofTemplate,
   example: { name: 'Example Template' },
-  async handle({ name }, call) {
-    return toTemplateRecord(await findTemplate(name, call));
-  },
+  handle: async ({ name }, call) => toTemplateRecord(await findTemplate(name, call)),
 });
 
 const update = operation({
@@ -243,9 +241,9 @@ const remove = operation({
   example: { name: 'Example Template' },
   async handle({ name }, call) {
     const { id } = await findTemplate(name, call);
-    const removed = await call.store.templates.remove({ id });
+    const found = await call.store.templates.remove({ id });
     await settleLabels(id, call.store);
-    if (!removed) throw call.refuse('Unknown_Template', name);
+    const removed = call.orRefuse(found, 'Unknown_Template', name);
     // Another template may get this name, and must not inherit these statistics.
     await call.numbers.forget('template', removed.slug);
     return toTemplateRecord(removed);

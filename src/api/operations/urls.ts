@@ -103,10 +103,7 @@ const trackingDomainRecord = record('tracking domain record', {
 
 const NOT_TESTED = 'This domain has not been tested yet.';
 
-async function toDomainRecords(
-  rows: readonly TrackingDomainRow[],
-  { trackingDomains, now }: Pick<Call<never>, 'trackingDomains' | 'now'>,
-) {
+async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDomains, now }: Call<never>) {
   const owned = await trackingDomains.owned(rows);
   return rows.map((row) => {
     const valid = row.valid === true;
@@ -125,12 +122,7 @@ async function toDomainRecords(
   });
 }
 
-type DomainRecord = Awaited<ReturnType<typeof toDomainRecords>>[number];
-
-async function toDomainRecord(
-  row: TrackingDomainRow,
-  call: Pick<Call<never>, 'trackingDomains' | 'now'>,
-): Promise<DomainRecord> {
+async function toDomainRecord(row: TrackingDomainRow, call: Call<never>) {
   const [record] = await toDomainRecords([row], call);
   if (!record) throw new Error('one row is one record');
   return record;
@@ -174,11 +166,10 @@ const addTrackingDomain = operation({
 
 async function findTrackingDomain(
   domain: string,
-  { store, refuse }: Call<'Unknown_TrackingDomain'>,
+  { store, orRefuse }: Call<'Unknown_TrackingDomain'>,
 ): Promise<TrackingDomainRow> {
   const row = await store.trackingDomains.one({ id: trackingDomainId(store.account, domain) });
-  if (!row) throw refuse('Unknown_TrackingDomain', domain);
-  return row;
+  return orRefuse(row, 'Unknown_TrackingDomain', domain);
 }
 
 const checkTrackingDomain = operation({
@@ -192,9 +183,8 @@ const checkTrackingDomain = operation({
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain'],
   example: { domain: 'track.example.com' },
-  async handle({ domain }, call) {
-    return toDomainRecord(await call.trackingDomains.test(await findTrackingDomain(domain, call)), call);
-  },
+  handle: async ({ domain }, call) =>
+    toDomainRecord(await call.trackingDomains.test(await findTrackingDomain(domain, call)), call),
 });
 
 const deleteTrackingDomain = operation({

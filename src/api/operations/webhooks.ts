@@ -92,10 +92,8 @@ const details = {
 };
 
 /** Returns the webhook's row. Throws Unknown_Webhook, also for a webhook of another account. */
-async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
-  const row = await store.webhooks.one({ id: String(id) });
-  if (!row) throw refuse('Unknown_Webhook', id);
-  return row;
+async function findWebhook(id: number, { store, orRefuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
+  return orRefuse(await store.webhooks.one({ id: String(id) }), 'Unknown_Webhook', id);
 }
 
 async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
@@ -103,8 +101,7 @@ async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
 }
 
 async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], call: Call<'ServiceUnavailable'>) {
-  const key = await call.signingKeys.of(row.url);
-  if (key === undefined) throw call.refuse('ServiceUnavailable');
+  const key = call.orRefuse(await call.signingKeys.of(row.url), 'ServiceUnavailable');
   return toWebhookRecord(row, key, tallies);
 }
 
@@ -173,9 +170,7 @@ const info = operation({
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
   example: { id: 4 },
-  async handle({ id }, call) {
-    return toRecord(await findWebhook(id, call), call);
-  },
+  handle: async ({ id }, call) => toRecord(await findWebhook(id, call), call),
 });
 
 const update = operation({
@@ -216,8 +211,7 @@ const remove = operation({
   example: { id: 4 },
   async handle({ id }, call) {
     const record = await toRecord(await findWebhook(id, call), call);
-    const row = await call.store.webhooks.remove({ id: String(id) });
-    if (!row) throw call.refuse('Unknown_Webhook', id);
+    const row = call.orRefuse(await call.store.webhooks.remove({ id: String(id) }), 'Unknown_Webhook', id);
     call.webhooks.changed();
     await call.webhooks.deleted(row);
     return record;
@@ -247,8 +241,7 @@ const test = operation({
   async handle({ id }, call) {
     const row = await findWebhook(id, call);
     const events = toExampleEvents(toWebhookRecord(row, '', []).events, call.now());
-    const sent = await call.webhooks.send(row, events);
-    if (sent === undefined) throw call.refuse('ServiceUnavailable');
+    const sent = call.orRefuse(await call.webhooks.send(row, events), 'ServiceUnavailable');
     return { id: sent, events: events.length };
   },
 });

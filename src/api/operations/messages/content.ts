@@ -42,7 +42,6 @@ const content = operation({
     `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {

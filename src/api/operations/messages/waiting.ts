@@ -23,7 +23,6 @@ function changing<N extends `/messages/${string}`>({ path, summary, notes, noted
     notes: `${notes} If the message is not waiting, the answer is Unknown_Message.`,
     params: { id: messageId },
     returns: z.object({ _id: z.string() }),
-    errors: ['Unknown_Message'],
     elsewhere: 'Unknown_Message',
     example: { id: '5c1e0d0000000000000000000000000c' },
     async handle({ id }, call) {
