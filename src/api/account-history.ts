@@ -100,12 +100,12 @@ const COMMAND_LINE = 'command line';
 export function bindActions(
   { notes, clock }: { readonly notes: Notes; readonly clock: Clock },
   store: Pick<AccountStore, 'account' | 'keys'>,
-  { apiKey, person }: { readonly apiKey: string | undefined; readonly person: string | undefined },
+  { apiKey, person }: { readonly apiKey: string | null; readonly person: string | null },
 ) {
   return {
     /** Finds out who acts. To be asked before the change, because the store may be away after it. */
     async begin(): Promise<NoteAction> {
-      const row = apiKey === undefined ? undefined : await store.keys.one({ id: apiKey });
+      const row = apiKey === null ? undefined : await store.keys.one({ id: apiKey });
       const by = person ?? row?.hint ?? COMMAND_LINE;
       const { account } = store;
       return (what, count, detail) => noteAction({ notes, clock, by }, what, count, detail, account);

@@ -185,10 +185,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     }
     /** Notes what its people do. */
     get actions() {
-      return bindActions(deps, store.of(this.account.id), {
-        apiKey: this.apiKey ?? undefined,
-        person: this.person ?? undefined,
-      });
+      return bindActions(deps, store.of(this.account.id), this);
     }
     /** Changes of much of its inbound mail at once. */
     get bulk() {

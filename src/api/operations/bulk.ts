@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
-import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
+import { MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
 import type { MailFilter } from '../../journal/types.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import type { MailSelection } from '../account-bulk.ts';
@@ -10,7 +10,7 @@ import { askAll } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation } from '../operation.ts';
 import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { ALL_HOSTS, earlier, int, later, strOrNull } from './fields.ts';
-import { MAX_QUERY } from './history.ts';
+import { MAX_QUERY, readQuery } from './history.ts';
 
 // Calls that change many deliveries: replay, drop and retry select them by the same parameters.
 
@@ -243,9 +243,7 @@ function toFilter(
   { query = '', status, url, except_urls: exceptUrls, route, from, to, state }: Given,
   call: Call<never>,
 ): MailFilter {
-  const parsed = parseMailQuery(query, call.now().getTime());
-  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const { filter } = parsed;
+  const filter = readQuery(query, parseMailQuery, call);
   const wanted = status === undefined ? undefined : parseStatus(status);
   if (status !== undefined && !wanted) throw call.invalid('status', `It ${STATUS_FORMS}`);
   const twice =

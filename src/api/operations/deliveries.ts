@@ -156,7 +156,6 @@ function toDetailRecord({ detail: text }: AttemptRecord): z.input<typeof attempt
 const toField = ([name, value]: Field) => ({ name, value });
 
 export const MAX_LISTED = 1000;
-const DEFAULT_LISTED = 100;
 /** Concurrent queries for a list: an account that lists deliveries must not delay the acceptance of mail. */
 export const AT_A_TIME = 20;
 
@@ -190,12 +189,12 @@ const list = operation({
     state: optional(z.enum(DELIVERY_STATES)),
     from,
     to,
-    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+    limit: limitOf(MAX_LISTED, 100),
   },
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
   example: { state: 'dead', limit: 10 },
-  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, call) {
+  async handle({ id, route, domain, state, from, to, limit }, call) {
     const { store, inbound, queue, refuse } = call;
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {
@@ -222,7 +221,7 @@ const list = operation({
     );
   },
   across: {
-    join: async (hosts, { limit = DEFAULT_LISTED }) => newest([eachOnce((await askAll(hosts)).flat())], limit),
+    join: async (hosts, { limit }) => newest([eachOnce((await askAll(hosts)).flat())], limit),
   },
 });
 

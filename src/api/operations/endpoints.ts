@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
-import { pagesByKey, pagesByTime } from '../../store/pages.ts';
-import type { WebhookRow } from '../../store/rows/webhooks.ts';
+import { pagesByField, pagesByTime } from '../../store/pages.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
 import { askAll } from '../joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
@@ -41,12 +40,7 @@ async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
     for (const { id, url, also = [] } of page)
       for (const one of new Set([url, ...also.map((further) => further.url)]))
         if (one !== '' && of(one).routes.length < MAX_IDS) of(one).routes.push(id);
-  const webhooks = pagesByKey(
-    0,
-    ({ number }: WebhookRow) => number,
-    (behind, limit) => store.webhooks.many({ number: { range: { gt: behind } } }, { sort: 'number', limit }),
-  );
-  for await (const page of webhooks)
+  for await (const page of pagesByField(store.webhooks, 'number', 0))
     for (const { number, url } of page) if (of(url).webhooks.length < MAX_IDS) of(url).webhooks.push(number);
   return names;
 }

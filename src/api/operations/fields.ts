@@ -146,13 +146,9 @@ export const emailAddress = text(1000).transform(
 
 /** The maximum number of results; clients in typed languages send 0 for "not given". */
 export function limitOf(max: number, otherwise: number) {
-  return optional(
-    z
-      .int()
-      .min(0)
-      .max(max)
-      .transform((limit) => (limit === 0 ? undefined : limit)),
-  ).describe(`maximum number of results, up to ${max}; ${otherwise} if omitted or 0`);
+  return optional(z.int().min(0).max(max))
+    .transform((limit) => limit || otherwise)
+    .describe(`maximum number of results, up to ${max}; ${otherwise} if omitted or 0`);
 }
 
 /** The cursor of a list in pages; clients in typed languages send 0 for "not given". */
@@ -160,7 +156,7 @@ export const optionalCursor = optional(
   z
     .int()
     .min(0)
-    .transform((cursor) => (cursor === 0 ? undefined : cursor)),
+    .transform((cursor) => cursor || undefined),
 ).describe('`next` of the previous answer; starts with the newest if omitted or 0');
 
 /** The place after the last result of a list in pages. */

@@ -4,6 +4,7 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import {
   faultText,
   MAIL_FIELDS,
+  type Parsed,
   parseMailQuery,
   parseRefusalQuery,
   REFUSAL_FIELDS,
@@ -98,14 +99,12 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
 
 /** Characters of a query. */
 export const MAX_QUERY = 1000;
-const MAX_LISTED = 200;
-const DEFAULT_LISTED = 50;
 
 const range = {
   from: optionalTime.describe('at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
   to: optionalTime.describe('before this time, UTC, YYYY-MM-DD HH:MM:SS'),
 };
-const paging = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: cursorOfHosts };
+const paging = { limit: limitOf(200, 50), before: cursorOfHosts };
 const KEPT = 'The history is kept for journal.keep_days. An account may have four such calls at a time on each host.';
 
 const searching = {
@@ -115,15 +114,16 @@ const searching = {
 };
 type Searching = z.output<z.ZodObject<typeof searching>>;
 
-/** `isOwn`: without mail that another host has taken over, which has it in its history. */
-async function findMail(
-  { query = '', from, to, limit = DEFAULT_LISTED, before }: Searching,
-  isOwn: boolean,
-  call: Call<never>,
-) {
-  const parsed = parseMailQuery(query, call.now().getTime());
+/** The filter that a query means. Throws a ValidationError. */
+export function readQuery<F>(query: string, parse: (text: string, now: number) => Parsed<F>, call: Call<never>): F {
+  const parsed = parse(query, call.now().getTime());
   if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const { since: after, before: until, ...filter } = parsed.filter;
+  return parsed.filter;
+}
+
+/** `isOwn`: without mail that another host has taken over, which has it in its history. */
+async function findMail({ query = '', from, to, limit, before }: Searching, isOwn: boolean, call: Call<never>) {
+  const { since: after, before: until, ...filter } = readQuery(query, parseMailQuery, call);
   const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };
   const { rows, next } = await call.history.mail({ ...filter, ...times, isOwn }, limit, oneCursor(before, call));
   const ids = rows.map(({ id }) => id);
@@ -161,7 +161,7 @@ const search = operation({
     part: placed(mailRecord),
     own: (given, call) => findMail(given, true, call),
     async join(hosts, given, call) {
-      const { before, limit = DEFAULT_LISTED } = given;
+      const { before, limit } = given;
       if (hosts.others.length === 0 && typeof before !== 'string') return searchHere(given, call);
       const { records, next } = await joinPages(hosts, { before, limit }, repeated);
       return { mails: records, next };
@@ -229,9 +229,7 @@ const causes = operation({
 });
 
 async function countCauses({ query = '' }: { readonly query?: string | undefined }, isOwn: boolean, call: Call<never>) {
-  const parsed = parseMailQuery(query, call.now().getTime());
-  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const found = await call.history.causes({ ...parsed.filter, isOwn });
+  const found = await call.history.causes({ ...readQuery(query, parseMailQuery, call), isOwn });
   return {
     count: found.reduce((sum, { count }) => sum + count, 0),
     causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
@@ -352,12 +350,10 @@ const searchingRefusals = {
 type SearchingRefusals = z.output<z.ZodObject<typeof searchingRefusals>>;
 
 async function findRefusals(
-  { query = '', reason, domain, from, to, limit = DEFAULT_LISTED, before }: SearchingRefusals,
+  { query = '', reason, domain, from, to, limit, before }: SearchingRefusals,
   call: Call<never>,
 ) {
-  const parsed = parseRefusalQuery(query, call.now().getTime());
-  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const { filter } = parsed;
+  const filter = readQuery(query, parseRefusalQuery, call);
   if (reason !== undefined && filter.reason !== undefined)
     throw call.invalid('reason', 'The query has reason: as well; please enter it once');
   if (domain !== undefined && filter.domain !== undefined)
@@ -414,7 +410,7 @@ const listRefusals = operation({
   across: {
     part: placed(refusalRecord).extend({ by_reason: z.array(reasonCount) }),
     own: findRefusals,
-    async join(hosts, { before, limit = DEFAULT_LISTED }) {
+    async join(hosts, { before, limit }) {
       const { records, next, parts } = await joinPages(hosts, { before, limit, all: true });
       const counts = new Map<string, number>();
       for (const { reason, count } of parts.flatMap((part) => part.by_reason))

@@ -6,7 +6,7 @@ import { routeOfTarget } from '../../queue/delivery.ts';
 import type { Ready } from '../../webhooks/making.ts';
 import type { JsonText } from '../../webhooks/message-views.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
-import { askAll, oneCursor } from '../joining.ts';
+import { oneCursor } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
 import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
@@ -203,14 +203,11 @@ async function endOnAll(
   const own = await here.ask();
   const unknown = own?.unknown ?? leasesOf(given);
   if (unknown.length === 0 || others.length === 0) return own;
-  const answers = await askAll({ here: { ...here, ask: async () => own }, others }, () => ({
-    lease: undefined,
-    leases: unknown,
-  }));
-  const count = answers.reduce((sum, one) => sum + one.ended, 0);
+  const asked = await Promise.all(others.map((host) => host.ask({ lease: undefined, leases: unknown })));
+  const answers = asked.filter((answer) => answer !== undefined);
+  const count = answers.reduce((sum, one) => sum + one.ended, own?.ended ?? 0);
   if (count === 0) return undefined;
-  const [, ...rest] = own ? answers : [own, ...answers];
-  return { ended: count, unknown: unknown.filter((lease) => rest.every((one) => one?.unknown.includes(lease))) };
+  return { ended: count, unknown: unknown.filter((lease) => answers.every((one) => one.unknown.includes(lease))) };
 }
 
 const ack = operation({

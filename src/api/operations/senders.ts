@@ -6,7 +6,7 @@ import { windowsOf } from '../../mail/stats.ts';
 import { mayBeSigned } from '../../sending/domains/domain-tests.ts';
 import type { KeyInDns } from '../../sending/domains/sender-domains.ts';
 import { isPlainMailbox } from '../../sending/notices.ts';
-import { pagesByKey } from '../../store/pages.ts';
+import { pagesByField } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
@@ -165,14 +165,10 @@ const domains = listing({
     after: optional(domainName.describe('continue after this name (not part of the Mandrill API)')),
   },
   returns: z.array(senderDomainRecord),
-  pages({ after = '' }, { store, now }) {
-    const rows = pagesByKey(
-      after,
-      ({ domain }: SenderDomainRow) => domain,
-      (behind, limit) => store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }),
-    );
-    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, now())));
-  },
+  pages: ({ after = '' }, { store, now }) =>
+    mapPages(pagesByField(store.senderDomains, 'domain', after), (page) =>
+      page.map((row) => toSenderDomainRecord(row, now())),
+    ),
 });
 
 const addDomain = operation({

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { sinceHours } from '../../mail/stats.ts';
-import { pagesByKey } from '../../store/pages.ts';
+import { pagesByField } from '../../store/pages.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
@@ -135,15 +135,7 @@ const trackingDomains = listing({
   params: {},
   returns: z.array(trackingDomainRecord),
   pages: (_, call) =>
-    mapPages(
-      pagesByKey(
-        '',
-        ({ domain }: TrackingDomainRow) => domain,
-        (after, limit) =>
-          call.store.trackingDomains.many({ domain: { range: { gt: after } } }, { sort: 'domain', limit }),
-      ),
-      (page) => toDomainRecords(page, call),
-    ),
+    mapPages(pagesByField(call.store.trackingDomains, 'domain', ''), (page) => toDomainRecords(page, call)),
 });
 
 const addTrackingDomain = operation({

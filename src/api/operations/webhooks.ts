@@ -4,13 +4,13 @@ import { atOnce } from '../../base/turns.ts';
 import { toExampleEvents } from '../../events/payload.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { DELIVERY_STATES } from '../../queue/states.ts';
-import { pagesByKey } from '../../store/pages.ts';
+import { pagesByField } from '../../store/pages.ts';
 import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { askAll } from '../joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { AT_A_TIME, deliveryRecord, newest, toDeliveryRecord } from './deliveries.ts';
+import { AT_A_TIME, deliveryRecord, MAX_LISTED, newest, toDeliveryRecord } from './deliveries.ts';
 import {
   ALL_HOSTS,
   endpointUrl,
@@ -115,14 +115,8 @@ const list = listing({
   },
   returns: z.array(webhookRecord),
   errors: ['ServiceUnavailable'],
-  pages({ after = 0 }, call) {
-    const rows = pagesByKey(
-      after,
-      ({ number }: WebhookRow) => number,
-      (behind, limit) => call.store.webhooks.many({ number: { range: { gt: behind } } }, { sort: 'number', limit }),
-    );
-    return mapPages(rows, (page) => toRecords(page, call));
-  },
+  pages: ({ after = 0 }, call) =>
+    mapPages(pagesByField(call.store.webhooks, 'number', after), (page) => toRecords(page, call)),
 });
 
 /** The records of a page: all tallies in one query, and the keys a few at a time. */
@@ -220,9 +214,6 @@ const remove = operation({
 
 export const webhookOperations = [list, add, info, update, remove];
 
-const MAX_LISTED = 1000;
-const DEFAULT_LISTED = 100;
-
 const test = operation({
   path: '/webhooks/test',
   access: 'settings',
@@ -287,12 +278,12 @@ const deliveries = operation({
     state: optional(z.enum(DELIVERY_STATES)),
     from: optionalTime.describe('created at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
     to: optionalTime.describe('created before this time, UTC, YYYY-MM-DD HH:MM:SS'),
-    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+    limit: limitOf(MAX_LISTED, 100),
   },
   returns: z.array(batchRecord),
   errors: ['Unknown_Webhook'],
   example: { id: 4 },
-  async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
+  async handle({ id, delivery, state, from, to, limit }, call) {
     const { id: webhook } = await findWebhook(id, call);
     const found = await call.webhooks.batches(
       {
@@ -307,7 +298,7 @@ const deliveries = operation({
     return atOnce(found, async (one) => toBatchRecord(one, await call.queue.attempts(one)), AT_A_TIME);
   },
   across: {
-    join: async (hosts, { limit = DEFAULT_LISTED }) => newest(await askAll(hosts), limit),
+    join: async (hosts, { limit }) => newest(await askAll(hosts), limit),
   },
 });
 

@@ -71,7 +71,6 @@ const poke = hostOperation({
 });
 
 const MAX_LINES = 500;
-const DEFAULT_LINES = 100;
 const level = z.enum(['warn', 'error']);
 const event = z.enum(EVENTS);
 
@@ -82,7 +81,7 @@ const log = hostOperation({
   params: {
     level: optional(level),
     event: optional(event),
-    limit: limitOf(MAX_LINES, DEFAULT_LINES),
+    limit: limitOf(MAX_LINES, 100),
     before: optionalCursor,
   },
   returns: z.object({
@@ -98,7 +97,7 @@ const log = hostOperation({
     next: nextCursor,
     events: z.array(z.object({ event, level, count: z.int(), last_at: z.string() })),
   }),
-  async handle({ level, event, limit = DEFAULT_LINES, before = Number.POSITIVE_INFINITY }, { host }) {
+  async handle({ level, event, limit, before = Number.POSITIVE_INFINITY }, { host }) {
     const found = host.log
       .lines()
       .filter((line) => line.n < before && (event === undefined || line.event === event))

@@ -9,8 +9,7 @@ import { account, breaker, type HostCall, hostOperation, kind } from './operatio
 // Waiting mail of this host, by target, age and reason.
 
 const MAX_LISTED = 1000;
-const DEFAULT_LISTED = 200;
-const limit = limitOf(MAX_LISTED, DEFAULT_LISTED);
+const limit = limitOf(MAX_LISTED, 200);
 
 const lane = z.object({
   account,
@@ -40,7 +39,7 @@ const lanes = hostOperation({
   summary: 'Lists the endpoints with current or recent work, those that are down first.',
   params: { limit },
   returns: z.object({ total: z.int(), lanes: z.array(lane) }),
-  async handle({ limit = DEFAULT_LISTED }, { dispatcher, names }) {
+  async handle({ limit }, { dispatcher, names }) {
     const all = dispatcher.lanes();
     const shown = all.toSorted((a, b) => WORST[a.breaker] - WORST[b.breaker] || b.waiting - a.waiting).slice(0, limit);
     const nameOf = await names(shown.map((one) => one.account));
@@ -103,7 +102,7 @@ const making = hostOperation({
       }),
     ),
   }),
-  async handle({ limit = DEFAULT_LISTED }, { dispatcher, names }) {
+  async handle({ limit }, { dispatcher, names }) {
     const all = await dispatcher.making();
     const shown = all.toSorted((a, b) => a.since - b.since).slice(0, limit);
     const nameOf = await names(shown.map((one) => one.account));
@@ -154,7 +153,7 @@ const queue = hostOperation({
     left_out: z.int(),
     making: z.object({ total: z.int(), by: z.array(makingBy) }),
   }),
-  async handle({ by = 'endpoint', limit = DEFAULT_LISTED }, call) {
+  async handle({ by = 'endpoint', limit }, call) {
     const { spool, dispatcher, names, inTurn } = call;
     const waiting = await inTurn('ages', () => spool.ages(call.now()));
     const groups = group(waiting, by, lanesByName(dispatcher.lanes()), call);
