@@ -30,41 +30,21 @@ function completionScript(shell: Shell, commands: readonly Command[]): string {
 }
 
 /** A first word: a group with its commands, or a command of its own (`leaf`), or both. */
-interface Head {
-  readonly word: string;
-  readonly summary: string;
-  readonly members: readonly Leaf[];
-  readonly leaf: Leaf | undefined;
-}
+type Head = ReturnType<typeof toTree>[number];
 
-/** One command with its options. */
-interface Leaf {
-  readonly word: string;
-  readonly name: string;
-  readonly summary: string;
-  readonly options: readonly Flag[];
-  readonly words: readonly string[];
-}
-
-interface Flag extends Option {
-  readonly name: string;
-}
-
-function toTree(commands: readonly Command[]): readonly Head[] {
-  const leaves = commands.map(
-    (command): Leaf => ({
-      name: command.name,
-      word: command.name.split(' ').at(-1) ?? '',
-      summary: firstSentence(command.summary),
-      options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
-      // `bash | zsh | fish` are literal words; `ADDRESS` is a placeholder.
-      words: (command.args ?? '')
-        .split('|')
-        .map((word) => word.trim())
-        .filter((word) => /^[a-z]+$/.test(word)),
-    }),
-  );
-  return [...Map.groupBy(leaves, ({ name }) => name.split(' ')[0] ?? '')].map(([word, group]): Head => {
+function toTree(commands: readonly Command[]) {
+  const leaves = commands.map((command) => ({
+    name: command.name,
+    word: command.name.split(' ').at(-1) ?? '',
+    summary: firstSentence(command.summary),
+    options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
+    // `bash | zsh | fish` are literal words; `ADDRESS` is a placeholder.
+    words: (command.args ?? '')
+      .split('|')
+      .map((word) => word.trim())
+      .filter((word) => /^[a-z]+$/.test(word)),
+  }));
+  return [...Map.groupBy(leaves, ({ name }) => name.split(' ')[0] ?? '')].map(([word, group]) => {
     const leaf = group.find(({ name }) => name === word);
     const members = group.filter((one) => one !== leaf);
     return { word, members, leaf, summary: leaf?.summary ?? members.map((one) => one.word).join(', ') };

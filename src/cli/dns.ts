@@ -114,9 +114,7 @@ export function missingRecords({
 }: Pick<Job, 'settings' | 'store'> & { readonly addresses: readonly string[] }) {
   return withDns(settings, async (tools) => {
     const world = { settings, store, addresses, clock: systemClock, resolver: tools.resolver, isAsked: () => true };
-    const groups: RecordGroup[] = [];
-    for await (const group of wantedRecords(world)) groups.push(group);
-    const missing = onlyMissing(await surveyAll(groups, tools));
+    const missing = onlyMissing(await surveyAll(await Array.fromAsync(wantedRecords(world)), tools));
     return {
       zone: missing.map(toZone).join('\n'),
       records: missing.flatMap(toRecords),
@@ -159,14 +157,8 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
       `${settings.hostname} has no address in the DNS, and this machine no public one: give it with --address`,
     );
   const groups: RecordGroup[] = [];
-  for await (const { title, records } of wantedRecords({
-    settings,
-    resolver,
-    clock: systemClock,
-    store,
-    addresses,
-    isAsked,
-  })) {
+  const world = { settings, resolver, clock: systemClock, store, addresses, isAsked };
+  for await (const { title, records } of wantedRecords(world)) {
     const left = records.filter(({ name, need }) => needs.includes(need) && isBelow(name));
     if (left.length > 0) groups.push({ title, records: left });
   }

@@ -10,15 +10,6 @@ const AT_ONCE = 4;
 /** Progress is reported after this many items of a kind. */
 const REPORT_EVERY = 500;
 
-interface Result {
-  readonly kind: string;
-  readonly found: number;
-  readonly there: number;
-  readonly imported: number;
-  readonly failed: readonly { readonly name: string; readonly reason: string }[];
-  readonly notes: readonly string[];
-}
-
 export const importMandrill: Command = {
   name: 'import mandrill',
   summary:
@@ -92,7 +83,9 @@ async function greet(api: ApiClient, side: string): Promise<void> {
   });
 }
 
-async function importAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boolean, io: Io): Promise<Result> {
+type Result = Awaited<ReturnType<typeof importAll>>;
+
+async function importAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boolean, io: Io) {
   const notes = new Set<string>();
   const say = (note: string) => void notes.add(note);
   const failed: { name: string; reason: string }[] = [];

@@ -32,9 +32,6 @@ const RETRY_MS = 1000;
 const SENT = z.tuple([z.object({ _id: z.string() })]);
 const INFO = z.object({ state: z.string() });
 
-/** How the mail of a lost host comes to another. */
-const takeOver: (story: Story, lost: DemoHost, by: DemoHost) => Promise<void> = adopt;
-
 /** Several hosts over one database. One is lost with its disk, and another delivers its mail. */
 export async function runHostsDemo(demo: HostsDemo, io: Io): Promise<number> {
   const folder = await mkdtemp(join(tmpdir(), 'postern-demo-'));
@@ -111,7 +108,7 @@ async function tell(story: Story): Promise<Told> {
     `${lost.name} was killed (SIGKILL) and its folder deleted. On its queue were ${gone.received} received messages,`,
     `${gone.sent} scheduled ones, and ${gone.events} events.`,
   );
-  await takeOver(story, lost, first);
+  await adopt(story, lost, first);
   around.fail(false);
   await untilDelivered(story, left, around.webhook, () => ledger.missing(copies === 'none') === 0);
   say('The webhooks answer again, and the time of the scheduled mail has come.');
