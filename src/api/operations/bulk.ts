@@ -191,12 +191,11 @@ const retry = operation({
   extension: true,
   summary: 'Retries waiting deliveries now, by id, time, URL, status or search.',
   notes:
-    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; ' +
-    'all given conditions must match. The deliveries become due; their attempts and the end of their retries do ' +
-    'not change. ' +
-    'Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses still ' +
-    'apply. Pulled mail is left out. ' +
-    `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ${ALL_HOSTS}`,
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; all ' +
+    'given conditions must match. The deliveries become due; their attempts and the end of their retries do not ' +
+    'change. Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses ' +
+    `still apply. Pulled mail is left out. A job retries more than ${MOST_AT_ONCE} deliveries, as in ` +
+    `/inbound/replay. ${ALL_HOSTS}`,
   params: selecting('retry'),
   returns: z.object({
     matched: int('number of waiting deliveries that match'),

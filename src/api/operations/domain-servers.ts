@@ -45,9 +45,8 @@ const domainServers = operation({
   summary: 'Queries every name server of an inbound domain directly for its current MX and TXT records.',
   notes:
     'check-domain uses a resolver, which may have an old answer in its cache; this operation queries each ' +
-    'authoritative server, so it shows whether a change has reached all of them. ' +
-    'Nothing is stored. Servers on private addresses are queried only if the operator allows it ' +
-    '(`outbound.allow_private`).',
+    'authoritative server, so it shows whether a change has reached all of them. Nothing is stored. Servers on ' +
+    'private addresses are queried only if the operator allows it (`outbound.allow_private`).',
   params: { domain: knownDomain },
   returns: z.object({
     domain: str('the domain, as it was added'),

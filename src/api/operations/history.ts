@@ -147,12 +147,10 @@ const search = operation({
   summary: 'Finds inbound mail in the history, newest first, including mail whose content was deleted.',
   notes:
     'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; case is ' +
-    'ignored. ' +
-    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of ` +
-    'a delivery or of a message, thread: the id of a conversation, ' +
-    'status: takes 500, 5xx or none, after: and before: a time or an age, such as `after:2h`. Quote phrases: ' +
-    '`subject:"order 4711"`. ' +
-    `There are no wildcards, because each word matches parts of words. ${KEPT} ${ALL_HOSTS}`,
+    `ignored. Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the ` +
+    'id of a delivery or of a message, thread: the id of a conversation, status: takes 500, 5xx or none, after: and ' +
+    'before: a time or an age, such as `after:2h`. Quote phrases: `subject:"order 4711"`. There are no wildcards, ' +
+    `because each word matches parts of words. ${KEPT} ${ALL_HOSTS}`,
   params: searching,
   returns: z.object({ mails: z.array(mailRecord), next: nextOfHosts }),
   example: { query: 'from:sam@sender.example state:dead', limit: 10 },

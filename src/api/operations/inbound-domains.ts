@@ -83,17 +83,15 @@ const addDomain = operation({
   access: 'settings',
   summary: 'Adds an inbound domain to the account.',
   notes:
-    'Mail to the domain arrives once its MX record points to this service; the record is checked now, and again ' +
-    'by check-domain. ' +
-    'A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record `txt_name` ' +
-    'with the value `txt_value` is published; ' +
-    'this applies if the operator requires proof of ownership (`inbound.ownership`). An account that publishes ' +
-    'its record takes the domain over from an account whose record is missing, ' +
-    'so keep yours published. `*.inbound.example.com` includes all names below inbound.example.com, at any ' +
-    'depth, except domains that were added themselves; its MX record is a wildcard too, and its TXT record is ' +
-    'at inbound.example.com. ' +
-    'A domain below the wildcard of another account always needs the proof. Names of the operator, public ' +
-    'suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
+    'Mail to the domain arrives once its MX record points to this service; the record is checked now, and again by ' +
+    'check-domain. A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record ' +
+    '`txt_name` with the value `txt_value` is published; this applies if the operator requires proof of ownership ' +
+    '(`inbound.ownership`). An account that publishes its record takes the domain over from an account whose record ' +
+    'is missing, so keep yours published. `*.inbound.example.com` includes all names below inbound.example.com, at ' +
+    'any depth, except domains that were added themselves; its MX record is a wildcard too, and its TXT record is at ' +
+    'inbound.example.com. A domain below the wildcard of another account always needs the proof. Names of the ' +
+    'operator, public suffixes and free mail domains cannot be added. Adding a domain again returns the existing ' +
+    'record.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
   example: { domain: 'mail.example.com' },

@@ -138,16 +138,14 @@ const pull = passing({
   waits: true,
   summary: 'Fetches mail of routes with the URL `pull:`, and leases it to the caller.',
   notes:
-    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, ' +
-    '`.`, `_` and `-`; routes with the same URL share a queue. ' +
-    'Each message has the format, headers and signatures of a POST. It is leased to the caller until ' +
-    '`expires_at`, or until `/inbound/ack` or `/inbound/nack`. ' +
-    'A lease survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have ' +
-    'processed, as with POSTs. ' +
-    'A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be replayed. ' +
-    'The headers do not include the password of a route. An account may have 50 such calls at a time. ' +
-    `If several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it ` +
-    'waits; an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
+    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, `.`, ' +
+    '`_` and `-`; routes with the same URL share a queue. Each message has the format, headers and signatures of a ' +
+    'POST. It is leased to the caller until `expires_at`, or until `/inbound/ack` or `/inbound/nack`. A lease ' +
+    'survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have processed, as with ' +
+    'POSTs. A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be ' +
+    'replayed. The headers do not include the password of a route. An account may have 50 such calls at a time. If ' +
+    `several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it waits; ` +
+    'an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
   params: {
     url: optional(text(MAX_URL)).describe('the URL of the routes; `pull:` if omitted'),
     id: optional(text(255)).describe('id of a route, instead of the URL'),
@@ -267,12 +265,11 @@ const tap = passing({
   summary: 'Watches a live route: returns a copy of each new message as it is posted, without consuming it.',
   notes:
     'Make the first call without `cursor`; pass the `cursor` of each answer in the next call to get newer messages. ' +
-    'The payloads are rendered again with fresh signatures; the real deliveries are not affected. ' +
-    'A route is watched until two minutes after the last call, and up to 1,000 messages are kept; if there were ' +
-    'more, `gap` is true. ' +
-    'An account may watch 10 routes. ' +
-    `If several hosts share a store, the host that is called asks the others, every ${TAP_ROUND_S} seconds while it ` +
-    'waits; an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
+    'The payloads are rendered again with fresh signatures; the real deliveries are not affected. A route is watched ' +
+    'until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. An ' +
+    'account may watch 10 routes. If several hosts share a store, the host that is called asks the others, every ' +
+    `${TAP_ROUND_S} seconds while it waits; an answer has the mail of one host. The header Postern-Hosts-Missing ` +
+    'names hosts that do not answer.',
   params: {
     id: text(255).describe('id of the route'),
     cursor: optional(z.union([z.int().min(0), severalPlaces('cursor')])).describe(

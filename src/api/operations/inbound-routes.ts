@@ -69,9 +69,8 @@ const raw = optional(z.boolean()).describe(
 );
 const attachments = optional(z.enum(ATTACHMENT_MODES)).describe(
   'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
-    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and ' +
-    'size only. ' +
-    'The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
+    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size ' +
+    'only. The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
 );
 const linkOver = optional(
   z
@@ -207,20 +206,18 @@ const addRoute = operation({
   access: 'settings',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the ' +
-    'most literal characters, then the oldest. ' +
-    'With `when`, a route matches only mail that meets the conditions; otherwise the next route is tried. If no ' +
-    'route takes the mail, it is refused with 550 5.7.1. An unknown result meets no condition, so a failing DNS ' +
-    'or scanner never rejects or discards mail. ' +
-    'Conditions on DMARC and on scanners are checked before the reply to the message, if the decision depends ' +
-    `on them. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be ` +
-    'refused for its content is accepted for one recipient at a time (452 4.5.3). ' +
-    'With `batch_events` above 1, waiting messages of the route share a POST: `mandrill_events` has several ' +
-    'events, each with its own `_id`. ' +
-    'Messages never wait for a batch to fill; if a batch fails, its messages are posted again one by one. ' +
-    'With `order`, a message waits until the previous one of the same author, or of the same conversation, has ' +
-    'ended; other mail is not delayed. If that one fails for longer than delivery.order_hold_minutes while the ' +
-    'endpoint is up, the next one is tried, and the sequence continues without it if that succeeds.',
+    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most ' +
+    'literal characters, then the oldest. With `when`, a route matches only mail that meets the conditions; ' +
+    'otherwise the next route is tried. If no route takes the mail, it is refused with 550 5.7.1. An unknown result ' +
+    'meets no condition, so a failing DNS or scanner never rejects or discards mail. Conditions on DMARC and on ' +
+    'scanners are checked before the reply to the message, if the decision depends on them. Of the routes that match ' +
+    `a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content is accepted for one ` +
+    'recipient at a time (452 4.5.3). With `batch_events` above 1, waiting messages of the route share a POST: ' +
+    '`mandrill_events` has several events, each with its own `_id`. Messages never wait for a batch to fill; if a ' +
+    'batch fails, its messages are posted again one by one. With `order`, a message waits until the previous one of ' +
+    'the same author, or of the same conversation, has ended; other mail is not delayed. If that one fails for ' +
+    'longer than delivery.order_hold_minutes while the endpoint is up, the next one is tried, and the sequence ' +
+    'continues without it if that succeeds.',
   params: {
     domain: knownDomain,
     pattern,

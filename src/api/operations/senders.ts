@@ -204,11 +204,10 @@ const verifyDomain = operation({
   access: 'settings',
   summary: 'Sends a link to a mailbox at the domain, to prove that the domain belongs to the account.',
   notes:
-    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners ' +
-    'also follow links. Once a domain is verified in one account, mail of other accounts is signed for it only ' +
-    'if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can ' +
-    'send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept ' +
-    'mail cannot be verified.',
+    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners also ' +
+    'follow links. Once a domain is verified in one account, mail of other accounts is signed for it only if they ' +
+    'verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can send at most 20 ' +
+    'a day to one domain. Free mail domains, public suffixes and domains that do not accept mail cannot be verified.',
   params: { domain: domainName, mailbox },
   returns: z.object({
     status: z.enum(['sent', 'already_verified']).describe('whether a mail was sent, or none was needed'),

@@ -49,9 +49,7 @@ const search = operation({
   path: '/urls/search',
   access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
-  notes:
-    `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ` +
-    `${NOTES}`,
+  notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
   params: { q: text(1000).describe('text that the URL must contain') },
   returns: z.array(urlRecord),
   example: { q: 'example.com/OFF' },
@@ -96,8 +94,7 @@ const trackingDomainRecord = record('tracking domain record', {
     .describe('the CNAME record of the domain, or address records that are those of this service'),
   valid_tracking: bool(
     'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not ' +
-      'passed, ' +
-      'or neither the domain nor one above it is a verified sender domain of the account',
+      'passed, or neither the domain nor one above it is a verified sender domain of the account',
   ),
 });
 
@@ -143,10 +140,9 @@ const addTrackingDomain = operation({
   access: 'settings',
   summary: 'Adds a tracking domain to the account and tests its DNS.',
   notes:
-    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a ' +
-    'sender domain ' +
-    '(/senders/verify-domain). A message names it in `tracking_domain`. If this service gets its own certificates, ' +
-    'links use the domain within minutes, once it has one. Adding one again tests it again.',
+    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender ' +
+    'domain (/senders/verify-domain). A message names it in `tracking_domain`. If this service gets its own ' +
+    'certificates, links use the domain within minutes, once it has one. Adding one again tests it again.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   example: { domain: 'track.example.com' },

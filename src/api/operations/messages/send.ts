@@ -30,16 +30,13 @@ type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
 
 const NOTES =
   `Every recipient (up to ${MAX_RECIPIENTS}) gets a separate message with its own id. The call returns once the ` +
-  'message is safe on disk. ' +
-  'Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all others are `queued`, ' +
-  'or `scheduled` if `send_at` is in the future. ' +
-  'Merge tags are replaced if `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language ' +
-  'handlebars, whose variables may be lists and structs. ' +
-  'A text that is not a template of that language is a ValidationError; if the message turns out too large or ' +
-  'too expensive when it is composed, its recipient is rejected as `invalid`. ' +
-  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ' +
-  'ignored: the message is sent with ours. ' +
-  'A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected ' +
+  'message is safe on disk. Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all ' +
+  'others are `queued`, or `scheduled` if `send_at` is in the future. Merge tags are replaced if `merge` is true or ' +
+  'variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and ' +
+  'structs. A text that is not a template of that language is a ValidationError; if the message turns out too large ' +
+  'or too expensive when it is composed, its recipient is rejected as `invalid`. bcc_address gets one copy. A ' +
+  'tracking_domain, return_path_domain or signing_domain that cannot be used is ignored: the message is sent with ' +
+  'ours. A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected ' +
   'for all as `invalid-sender`.';
 
 /** Submits a message and returns a record for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
