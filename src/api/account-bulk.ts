@@ -5,7 +5,7 @@ import { kindsOf, type Selection, type Spool } from '../queue/delivery.ts';
 import type { Dispatcher } from '../queue/dispatcher.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../queue/states.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
-import { carryOut } from './bulk-orders.ts';
+import { type BulkOrder, carryOut } from './bulk-orders.ts';
 import type { Jobs } from './jobs.ts';
 
 /** Which inbound mail of an account a call means. */
@@ -21,10 +21,7 @@ export interface MailSelection {
 }
 
 /** How a call wants it changed. */
-interface Terms {
-  readonly dryRun: boolean | undefined;
-  readonly atMost: number | undefined;
-  tooMany(text: string): Error;
+interface Terms extends Pick<BulkOrder, 'dryRun' | 'atMost' | 'tooMany'> {
   /** Finds out who acts. */
   begin(): Promise<NoteAction>;
 }
@@ -52,14 +49,12 @@ export function bindBulk({ spool, history, dispatcher, jobs, clock }: BulkDeps, 
       : { selections: [{ ...own, ...selection, states }] };
 
   return {
-    change(action: BulkAction, which: MailSelection, { dryRun, atMost, tooMany, begin }: Terms) {
+    change(action: BulkAction, which: MailSelection, { begin, ...terms }: Terms) {
       const ask = <T>(question: () => Promise<T>) => (which.filter ? history.ask(question) : question());
       return carryOut(
         {
           owner: account,
-          dryRun,
-          atMost,
-          tooMany,
+          ...terms,
           count: () => ask(() => bulk.count(action, toBulk(which, history.ids))),
           async begin() {
             const note = await begin();

@@ -6,7 +6,7 @@ import type { Jobs } from './jobs.ts';
 /** More deliveries than this are changed by a job, which goes on after the call is answered. */
 export const MOST_AT_ONCE = 1000;
 
-interface BulkOrder {
+export interface BulkOrder {
   /** Whose job it is. */
   readonly owner: string;
   readonly dryRun: boolean | undefined;
@@ -24,14 +24,10 @@ interface StartedJob {
   readonly of: number;
 }
 
-/** What would be changed, what this call has changed, and the job that changes them instead. */
-interface BulkAnswer extends BulkCount {
-  readonly changed: number;
-  readonly job: string | null;
-}
-
-/** Counts what would be changed and, unless that is all, changes it now or starts a job. */
-export async function carryOut(order: BulkOrder, jobs: Pick<Jobs, 'start'>): Promise<BulkAnswer> {
+/**
+ * Counts what would be changed and, unless that is all, changes it now (`changed`) or starts a job (`job`) that does.
+ */
+export async function carryOut(order: BulkOrder, jobs: Pick<Jobs, 'start'>) {
   const counted = await order.count();
   const { matched } = counted;
   const { atMost: most } = order;

@@ -1,8 +1,6 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { createMemory } from '../base/memory.ts';
+import type { Tools } from '../base/tools.ts';
 import { JournalAway } from '../journal/journal.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { tooMany } from './errors.ts';
@@ -34,15 +32,7 @@ const MAX_REMEMBERED = 1000;
 const RETRY_S = 10;
 const FAILED = 'Something failed on this host. Make the same call again: it goes on with what is left.';
 
-export function createJobs({
-  clock,
-  ids,
-  log,
-}: {
-  readonly clock: Pick<Clock, 'now'>;
-  readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
-}) {
+export function createJobs({ clock, ids, log }: Pick<Tools, 'clock' | 'ids' | 'log'>) {
   const known = createMemory<Job>({ most: MAX_REMEMBERED });
   const running = new Map<string, Promise<void>>(); // by account
   let stopping = false;

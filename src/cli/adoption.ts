@@ -61,7 +61,7 @@ async function findAdopter(store: Store, word: string | undefined, settings: Set
   if (here === undefined)
     throw new UsageError('no host has its queue here: name the one that takes over (--by HOSTNAME)');
   const adopter = await findHost(store, here);
-  if (adopter.incarnation === null || !(await isRunning(store, adopter)))
+  if (!(await isRunning(store, adopter)))
     throw new Unavailable(`${adopter.name} does not run: start it first, or name another (--by HOSTNAME)`);
   return adopter;
 }

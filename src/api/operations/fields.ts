@@ -190,6 +190,13 @@ export const nextOfHosts = z
       'follow even if there are fewer than `limit` results',
   );
 
+/** The test of a DNS record; `valid` is null before the DNS has answered one. */
+export const toDnsTest = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
+  valid: valid === true,
+  valid_after: toTimeOrNull(validAfter),
+  error: valid === null ? (error ?? 'This domain has not been tested yet.') : error,
+});
+
 const SECOND_MS = 1000;
 /** The range of times that every store can hold (store/driver/values.ts). */
 const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');

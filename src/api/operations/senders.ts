@@ -10,7 +10,19 @@ import { pagesByField } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, domainName, readAs, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import {
+  bool,
+  domainName,
+  readAs,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+  toDnsTest,
+  toTime,
+  toTimeOrNull,
+} from './fields.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -137,20 +149,14 @@ const senderDomainRecord = record('sender domain record', {
 });
 
 const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS';
-const NOT_TESTED = 'This domain has not been tested yet.';
 
 function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
-  const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
-    valid: valid === true,
-    valid_after: toTimeOrNull(validAfter),
-    error: valid === null ? (error ?? NOT_TESTED) : error,
-  });
   return {
     domain: row.domain,
     created_at: toTime(row.createdAt),
     last_tested_at: toTimeOrNull(row.lastTestedAt),
-    spf: test(row.spfValid, row.spfValidAfter, row.spfError),
-    dkim: test(row.dkimValid, row.dkimValidAfter, row.dkimError),
+    spf: toDnsTest(row.spfValid, row.spfValidAfter, row.spfError),
+    dkim: toDnsTest(row.dkimValid, row.dkimValidAfter, row.dkimError),
     verified_at: toTimeOrNull(row.verifiedAt),
     valid_signing: mayBeSigned(row, now),
   };

@@ -7,7 +7,19 @@ import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, domainName, int, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import {
+  bool,
+  domainName,
+  int,
+  record,
+  str,
+  strOrNull,
+  time,
+  timeOrNull,
+  toDnsTest,
+  toTime,
+  toTimeOrNull,
+} from './fields.ts';
 import { SERIES_DAYS } from './stats.ts';
 
 /** As documented: the 100 most clicked URLs. */
@@ -98,22 +110,16 @@ const trackingDomainRecord = record('tracking domain record', {
   ),
 });
 
-const NOT_TESTED = 'This domain has not been tested yet.';
-
 async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDomains, now }: Call<never>) {
   const owned = await trackingDomains.owned(rows);
   return rows.map((row) => {
-    const valid = row.valid === true;
-    const used = valid && (row.validAfter === null || row.validAfter <= now());
+    const cname = toDnsTest(row.valid, row.validAfter, row.error);
+    const used = cname.valid && (row.validAfter === null || row.validAfter <= now());
     return {
       domain: row.domain,
       created_at: toTime(row.createdAt),
       last_tested_at: toTimeOrNull(row.lastTestedAt),
-      cname: {
-        valid,
-        valid_after: toTimeOrNull(row.validAfter),
-        error: row.valid === null ? (row.error ?? NOT_TESTED) : row.error,
-      },
+      cname,
       valid_tracking: used && owned.has(row.domain),
     };
   });

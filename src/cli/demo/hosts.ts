@@ -64,15 +64,9 @@ interface Story extends HostsDemo {
   readonly ending: AbortSignal;
 }
 
-interface Told {
-  /** Hosts that still run. */
-  readonly hosts: readonly DemoHost[];
-  readonly lost: DemoHost;
-  readonly key: string;
-  readonly isWhole: boolean;
-}
+type Told = Awaited<ReturnType<typeof tell>>;
 
-async function tell(story: Story): Promise<Told> {
+async function tell(story: Story) {
   const { io, belongings, count, copies } = story;
   const database = await openDemoDatabase(story.folder, belongings, io, story.ending);
   const ledger = createLedger((what) => io.out(`   arrived: ${what}\n`));
@@ -121,6 +115,7 @@ async function tell(story: Story): Promise<Told> {
       ? `Nothing is lost: ${first.name} delivered what waited on ${lost.name}.\n`
       : `${missing} are lost with the disk of ${lost.name}${copies === 'none' ? ' (queue.copies: none)' : ''}.\n`,
   );
+  /** `hosts`: those that still run. */
   return { hosts: left, lost, key, isWhole: missing === 0 };
 }
 

@@ -68,15 +68,11 @@ function toSentRecord(
   };
 }
 
-interface SendRequest {
-  readonly message: MessageParam;
-  readonly template: FilledTemplate | null;
-  readonly pool: string | undefined;
-  readonly sendAt: Date | undefined;
-}
+const sendParams = { message: messageParam, ...sendingParams };
 
 async function sendDraft(
-  { message, template, pool, sendAt = undefined }: SendRequest,
+  { message, ip_pool: pool, send_at: sendAt }: z.output<z.ZodObject<typeof sendParams>>,
+  template: FilledTemplate | null,
   call: Call<SendErrors>,
 ): Promise<Sent[]> {
   const outgoing = toOutgoing(message, { pool, template }, call);
@@ -112,12 +108,11 @@ const send = operation({
   summary: 'Sends a message.',
   notes: NOTES,
   large: true,
-  params: { message: messageParam, ...sendingParams },
+  params: sendParams,
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: { message: MESSAGE },
-  handle: ({ message, ip_pool: pool, send_at: sendAt }, call) =>
-    sendDraft({ message, template: null, pool, sendAt }, call),
+  handle: (given, call) => sendDraft(given, null, call),
 });
 
 const sendTemplate = operation({
@@ -134,8 +129,7 @@ const sendTemplate = operation({
   params: {
     template_name: templateName,
     template_content: regionContents.describe('name of each region and the content to put there'),
-    message: messageParam,
-    ...sendingParams,
+    ...sendParams,
   },
   returns: z.array(sentRecord),
   errors: ['Unknown_Template', 'Invalid_Template', 'Unknown_Subaccount', 'ServiceUnavailable'],
@@ -147,7 +141,7 @@ const sendTemplate = operation({
       global_merge_vars: [{ name: 'name', content: 'you' }],
     },
   },
-  async handle({ template_name: name, template_content: regions, message, ip_pool: pool, send_at: sendAt }, call) {
+  async handle({ template_name: name, template_content: regions, ...given }, call) {
     const { slug, published } = await findTemplate(name, call);
     if (!published) throw call.refuse('Invalid_Template', `The template "${name}" has never been published`);
     const filled = await render({
@@ -161,7 +155,7 @@ const sendTemplate = operation({
         'template_content',
         `The template with its content would be longer than ${MAX_RENDERED} characters`,
       );
-    return sendDraft({ message, template: { slug, content: { ...published, code: filled.html } }, pool, sendAt }, call);
+    return sendDraft(given, { slug, content: { ...published, code: filled.html } }, call);
   },
 });
 
@@ -172,14 +166,12 @@ interface FilledTemplate {
   readonly content: TemplateContent;
 }
 
-/** The parameters of a call besides the message. */
-interface Sending {
-  readonly pool: string | undefined;
-  readonly template: FilledTemplate | null;
-}
-
 /** The options of a message. Fields of the message take precedence over those of its template. */
-function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Call<never>): Outgoing {
+function toOutgoing(
+  message: MessageParam,
+  { pool, template }: { readonly pool: string | undefined; readonly template: FilledTemplate | null },
+  call: Call<never>,
+): Outgoing {
   const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
   if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
   const mergeLanguage = message.merge_language;
