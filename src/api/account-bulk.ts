@@ -1,12 +1,10 @@
-import type { Clock } from '../base/clock.ts';
 import type { MailFilter } from '../journal/types.ts';
 import { type BulkSelection, createBulkChanges } from '../queue/bulk-changes.ts';
-import { kindsOf, type Selection, type Spool } from '../queue/delivery.ts';
-import type { Dispatcher } from '../queue/dispatcher.ts';
+import { kindsOf, type Selection } from '../queue/delivery.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../queue/states.ts';
+import type { Deps } from './account.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
 import { type BulkOrder, carryOut } from './bulk-orders.ts';
-import type { Jobs } from './jobs.ts';
 
 /** Which inbound mail of an account a call means. */
 export interface MailSelection {
@@ -26,16 +24,12 @@ interface Terms extends Pick<BulkOrder, 'dryRun' | 'atMost' | 'tooMany'> {
   begin(): Promise<NoteAction>;
 }
 
-interface BulkDeps {
-  readonly spool: Pick<Spool, 'names' | 'count' | BulkAction>;
-  readonly history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>;
-  readonly dispatcher: Pick<Dispatcher, 'probe'>;
-  readonly jobs: Jobs;
-  readonly clock: Clock;
-}
-
 /** Replays of inbound mail of one account, drops of it, or further attempts now. */
-export function bindBulk({ spool, history, dispatcher, jobs, clock }: BulkDeps, account: string) {
+export function bindBulk(
+  { spool, dispatcher, jobs, clock }: Deps<'spool' | 'dispatcher' | 'jobs' | 'clock'>,
+  history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>,
+  account: string,
+) {
   const bulk = createBulkChanges({ spool, probe: dispatcher.probe, clock });
   const own = { account, kinds: kindsOf('route') };
 
