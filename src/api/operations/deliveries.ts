@@ -22,7 +22,6 @@ import {
   time,
   timeOrNull,
   toTime,
-  toTimeOrNull,
 } from './fields.ts';
 
 const millisecondsOrNull = (description: string) => z.number().nullable().describe(description);
@@ -100,8 +99,8 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
     email: delivery.recipient,
     state: delivery.state,
     created_at: toTime(delivery.createdAt),
-    next_attempt_at: toTimeOrNull(nextAt),
-    ended_at: toTimeOrNull(delivery.endedAt),
+    next_attempt_at: toTime(nextAt),
+    ended_at: toTime(delivery.endedAt),
     last_status: delivery.lastStatus,
     last_error: delivery.lastError,
     attempts: attempts.toSorted((a, b) => a.at - b.at).map(toAttemptRecord),

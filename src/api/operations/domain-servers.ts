@@ -5,7 +5,7 @@ import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
 import { memberOf } from '../../mail/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
-import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
 
 const STATES = ['ok', 'differs', 'missing', 'failed', 'not_asked'] as const;
@@ -71,20 +71,20 @@ const domainServers = operation({
     return {
       domain: row.domain,
       asked_at: toTime(now()),
-      next_test_at: toTimeOrNull(row.testedAt && row.testedAt.getTime() + RETEST_MS),
+      next_test_at: toTime(row.testedAt && row.testedAt.getTime() + RETEST_MS),
       records: [
         {
           type: 'MX' as const,
           name,
           expected: hosts.map((host) => `10 ${host}.`),
-          since: toTimeOrNull(row.mxSince),
+          since: toTime(row.mxSince),
           ...toRecord(mx, ({ exchange }) => hosts.some((host) => sameName(exchange, host)), toMxText),
         },
         {
           type: 'TXT' as const,
           name: proof.name,
           expected: [proof.value],
-          since: toTimeOrNull(row.verifiedAt),
+          since: toTime(row.verifiedAt),
           ...toRecord(txt, (text) => text === proof.value, String),
         },
       ],

@@ -12,18 +12,7 @@ import {
 } from '../../store/rows/exports.ts';
 import { type Call, listing, operation, type Path } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import {
-  emailAddress,
-  optionalEndTime,
-  readAs,
-  record,
-  str,
-  strOrNull,
-  time,
-  timeOrNull,
-  toTime,
-  toTimeOrNull,
-} from './fields.ts';
+import { emailAddress, optionalEndTime, readAs, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than any account needs. */
@@ -48,7 +37,7 @@ function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
     id: exportName(row),
     created_at: toTime(row.createdAt),
     type: row.type,
-    finished_at: toTimeOrNull(row.finishedAt),
+    finished_at: toTime(row.finishedAt),
     state: row.state,
     result_url: row.state === 'complete' ? row.resultUrl : null,
     error: row.error,

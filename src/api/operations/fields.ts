@@ -21,11 +21,12 @@ export const listOf = <S extends z.ZodType>(item: S, description: string) => z.a
 /** A struct that the reference and generated clients know by this name. */
 export const record = <S extends z.ZodRawShape>(title: string, fields: S) => z.object(fields).meta({ title });
 
-/** A moment as records show it: a Date, or milliseconds since 1970. */
-export const toTime = (at: Date | number): string => toTimestamp(new Date(at));
-
-export const toTimeOrNull = (at: Date | number | null | undefined): string | null =>
-  at === null || at === undefined ? null : toTime(at);
+/** A moment as records show it: of a Date, or of milliseconds since 1970. */
+export function toTime(at: Date | number): string;
+export function toTime(at: Date | number | null | undefined): string | null;
+export function toTime(at: Date | number | null | undefined): string | null {
+  return at === null || at === undefined ? null : toTimestamp(new Date(at));
+}
 
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
@@ -193,7 +194,7 @@ export const nextOfHosts = z
 /** The test of a DNS record; `valid` is null before the DNS has answered one. */
 export const toDnsTest = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
   valid: valid === true,
-  valid_after: toTimeOrNull(validAfter),
+  valid_after: toTime(validAfter),
   error: valid === null ? (error ?? 'This domain has not been tested yet.') : error,
 });
 

@@ -33,7 +33,6 @@ import {
   time,
   timeOrNull,
   toTime,
-  toTimeOrNull,
 } from './fields.ts';
 
 // The history of inbound mail and of refusals, which lasts longer than the mail in the queue.
@@ -86,7 +85,7 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
     attempts,
     last_status: mail.lastStatus,
     last_error: mail.lastError,
-    ended_at: toTimeOrNull(mail.endedAt),
+    ended_at: toTime(mail.endedAt),
     spf: mail.spf,
     dkim: mail.dkim,
     dmarc: mail.dmarc,
@@ -236,7 +235,7 @@ async function countCauses({ query = '' }: { readonly query?: string | undefined
       last_error: lastError,
       count,
       oldest_at: toTime(oldestAt),
-      first_ended_at: toTimeOrNull(firstEnded),
+      first_ended_at: toTime(firstEnded),
     })),
   };
 }

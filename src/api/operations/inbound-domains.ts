@@ -7,19 +7,7 @@ import { pagesByTime } from '../../store/pages.ts';
 import { type InboundDomainRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import {
-  bool,
-  knownDomain,
-  listOf,
-  newDomain,
-  record,
-  str,
-  strOrNull,
-  time,
-  timeOrNull,
-  toTime,
-  toTimeOrNull,
-} from './fields.ts';
+import { bool, knownDomain, listOf, newDomain, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 const inboundDomainRecord = record('inbound domain record', {
   domain: str('the domain, as it was added'),
@@ -43,12 +31,12 @@ function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']
     created_at: toTime(row.createdAt),
     valid_mx: row.validMx,
     routed: !isClaim(row),
-    verified_at: toTimeOrNull(row.verifiedAt),
+    verified_at: toTime(row.verifiedAt),
     txt_name: name,
     txt_value: value,
     mx_hosts: mxHostsOf(settings),
     mx_error: row.mxError ?? null,
-    tested_at: toTimeOrNull(row.testedAt),
+    tested_at: toTime(row.testedAt),
   };
 }
 

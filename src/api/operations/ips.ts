@@ -20,7 +20,7 @@ import {
 import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, domainName, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { bool, domainName, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 
 /** An IP address in any notation. Other text is treated as an address that the account does not have. */
@@ -71,7 +71,7 @@ export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRo
 /** A warmup whose end has passed is over, even if the task has not cleared it yet. */
 function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
   const warming = isWarming(warmupEndAt, now);
-  const shown = (at: Date | null) => (warming ? toTimeOrNull(at) : null);
+  const shown = (at: Date | null) => (warming ? toTime(at) : null);
   return { warming_up: warming, start_at: shown(warmupStartAt), end_at: shown(warmupEndAt) };
 }
 
@@ -190,7 +190,7 @@ const withdraw = operation({
   async handle(_, { store, account }) {
     // One atomic change: the task that chooses an address sets it in the row in one atomic change, too.
     const row = await store.ipRequests.remove({ id: account.id, ip: null });
-    return { withdrawn: row !== undefined, requested_at: toTimeOrNull(row?.requestedAt) };
+    return { withdrawn: row !== undefined, requested_at: toTime(row?.requestedAt) };
   },
 });
 

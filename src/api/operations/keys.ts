@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import type { KeyRow } from '../../store/rows/accounts.ts';
 import { type Call, operation } from '../operation.ts';
-import { record, str, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { record, str, time, timeOrNull, toTime } from './fields.ts';
 
 const fields = {
   id: str('unique identifier; not part of the key'),
@@ -25,7 +25,7 @@ async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typ
     starts_with: row.hint,
     label: row.label,
     created_at: toTime(row.createdAt),
-    last_used_at: toTimeOrNull(keys.lastUse(row)),
+    last_used_at: toTime(keys.lastUse(row)),
   };
 }
 

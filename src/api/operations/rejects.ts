@@ -8,7 +8,7 @@ import type { RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { bool, emailAddress, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { bool, emailAddress, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { MAX_LIST, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
@@ -136,7 +136,7 @@ function toRejectEntry(
     detail: row.detail,
     created_at: toTime(row.createdAt),
     last_event_at: toTime(row.lastEventAt),
-    expires_at: toTimeOrNull(row.expiresAt),
+    expires_at: toTime(row.expiresAt),
     expired: isExpired(row, now),
     sender:
       row.sender === null

@@ -4,7 +4,7 @@ import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../
 import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { bool, knownDomain, str, timeOrNull, toTimeOrNull, withinCalendar } from './fields.ts';
+import { bool, knownDomain, str, timeOrNull, toTime, withinCalendar } from './fields.ts';
 
 type Errors = 'Unknown_InboundDomain' | 'ServiceUnavailable';
 
@@ -92,7 +92,7 @@ const replyAddress = operation({
     return {
       email: `${local}@${domain.id}`,
       data,
-      expires_at: toTimeOrNull(expiresAt),
+      expires_at: toTime(expiresAt),
     };
   },
 });

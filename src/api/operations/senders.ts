@@ -10,19 +10,7 @@ import { pagesByField } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import {
-  bool,
-  domainName,
-  readAs,
-  record,
-  str,
-  strOrNull,
-  time,
-  timeOrNull,
-  toDnsTest,
-  toTime,
-  toTimeOrNull,
-} from './fields.ts';
+import { bool, domainName, readAs, record, str, strOrNull, time, timeOrNull, toDnsTest, toTime } from './fields.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -154,10 +142,10 @@ function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
   return {
     domain: row.domain,
     created_at: toTime(row.createdAt),
-    last_tested_at: toTimeOrNull(row.lastTestedAt),
+    last_tested_at: toTime(row.lastTestedAt),
     spf: toDnsTest(row.spfValid, row.spfValidAfter, row.spfError),
     dkim: toDnsTest(row.dkimValid, row.dkimValidAfter, row.dkimError),
-    verified_at: toTimeOrNull(row.verifiedAt),
+    verified_at: toTime(row.verifiedAt),
     valid_signing: mayBeSigned(row, now),
   };
 }

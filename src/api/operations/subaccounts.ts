@@ -20,7 +20,7 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { int, intOrNull, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { int, intOrNull, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { hoursOf, MAX_LIST, statsBlock, toStats } from './stats.ts';
 
 const subaccountRecord = record('subaccount record', {
@@ -53,7 +53,7 @@ function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
     status: row.status,
     reputation: reputationOf(numbers.recent),
     created_at: toTime(row.createdAt),
-    first_sent_at: toTimeOrNull(numbers.firstSentAt),
+    first_sent_at: toTime(numbers.firstSentAt),
     sent_weekly: numbers.week,
     sent_monthly: numbers.month,
     sent_total: numbers.total,

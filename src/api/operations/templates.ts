@@ -8,7 +8,7 @@ import type { TemplateContent, TemplateRow } from '../../store/rows/templates.ts
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { listOf, readAs, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { listOf, readAs, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, toHourlyEntry } from './stats.ts';
 import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
@@ -104,7 +104,7 @@ function toTemplateRecord(row: Omit<TemplateRow, 'id' | 'account' | 'version'>) 
     publish_from_email: published?.fromEmail ?? null,
     publish_from_name: published?.fromName ?? null,
     publish_text: published?.text ?? null,
-    published_at: toTimeOrNull(row.publishedAt),
+    published_at: toTime(row.publishedAt),
     created_at: toTime(row.createdAt),
     updated_at: toTime(row.updatedAt),
   };

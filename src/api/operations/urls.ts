@@ -7,19 +7,7 @@ import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import {
-  bool,
-  domainName,
-  int,
-  record,
-  str,
-  strOrNull,
-  time,
-  timeOrNull,
-  toDnsTest,
-  toTime,
-  toTimeOrNull,
-} from './fields.ts';
+import { bool, domainName, int, record, str, strOrNull, time, timeOrNull, toDnsTest, toTime } from './fields.ts';
 import { SERIES_DAYS } from './stats.ts';
 
 /** As documented: the 100 most clicked URLs. */
@@ -118,7 +106,7 @@ async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDom
     return {
       domain: row.domain,
       created_at: toTime(row.createdAt),
-      last_tested_at: toTimeOrNull(row.lastTestedAt),
+      last_tested_at: toTime(row.lastTestedAt),
       cname,
       valid_tracking: used && owned.has(row.domain),
     };

@@ -23,7 +23,6 @@ import {
   time,
   timeOrNull,
   toTime,
-  toTimeOrNull,
   verifyUrl,
 } from './fields.ts';
 
@@ -57,7 +56,7 @@ function toWebhookRecord(
     auth_key: authKey,
     events: row.events.length === 0 ? [...DEFAULT_EVENTS] : [...row.events],
     created_at: toTime(row.createdAt),
-    last_sent_at: toTimeOrNull(sent?.lastSentAt),
+    last_sent_at: toTime(sent?.lastSentAt),
     batches_sent: tallies.reduce((sum, { batchesSent }) => sum + batchesSent, 0),
     events_sent: tallies.reduce((sum, { eventsSent }) => sum + eventsSent, 0),
     last_error: failed?.lastError ?? null,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { limitOf, nextCursor, optionalCursor, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { limitOf, nextCursor, optionalCursor, toTime } from '../../api/operations/fields.ts';
 import { EVENTS } from '../../base/log.ts';
 import { optional, text } from '../../base/schema.ts';
 import { noteAction } from '../../journal/actions.ts';
@@ -33,11 +33,11 @@ const tasks = hostOperation({
       schedule,
       per_host: perHost,
       running,
-      last_at: toTimeOrNull(last?.at),
+      last_at: toTime(last?.at),
       last_ms: last?.ms ?? null,
       last_result: last?.result ?? null,
       last_text: last?.text ?? '',
-      next_at: toTimeOrNull(nextAt),
+      next_at: toTime(nextAt),
     })),
   }),
 });

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { limitOf, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { limitOf, toTime } from '../../api/operations/fields.ts';
 import { optional } from '../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../queue/ages.ts';
 import { type DeliveryKind, endpointKey } from '../../queue/delivery.ts';
@@ -50,9 +50,9 @@ const lanes = hostOperation({
         url: one.url,
         kind: one.kind,
         breaker: one.breaker,
-        since: toTimeOrNull(one.since),
-        next_probe_at: toTimeOrNull(one.nextProbeAt),
-        paused_until: toTimeOrNull(one.hold?.until),
+        since: toTime(one.since),
+        next_probe_at: toTime(one.nextProbeAt),
+        paused_until: toTime(one.hold?.until),
         waiting: one.waiting,
         parked: one.parked,
         preparing: one.preparing,
@@ -62,7 +62,7 @@ const lanes = hostOperation({
         most_places: one.mostPlaces,
         last_status: one.last?.result.kind === 'answered' ? one.last.result.status : null,
         last_error: one.last?.result.kind === 'unanswered' ? one.last.result.error : null,
-        last_at: toTimeOrNull(one.last?.at),
+        last_at: toTime(one.last?.at),
       })),
     };
   },
@@ -163,15 +163,15 @@ const queue = hostOperation({
     const preparing = await dispatcher.making();
     return {
       waiting: rows.reduce((sum, one) => sum + one.waiting, 0),
-      oldest_at: toTimeOrNull(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
+      oldest_at: toTime(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
       ages: [...AGES],
       rows: shown.map(({ account, oldest, lane, inFlight, ...rest }) => ({
         ...rest,
         account: account === null ? null : nameOf(account),
         oldest_at: toTime(oldest),
         breaker: lane === null ? null : (lane?.breaker ?? 'up'),
-        down_since: toTimeOrNull(lane?.since),
-        paused_until: toTimeOrNull(lane?.hold?.until),
+        down_since: toTime(lane?.since),
+        paused_until: toTime(lane?.hold?.until),
         in_flight: inFlight,
       })),
       left_out: rows.length - shown.length,
