@@ -183,15 +183,13 @@ export const queueShow: Command = {
   },
 };
 
-function missing(io: Io, id: string): number {
-  io.err(`No delivery ${printable(id)} in the queue of this host.\n`);
-  return EXIT.failed;
-}
-
 async function printRaw(io: Io, spool: Spool, id: string): Promise<number> {
   const delivery = await spool.delivery(id);
   const found = delivery && (await spool.message(delivery.messageId));
-  if (!found) return missing(io, delivery?.messageId ?? id);
+  if (!found) {
+    io.err(`No delivery ${printable(delivery?.messageId ?? id)} in the queue of this host.\n`);
+    return EXIT.failed;
+  }
   const bytes = await readAll(found.body);
   io.out(Buffer.concat([Buffer.from(traceBefore(found.message.trace, bytes)), bytes]));
   return EXIT.ok;

@@ -44,7 +44,7 @@ The user postern must be able to read FILE (see "While the service is stopped" i
 FROM is not changed. A copy that was interrupted can be continued with --continue; no daemon starts on TO before the
 copy is complete. Queues, exports and histories are in data_dir and stay there.`,
   async run(call, io) {
-    const [from, to] = places(call);
+    const [from, to] = [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
     const { settings } = call.settings();
     if (from.kind === 'embedded' && !existsSync(from.file)) throw new Unavailable(`no store found: ${from.file}`);
     if (from.name === to.name) throw new UsageError('FROM and TO are the same store');
@@ -106,10 +106,6 @@ function report(copied: readonly Copied[]): string {
 type Place =
   | { readonly kind: 'embedded'; readonly name: string; readonly file: string }
   | { readonly kind: 'mongo'; readonly name: string; readonly url: string };
-
-function places(call: Invocation): readonly [from: Place, to: Place] {
-  return [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
-}
 
 function toPlace(text: string): Place {
   if (isMongoUrl(text)) return { kind: 'mongo', name: text, url: text };

@@ -3,13 +3,7 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../sending/notices.ts';
 import { pagesByKey } from '../../store/pages.ts';
 import { keyHash } from '../../store/rows/accounts.ts';
-import {
-  type ActivityFilter,
-  type ExportRow,
-  type ExportType,
-  exportId,
-  exportName,
-} from '../../store/rows/exports.ts';
+import { type ExportRow, type ExportType, exportId, exportName } from '../../store/rows/exports.ts';
 import { type Call, listing, operation, type Path } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import { emailAddress, optionalEndTime, readAs, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
@@ -48,15 +42,11 @@ const DAY_MS = 86_400_000;
 /** Attempts to find a free id for one time before the call fails. */
 const MAX_TRIES = 1000;
 
-/** An export that a call asks for. */
-interface ExportRequest {
-  readonly type: ExportType;
-  readonly notifyEmail: string | null;
-  readonly filter: ActivityFilter | null;
-}
-
 /** Inserts the row of a job and wakes this host's task. */
-async function start(request: ExportRequest, { store, settings, now, poke, refuse }: Call<never>): Promise<ExportRow> {
+async function start(
+  request: Pick<ExportRow, 'type' | 'notifyEmail' | 'filter'>,
+  { store, settings, now, poke, refuse }: Call<never>,
+): Promise<ExportRow> {
   const createdAt = now();
   const { perDay } = settings.exports;
   const today = await store.exportJobs.many(

@@ -53,13 +53,12 @@ const add = operation({
   example: { name: 'order_id' },
   handle: ({ name, view_template: template = null }, { store, refuse, invalid, inTurn, now }) =>
     inTurn('metadata', async () => {
+      const taken = () => invalid('name', 'A metadata field with this name already exists');
       const known = await store.metadataFields.many({}, { sort: 'createdAt' });
-      if (known.some((field) => field.name === name))
-        throw invalid('name', 'A metadata field with this name already exists');
+      if (known.some((field) => field.name === name)) throw taken();
       if (known.length >= MOST_FIELDS) throw refuse('Metadata_FieldLimit');
       const row = { id: metadataFieldId(store.account, name), name, viewTemplate: template, createdAt: now() };
-      if ((await store.metadataFields.insert(row)) === 'duplicate')
-        throw invalid('name', 'A metadata field with this name already exists');
+      if ((await store.metadataFields.insert(row)) === 'duplicate') throw taken();
       return toRecord({ ...row, account: store.account });
     }),
 });

@@ -60,20 +60,6 @@ function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
   };
 }
 
-function toSubaccountDetail(
-  row: SubaccountRow,
-  numbers: SubaccountNumbers,
-  recently: Awaited<ReturnType<typeof recentlyOf>>,
-) {
-  return {
-    ...toSubaccountRecord(row, numbers),
-    notes: row.notes,
-    sent_hourly: recently.sentHourly,
-    hourly_quota: row.customQuota ?? hourlyQuota(reputationOf(numbers.recent), numbers.recent),
-    last_30_days: toStats(recently.last30Days),
-  };
-}
-
 /** The statistics that the record of a subaccount needs. */
 type SubaccountNumbers = ReturnType<Awaited<ReturnType<typeof numbersOf>>>;
 
@@ -104,17 +90,6 @@ async function numbersOf({ account, counters }: AccountStore, rows: readonly Sub
       firstSentAt: row.firstSentAt ?? (total && total.sent > 0 ? total.firstAt : null),
     };
   };
-}
-
-const DAYS = 30;
-
-/** What a subaccount did in the last hour and in the last 30 days. */
-async function recentlyOf(store: AccountStore, slug: string, now: Date) {
-  const [hours, minutes] = await Promise.all([
-    hoursOf(store, 'subaccount', slug, DAYS, now),
-    store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),
-  ]);
-  return { sentHourly: addUp(minutes).sent, last30Days: addUp(hours) };
 }
 
 /** No limit is documented. */
@@ -236,10 +211,22 @@ const info = operation({
   errors: ['Unknown_Subaccount'],
   example: { id: 'cust-123' },
   async handle({ id }, call) {
-    const { store, now } = call;
     const row = await findSubaccount(id, call);
-    const [numbers, recently] = await Promise.all([numbersOf(store, [row], now()), recentlyOf(store, id, now())]);
-    return toSubaccountDetail(row, numbers(row), recently);
+    const now = call.now();
+    const lastHour = { range: { gt: sinceMinutes(now) } };
+    const [numbersFor, hours, minutes] = await Promise.all([
+      numbersOf(call.store, [row], now),
+      hoursOf(call.store, 'subaccount', id, 30, now),
+      call.store.counters.many({ kind: 'subaccount', span: 'minute', key: id, start: lastHour }),
+    ]);
+    const numbers = numbersFor(row);
+    return {
+      ...toSubaccountRecord(row, numbers),
+      notes: row.notes,
+      sent_hourly: addUp(minutes).sent,
+      hourly_quota: row.customQuota ?? hourlyQuota(reputationOf(numbers.recent), numbers.recent),
+      last_30_days: toStats(addUp(hours)),
+    };
   },
 });
 
