@@ -11,6 +11,7 @@ import {
 } from '../api/host-history.ts';
 import { type Asked, answered, type OtherHost } from '../api/host-questions.ts';
 import { repeated } from '../api/joining.ts';
+import { joinReasons } from '../api/operations/history.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import {
@@ -137,12 +138,12 @@ const mailRefused: Command = {
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const { rows, more } = join(parts, most);
-      const reasons = sumReasons(parts.flatMap(({ answer }) => answer.first.reasons));
+      const reasons = joinReasons(parts.flatMap(({ answer }) => answer.first.reasons));
       call.print(rows.map(toPrinted), () =>
         rows.length === 0
           ? 'No matching refusals.\n'
           : `${refusalTable(rows, isSeveral)}${more ? MORE : ''}\n${reasons
-              .map(([reason, count]) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
+              .map(({ reason, count }) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
               .join('')}`,
       );
     });
@@ -225,13 +226,6 @@ function join<R extends { readonly at: number }>(
 }
 
 const toPrinted = ({ record, host }: Of<{ readonly record: object }>) => withHost(record, host);
-
-/** The most frequent first. */
-function sumReasons(all: readonly { readonly reason: string; readonly count: number }[]): [string, number][] {
-  const sums = new Map<string, number>();
-  for (const { reason, count } of all) sums.set(reason, (sums.get(reason) ?? 0) + count);
-  return [...sums].sort(([, a], [, b]) => b - a);
-}
 
 function mailTable(rows: readonly Of<ListedMail>[], isSeveral: boolean): string {
   const now = systemClock.now();

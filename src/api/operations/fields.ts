@@ -62,15 +62,14 @@ export const domainName = text(MAX_DOMAIN_TEXT)
 
 /** A domain to add: HTML tags are stripped first (rule strip_tags), then it must be a domain that can receive mail. */
 export const newDomain = text(MAX_DOMAIN_TEXT)
-  .transform((value, context) => {
-    const domain = stripTags(value).trim();
-    const id = toInboundDomain(domain);
-    const problem =
-      domain === '' ? PLEASE_ENTER : id === undefined || !id.includes('.') ? 'Not a valid domain name' : undefined;
-    if (problem === undefined && id !== undefined) return { domain, id };
-    context.addIssue({ code: 'custom', message: problem ?? PLEASE_ENTER });
-    return z.NEVER;
-  })
+  .transform((value) => stripTags(value).trim())
+  .refine((domain) => domain !== '', PLEASE_ENTER)
+  .transform(
+    readAs((domain) => {
+      const id = toInboundDomain(domain);
+      return id?.includes('.') ? { domain, id } : undefined;
+    }, 'Not a valid domain name'),
+  )
   .describe(
     'the domain, such as `inbound.example.com`, or `*.inbound.example.com` for all domains below one; HTML ' +
       'tags are stripped',

@@ -384,6 +384,13 @@ const reasonCount = z.object({
   count: int('number of refusals'),
 });
 
+/** The refusals of several hosts by reason, the most frequent first. */
+export function joinReasons(all: readonly z.output<typeof reasonCount>[]): z.output<typeof reasonCount>[] {
+  const counts = new Map<string, number>();
+  for (const { reason, count } of all) counts.set(reason, (counts.get(reason) ?? 0) + count);
+  return [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
+}
+
 const listRefusals = operation({
   path: '/inbound/refusals',
   access: 'mail',
@@ -409,11 +416,7 @@ const listRefusals = operation({
     own: findRefusals,
     async join(hosts, { before, limit }) {
       const { records, next, parts } = await joinPages(hosts, { before, limit, all: true });
-      const counts = new Map<string, number>();
-      for (const { reason, count } of parts.flatMap((part) => part.by_reason))
-        counts.set(reason, (counts.get(reason) ?? 0) + count);
-      const byReason = [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
-      return { refusals: records, by_reason: byReason, next };
+      return { refusals: records, by_reason: joinReasons(parts.flatMap((part) => part.by_reason)), next };
     },
   },
 });
