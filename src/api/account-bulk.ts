@@ -4,7 +4,7 @@ import { kindsOf, type Selection } from '../queue/delivery.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../queue/states.ts';
 import type { Deps } from './account.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
-import { type BulkOrder, carryOut } from './bulk-orders.ts';
+import { type BulkOrder, carryOut } from './jobs.ts';
 
 /** Which inbound mail of an account a call means. */
 export interface MailSelection {

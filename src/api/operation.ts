@@ -47,7 +47,7 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly returns: R;
   /** Its own, besides those that any call may answer. */
   readonly errors?: readonly E[];
-  /** One more: the thing it names is not on this host; the other hosts of the store are asked then. */
+  /** Another of its errors: the thing it names is not on this host; the other hosts of the store are asked then. */
   readonly elsewhere?: E;
   /** It must not be done by two hosts: others are asked one after another, until one answers or its answer is lost. */
   readonly once?: boolean;

@@ -40,13 +40,13 @@ async function findHost(store: Store, word: string): Promise<HostRow> {
   if (found && others.length === 0) return found;
   if (found)
     throw new UsageError(`several hosts are named ${word}; give an id: ${rows.map(({ id }) => id).join(', ')}`);
-  const copy = await store.copies.one({ host: word });
-  if (!copy) throw new UsageError(`there is no host ${word} (see: postern host list)`);
-  const [now, last] = [new Date(), await store.copies.many({ host: word }, { sort: '-epoch', limit: 1 })];
-  const row = { name: word, incarnation: null, beat: 0, version: '', features: [], startedAt: now, seenAt: now };
-  const epoch = last[0]?.epoch ?? copy.epoch;
-  await store.hosts.insert({ id: word, ...row, epoch });
-  return { id: word, ...row, epoch };
+  const [last] = await store.copies.many({ host: word }, { sort: '-epoch', limit: 1 });
+  if (!last) throw new UsageError(`there is no host ${word} (see: postern host list)`);
+  const now = new Date();
+  const host = { incarnation: null, beat: 0, version: '', features: [], startedAt: now, seenAt: now };
+  const row = { id: word, name: word, ...host, epoch: last.epoch };
+  await store.hosts.insert(row);
+  return row;
 }
 
 /** The id of the host whose queue is here; undefined if there is none. */

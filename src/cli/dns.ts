@@ -17,8 +17,8 @@ import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import type { Settings } from '../settings.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, UsageError } from './command.ts';
-import { hasStore, withResolver, withStore } from './open.ts';
+import { type Command, EXIT, type Invocation, toCell, toSpan, UsageError } from './command.ts';
+import { hasStore, type StoreCall, withResolver, withStore } from './open.ts';
 
 /** The uses that `--for` names, and the records that each needs. */
 const USE_NAMES = ['receiving', 'sending'] as const;
@@ -81,10 +81,7 @@ interface Tools {
   readonly survey: (record: WantedRecord) => Promise<SurveyedRecord>;
 }
 
-interface Job extends Tools {
-  readonly call: Invocation;
-  readonly io: Io;
-  readonly settings: Settings;
+interface Job extends Omit<StoreCall, 'store'>, Tools {
   readonly needs: readonly RecordNeed[];
   readonly minutes: number;
   readonly store: Store | undefined;

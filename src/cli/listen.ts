@@ -165,11 +165,10 @@ async function consume(session: Session): Promise<void> {
     greeted = true;
     const mails = pulled.parse(answer);
     for (const [i, one] of mails.entries()) {
-      if (stop.aborted)
-        return giveBack(
-          session,
-          mails.slice(i).map(({ lease }) => lease),
-        );
+      if (stop.aborted) {
+        const leases = mails.slice(i).map(({ lease }) => lease);
+        return report(session, '/inbound/nack', { leases, delay: 0, reason: 'the listener was stopped' });
+      }
       await deliver(session, one);
     }
   }
@@ -188,11 +187,6 @@ async function deliver(session: Session, one: z.output<typeof pulled>[number]): 
     reason: reason.slice(0, 512),
     ...(status !== null && status >= 100 && { status }),
   });
-}
-
-async function giveBack(session: Session, leases: readonly string[]): Promise<void> {
-  if (leases.length > 0)
-    await report(session, '/inbound/nack', { leases, delay: 0, reason: 'the listener was stopped' });
 }
 
 /** Reports to the server. A message without a report is delivered again when its lease ends. */

@@ -91,13 +91,13 @@ function reporter(io: Io): (progress: Progress) => void {
 
 function report(copied: readonly Copied[]): string {
   const filled = copied.filter(({ rows }) => rows > 0);
-  const sum = (of: (one: Copied) => number) => copied.reduce((total, one) => total + of(one), 0);
+  const total = copied.reduce((sum, { rows }) => sum + rows, 0);
   return (
     toTable(
       ['collection', 'rows', 'there before'],
       filled.map(({ collection, rows, there }) => [collection, rows, there]),
     ) +
-    `\nBoth sides have the same ${sum(({ rows }) => rows)} rows. To use the copy, change store.url or data_dir ` +
+    `\nBoth sides have the same ${total} rows. To use the copy, change store.url or data_dir ` +
     'in the settings.\n'
   );
 }

@@ -5,7 +5,7 @@ import { MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../jo
 import type { MailFilter } from '../../journal/types.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import type { MailSelection } from '../account-bulk.ts';
-import { MOST_AT_ONCE } from '../bulk-orders.ts';
+import { MOST_AT_ONCE } from '../jobs.ts';
 import { askAll } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation } from '../operation.ts';
 import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts';

@@ -106,8 +106,12 @@ const range = {
 const paging = { limit: limitOf(200, 50), before: cursorOfHosts };
 const KEPT = 'The history is kept for journal.keep_days. An account may have four such calls at a time on each host.';
 
+const mailQuery = optional(z.string().max(MAX_QUERY)).describe(
+  'words and fields; matches all mail if omitted, empty or *',
+);
+
 const searching = {
-  query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all mail if omitted, empty or *'),
+  query: mailQuery,
   ...range,
   ...paging,
 };
@@ -211,9 +215,7 @@ const causes = operation({
   notes:
     `Takes the same queries as /inbound/search. Lists at most the ${MAX_CAUSES} most frequent causes; \`count\` ` +
     `includes all. ${KEPT} ${ALL_HOSTS}`,
-  params: {
-    query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all mail if omitted, empty or *'),
-  },
+  params: { query: mailQuery },
   returns: causesFound,
   example: { query: 'state:dead' },
   handle: (given, call) => countCauses(given, false, call),

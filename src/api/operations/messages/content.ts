@@ -124,22 +124,12 @@ function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
 }
 
 async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
+  const nobody = { email: recipient, name: null };
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined)
-    return {
-      subject: '',
-      to: { email: recipient, name: null },
-      headers: {},
-      text: null,
-      html: null,
-      attachments: [],
-      images: [],
-    };
+    return { subject: '', to: nobody, headers: {}, text: null, html: null, attachments: [], images: [] };
   const { to, ...parsed } = toParsedRecord(parseMessage(bytes, scan.root));
-  return {
-    ...parsed,
-    to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null },
-  };
+  return { ...parsed, to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? nobody };
 }
 
 /** Replaces merge tags as sending does; text that cannot be merged is returned unchanged. */
