@@ -1,12 +1,10 @@
-import type { Clock } from '../base/clock.ts';
 import type { MailFilter } from '../journal/types.ts';
 import { type BulkSelection, createBulkChanges } from '../queue/bulk-changes.ts';
-import { kindsOf, type Selection, type Spool } from '../queue/delivery.ts';
-import type { Dispatcher } from '../queue/dispatcher.ts';
+import { kindsOf, type Selection } from '../queue/delivery.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState } from '../queue/states.ts';
+import type { Deps } from './account.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
-import { carryOut } from './bulk-orders.ts';
-import type { Jobs } from './jobs.ts';
+import { type BulkOrder, carryOut } from './jobs.ts';
 
 /** Which inbound mail of an account a call means. */
 export interface MailSelection {
@@ -21,24 +19,17 @@ export interface MailSelection {
 }
 
 /** How a call wants it changed. */
-interface Terms {
-  readonly dryRun: boolean | undefined;
-  readonly atMost: number | undefined;
-  tooMany(text: string): Error;
+interface Terms extends Pick<BulkOrder, 'dryRun' | 'atMost' | 'tooMany'> {
   /** Finds out who acts. */
   begin(): Promise<NoteAction>;
 }
 
-interface BulkDeps {
-  readonly spool: Pick<Spool, 'names' | 'count' | BulkAction>;
-  readonly history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>;
-  readonly dispatcher: Pick<Dispatcher, 'probe'>;
-  readonly jobs: Jobs;
-  readonly clock: Clock;
-}
-
 /** Replays of inbound mail of one account, drops of it, or further attempts now. */
-export function bindBulk({ spool, history, dispatcher, jobs, clock }: BulkDeps, account: string) {
+export function bindBulk(
+  { spool, dispatcher, jobs, clock }: Deps<'spool' | 'dispatcher' | 'jobs' | 'clock'>,
+  history: Pick<AccountHistory, 'ask' | 'ids' | 'idsInTurn'>,
+  account: string,
+) {
   const bulk = createBulkChanges({ spool, probe: dispatcher.probe, clock });
   const own = { account, kinds: kindsOf('route') };
 
@@ -52,14 +43,12 @@ export function bindBulk({ spool, history, dispatcher, jobs, clock }: BulkDeps, 
       : { selections: [{ ...own, ...selection, states }] };
 
   return {
-    change(action: BulkAction, which: MailSelection, { dryRun, atMost, tooMany, begin }: Terms) {
+    change(action: BulkAction, which: MailSelection, { begin, ...terms }: Terms) {
       const ask = <T>(question: () => Promise<T>) => (which.filter ? history.ask(question) : question());
       return carryOut(
         {
           owner: account,
-          dryRun,
-          atMost,
-          tooMany,
+          ...terms,
           count: () => ask(() => bulk.count(action, toBulk(which, history.ids))),
           async begin() {
             const note = await begin();

@@ -1,27 +1,12 @@
-import type { Clock } from '../base/clock.ts';
 import { createShares, type Shares } from '../base/shares.ts';
 import { noteAction } from '../journal/actions.ts';
-import type {
-  ActionRecord,
-  History,
-  HistoryPage,
-  MailFilter,
-  MailStory,
-  Notes,
-  RefusalFilter,
-} from '../journal/types.ts';
+import type { ActionRecord, HistoryPage, MailFilter, MailStory, RefusalFilter } from '../journal/types.ts';
 import { kindsOf } from '../queue/delivery.ts';
 import type { AccountStore } from '../store/store.ts';
+import type { Deps } from './account.ts';
 import { tooMany } from './errors.ts';
 
 // An account's view of the history of this host.
-
-interface HistoryDeps {
-  readonly history: History;
-  /** Of the questions that are being answered. */
-  readonly questions: Shares;
-  readonly clock: Clock;
-}
 
 /** Questions to the journal at a time: its thread also writes, and one account must not crowd out others. */
 const QUESTIONS = { all: 20, each: 4 };
@@ -40,7 +25,7 @@ const CONVERSATIONS = kindsOf('route', 'sender');
  * The inbound mail of one account, its conversations, and what was refused of it. Throws RequestLimitExceeded, and
  * `JournalAway`.
  */
-export function bindHistory({ history, questions, clock }: HistoryDeps, account: string) {
+export function bindHistory({ history, clock }: Deps<'history' | 'clock'>, questions: Shares, account: string) {
   const mine = (filter: MailFilter): MailFilter => ({ ...filter, account, kinds: INBOUND });
 
   async function ask<T>(question: () => Promise<T>): Promise<T> {
@@ -98,14 +83,14 @@ const COMMAND_LINE = 'command line';
 
 /** The actions of one account, done with an API key (the `id` of its row), by a person, or on the command line. */
 export function bindActions(
-  { notes, clock }: { readonly notes: Notes; readonly clock: Clock },
+  { notes, clock }: Deps<'notes' | 'clock'>,
   store: Pick<AccountStore, 'account' | 'keys'>,
-  { apiKey, person }: { readonly apiKey: string | undefined; readonly person: string | undefined },
+  { apiKey, person }: { readonly apiKey: string | null; readonly person: string | null },
 ) {
   return {
     /** Finds out who acts. To be asked before the change, because the store may be away after it. */
     async begin(): Promise<NoteAction> {
-      const row = apiKey === undefined ? undefined : await store.keys.one({ id: apiKey });
+      const row = apiKey === null ? undefined : await store.keys.one({ id: apiKey });
       const by = person ?? row?.hint ?? COMMAND_LINE;
       const { account } = store;
       return (what, count, detail) => noteAction({ notes, clock, by }, what, count, detail, account);

@@ -8,14 +8,10 @@ import type { Ready } from '../webhooks/making.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
 import type { Pulling, PullWish } from '../webhooks/pulling.ts';
 import type { Tapping } from '../webhooks/tapping.ts';
+import type { Deps } from './account.ts';
 import { tooMany } from './errors.ts';
 
 // Mail that an account fetches instead of having it posted: limits on calls that wait, and answers that hold posts.
-
-export interface PullDeps {
-  readonly pulling: Pick<Pulling, 'pull' | 'end'>;
-  readonly tapping: Pick<Tapping, 'tap'>;
-}
 
 /** Calls that wait for mail at a time: each holds a connection. */
 const PULLS = { all: 500, each: 50 };
@@ -33,7 +29,8 @@ type ToRecord<M> = (mail: M) => Readonly<Record<string, unknown>>;
 
 /** The mail of an account that is fetched. `gone`: the client of the call has hung up. */
 export function bindPulling(
-  { pulling, tapping, waits }: PullDeps & { readonly waits: ReturnType<typeof createWaits> },
+  { pulling, tapping }: Deps<'pulling' | 'tapping'>,
+  waits: ReturnType<typeof createWaits>,
   account: string,
   gone: AbortSignal,
 ) {

@@ -1,9 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { type Bytes, sizeOf } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
 import { hasCode } from '../base/errors.ts';
-import type { Tools } from '../base/tools.ts';
-import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
+import type { AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import {
   type AttemptRecord,
   type DeliveryKind,
@@ -12,27 +10,15 @@ import {
   type Message,
   type QueuedDelivery,
   type Selection,
-  type Spool,
 } from '../queue/delivery.ts';
-import type { Dispatcher } from '../queue/dispatcher.ts';
-import type { EndpointPauses } from '../queue/endpoint-pauses.ts';
 import type { LaneView, Making } from '../queue/insight.ts';
 import { type WaitReason, waitReason } from '../queue/wait-reason.ts';
-import type { Scanning } from '../scan/scanning.ts';
-import type { Releasing } from '../sending/leave.ts';
-import type { Scheduling } from '../sending/scheduling.ts';
-import type { Submitting } from '../sending/submit.ts';
 import type { Submission, SubmitOutcome } from '../sending/types.ts';
+import type { AccountRow } from '../store/rows/accounts.ts';
 import type { ScheduledRow } from '../store/rows/messages.ts';
 import { type WebhookRow, webhookNumber } from '../store/rows/webhooks.ts';
-import type { Store } from '../store/store.ts';
-import type { AccountLimits } from './account-limits.ts';
+import type { Deps } from './account.ts';
 import { invalid } from './errors.ts';
-
-interface QueueDeps extends Pick<Tools, 'clock' | 'log'> {
-  readonly spool: Spool;
-  readonly acceptance: Acceptance;
-}
 
 /** A delivery of inbound mail with its message. */
 export interface QueuedMail {
@@ -46,8 +32,8 @@ const CHUNK_BYTES = 65_536;
 type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
 
 /** Inbound mail of one account on this host's queue. */
-export function bindQueue(deps: QueueDeps, account: string) {
-  const { spool, clock } = deps;
+export function bindQueue(deps: Deps<'spool' | 'acceptance' | 'log'>, account: string) {
+  const { spool } = deps;
   const own = (selection: OwnSelection) => ({ ...selection, account, kinds: kindsOf('route') });
   return {
     backlog: () => spool.backlog(account),
@@ -64,7 +50,6 @@ export function bindQueue(deps: QueueDeps, account: string) {
       const found = await spool.message(delivery.messageId);
       return found && { delivery, ...found };
     },
-    replay: (selection: OwnSelection) => spool.replay(own(selection), clock.now()),
     /** Redirects queued deliveries of a route to another URL. The route must come from the account's store. */
     async redirect(route: { readonly id: string; readonly account: string }, url: string) {
       if (route.account === account) await spool.redirect(route.id, url);
@@ -76,7 +61,7 @@ export function bindQueue(deps: QueueDeps, account: string) {
 }
 
 async function accept(
-  { spool, acceptance, log }: QueueDeps,
+  { spool, acceptance, log }: Deps<'spool' | 'acceptance' | 'log'>,
   arrival: Arrival,
   routed: readonly RoutedRecipient[],
   bytes: Uint8Array,
@@ -93,15 +78,6 @@ async function accept(
   }
 }
 
-export interface EndpointDeps {
-  readonly spool: Pick<Spool, 'waitingOf' | 'oldestOf' | 'history' | 'scanOf'>;
-  /** Undefined without scanners. */
-  readonly scanning: Pick<Scanning, 'waitsFor'> | undefined;
-  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'retry' | 'probe'>;
-  readonly pauses: Pick<EndpointPauses, 'count' | 'pause' | 'resume'>;
-  readonly clock: Clock;
-}
-
 /** The state of an endpoint on this host. */
 export interface KnownEndpoint {
   readonly kind: DeliveryKind;
@@ -111,7 +87,10 @@ export interface KnownEndpoint {
 }
 
 /** The endpoints of one account's routes and webhooks on this host. */
-export function bindEndpoints({ spool, scanning, dispatcher, pauses, clock }: EndpointDeps, account: string) {
+export function bindEndpoints(
+  { spool, scanning, dispatcher, pauses, clock }: Deps<'spool' | 'scanning' | 'dispatcher' | 'pauses' | 'clock'>,
+  account: string,
+) {
   const kinds = kindsOf('route', 'webhook');
   const isOurs = (endpoint: Endpoint) => endpoint.account === account && kinds.includes(endpoint.kind);
   /** Returns, by URL, the endpoints that have waiting deliveries, were used recently, are down, or are held. */
@@ -147,16 +126,6 @@ export function bindEndpoints({ spool, scanning, dispatcher, pauses, clock }: En
   };
 }
 
-export interface MessageDeps {
-  readonly limits: Pick<AccountLimits, 'check'>;
-  readonly submitting: Submitting;
-  readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
-  readonly releasing: Releasing;
-  readonly spool: Pick<Spool, 'isWithinShare' | 'delivery' | 'list' | 'message' | 'attempts' | 'retry' | 'drop'>;
-  readonly dispatcher: EndpointDeps['dispatcher'];
-  readonly clock: Clock;
-}
-
 /** A queued message with its delivery and its bytes. */
 export interface MessageContent {
   readonly delivery: QueuedDelivery;
@@ -165,7 +134,10 @@ export interface MessageContent {
 }
 
 /** Mail that one account sends. Rows passed in must come from the account's store. */
-export function bindMessages(deps: MessageDeps, account: string) {
+export function bindMessages(
+  deps: Deps<'limits' | 'submitting' | 'scheduling' | 'releasing' | 'spool' | 'dispatcher' | 'clock'>,
+  account: string,
+) {
   const { limits, submitting, scheduling, releasing, spool, dispatcher, clock } = deps;
   const waiting = (id: string): Selection => ({ ids: [id], account, kinds: kindsOf('sender'), states: ['waiting'] });
   return {
@@ -225,15 +197,11 @@ async function readBlob(path: string): Promise<Buffer | undefined> {
   }
 }
 
-export interface WebhookDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
-  readonly store: Pick<Store, 'revisions' | 'webhookTallies'>;
-  readonly spool: Spool;
-  /** Caches the webhooks of accounts. */
-  readonly outbox: { forget(account: string): void };
-}
-
 /** What belongs to one account's webhooks besides their rows. Rows passed in must come from the account's store. */
-export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; readonly number: number }) {
+export function bindWebhooks(
+  deps: Deps<'store' | 'spool' | 'outbox' | 'clock' | 'ids' | 'log'>,
+  account: Pick<AccountRow, 'id' | 'number'>,
+) {
   const { store, spool, outbox, clock, ids, log } = deps;
   return {
     /** Returns a new webhook number; numbers are never reused. */

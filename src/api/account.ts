@@ -1,3 +1,4 @@
+import type { Tools } from '../base/tools.ts';
 import { createKeyedMutex } from '../base/turns.ts';
 import type { NameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -13,32 +14,31 @@ import type { ClickTracking } from '../mail/outgoing.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
 import { wildcardsAbove } from '../mail/wildcard-domain.ts';
 import type { AttemptRecord, Spool } from '../queue/delivery.ts';
+import type { Dispatcher } from '../queue/dispatcher.ts';
+import type { EndpointPauses } from '../queue/endpoint-pauses.ts';
+import type { Scanning } from '../scan/scanning.ts';
 import type { SenderDomains } from '../sending/domains/sender-domains.ts';
 import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
+import type { Releasing } from '../sending/leave.ts';
+import type { Scheduling } from '../sending/scheduling.ts';
+import type { Submitting } from '../sending/submit.ts';
 import type { KeyUses } from '../store/key-uses.ts';
 import { type AccountRow, addKey, type KeyRow, keyName, revokeKey } from '../store/rows/accounts.ts';
 import type { InboundDomainRow, InboundRouteRow, TrackingDomainRow } from '../store/rows/domains.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import type { MessageViews } from '../webhooks/message-views.ts';
+import type { Pulling } from '../webhooks/pulling.ts';
 import type { Sample, SampleMail } from '../webhooks/render/renderer.ts';
 import type { SigningKeys } from '../webhooks/signing.ts';
+import type { Tapping } from '../webhooks/tapping.ts';
 import type { Trials } from '../webhooks/trials.ts';
 import { bindBulk } from './account-bulk.ts';
 import { bindActions, bindHistory, createQuestions } from './account-history.ts';
 import type { AccountLimits } from './account-limits.ts';
-import { bindPulling, createWaits, type PullDeps } from './account-pulling.ts';
-import {
-  bindEndpoints,
-  bindMessages,
-  bindQueue,
-  bindWebhooks,
-  type EndpointDeps,
-  type MessageDeps,
-  type QueuedMail,
-  type WebhookDeps,
-} from './account-queue.ts';
-import { invalid, refusal } from './errors.ts';
+import { bindPulling, createWaits } from './account-pulling.ts';
+import { bindEndpoints, bindMessages, bindQueue, bindWebhooks, type QueuedMail } from './account-queue.ts';
+import { invalid, orRefuse, refusal } from './errors.ts';
 import type { Jobs } from './jobs.ts';
 
 export interface OperationSettings {
@@ -63,12 +63,23 @@ export interface RefusalTexts {
 }
 
 /** The parts of the daemon that operations work with. */
-export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, PullDeps {
+export interface OperationDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly store: Store;
   readonly keyUses: KeyUses;
   readonly tokenSecret: TokenSecret;
   readonly limits: AccountLimits;
   readonly spool: Spool;
+  readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making' | 'retry' | 'probe'>;
+  readonly pauses: Pick<EndpointPauses, 'count' | 'pause' | 'resume'>;
+  /** Undefined without scanners. */
+  readonly scanning: Pick<Scanning, 'waitsFor'> | undefined;
+  readonly pulling: Pick<Pulling, 'pull' | 'end'>;
+  readonly tapping: Pick<Tapping, 'tap'>;
+  readonly submitting: Submitting;
+  readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
+  readonly releasing: Releasing;
+  /** Caches the webhooks of accounts. */
+  readonly outbox: { forget(account: string): void };
   readonly routing: Routing;
   readonly ownership: Ownership;
   readonly names: ReservedNames;
@@ -81,9 +92,7 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, P
   readonly jobs: Jobs;
   readonly refusals: RefusalTexts;
   readonly urlFault: (url: string, format?: FormatName) => Promise<string | undefined>;
-  /**
-   * Builds the post for a sample message to `address` that matches this route.
-   */
+  /** Builds the post for a sample message to `address` that matches this route. */
   readonly sample: (args: {
     readonly account: string;
     readonly address: string;
@@ -101,8 +110,11 @@ export interface OperationDeps extends MessageDeps, WebhookDeps, EndpointDeps, P
   readonly poke: (task: string) => void;
 }
 
+/** Some of them. */
+export type Deps<P extends keyof OperationDeps> = Pick<OperationDeps, P>;
+
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
-export type AccountParts = Omit<ReturnType<PartsOf>, 'refuse'>;
+export type AccountParts = Omit<ReturnType<PartsOf>, 'refuse' | 'orRefuse'>;
 /**
  * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command
  * line. `gone` is aborted when the client hangs up.
@@ -114,14 +126,14 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const { store, limits, clock, ids } = deps;
   const turns = createKeyedMutex('run');
   const waits = createWaits();
-  const historyDeps = { history: deps.history, questions: createQuestions(), clock };
+  const questions = createQuestions();
   const never = new AbortController().signal;
   const now = () => new Date(clock.now());
   const newToken = () => ids.key();
   const invalidField = (field: string, text: string) => invalid({ [field]: text });
 
   // A class: getters of an object cost as much as what they put off.
-  class Parts {
+  class Bound {
     readonly account: AccountRow;
     /** `id` of the API key of the call; null without one (console, command line). */
     readonly apiKey: string | null;
@@ -148,6 +160,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     readonly poke = deps.poke;
     /** Creates an error. Throw it. */
     readonly refuse = refusal;
+    readonly orRefuse = orRefuse;
     /** Creates a ValidationError for one field. Throw it. */
     readonly invalid = invalidField;
 
@@ -176,22 +189,19 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     }
     /** Its inbound mail that it fetches. */
     get pulling() {
-      return bindPulling({ ...deps, waits }, this.account.id, this.gone);
+      return bindPulling(deps, waits, this.account.id, this.gone);
     }
     /** Its inbound mail and refusals, as this host remembers them. */
     get history() {
-      return bindHistory(historyDeps, this.account.id);
+      return bindHistory(deps, questions, this.account.id);
     }
     /** Notes what its people do. */
     get actions() {
-      return bindActions(deps, store.of(this.account.id), {
-        apiKey: this.apiKey ?? undefined,
-        person: this.person ?? undefined,
-      });
+      return bindActions(deps, store.of(this.account.id), this);
     }
     /** Changes of much of its inbound mail at once. */
     get bulk() {
-      return bindBulk({ ...deps, history: this.history }, this.account.id);
+      return bindBulk(deps, this.history, this.account.id);
     }
     /** Its job with an id, if this process knows it. */
     get job() {
@@ -243,12 +253,10 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   }
 
   return (account: AccountRow, apiKey?: string, person?: string, gone: AbortSignal = never) =>
-    new Parts(account, apiKey, person, gone);
+    new Bound(account, apiKey, person, gone);
 }
 
-type Bound<P extends keyof OperationDeps> = Pick<OperationDeps, P>;
-
-function bindKeys(deps: Bound<'store' | 'keyUses' | 'tokenSecret' | 'limits' | 'clock' | 'ids'>, account: string) {
+function bindKeys(deps: Deps<'store' | 'keyUses' | 'tokenSecret' | 'limits' | 'clock' | 'ids'>, account: string) {
   const { store, keyUses, tokenSecret, limits } = deps;
   return {
     /** Those that were not revoked, oldest first. */
@@ -268,7 +276,7 @@ function bindKeys(deps: Bound<'store' | 'keyUses' | 'tokenSecret' | 'limits' | '
 }
 
 function bindInbound(
-  { ownership, routing, limits, store, sample }: Bound<'ownership' | 'routing' | 'limits' | 'store' | 'sample'>,
+  { ownership, routing, limits, store, sample }: Deps<'ownership' | 'routing' | 'limits' | 'store' | 'sample'>,
   { id: account, number }: AccountRow,
 ) {
   return {
@@ -312,7 +320,7 @@ function bindInbound(
   };
 }
 
-function bindSigningKeys({ signingKeys }: Bound<'signingKeys'>, account: string) {
+function bindSigningKeys({ signingKeys }: Deps<'signingKeys'>, account: string) {
   return {
     /** Undefined if the store is unavailable and the key is not cached. */
     of: async (url: string) => (await signingKeys.keysFor(account, url))?.[0],
@@ -322,7 +330,7 @@ function bindSigningKeys({ signingKeys }: Bound<'signingKeys'>, account: string)
   };
 }
 
-function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'sampleMail'>, account: string) {
+function bindTrials(deps: Deps<'trials' | 'signingKeys' | 'limits' | 'sampleMail'>, account: string) {
   const { trials, signingKeys, limits, sampleMail } = deps;
   return {
     /**
@@ -363,7 +371,7 @@ function bindTrials(deps: Bound<'trials' | 'signingKeys' | 'limits' | 'sampleMai
   };
 }
 
-function bindLists({ lists, limits }: Bound<'lists' | 'limits'>, account: string) {
+function bindLists({ lists, limits }: Deps<'lists' | 'limits'>, account: string) {
   return {
     async reject(entry: Omit<Parameters<Lists['reject']>[0], 'account'>) {
       await limits.check(account, 'rejects');
@@ -378,7 +386,7 @@ function bindLists({ lists, limits }: Bound<'lists' | 'limits'>, account: string
   };
 }
 
-function bindNumbers(deps: Bound<'numbers' | 'lists' | 'store' | 'clock'>, account: string) {
+function bindNumbers(deps: Deps<'numbers' | 'lists' | 'store' | 'clock'>, account: string) {
   return {
     /** Counts the removal of a rejection list entry that events had created; '' is the list of the whole account. */
     countReset: (subaccount: string) => countReset(deps, account, subaccount),
@@ -392,7 +400,7 @@ function bindNumbers(deps: Bound<'numbers' | 'lists' | 'store' | 'clock'>, accou
 }
 
 function bindSenderDomains(
-  { senderDomains, limits, store }: Bound<'senderDomains' | 'limits' | 'store'>,
+  { senderDomains, limits, store }: Deps<'senderDomains' | 'limits' | 'store'>,
   account: string,
 ) {
   /** `add`, `check` and `verify` create the row of a domain that has none. */
@@ -416,7 +424,7 @@ function bindSenderDomains(
   };
 }
 
-function bindTrackingDomains({ trackingDomains, limits }: Bound<'trackingDomains' | 'limits'>, account: string) {
+function bindTrackingDomains({ trackingDomains, limits }: Deps<'trackingDomains' | 'limits'>, account: string) {
   return {
     async add(domain: string) {
       await limits.check(account, 'tracking_domains');

@@ -21,7 +21,7 @@ import { whenGone } from './listening.ts';
 import type { Answer, Operation, Path } from './operation.ts';
 import type { Params } from './parameters.ts';
 import type { AttachedApp } from './server.ts';
-import { answerPages } from './whole-lists.ts';
+import { answerPages, asJson, STALL_MS } from './whole-lists.ts';
 
 // The path of every request: pages, then operations; thrown errors become the answer.
 
@@ -227,8 +227,7 @@ function toRefusal(error: unknown, path: string, log: Log): Refusal {
 }
 
 function json(ctx: Context, value: unknown): void {
-  ctx.type = 'application/json; charset=utf-8';
-  ctx.set('Cache-Control', 'no-store');
+  asJson(ctx);
   ctx.body = JSON.stringify(value);
 }
 
@@ -238,12 +237,8 @@ function nameMissing(ctx: Context, hosts: readonly string[]): void {
   ctx.set('Access-Control-Expose-Headers', HOSTS_MISSING);
 }
 
-/** How long a client may read nothing of a long text before it counts as gone. Milliseconds. */
-const STALL_MS = 60_000;
-
 function answerText(ctx: Context, { size, content }: JsonText): void {
-  ctx.type = 'application/json; charset=utf-8';
-  ctx.set('Cache-Control', 'no-store');
+  asJson(ctx);
   ctx.res.setTimeout(STALL_MS);
   ctx.body = content instanceof Uint8Array ? toBuffer(content) : content;
   ctx.length = size;

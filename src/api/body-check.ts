@@ -7,8 +7,6 @@ import { MAX_DEPTH, MAX_FORM_FIELDS, tooManyFields } from './forms.ts';
 /** The first character of a body that is JSON, whatever its content type says. */
 export const JSON_OPENING = /^[[{]$/;
 
-export type BodyCheck = ReturnType<typeof createBodyCheck>;
-
 /** Checks a body chunk by chunk. `maxValues`: values that JSON may hold. */
 export function createBodyCheck(maxValues: number) {
   const utf8 = new TextDecoder('utf-8', { fatal: true });
@@ -43,13 +41,8 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const AMPERSAND = 0x26;
 
-interface ChunkCheck {
-  count(): number;
-  faultOf(chunk: Buffer): string | undefined;
-}
-
 /** Counts nesting levels and values outside of strings: each `{`, `[` and `,` begins one. */
-function createJsonCheck(maxValues: number): ChunkCheck {
+function createJsonCheck(maxValues: number) {
   const string = createStringSkip();
   let depth = 0;
   let values = 0;
@@ -106,7 +99,7 @@ function createStringSkip() {
   };
 }
 
-function createFormCheck(): ChunkCheck {
+function createFormCheck() {
   let separators = 0;
   const faultOf = (chunk: Buffer) => {
     for (let at = chunk.indexOf(AMPERSAND); at >= 0; at = chunk.indexOf(AMPERSAND, at + 1))

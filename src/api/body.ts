@@ -1,4 +1,4 @@
-import { type Readable, Transform } from 'node:stream';
+import { Transform } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
@@ -6,7 +6,7 @@ import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares, isTooSlow, type Shares } from '../base/shares.ts';
 import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/merge/language.ts';
-import { type BodyCheck, createBodyCheck, JSON_OPENING } from './body-check.ts';
+import { createBodyCheck, JSON_OPENING } from './body-check.ts';
 import type { BodyParser, WholeBody } from './body-parser.ts';
 import { invalid, Refusal, refusal } from './errors.ts';
 
@@ -165,16 +165,11 @@ export function createBodyReader(settings: BodySettings, { parser, clock }: Body
 /** The largest ratio of a body to its compressed form, beyond the first bytes: honest mail and its lists reach 20. */
 const MAX_RATIO = 50;
 
-interface Incoming {
-  readonly stream: Readable;
-  readonly check: BodyCheck;
-}
-
 /**
  * The body of a request, decoded, without leading space, and checked while it arrives. The decoded size counts as room
  * taken, from arrival until the call is answered.
  */
-function openBody({ req, res }: Context, { limit, room, maxValues }: SizeClass, who: string): Incoming {
+function openBody({ req, res }: Context, { limit, room, maxValues }: SizeClass, who: string) {
   const decoder = decoderOf(req.headers['content-encoding']);
   const check = createBodyCheck(maxValues);
   let arrived = 0;

@@ -1,3 +1,11 @@
+/** A thing that a call names does not exist. */
+const notFound = <A extends string | number>(code: number, thing: string, message: (name: A) => string) => ({
+  code,
+  status: 404,
+  when: `${thing} does not exist`,
+  message,
+});
+
 /**
  * Every error of the API: its code, HTTP status and text. Names, codes and texts are those that Mandrill's clients
  * know; the statuses tell client errors from server errors, for monitoring. Errors that Mandrill does not have use
@@ -76,30 +84,15 @@ export const ERRORS = {
     when: 'the tag does not exist or has invalid characters',
     message: (tag: string) => `no such tag "${tag}"`,
   },
-  Unknown_Sender: {
-    code: 2,
-    status: 404,
-    when: 'the sender does not exist',
-    message: (address: string) => `No such sender "${address}"`,
-  },
-  Unknown_Webhook: {
-    code: 3,
-    status: 404,
-    when: 'the webhook does not exist',
-    message: (id: number) => `Unknown hook ID ${id}`,
-  },
+  Unknown_Sender: notFound(2, 'the sender', (address: string) => `No such sender "${address}"`),
+  Unknown_Webhook: notFound(3, 'the webhook', (id: number) => `Unknown hook ID ${id}`),
   Invalid_Reject: {
     code: 4,
     status: 404,
     when: 'the address is not in the rejection list',
     message: () => 'Email address is not in the rejection list and is not invalid',
   },
-  Unknown_Template: {
-    code: 5,
-    status: 404,
-    when: 'the template does not exist',
-    message: (name: string) => `No such template "${name}"`,
-  },
+  Unknown_Template: notFound(5, 'the template', (name: string) => `No such template "${name}"`),
   Invalid_Template: {
     code: 6,
     status: 422,
@@ -112,24 +105,9 @@ export const ERRORS = {
     when: 'the URL was not seen in a tracked link',
     message: () => 'The requested URL has not been seen in a tracked link',
   },
-  Unknown_Domain: {
-    code: 8,
-    status: 404,
-    when: 'the sender domain does not exist',
-    message: (domain: string) => `No such domain "${domain}"`,
-  },
-  Unknown_InboundDomain: {
-    code: 8,
-    status: 404,
-    when: 'the inbound domain does not exist',
-    message: (domain: string) => `Unknown Inbound Domain: ${domain}`,
-  },
-  Unknown_Export: {
-    code: 9,
-    status: 404,
-    when: 'the export job does not exist',
-    message: (id: string) => `Unknown Export: ${id}`,
-  },
+  Unknown_Domain: notFound(8, 'the sender domain', (domain: string) => `No such domain "${domain}"`),
+  Unknown_InboundDomain: notFound(8, 'the inbound domain', (domain: string) => `Unknown Inbound Domain: ${domain}`),
+  Unknown_Export: notFound(9, 'the export job', (id: string) => `Unknown Export: ${id}`),
   PaymentRequired: { code: 10, status: 402, when: 'the feature requires payment', message: (why: string) => why },
   Unknown_Message: {
     code: 11,
@@ -138,30 +116,15 @@ export const ERRORS = {
     message: (id: string, late?: 'late') =>
       late ? `It is too late: the message ${id} is being sent, or was sent` : `No message exists with the id ${id}`,
   },
-  Unknown_Subaccount: {
-    code: 12,
-    status: 404,
-    when: 'the subaccount id does not exist',
-    message: (id: string) => `No subaccount exists with the id ${id}`,
-  },
-  Unknown_IP: {
-    code: 13,
-    status: 404,
-    when: 'the dedicated IP does not exist',
-    message: (ip: string) => `No dedicated IP with address ${ip}`,
-  },
+  Unknown_Subaccount: notFound(12, 'the subaccount id', (id: string) => `No subaccount exists with the id ${id}`),
+  Unknown_IP: notFound(13, 'the dedicated IP', (ip: string) => `No dedicated IP with address ${ip}`),
   IP_ProvisionLimit: {
     code: 14,
     status: 400,
     when: 'a provisioning request is already pending',
     message: () => 'A dedicated IP provisioning request is already pending.',
   },
-  Unknown_Pool: {
-    code: 15,
-    status: 404,
-    when: 'the IP pool does not exist',
-    message: (pool: string) => `No pool named ${pool}`,
-  },
+  Unknown_Pool: notFound(15, 'the IP pool', (pool: string) => `No pool named ${pool}`),
   Invalid_EmptyDefaultPool: {
     code: 16,
     status: 400,
@@ -192,30 +155,19 @@ export const ERRORS = {
     when: 'a custom DNS change for the IP is pending',
     message: () => 'A custom DNS change for this dedicated IP is currently pending.',
   },
-  Unknown_TrackingDomain: {
-    code: 21,
-    status: 404,
-    when: 'the tracking domain does not exist',
-    message: (domain: string) => `No tracking domain exists with the name '${domain}'`,
-  },
-  Unknown_InboundRoute: {
-    code: 22,
-    status: 404,
-    when: 'the inbound route does not exist',
-    message: (id: string) => `No route exists with the id ${id}`,
-  },
+  Unknown_TrackingDomain: notFound(
+    21,
+    'the tracking domain',
+    (domain: string) => `No tracking domain exists with the name '${domain}'`,
+  ),
+  Unknown_InboundRoute: notFound(22, 'the inbound route', (id: string) => `No route exists with the id ${id}`),
   Metadata_FieldLimit: {
     code: 23,
     status: 400,
     when: 'the account has reached its limit of metadata fields',
     message: () => 'Custom metadata field limit reached.',
   },
-  Unknown_MetadataField: {
-    code: 24,
-    status: 404,
-    when: 'the metadata field does not exist',
-    message: (name: string) => `Invalid metadata field name: ${name}`,
-  },
+  Unknown_MetadataField: notFound(24, 'the metadata field', (name: string) => `Invalid metadata field name: ${name}`),
   PoorReputation: {
     code: 25,
     status: 400,
@@ -304,6 +256,12 @@ export class Refusal extends Error {
 export function refusal<N extends ErrorName>(name: N, ...about: About<N>): Refusal {
   const errors: { readonly [E in ErrorName]: { message(...about: About<E>): string } } = ERRORS;
   return new Refusal(name, errors[name].message(...about));
+}
+
+/** The thing that was looked for. Throws the refusal if there is none. */
+export function orRefuse<T, N extends ErrorName>(found: T | undefined, name: N, ...about: About<N>): T {
+  if (found === undefined) throw refusal(name, ...about);
+  return found;
 }
 
 /** A ValidationError for invalid parameters: code -2. */

@@ -17,7 +17,7 @@ import { readMemory } from '../queue/schedule/breaker.ts';
 import { type Beside, type BesideSettings, type BesideSpool, lookBeside } from './beside.ts';
 import type { HostQuestion } from './host-questions.ts';
 import { selection } from './host-queue.ts';
-import { toTime, toTimeOrNull } from './operations/fields.ts';
+import { toTime } from './operations/fields.ts';
 
 // What the queue of a host holds of all accounts, as the command line prints it: of its own host, and of the others,
 // which are asked. Content is not sent.
@@ -80,8 +80,8 @@ function toListed(delivery: QueuedDelivery, { summary, waits }: Beside): ListedD
     attempts,
     parked: delivery.parked,
     accepted_at: toTime(delivery.createdAt),
-    due_at: toTimeOrNull(nextAt),
-    ended_at: toTimeOrNull(delivery.endedAt),
+    due_at: toTime(nextAt),
+    ended_at: toTime(delivery.endedAt),
     last_status: lastStatus,
     last_error: lastError,
     waits: waits?.text ?? null,

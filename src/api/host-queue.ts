@@ -8,10 +8,9 @@ import { createBulkChanges } from '../queue/bulk-changes.ts';
 import { DELIVERY_KINDS, type Endpoint, endpointKey, type Selection, type Spool } from '../queue/delivery.ts';
 import type { Dispatcher } from '../queue/dispatcher.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../queue/states.ts';
-import { carryOut } from './bulk-orders.ts';
 import { invalid, Refusal } from './errors.ts';
 import { type Asked, type HostQuestion, whyMissing } from './host-questions.ts';
-import type { Jobs } from './jobs.ts';
+import { carryOut, type Jobs } from './jobs.ts';
 import { JOBS_BETWEEN } from './operations/bulk.ts';
 
 // Changes of the queue for all accounts, by operators: how a host carries them out, and how all hosts do.

@@ -1,9 +1,8 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import { createMemory } from '../base/memory.ts';
+import type { Tools } from '../base/tools.ts';
 import { JournalAway } from '../journal/journal.ts';
+import type { BulkCount, BulkCourse } from '../queue/bulk-changes.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { tooMany } from './errors.ts';
 
@@ -34,15 +33,7 @@ const MAX_REMEMBERED = 1000;
 const RETRY_S = 10;
 const FAILED = 'Something failed on this host. Make the same call again: it goes on with what is left.';
 
-export function createJobs({
-  clock,
-  ids,
-  log,
-}: {
-  readonly clock: Pick<Clock, 'now'>;
-  readonly ids: Pick<Ids, 'message'>;
-  readonly log: Log;
-}) {
+export function createJobs({ clock, ids, log }: Pick<Tools, 'clock' | 'ids' | 'log'>) {
   const known = createMemory<Job>({ most: MAX_REMEMBERED });
   const running = new Map<string, Promise<void>>(); // by account
   let stopping = false;
@@ -82,4 +73,39 @@ export function createJobs({
       await Promise.all(running.values());
     },
   });
+}
+
+// A call that changes many deliveries, of an account or of the host: the number first, then the change.
+
+/** More deliveries than this are changed by a job, which goes on after the call is answered. */
+export const MOST_AT_ONCE = 1000;
+
+export interface BulkOrder {
+  /** Whose job it is. */
+  readonly owner: string;
+  readonly dryRun: boolean | undefined;
+  /** Nothing is changed if more match. */
+  readonly atMost: number | undefined;
+  count(): Promise<BulkCount>;
+  /** Creates the error of a call that would change more. */
+  tooMany(text: string): Error;
+  /** Called before the change, and returns what makes it, and notes it. */
+  begin(): Promise<(course: BulkCourse, job?: Pick<Job, 'id' | 'of'>) => Promise<number>>;
+}
+
+/**
+ * Counts what would be changed and, unless that is all, changes it now (`changed`) or starts a job (`job`) that does.
+ */
+export async function carryOut(order: BulkOrder, jobs: Pick<Jobs, 'start'>) {
+  const counted = await order.count();
+  const { matched } = counted;
+  const { atMost: most } = order;
+  if (order.dryRun || matched === 0) return { ...counted, changed: 0, job: null };
+  if (most !== undefined && matched > most) throw order.tooMany(`${matched} deliveries match now (limit ${most})`);
+  const change = await order.begin();
+  if (matched <= MOST_AT_ONCE) return { ...counted, changed: await change({ most }), job: null };
+  const job = jobs.start(order.owner, matched, async (id, { done, stopping }) => {
+    await change({ most, progress: done, stopping }, { id, of: matched });
+  });
+  return { ...counted, changed: 0, job: job.id };
 }

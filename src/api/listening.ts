@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Server as NetServer } from 'node:net';
 
@@ -35,13 +36,8 @@ export function createBoundedServer(maxConnections: number, handler: RequestList
 }
 
 export async function listen(server: NetServer, where: ListenPlace): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject);
-  server.listen('fd' in where ? { fd: where.fd } : { host: where.host, port: where.port }, () => {
-    server.off('error', reject);
-    resolve();
-  });
-  await promise;
+  server.listen('fd' in where ? { fd: where.fd } : { host: where.host, port: where.port });
+  await once(server, 'listening');
 }
 
 export function addressOf(server: NetServer): { host: string; port: number } {
@@ -53,9 +49,8 @@ export function addressOf(server: NetServer): { host: string; port: number } {
 /** Ends idle connections at once, and the others after their call, or after ten seconds. */
 export async function stop(server: Server): Promise<void> {
   if (!server.listening) return;
-  const closed = new Promise<void>((resolve) => {
-    server.close(() => resolve());
-  });
+  const closed = once(server, 'close');
+  server.close();
   // Not the injected clock: stopping must not depend on time that a test has stopped.
   const force = setTimeout(() => server.closeAllConnections(), STOP_MS);
   // A keep-alive connection becomes idle only when its call ends, and then must be closed here.

@@ -12,6 +12,8 @@ import type { Pages } from './whole-lists.ts';
 export interface Call<E extends ErrorName> extends AccountParts {
   /** Creates an error that the operation declares, or a common one; the compiler rejects others. Throw it. */
   refuse<N extends E | CommonError>(name: N, ...about: About<N>): Refusal;
+  /** The thing that was looked for. Throws such an error if there is none. */
+  orRefuse<T, N extends E | CommonError>(found: T | undefined, name: N, ...about: About<N>): T;
 }
 
 export type Path = `/${string}/${string}`;
@@ -45,7 +47,7 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly returns: R;
   /** Its own, besides those that any call may answer. */
   readonly errors?: readonly E[];
-  /** The error that means that the thing it names is not on this host; the other hosts of the store are asked then. */
+  /** Another of its errors: the thing it names is not on this host; the other hosts of the store are asked then. */
   readonly elsewhere?: E;
   /** It must not be done by two hosts: others are asked one after another, until one answers or its answer is lost. */
   readonly once?: boolean;
@@ -257,7 +259,7 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
   reach: Reach<P, E, A, J> | undefined,
 ): Declared<N, P, R> {
   const { path, access, ofMail = [], summary, notes = '', extension = false, large = false } = declaration;
-  const { waits = false, once = false, params, returns, errors = [], elsewhere, example = {} } = declaration;
+  const { waits = false, once = false, params, returns, elsewhere, example = {} } = declaration;
   const shape = z.object(params);
   const read = createParamsReader(shape, declaration);
   return frozen({
@@ -271,7 +273,7 @@ function declare<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E
     waits,
     once,
     returns,
-    errors,
+    errors: [...(elsewhere === undefined ? [] : [elsewhere]), ...(declaration.errors ?? [])],
     elsewhere,
     example,
     params: shape,

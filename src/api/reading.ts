@@ -137,11 +137,7 @@ function wantedBy(issue: z.core.$ZodIssue): ReadonlySet<string> {
 
 /** The value as one of the expected types; unchanged if it cannot be meant so. */
 function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean, isItem: boolean): unknown {
-  if (wanted.has('boolean'))
-    return (
-      TRUTH.get(typeof value === 'number' ? String(value) : typeof value === 'string' ? value.toLowerCase() : '') ??
-      value
-    );
+  if (wanted.has('boolean')) return (isScalar(value) ? TRUTH.get(String(value).toLowerCase()) : undefined) ?? value;
   if (wanted.has('number') || wanted.has('int'))
     return typeof value === 'string' && NUMBER.test(value) ? Number(value) : value;
   if (wanted.has('array') && isHolder(value) && isNumbered(Object.keys(value))) return Object.values(value);
@@ -153,6 +149,8 @@ function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolea
   if (isList && (wanted.has('object') || wanted.has('record'))) return Object.fromEntries(value.entries());
   return value;
 }
+
+const isScalar = (value: unknown): boolean => typeof value === 'string' || typeof value === 'number';
 
 const TRUTH: ReadonlyMap<string, boolean> = new Map([
   ['true', true],

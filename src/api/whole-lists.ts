@@ -9,7 +9,7 @@ import type { Clock } from '../base/clock.ts';
 export type Pages<R = unknown> = AsyncIterable<readonly R[]>;
 
 /** How long a client may read nothing before it counts as gone, in milliseconds. */
-const STALL_MS = 60_000;
+export const STALL_MS = 60_000;
 
 /** Converts the records of each page, all of a page together, so that what they need is queried together. */
 export async function* mapPages<R, T>(
@@ -28,8 +28,7 @@ export async function answerPages(ctx: Context, pages: Pages, clock: Clock): Pro
   const iterator = pages[Symbol.asyncIterator]();
   const first = await nextFull(iterator);
   const second = first && (await nextFull(iterator));
-  ctx.type = 'application/json; charset=utf-8';
-  ctx.set('Cache-Control', 'no-store');
+  asJson(ctx);
   if (!second) {
     ctx.body = JSON.stringify(first ?? []);
     return;
@@ -49,6 +48,12 @@ export async function answerPages(ctx: Context, pages: Pages, clock: Clock): Pro
   } finally {
     await iterator.return?.();
   }
+}
+
+/** The headers of every answer of an operation. */
+export function asJson(ctx: Context): void {
+  ctx.type = 'application/json; charset=utf-8';
+  ctx.set('Cache-Control', 'no-store');
 }
 
 async function nextFull(iterator: AsyncIterator<readonly unknown[]>): Promise<readonly unknown[] | undefined> {

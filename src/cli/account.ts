@@ -11,17 +11,13 @@ import {
 } from '../store/rows/accounts.ts';
 import { openSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
-import { withStore } from './open.ts';
+import { type Command, type Invocation, UsageError } from './command.ts';
+import { overStore, withStore } from './open.ts';
 
 const parts = { clock: systemClock, ids: createIds(systemClock) };
 
 /** The option that selects the account a command works on. */
-export const accountOption = {
-  type: 'string',
-  value: 'NAME',
-  help: 'account name or id (optional if there is only one)',
-} as const;
+export const accountOption = { value: 'NAME', help: 'account name or id (optional if there is only one)' };
 
 /** The account named by `--account`, or the only one. Throws `UsageError` if there is none or more than one. */
 export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocation): Promise<AccountRow> {
@@ -47,7 +43,7 @@ export async function accountsOf(store: Pick<Store, 'accounts'>, call: Invocatio
   return { names, only: call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id } };
 }
 
-export const accountCreate: Command = {
+const accountCreate: Command = {
   name: 'account create',
   args: 'NAME',
   summary:
@@ -59,72 +55,62 @@ export const accountCreate: Command = {
       const key = await createKey(store, account.id, FIRST_KEY, parts);
       if (call.format === 'text') io.err(`Created account ${name} (${account.id}). Its API key, shown only once:\n`);
       call.print([{ id: account.id, name, key }], () => `${key}\n`);
-      return EXIT.ok;
     });
   },
 };
 
-export const accountList: Command = {
+const accountList: Command = {
   name: 'account list',
   summary: 'Lists the accounts.',
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const rows = await store.accounts.many({}, { sort: 'number' });
-      const shown = rows.map(({ id, name, number, createdAt }) => ({
-        id,
-        name,
-        number,
-        created_at: toTimestamp(createdAt),
-      }));
-      call.table(shown, ['number', 'name', 'id', 'created'], (row) => [row.number, row.name, row.id, row.created_at]);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, store }) => {
+    const rows = await store.accounts.many({}, { sort: 'number' });
+    const shown = rows.map(({ id, name, number, createdAt }) => ({
+      id,
+      name,
+      number,
+      created_at: toTimestamp(createdAt),
+    }));
+    call.table(shown, ['number', 'name', 'id', 'created'], (row) => [row.number, row.name, row.id, row.created_at]);
+  }),
 };
 
-export const keyCreate: Command = {
+const keyCreate: Command = {
   name: 'key create',
   args: '[LABEL]',
   summary: 'Creates an API key and prints it to standard output. The key is shown only once.',
   options: { account: accountOption },
-  async run(call, io) {
-    return withStore(call.settings().settings, async (store) => {
-      const owner = await theAccount(store, call);
-      const label = call.words[0] ?? '';
-      const key = await createKey(store, owner.id, label, parts);
-      if (call.format === 'text') io.err(`API key for account ${owner.name}, shown only once:\n`);
-      call.print([{ key, label, account: owner.id }], () => `${key}\n`);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, io, store }) => {
+    const owner = await theAccount(store, call);
+    const label = call.words[0] ?? '';
+    const key = await createKey(store, owner.id, label, parts);
+    if (call.format === 'text') io.err(`API key for account ${owner.name}, shown only once:\n`);
+    call.print([{ key, label, account: owner.id }], () => `${key}\n`);
+  }),
 };
 
-export const keyList: Command = {
+const keyList: Command = {
   name: 'key list',
   summary:
     'Lists the API keys by their first four characters, with their last use (which a running daemon writes ' +
     'every minute). Only hashes of keys are stored.',
   options: { account: accountOption },
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const owner = await theAccount(store, call);
-      const secret = await openSecret(store, parts.ids);
-      const rows = await store.keys.many({ account: owner.id }, { sort: 'createdAt' });
-      const shown = rows.map((row) => ({
-        id: keyName(row, secret),
-        starts_with: row.hint,
-        label: row.label,
-        created_at: toTimestamp(row.createdAt),
-        last_used_at: row.lastUsedAt ? toTimestamp(row.lastUsedAt) : null,
-        revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
-      }));
-      call.table(shown, ['id', 'starts with', 'label', 'created', 'last used', 'revoked']);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, store }) => {
+    const owner = await theAccount(store, call);
+    const secret = await openSecret(store, parts.ids);
+    const rows = await store.keys.many({ account: owner.id }, { sort: 'createdAt' });
+    const shown = rows.map((row) => ({
+      id: keyName(row, secret),
+      starts_with: row.hint,
+      label: row.label,
+      created_at: toTimestamp(row.createdAt),
+      last_used_at: row.lastUsedAt ? toTimestamp(row.lastUsedAt) : null,
+      revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
+    }));
+    call.table(shown, ['id', 'starts with', 'label', 'created', 'last used', 'revoked']);
+  }),
 };
 
-export const keyRevoke: Command = {
+const keyRevoke: Command = {
   name: 'key revoke',
   args: 'KEY | ID',
   summary: 'Revokes an API key, given in full or by its id from `key list`. Running daemons refuse it within seconds.',
@@ -142,7 +128,8 @@ export const keyRevoke: Command = {
       const name = keyName(hit, secret);
       await revokeKey(store, hit.id, parts);
       call.print([{ id: name, revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
-      return EXIT.ok;
     });
   },
 };
+
+export const accountCommands = [accountCreate, accountList, keyCreate, keyList, keyRevoke];

@@ -40,13 +40,13 @@ async function findHost(store: Store, word: string): Promise<HostRow> {
   if (found && others.length === 0) return found;
   if (found)
     throw new UsageError(`several hosts are named ${word}; give an id: ${rows.map(({ id }) => id).join(', ')}`);
-  const copy = await store.copies.one({ host: word });
-  if (!copy) throw new UsageError(`there is no host ${word} (see: postern host list)`);
-  const [now, last] = [new Date(), await store.copies.many({ host: word }, { sort: '-epoch', limit: 1 })];
-  const row = { name: word, incarnation: null, beat: 0, version: '', features: [], startedAt: now, seenAt: now };
-  const epoch = last[0]?.epoch ?? copy.epoch;
-  await store.hosts.insert({ id: word, ...row, epoch });
-  return { id: word, ...row, epoch };
+  const [last] = await store.copies.many({ host: word }, { sort: '-epoch', limit: 1 });
+  if (!last) throw new UsageError(`there is no host ${word} (see: postern host list)`);
+  const now = new Date();
+  const host = { incarnation: null, beat: 0, version: '', features: [], startedAt: now, seenAt: now };
+  const row = { id: word, name: word, ...host, epoch: last.epoch };
+  await store.hosts.insert(row);
+  return row;
 }
 
 /** The id of the host whose queue is here; undefined if there is none. */
@@ -61,7 +61,7 @@ async function findAdopter(store: Store, word: string | undefined, settings: Set
   if (here === undefined)
     throw new UsageError('no host has its queue here: name the one that takes over (--by HOSTNAME)');
   const adopter = await findHost(store, here);
-  if (adopter.incarnation === null || !(await isRunning(store, adopter)))
+  if (!(await isRunning(store, adopter)))
     throw new Unavailable(`${adopter.name} does not run: start it first, or name another (--by HOSTNAME)`);
   return adopter;
 }
@@ -116,7 +116,6 @@ const stuck = (left: string, lost: HostRow, adopter: HostRow): string =>
   `Another host can continue: postern host adopt ${lost.name} --by HOSTNAME\n`;
 
 const by = {
-  type: 'string',
   value: 'HOSTNAME',
   help: 'the host that takes over; default: the one whose queue is here',
 } as const;

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
+import { errorText } from '../base/errors.ts';
 import { classifyReply, ruleInWords } from '../mail/bounce.ts';
 import { type Judgement, judge } from '../returns/bounce-message.ts';
-import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
+import { type Command, type Invocation, UsageError } from './command.ts';
 
 /** The verdict on a bounce, as `--json` prints it. */
 interface Explained {
@@ -20,13 +21,9 @@ export const bounceExplain: Command = {
   args: '[FILE]',
   summary: 'Explains how a bounce is classified, and by which rule. Reads a mail from FILE, or from standard input.',
   options: {
-    reply: {
-      type: 'string',
-      value: 'TEXT',
-      help: 'explain this reply of a server instead, for example "550 5.1.1 No such user"',
-    },
-    recipient: { type: 'string', value: 'ADDRESS', help: 'the recipient of the message that bounced' },
-    sender: { type: 'string', value: 'ADDRESS', help: 'MAIL FROM of the mail (default: empty, as in bounces)' },
+    reply: { value: 'TEXT', help: 'explain this reply of a server instead, for example "550 5.1.1 No such user"' },
+    recipient: { value: 'ADDRESS', help: 'the recipient of the message that bounced' },
+    sender: { value: 'ADDRESS', help: 'MAIL FROM of the mail (default: empty, as in bounces)' },
   },
   notes:
     'Nothing is recorded. Only a hard bounce means that an address does not exist: it suppresses the address ' +
@@ -35,7 +32,6 @@ export const bounceExplain: Command = {
     const reply = call.text('reply');
     const explained = reply === undefined ? ofMail(call) : ofReply(reply);
     call.print([explained], () => toText(explained));
-    return EXIT.ok;
   },
 };
 
@@ -80,7 +76,7 @@ function readMail(file: string | undefined): Buffer {
     // Mail in files usually has LF line endings.
     return Buffer.from(bytes.toString('latin1').replace(/\r?\n/g, '\r\n'), 'latin1');
   } catch (error) {
-    throw new UsageError(`cannot read ${file ?? 'standard input'}: ${error instanceof Error ? error.message : error}`);
+    throw new UsageError(`cannot read ${file ?? 'standard input'}: ${errorText(error)}`);
   }
 }
 

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { Refusal } from '../api/errors.ts';
 import { errorText } from '../base/errors.ts';
 import { printable } from '../base/log.ts';
+import { urlHost } from '../base/networks.ts';
 import { VERSION } from '../base/version.ts';
 import { ConfigError, type LoadedSettings, loadSettings } from '../config.ts';
 import { HostRefused } from '../store/rows/hosts.ts';
@@ -43,9 +44,8 @@ export interface Io {
   onSignal(listener: (signal: 'stop' | 'hangup') => void): void;
 }
 
-/** An option of a command; help, manual and completions are generated from it. */
+/** An option of a command; help, manual and completions are generated from it. Without `value` it is a flag. */
 export interface Option {
-  readonly type: 'string' | 'boolean';
   readonly short?: string;
   readonly multiple?: boolean;
   /** The placeholder of its value in help texts: `--state STATE`. */
@@ -88,7 +88,8 @@ export interface Command {
   readonly options?: Readonly<Record<string, Option>>;
   /** Added to the end of the help text: an example, for instance. */
   readonly notes?: string;
-  run(call: Invocation, io: Io): Promise<number>;
+  /** Returns the exit code, if that is not `EXIT.ok`. */
+  run(call: Invocation, io: Io): Promise<number> | Promise<void>;
 }
 
 /** A command was called wrongly: exit 64, with a hint. */
@@ -108,10 +109,10 @@ export class Unavailable extends Error {
 
 /** Options that every command has. */
 export const COMMON: Readonly<Record<string, Option>> = {
-  config: { type: 'string', short: 'c', value: 'FILE', help: 'settings file (default: $POSTERN_CONFIG)' },
-  json: { type: 'boolean', help: 'print the results as one JSON array' },
-  jsonl: { type: 'boolean', help: 'print the results as JSON, one object per line' },
-  help: { type: 'boolean', short: 'h', help: 'show this help' },
+  config: { short: 'c', value: 'FILE', help: 'settings file (default: $POSTERN_CONFIG)' },
+  json: { help: 'print the results as one JSON array' },
+  jsonl: { help: 'print the results as JSON, one object per line' },
+  help: { short: 'h', help: 'show this help' },
 };
 
 /** Runs the command in `argv` (without node and script) and returns its exit code. Never throws. */
@@ -128,7 +129,7 @@ export async function runCommandLine(commands: readonly Command[], argv: readonl
       io.out(helpText(command));
       return EXIT.ok;
     }
-    return await command.run(call, io);
+    return (await command.run(call, io)) ?? EXIT.ok;
   } catch (error) {
     return explain(error, command, io);
   }
@@ -163,14 +164,7 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
   if (unexpected !== undefined) throw new UsageError(`unexpected argument "${unexpected}"`);
   if (values.json === true && values.jsonl === true) throw new UsageError('use either --json or --jsonl');
   const text = (name: string) => (typeof values[name] === 'string' ? values[name] : undefined);
-  const texts = (name: string): readonly string[] => {
-    const value = values[name];
-    return Array.isArray(value)
-      ? value.filter((item): item is string => typeof item === 'string')
-      : typeof value === 'string'
-        ? [value]
-        : [];
-  };
+  const texts = (name: string) => [values[name]].flat().filter((item) => typeof item === 'string');
   const format = values.json === true ? 'json' : values.jsonl === true ? 'jsonl' : 'text';
   function print(records: readonly object[], shown: () => string): void {
     if (format === 'text') io.out(shown());
@@ -214,10 +208,13 @@ function maxWords({ args }: Command): number {
 }
 
 function parse(options: Readonly<Record<string, Option>>, argv: readonly string[]) {
+  const toType = ({ short, multiple = false, value }: Option) =>
+    ({ type: value === undefined ? 'boolean' : 'string', multiple, ...(short && { short }) }) as const;
+  const types = Object.fromEntries(Object.entries(options).map(([name, option]) => [name, toType(option)]));
   try {
-    return parseArgs({ args: [...argv], options: { ...options }, allowPositionals: true, strict: true });
+    return parseArgs({ args: [...argv], options: types, allowPositionals: true, strict: true });
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.split('. ')[0] : String(error));
+    throw new UsageError(errorText(error).split('. ')[0]);
   }
 }
 
@@ -266,7 +263,7 @@ export function readSecret(path: string): string {
 /** The URL of the daemon of the settings. */
 export function ownServer(call: Pick<Invocation, 'settings'>): string {
   const { host, port } = call.settings().settings.http.listen;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `http://${urlHost(host)}:${port}`;
 }
 
 /** A table with aligned columns for a terminal. Control characters in cells are escaped. */

@@ -1,43 +1,23 @@
-import { accountCreate, accountList, keyCreate, keyList, keyRevoke } from './account.ts';
-import { hostAdopt, hostDrain } from './adoption.ts';
+import { accountCommands } from './account.ts';
 import { bounceExplain } from './bounce.ts';
 import type { Command } from './command.ts';
 import { createCompletion } from './completion.ts';
-import { configCheck, configShow } from './config.ts';
-import {
-  consoleEnd,
-  consoleLink,
-  consoleSessionList,
-  personAdd,
-  personInvite,
-  personList,
-  personRemove,
-  personResetFactor,
-  personUnlock,
-} from './console.ts';
+import { configCommands } from './config.ts';
+import { consoleCommands } from './console.ts';
 import { demo } from './demo.ts';
-import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
+import { dkimCommands } from './dkim.ts';
 import { dns } from './dns.ts';
 import { doctor } from './doctor.ts';
-import {
-  domainAdd,
-  domainCheck,
-  domainList,
-  domainRemove,
-  routeAdd,
-  routeList,
-  routeRemove,
-  routeTest,
-} from './domain.ts';
+import { domainCommands } from './domain.ts';
 import { queueEndpoints } from './endpoints.ts';
-import { hostForget, hostList } from './host.ts';
+import { hostCommands } from './host.ts';
 import { importMandrill } from './import.ts';
-import { ipAdd, ipList, ipRemove } from './ip.ts';
+import { ipCommands } from './ip.ts';
 import { listen } from './listen.ts';
-import { mailFind, mailRefused, mailShow } from './mail.ts';
+import { mailCommands } from './mail.ts';
 import { queueList, queueShow } from './queue.ts';
 import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
-import { senderAdd, senderList } from './sender.ts';
+import { senderCommands } from './sender.ts';
 import { serve } from './serve.ts';
 import { setup } from './setup.ts';
 import { storeCopy } from './store.ts';
@@ -46,50 +26,20 @@ const all: readonly Command[] = [
   setup,
   serve,
   demo,
-  configCheck,
-  configShow,
+  ...configCommands,
   doctor,
   dns,
-  hostList,
-  hostAdopt,
-  hostDrain,
-  hostForget,
-  accountCreate,
-  accountList,
-  keyCreate,
-  keyList,
-  keyRevoke,
-  consoleLink,
-  consoleSessionList,
-  consoleEnd,
-  personAdd,
-  personInvite,
-  personList,
-  personRemove,
-  personResetFactor,
-  personUnlock,
-  ipAdd,
-  ipList,
-  ipRemove,
-  dkimList,
-  dkimShow,
-  dkimRotate,
-  senderAdd,
-  senderList,
-  domainAdd,
-  domainList,
-  domainCheck,
-  domainRemove,
-  routeAdd,
-  routeList,
-  routeTest,
-  routeRemove,
+  ...hostCommands,
+  ...accountCommands,
+  ...consoleCommands,
+  ...ipCommands,
+  ...dkimCommands,
+  ...senderCommands,
+  ...domainCommands,
   listen,
   importMandrill,
   storeCopy,
-  mailFind,
-  mailShow,
-  mailRefused,
+  ...mailCommands,
   bounceExplain,
   queueList,
   queueShow,

@@ -1,4 +1,4 @@
-import { COMMON, type Command, EXIT, type Option, UsageError } from './command.ts';
+import { COMMON, type Command, type Option, UsageError } from './command.ts';
 
 /** Supported shells. */
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -18,7 +18,6 @@ export function createCompletion(commands: readonly Command[]): Command {
       const shell = SHELLS.find((known) => known === call.words[0]);
       if (!shell) throw new UsageError(`missing argument: one of ${SHELLS.join(', ')}`);
       io.out(completionScript(shell, [...commands, completion]));
-      return EXIT.ok;
     },
   };
   return completion;
@@ -31,41 +30,21 @@ function completionScript(shell: Shell, commands: readonly Command[]): string {
 }
 
 /** A first word: a group with its commands, or a command of its own (`leaf`), or both. */
-interface Head {
-  readonly word: string;
-  readonly summary: string;
-  readonly members: readonly Leaf[];
-  readonly leaf: Leaf | undefined;
-}
+type Head = ReturnType<typeof toTree>[number];
 
-/** One command with its options. */
-interface Leaf {
-  readonly word: string;
-  readonly name: string;
-  readonly summary: string;
-  readonly options: readonly Flag[];
-  readonly words: readonly string[];
-}
-
-interface Flag extends Option {
-  readonly name: string;
-}
-
-function toTree(commands: readonly Command[]): readonly Head[] {
-  const leaves = commands.map(
-    (command): Leaf => ({
-      name: command.name,
-      word: command.name.split(' ').at(-1) ?? '',
-      summary: firstSentence(command.summary),
-      options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
-      // `bash | zsh | fish` are literal words; `ADDRESS` is a placeholder.
-      words: (command.args ?? '')
-        .split('|')
-        .map((word) => word.trim())
-        .filter((word) => /^[a-z]+$/.test(word)),
-    }),
-  );
-  return [...Map.groupBy(leaves, ({ name }) => name.split(' ')[0] ?? '')].map(([word, group]): Head => {
+function toTree(commands: readonly Command[]) {
+  const leaves = commands.map((command) => ({
+    name: command.name,
+    word: command.name.split(' ').at(-1) ?? '',
+    summary: firstSentence(command.summary),
+    options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
+    // `bash | zsh | fish` are literal words; `ADDRESS` is a placeholder.
+    words: (command.args ?? '')
+      .split('|')
+      .map((word) => word.trim())
+      .filter((word) => /^[a-z]+$/.test(word)),
+  }));
+  return [...Map.groupBy(leaves, ({ name }) => name.split(' ')[0] ?? '')].map(([word, group]) => {
     const leaf = group.find(({ name }) => name === word);
     const members = group.filter((one) => one !== leaf);
     return { word, members, leaf, summary: leaf?.summary ?? members.map((one) => one.word).join(', ') };
@@ -98,8 +77,8 @@ _postern() {
   local depth=1 words='' options=''
   COMPREPLY=()
   case $previous in
-${values.join('')}    ${valued(tree, 'FILE').join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
-    ${valued(tree, undefined).join('|')}) return ;;
+${values.join('')}    ${valued(tree, true).join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    ${valued(tree, false).join('|')}) return ;;
   esac
   case \${COMP_WORDS[1]-} in
 ${groups.join('')}  esac
@@ -158,9 +137,9 @@ _postern "$@"
 }
 
 /** The value of an option in the syntax of `_arguments`. */
-function valueSpec({ type, value, values }: Option): string {
-  if (type === 'boolean') return '';
-  return `:${value ?? 'value'}:${values ? `(${values.join(' ')})` : value === 'FILE' ? '_files' : ' '}`;
+function valueSpec({ value, values }: Option): string {
+  if (value === undefined) return '';
+  return `:${value}:${values ? `(${values.join(' ')})` : value === 'FILE' ? '_files' : ' '}`;
 }
 
 function fishScript(tree: readonly Head[]): string {
@@ -198,8 +177,8 @@ ${heads.join('')}${members.join('')}${options.join('')}`;
 
 const fishQuoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 
-function fishValue({ type, value, values }: Option): string {
-  if (type === 'boolean') return '';
+function fishValue({ value, values }: Option): string {
+  if (value === undefined) return '';
   return values ? ` -x -a '${values.join(' ')}'` : value === 'FILE' ? ' -r -F' : ' -x';
 }
 
@@ -214,14 +193,11 @@ function valuesOf(tree: readonly Head[]): readonly (readonly [string, readonly s
   ];
 }
 
-/** Options whose value is of this kind (`FILE`); if undefined, options with any other value, without a list. */
-function valued(tree: readonly Head[], kind: string | undefined): readonly string[] {
+/** Options whose value is a file, or those with any other value, without a list. */
+function valued(tree: readonly Head[], isFile: boolean): readonly string[] {
   const found = allLeaves(tree)
     .flatMap(({ options }) => options)
-    .filter(
-      ({ type, value, values }) =>
-        type === 'string' && !values && (kind === undefined ? value !== 'FILE' : value === kind),
-    );
+    .filter(({ value, values }) => value !== undefined && !values && (value === 'FILE') === isFile);
   return [
     ...new Set(found.flatMap(({ name, short }) => (short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`]))),
   ];

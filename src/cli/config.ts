@@ -1,7 +1,7 @@
 import { checkFiles, checkNames } from '../composition/files.ts';
-import { type Command, EXIT } from './command.ts';
+import type { Command } from './command.ts';
 
-export const configCheck: Command = {
+const configCheck: Command = {
   name: 'config check',
   summary:
     'Checks all settings and the files they name, and prints every fault with its path; exits 78 if there is ' +
@@ -11,16 +11,16 @@ export const configCheck: Command = {
     checkNames(settings);
     checkFiles(settings);
     call.print([{ ok: true }], () => 'The settings are valid.\n');
-    return EXIT.ok;
   },
 };
 
-export const configShow: Command = {
+const configShow: Command = {
   name: 'config show',
   summary: 'Prints every effective setting and its origin. Secrets are shown as (set).',
   async run(call) {
     const { shown } = call.settings();
     call.table(shown, ['setting', 'value', 'from'], ({ path, value, origin }) => [path, JSON.stringify(value), origin]);
-    return EXIT.ok;
   },
 };
+
+export const configCommands = [configCheck, configShow];

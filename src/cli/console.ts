@@ -3,7 +3,6 @@ import { createIds } from '../base/ids.ts';
 import { enterUrl, journalSettings } from '../composition/slices.ts';
 import { isOver } from '../console/sessions.ts';
 import { HOST } from '../journal/actions.ts';
-import type { Settings } from '../settings.ts';
 import {
   addPerson,
   createEnterLink,
@@ -19,28 +18,24 @@ import {
 import type { Store } from '../store/store.ts';
 import { accountOption, theAccount } from './account.ts';
 import { noteActions } from './actions.ts';
-import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
+import { type Command, EXIT, UsageError } from './command.ts';
 import { reachConsole } from './console-reach.ts';
-import { withStore } from './open.ts';
+import { overStore, type StoreCall, withStore } from './open.ts';
 
-const parts = { clock: systemClock, ids: createIds(systemClock) };
+const tools = { clock: systemClock, ids: createIds(systemClock) };
 
-export const consoleLink: Command = {
+const consoleLink: Command = {
   name: 'console link',
   summary: 'Prints a link that opens the console once, within an hour, as an operator who sees all accounts.',
   notes:
     'If the console cannot be reached, the command says which setting to change. For regular users, add a ' +
     'person: postern person add NAME.',
-  async run(call, io) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => printLink(settings, store, null, call, io));
-  },
+  run: overStore((parts) => printLink(parts, null)),
 };
 
 /** Records a change of a person in the history, in the words of the console. */
 function notePerson(
-  io: Io,
-  settings: Settings,
+  { io, settings }: StoreCall,
   what: PersonChange,
   { name, role, account }: Pick<PersonRow, 'name' | 'role' | 'account'>,
 ): void {
@@ -49,11 +44,8 @@ function notePerson(
 }
 
 async function printLink(
-  settings: Settings,
-  store: Store,
+  { call, io, settings, store }: StoreCall,
   person: Pick<PersonRow, 'id' | 'name'> | null,
-  call: Invocation,
-  io: Io,
 ): Promise<number> {
   const reach = await reachConsole(settings);
   if (reach.kind === 'off') {
@@ -61,14 +53,14 @@ async function printLink(
     if (person) io.err(`Then create a link: postern person invite ${person.name}\n`);
     return EXIT.failed;
   }
-  const url = enterUrl(settings, await createEnterLink(store, person?.id ?? null, parts));
+  const url = enterUrl(settings, await createEnterLink(store, person?.id ?? null, tools));
   for (const note of reach.notes) io.err(note);
   const until = toTimestamp(new Date(systemClock.now() + LINK_MS));
   call.print([{ url, until }], () => `${url}\n`);
   return EXIT.ok;
 }
 
-export const personAdd: Command = {
+const personAdd: Command = {
   name: 'person add',
   args: 'NAME',
   summary:
@@ -76,7 +68,6 @@ export const personAdd: Command = {
     'hour, and lets them choose a password.',
   options: {
     role: {
-      type: 'string',
       value: 'ROLE',
       values: ROLES,
       help:
@@ -93,57 +84,52 @@ export const personAdd: Command = {
       throw new UsageError('an operator sees all accounts; omit --account');
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
+      const parts = { call, io, settings, store };
       const account = role === 'operator' ? null : (await theAccount(store, call)).id;
-      const added = await addPerson(store, { name, role, account }, parts);
+      const added = await addPerson(store, { name, role, account }, tools);
       if (added === 'taken') throw new UsageError(`${name} exists already (postern person invite ${name})`);
-      notePerson(io, settings, 'person added', added);
-      return printLink(settings, store, added, call, io);
+      notePerson(parts, 'person added', added);
+      return printLink(parts, added);
     });
   },
 };
 
-export const personInvite: Command = {
+const personInvite: Command = {
   name: 'person invite',
   args: 'NAME',
   summary: 'Prints a new link for a person, who can choose another password with it.',
-  async run(call, io) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const person = await thePerson(store, call);
-      notePerson(io, settings, 'person invited', person);
-      return printLink(settings, store, person, call, io);
-    });
-  },
+  run: overStore(async (parts) => {
+    const person = await thePerson(parts);
+    notePerson(parts, 'person invited', person);
+    return printLink(parts, person);
+  }),
 };
 
-export const personList: Command = {
+const personList: Command = {
   name: 'person list',
   summary: 'Lists the people who may use the console.',
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const rows = await store.people.many({}, { sort: 'name' });
-      const shown = await Promise.all(
-        rows.map(async ({ name, role, account, password, factor, wrongCodes, createdAt }) => ({
-          name,
-          role,
-          account: account && ((await store.accounts.one({ id: account }))?.name ?? account),
-          has_password: password !== null,
-          has_factor: Boolean(factor),
-          locked: isLocked({ wrongCodes }),
-          created_at: toTimestamp(createdAt),
-        })),
-      );
-      call.table(shown, ['name', 'role', 'account', 'password', 'second factor', 'created'], (row) => [
-        row.name,
-        row.role,
-        row.account,
-        row.has_password ? 'yes' : 'no',
-        row.locked ? 'locked' : row.has_factor ? 'yes' : 'no',
-        row.created_at,
-      ]);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, store }) => {
+    const rows = await store.people.many({}, { sort: 'name' });
+    const shown = await Promise.all(
+      rows.map(async ({ name, role, account, password, factor, wrongCodes, createdAt }) => ({
+        name,
+        role,
+        account: account && ((await store.accounts.one({ id: account }))?.name ?? account),
+        has_password: password !== null,
+        has_factor: Boolean(factor),
+        locked: isLocked({ wrongCodes }),
+        created_at: toTimestamp(createdAt),
+      })),
+    );
+    call.table(shown, ['name', 'role', 'account', 'password', 'second factor', 'created'], (row) => [
+      row.name,
+      row.role,
+      row.account,
+      row.has_password ? 'yes' : 'no',
+      row.locked ? 'locked' : row.has_factor ? 'yes' : 'no',
+      row.created_at,
+    ]);
+  }),
 };
 
 type PersonChange = 'person added' | 'person invited' | 'person removed' | 'person unlocked' | 'second factor reset';
@@ -160,19 +146,15 @@ interface Changing extends Pick<Command, 'name' | 'summary' | 'notes'> {
 const changing = ({ what, change, now, said, ...command }: Changing): Command => ({
   ...command,
   args: 'NAME',
-  async run(call, io) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const person = await thePerson(store, call);
-      await change(store, person.id);
-      notePerson(io, settings, what, person);
-      call.print([{ name: person.name, ...now }], () => `${said(person.name)}\n`);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async (parts) => {
+    const person = await thePerson(parts);
+    await change(parts.store, person.id);
+    notePerson(parts, what, person);
+    parts.call.print([{ name: person.name, ...now }], () => `${said(person.name)}\n`);
+  }),
 });
 
-export const personRemove = changing({
+const personRemove = changing({
   name: 'person remove',
   summary: 'Removes a person and ends their sessions at once.',
   what: 'person removed',
@@ -181,7 +163,7 @@ export const personRemove = changing({
   said: (name) => `Removed ${name}`,
 });
 
-export const personResetFactor = changing({
+const personResetFactor = changing({
   name: 'person reset-factor',
   summary: "Removes a person's second factor, for example after a lost phone.",
   what: 'second factor reset',
@@ -190,7 +172,7 @@ export const personResetFactor = changing({
   said: (name) => `${name} can sign in without a code now`,
 });
 
-export const personUnlock = changing({
+const personUnlock = changing({
   name: 'person unlock',
   summary: 'Lets a person sign in again after too many wrong codes of the second factor.',
   notes:
@@ -202,7 +184,7 @@ export const personUnlock = changing({
   said: (name) => `${name} can sign in again`,
 });
 
-async function thePerson(store: Pick<Store, 'people'>, call: Invocation): Promise<PersonRow> {
+async function thePerson({ call, store }: StoreCall): Promise<PersonRow> {
   const given = call.word('NAME');
   const person = await store.people.one({ name: personName(given) ?? '' });
   if (!person) throw new UsageError(`no such person: ${given} (postern person list)`);
@@ -212,36 +194,32 @@ async function thePerson(store: Pick<Store, 'people'>, call: Invocation): Promis
 /** Characters of a session's id that are shown, and that name it. */
 const SHOWN_ID = 12;
 
-export const consoleSessionList: Command = {
+const consoleSessionList: Command = {
   name: 'console sessions',
   summary: 'Lists the console sessions.',
-  async run(call) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const now = systemClock.now();
-      const idleMs = settings.console.idle_minutes * 60_000;
-      const lasting = await store.consoleSessions.many({ until: { range: { gt: new Date(now) } } });
-      const rows = lasting.filter((row) => !isOver(row, idleMs, now));
-      const names = new Map((await store.people.many({})).map(({ id, name }) => [id, name]));
-      const shown = rows.map(({ id, person, by, address, createdAt, seenAt }) => ({
-        id: id.slice(0, SHOWN_ID),
-        name: person === null ? 'operator' : (names.get(person) ?? '(removed)'),
-        by,
-        address,
-        created_at: toTimestamp(createdAt),
-        seen_at: toTimestamp(seenAt),
-      }));
-      call.table(shown, ['id', 'name', 'signed in by', 'address', 'started', 'last seen']);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, settings, store }) => {
+    const now = systemClock.now();
+    const idleMs = settings.console.idle_minutes * 60_000;
+    const lasting = await store.consoleSessions.many({ until: { range: { gt: new Date(now) } } });
+    const rows = lasting.filter((row) => !isOver(row, idleMs, now));
+    const names = new Map((await store.people.many({})).map(({ id, name }) => [id, name]));
+    const shown = rows.map(({ id, person, by, address, createdAt, seenAt }) => ({
+      id: id.slice(0, SHOWN_ID),
+      name: person === null ? 'operator' : (names.get(person) ?? '(removed)'),
+      by,
+      address,
+      created_at: toTimestamp(createdAt),
+      seen_at: toTimestamp(seenAt),
+    }));
+    call.table(shown, ['id', 'name', 'signed in by', 'address', 'started', 'last seen']);
+  }),
 };
 
-export const consoleEnd: Command = {
+const consoleEnd: Command = {
   name: 'console end',
   args: '[ID…]',
   summary: 'Ends console sessions, by their ids from `console sessions` or all of them.',
-  options: { all: { type: 'boolean', help: 'end all sessions' } },
+  options: { all: { help: 'end all sessions' } },
   async run(call) {
     if (call.flag('all') === call.words.length > 0) throw new UsageError('pass the ids of sessions, or --all');
     return withStore(call.settings().settings, async (store) => {
@@ -257,3 +235,15 @@ export const consoleEnd: Command = {
     });
   },
 };
+
+export const consoleCommands = [
+  consoleLink,
+  consoleSessionList,
+  consoleEnd,
+  personAdd,
+  personInvite,
+  personList,
+  personRemove,
+  personResetFactor,
+  personUnlock,
+];

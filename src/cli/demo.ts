@@ -30,18 +30,15 @@ export const demo: Command = {
     'setup and leaves nothing behind.',
   options: {
     once: {
-      type: 'boolean',
       help:
         'exit after the first POST: 0 if it arrived, SPF, DKIM and DMARC pass and both signatures are valid, ' +
         'else 1. With --hosts: exit after the summary, 0 if nothing is lost, else 1',
     },
     hosts: {
-      type: 'string',
       value: 'N',
       help: `start 2 to ${MOST_HOSTS} hosts over one database, lose one with its disk, and show what happens to its mail`,
     },
     copies: {
-      type: 'string',
       value: 'none|store',
       values: COPIES,
       help: 'with --hosts: queue.copies; default: store. With none, the mail that waited on the lost host is lost',

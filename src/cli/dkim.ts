@@ -6,8 +6,8 @@ import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '.
 import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
-import { withStore } from './open.ts';
+import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
+import { overStore, type StoreCall, withStore } from './open.ts';
 
 /**
  * signs: the key in use · next: will sign once its record is in the DNS · previous: no longer signs, but its record
@@ -65,24 +65,20 @@ function theDomain(call: Invocation): string | undefined {
 
 const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (postern dkim list)`);
 
-export const dkimList: Command = {
+const dkimList: Command = {
   name: 'dkim list',
   summary: 'Lists the DKIM keys of sender domains and their states.',
-  async run(call) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
-      call.table(shown, ['domain', 'selector', 'state'], ({ domain, selector, state, at }) => [
-        domain,
-        selector,
-        SENTENCES[state](at),
-      ]);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, settings, store }) => {
+    const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
+    call.table(shown, ['domain', 'selector', 'state'], ({ domain, selector, state, at }) => [
+      domain,
+      selector,
+      SENTENCES[state](at),
+    ]);
+  }),
 };
 
-export const dkimShow: Command = {
+const dkimShow: Command = {
   name: 'dkim show',
   args: '[DOMAIN]',
   summary:
@@ -95,7 +91,6 @@ export const dkimShow: Command = {
       const rows = await Promise.all(domains.map((domain) => keyToShow(domain, settings, store)));
       const shown = rows.flatMap((row) => toShown(row, settings));
       call.print(shown, () => shown.map(toText).join('\n'));
-      return EXIT.ok;
     });
   },
 };
@@ -108,14 +103,14 @@ async function keyToShow(domain: string, settings: Settings, store: Store): Prom
   return createDomainKeys({ store, clock: systemClock, newKeyPair }).keyOf(domain);
 }
 
-export const dkimRotate: Command = {
+const dkimRotate: Command = {
   name: 'dkim rotate',
   args: '[DOMAIN]',
   summary:
     'Creates a new DKIM key for a sender domain. The old key signs until the record of the new one is in the DNS.',
   options: {
-    all: { type: 'boolean', help: 'rotate the key of every domain' },
-    cancel: { type: 'boolean', help: 'discard the new key, if it does not sign yet' },
+    all: { help: 'rotate the key of every domain' },
+    cancel: { help: 'discard the new key, if it does not sign yet' },
   },
   notes:
     'Publish the record shown and keep the old one. A running daemon looks for the new record every five ' +
@@ -129,24 +124,15 @@ export const dkimRotate: Command = {
     return withStore(settings, async (store) => {
       const domains =
         domain === undefined ? (await store.domainKeys.many({}, { sort: 'id' })).map(({ id }) => id) : [domain];
-      return call.flag('cancel')
-        ? cancel(domains, { call, io, settings, store })
-        : rotate(domains, { call, io, settings, store });
+      return (call.flag('cancel') ? cancel : rotate)(domains, { call, io, settings, store });
     });
   },
 };
 
-interface Parts {
-  readonly call: Invocation;
-  readonly io: Io;
-  readonly settings: Settings;
-  readonly store: Store;
-}
-
-const rotationOf = ({ settings, store }: Parts) =>
+const rotationOf = ({ settings, store }: StoreCall) =>
   createKeyRotation(rotationSettings(settings), { store, clock: systemClock, newKeyPair });
 
-async function rotate(domains: readonly string[], parts: Parts): Promise<number> {
+async function rotate(domains: readonly string[], parts: StoreCall): Promise<number> {
   const { call, io, settings } = parts;
   const shown: Shown[] = [];
   let resting = 0;
@@ -166,7 +152,7 @@ async function rotate(domains: readonly string[], parts: Parts): Promise<number>
   return resting > 0 ? EXIT.failed : EXIT.ok;
 }
 
-async function cancel(domains: readonly string[], parts: Parts): Promise<number> {
+async function cancel(domains: readonly string[], parts: StoreCall): Promise<number> {
   const { call, settings, store } = parts;
   const shown: Shown[] = [];
   for (const domain of domains) {
@@ -181,3 +167,5 @@ async function cancel(domains: readonly string[], parts: Parts): Promise<number>
   );
   return shown.length === 0 && domains.length === 1 ? EXIT.failed : EXIT.ok;
 }
+
+export const dkimCommands = [dkimList, dkimShow, dkimRotate];

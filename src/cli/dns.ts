@@ -17,8 +17,8 @@ import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import type { Settings } from '../settings.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, type Io, toCell, toSpan, UsageError } from './command.ts';
-import { hasStore, withResolver, withStore } from './open.ts';
+import { type Command, EXIT, type Invocation, toCell, toSpan, UsageError } from './command.ts';
+import { hasStore, type StoreCall, withResolver, withStore } from './open.ts';
 
 /** The uses that `--for` names, and the records that each needs. */
 const USE_NAMES = ['receiving', 'sending'] as const;
@@ -35,7 +35,6 @@ const TTL = 3600;
 
 /** The option that names the addresses of this host. */
 export const addressOption = {
-  type: 'string',
   multiple: true,
   value: 'IP',
   help: 'a public address of this host (default: those of its name in the DNS, else those of this machine)',
@@ -48,17 +47,16 @@ export const dns: Command = {
     'Lists the DNS records that this host and its domains need, and whether each name server has them. Exits 1 if one ' +
     'is missing.',
   options: {
-    zone: { type: 'boolean', help: 'print the records as lines of a zone file' },
-    missing: { type: 'boolean', help: 'only records that are not published as they should be' },
+    zone: { help: 'print the records as lines of a zone file' },
+    missing: { help: 'only records that are not published as they should be' },
     for: {
-      type: 'string',
       value: 'USE',
       values: USE_NAMES,
       help: 'receiving: only the records without which mail does not arrive; sending: all (default)',
     },
     address: addressOption,
-    wait: { type: 'boolean', help: 'wait until they are published, and say so for each' },
-    timeout: { type: 'string', value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
+    wait: { help: 'wait until they are published, and say so for each' },
+    timeout: { value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
   },
   notes:
     'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a new\n' +
@@ -83,10 +81,7 @@ interface Tools {
   readonly survey: (record: WantedRecord) => Promise<SurveyedRecord>;
 }
 
-interface Job extends Tools {
-  readonly call: Invocation;
-  readonly io: Io;
-  readonly settings: Settings;
+interface Job extends Omit<StoreCall, 'store'>, Tools {
   readonly needs: readonly RecordNeed[];
   readonly minutes: number;
   readonly store: Store | undefined;
@@ -116,9 +111,7 @@ export function missingRecords({
 }: Pick<Job, 'settings' | 'store'> & { readonly addresses: readonly string[] }) {
   return withDns(settings, async (tools) => {
     const world = { settings, store, addresses, clock: systemClock, resolver: tools.resolver, isAsked: () => true };
-    const groups: RecordGroup[] = [];
-    for await (const group of wantedRecords(world)) groups.push(group);
-    const missing = onlyMissing(await surveyAll(groups, tools));
+    const missing = onlyMissing(await surveyAll(await Array.fromAsync(wantedRecords(world)), tools));
     return {
       zone: missing.map(toZone).join('\n'),
       records: missing.flatMap(toRecords),
@@ -161,14 +154,8 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
       `${settings.hostname} has no address in the DNS, and this machine no public one: give it with --address`,
     );
   const groups: RecordGroup[] = [];
-  for await (const { title, records } of wantedRecords({
-    settings,
-    resolver,
-    clock: systemClock,
-    store,
-    addresses,
-    isAsked,
-  })) {
+  const world = { settings, resolver, clock: systemClock, store, addresses, isAsked };
+  for await (const { title, records } of wantedRecords(world)) {
     const left = records.filter(({ name, need }) => needs.includes(need) && isBelow(name));
     if (left.length > 0) groups.push({ title, records: left });
   }

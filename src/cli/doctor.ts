@@ -13,7 +13,6 @@ export const doctor: Command = {
   summary: 'Checks everything that a mail host needs, and explains how to fix problems. Exits 1 if it finds a fault.',
   options: {
     reach: {
-      type: 'string',
       value: 'DOMAIN',
       help: 'check outbound port 25 with the mail server of this domain (default: one of a known domain)',
     },

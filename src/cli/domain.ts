@@ -17,7 +17,7 @@ import { claimId, isClaim } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
-import { withOperations, withStore } from './open.ts';
+import { overStore, withOperations, withStore } from './open.ts';
 
 const RECORD = z.record(z.string(), z.unknown());
 
@@ -53,6 +53,13 @@ async function theDomain(
   return { domain: row.domain, account: await ownerOf(store, row.account) };
 }
 
+/** Calls an operation of the API about the domain given on the command line. */
+async function operateOnDomain(path: string, call: Invocation) {
+  const { settings } = call.settings();
+  const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
+  return { domain, account, record: await operate(settings, path, account, { domain }) };
+}
+
 /** The record that must be published before mail is accepted for a new domain; '' if none is needed. */
 function proofHint(record: Readonly<Record<string, unknown>>): string {
   if (record.routed !== false) return '';
@@ -60,7 +67,7 @@ function proofHint(record: Readonly<Record<string, unknown>>): string {
   return `Mail for it is accepted once this record is in the DNS:\n\n  ${name}  TXT  "${value}"\n`;
 }
 
-export const domainAdd: Command = {
+const domainAdd: Command = {
   name: 'domain add',
   args: 'DOMAIN',
   summary: 'Adds an inbound domain to an account, as /inbound/add-domain does.',
@@ -73,26 +80,22 @@ export const domainAdd: Command = {
     const account = await withStore(settings, (store) => theAccount(store, call));
     const record = await operate(settings, '/inbound/add-domain', account, { domain });
     call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n${proofHint(record)}`);
-    return EXIT.ok;
   },
 };
 
-export const domainRemove: Command = {
+const domainRemove: Command = {
   name: 'domain remove',
   args: 'DOMAIN',
   options: { account: claimantOption },
   summary:
     'Removes an inbound domain and its routes; new mail for it is refused. Mail already accepted is still delivered.',
   async run(call) {
-    const { settings } = call.settings();
-    const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
-    const record = await operate(settings, '/inbound/delete-domain', account, { domain });
+    const { domain, account, record } = await operateOnDomain('/inbound/delete-domain', call);
     call.print([record], () => `Removed ${domain} from account ${account.name}.\n`);
-    return EXIT.ok;
   },
 };
 
-export const domainCheck: Command = {
+const domainCheck: Command = {
   name: 'domain check',
   args: 'DOMAIN',
   options: { account: claimantOption },
@@ -100,9 +103,7 @@ export const domainCheck: Command = {
     'Checks the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this ' +
     'service.',
   async run(call) {
-    const { settings } = call.settings();
-    const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
-    const record = await operate(settings, '/inbound/check-domain', account, { domain });
+    const { record } = await operateOnDomain('/inbound/check-domain', call);
     call.print([record], () =>
       toTable(
         ['field', 'value'],
@@ -116,102 +117,86 @@ export const domainCheck: Command = {
   },
 };
 
-export const domainList: Command = {
+const domainList: Command = {
   name: 'domain list',
   summary: 'Lists the inbound domains of all accounts or of one.',
   options: { account: onlyAccount },
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const { names, only } = await accountsOf(store, call);
-      const rows = await store.inboundDomains.many(only, { sort: 'createdAt' });
-      const shown = rows.map((row) => ({
-        domain: row.domain,
-        account: row.account,
-        account_name: names.get(row.account) ?? null,
-        valid_mx: row.validMx,
-        routed: !isClaim(row),
-        created_at: toTimestamp(row.createdAt),
-      }));
-      call.table(shown, ['domain', 'account', 'accepts mail', 'valid MX', 'created'], (row) => [
-        row.domain,
-        row.account_name ?? row.account,
-        row.routed ? 'yes' : 'not yet proven',
-        row.valid_mx ? 'yes' : 'no',
-        row.created_at,
-      ]);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, store }) => {
+    const { names, only } = await accountsOf(store, call);
+    const rows = await store.inboundDomains.many(only, { sort: 'createdAt' });
+    const shown = rows.map((row) => ({
+      domain: row.domain,
+      account: row.account,
+      account_name: names.get(row.account) ?? null,
+      valid_mx: row.validMx,
+      routed: !isClaim(row),
+      created_at: toTimestamp(row.createdAt),
+    }));
+    call.table(shown, ['domain', 'account', 'accepts mail', 'valid MX', 'created'], (row) => [
+      row.domain,
+      row.account_name ?? row.account,
+      row.routed ? 'yes' : 'not yet proven',
+      row.valid_mx ? 'yes' : 'no',
+      row.created_at,
+    ]);
+  }),
 };
 
-export const routeList: Command = {
+const routeList: Command = {
   name: 'route list',
   args: '[DOMAIN]',
   summary: 'Lists all routes, or those of one domain.',
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const [domain] = call.words;
-      const rows = await store.inboundRoutes.many(
-        domain === undefined ? {} : { domain: toInboundDomain(domain.trim()) ?? '' },
-      );
-      const shown = rows.map((row) => ({
-        id: row.id,
-        domain: row.domain,
-        pattern: row.pattern,
-        url: row.url,
-        batch_events: row.batchEvents ?? 1,
-        order: toOrder(row.order),
-        format: toFormat(row.format),
-        action: toAction(row.action),
-        priority: row.priority ?? 0,
-        conditions: Object.keys(row.when ?? {}),
-        account: row.account,
-        created_at: toTimestamp(row.createdAt),
-      }));
-      call.table(shown, ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'], (row) => [
-        row.id,
-        row.domain,
-        row.pattern,
-        row.conditions.join(' ') || '-',
-        row.action,
-        row.format,
-        String(row.batch_events),
-        row.url || '-',
-      ]);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, store }) => {
+    const [domain] = call.words;
+    const rows = await store.inboundRoutes.many(
+      domain === undefined ? {} : { domain: toInboundDomain(domain.trim()) ?? '' },
+    );
+    const shown = rows.map((row) => ({
+      id: row.id,
+      domain: row.domain,
+      pattern: row.pattern,
+      url: row.url,
+      batch_events: row.batchEvents ?? 1,
+      order: toOrder(row.order),
+      format: toFormat(row.format),
+      action: toAction(row.action),
+      priority: row.priority ?? 0,
+      conditions: Object.keys(row.when ?? {}),
+      account: row.account,
+      created_at: toTimestamp(row.createdAt),
+    }));
+    call.table(shown, ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'], (row) => [
+      row.id,
+      row.domain,
+      row.pattern,
+      row.conditions.join(' ') || '-',
+      row.action,
+      row.format,
+      String(row.batch_events),
+      row.url || '-',
+    ]);
+  }),
 };
 
-export const routeAdd: Command = {
+const routeAdd: Command = {
   name: 'route add',
   args: 'DOMAIN PATTERN [URL]',
   options: {
     account: claimantOption,
-    'batch-events': {
-      type: 'string',
-      value: 'COUNT',
-      help: 'maximum number of waiting messages per POST (default: 1)',
-    },
+    'batch-events': { value: 'COUNT', help: 'maximum number of waiting messages per POST (default: 1)' },
     format: {
-      type: 'string',
       value: 'FORMAT',
       help: `payload format: ${FORMAT_NAMES.join(', ')} (default: inbound.default_format)`,
     },
     attachments: {
-      type: 'string',
       value: 'MODE',
       values: ATTACHMENT_MODES,
       help:
         'inline: in the POST · link: as links · none: name and size only · auto (default): inline, or links if ' +
         'the receiver answers 413',
     },
-    facts: {
-      type: 'boolean',
-      help: 'add `facts` to the payload: visible and hidden text, invisible characters, misleading links',
-    },
+    facts: { help: 'add `facts` to the payload: visible and hidden text, invisible characters, misleading links' },
     order: {
-      type: 'string',
       value: 'ORDER',
       values: ORDER_NAMES,
       help:
@@ -219,7 +204,6 @@ export const routeAdd: Command = {
         'none)',
     },
     action: {
-      type: 'string',
       value: 'ACTION',
       values: ACTION_NAMES,
       help:
@@ -227,13 +211,9 @@ export const routeAdd: Command = {
         `${ACTION_NAMES.map((name) => `${name}: ${ACTIONS[name].about.replaceAll('`', '')}`).join(' · ')} ` +
         '(default: post)',
     },
-    when: {
-      type: 'string',
-      value: 'JSON',
-      help: 'match only mail that meets these conditions (`when` of /inbound/add-route)',
-    },
-    tag: { type: 'string', multiple: true, value: 'TAG', help: 'add to `tags` in the payload; may be repeated' },
-    priority: { type: 'string', value: 'NUMBER', help: 'routes with a higher priority are tried first (default: 0)' },
+    when: { value: 'JSON', help: 'match only mail that meets these conditions (`when` of /inbound/add-route)' },
+    tag: { multiple: true, value: 'TAG', help: 'add to `tags` in the payload; may be repeated' },
+    priority: { value: 'NUMBER', help: 'routes with a higher priority are tried first (default: 0)' },
   },
   summary:
     'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern ' +
@@ -257,20 +237,15 @@ export const routeAdd: Command = {
     const attachments = call.text('attachments');
     const order = call.text('order');
     const params = {
-      ...{ domain, pattern, url },
-      ...(batch !== undefined && { batch_events: toCount(batch) }),
-      ...(format !== undefined && { format }),
-      ...(attachments !== undefined && { attachments }),
-      ...(order !== undefined && { order }),
-      ...(call.flag('facts') && { facts: true }),
-      ...(action !== undefined && { action }),
+      ...{ domain, pattern, url, action, format, attachments, order },
+      batch_events: batch === undefined ? undefined : toCount(batch),
+      facts: call.flag('facts') || undefined,
       ...toRules(call),
     };
     const record = await operate(settings, '/inbound/add-route', account, params);
     const posted = url !== undefined && isPulled(url) ? `waits at ${url} (postern listen)` : `is posted to ${url}`;
     const does = record.action === 'post' ? posted : `has the action ${String(record.action)}`;
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} ${does}\n`);
-    return EXIT.ok;
   },
 };
 
@@ -280,9 +255,9 @@ function toRules(call: Invocation): object {
   if (priority !== undefined && !/^-?\d{1,4}$/.test(priority))
     throw new UsageError('--priority must be a whole number');
   return {
-    ...(when !== undefined && { when: toStruct(when) }),
-    ...(priority !== undefined && { priority: Number(priority) }),
-    ...(tags.length > 0 && { tags }),
+    when: when === undefined ? undefined : toStruct(when),
+    priority: priority === undefined ? undefined : Number(priority),
+    tags: tags.length > 0 ? tags : undefined,
   };
 }
 
@@ -301,7 +276,7 @@ function toCount(text: string): number {
   return Number(text);
 }
 
-export const routeRemove: Command = {
+const routeRemove: Command = {
   name: 'route remove',
   args: 'ID',
   summary: 'Removes a route. Mail already accepted is still delivered.',
@@ -315,7 +290,6 @@ export const routeRemove: Command = {
     });
     const record = await operate(settings, '/inbound/delete-route', account, { id });
     call.print([record], () => `Removed route ${id}.\n`);
-    return EXIT.ok;
   },
 };
 
@@ -338,7 +312,7 @@ function toSentence({ choices = [], routeId, pattern, url, fate }: Match): strin
   return `${route} ${isPulled(url) ? 'queues it at' : 'posts it to'} ${url}`;
 }
 
-export const routeTest: Command = {
+const routeTest: Command = {
   name: 'route test',
   args: 'ADDRESS',
   summary: 'Shows which route matches an address; exits 1 if mail to it would be refused.',
@@ -361,3 +335,14 @@ export const routeTest: Command = {
     });
   },
 };
+
+export const domainCommands = [
+  domainAdd,
+  domainList,
+  domainCheck,
+  domainRemove,
+  routeAdd,
+  routeList,
+  routeTest,
+  routeRemove,
+];

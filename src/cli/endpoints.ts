@@ -19,9 +19,8 @@ export const queueEndpoints: Command = {
   name: 'queue endpoints',
   summary: 'Lists the endpoints with waiting deliveries, and those that are down or paused.',
   options: {
-    account: { type: 'string', value: 'ID', help: 'only this account' },
+    account: { value: 'ID', help: 'only this account' },
     kind: {
-      type: 'string',
       value: 'KIND',
       values: DELIVERY_KINDS,
       help: `only this kind: ${DELIVERY_KINDS.join(', ')}`,

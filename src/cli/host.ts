@@ -4,9 +4,9 @@ import type { Settings } from '../settings.ts';
 import { watchBeats } from '../store/membership.ts';
 import { type HostRow, isSilent } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
-import { commandPauses, countCopies } from './adoption.ts';
-import { type Command, EXIT, toTable, UsageError } from './command.ts';
-import { withStore } from './open.ts';
+import { commandPauses, countCopies, hostAdopt, hostDrain } from './adoption.ts';
+import { type Command, toTable, UsageError } from './command.ts';
+import { overStore, withStore } from './open.ts';
 
 /** The hosts that run, by id; undefined if unknown: a host with a store of its own shows no beat. */
 async function findRunning(
@@ -38,7 +38,7 @@ function stateOf(row: HostRow, isRunning: boolean | undefined) {
   return isRunning ? 'running' : 'silent';
 }
 
-export const hostList: Command = {
+const hostList: Command = {
   name: 'host list',
   summary: 'Lists the hosts that share the store, with their versions.',
   notes:
@@ -48,28 +48,24 @@ export const hostList: Command = {
     'was named to take them over, and when; empty again once the lost host runs. lacks: features that another host ' +
     'of the store has. Until it is upgraded, it leaves rows alone that need them. Times are by the clock of each ' +
     'host. A row is deleted 90 days after its host was last seen.',
-  async run(call) {
-    const { settings } = call.settings();
-    return withStore(settings, async (store) => {
-      const rows = await store.hosts.many({}, { sort: 'id' });
-      const running = await findRunning(store, rows, settings);
-      const listed = await Promise.all(rows.map((row) => toShown(store, row, rows, running)));
-      const shown = listed.toSorted((a, b) => a.name.localeCompare(b.name));
-      call.print(shown, () =>
-        toTable(
-          ['id', 'hostname', 'state', 'version', 'started', 'last seen', 'copies', 'adopted by', 'adopted', 'lacks'],
-          shown.map(({ lacks, ...row }) => {
-            const adopter = rows.find(({ id }) => id === row.adopter)?.name ?? row.adopter;
-            return [...Object.values({ ...row, adopter }), lacks.join(' ') || null];
-          }),
-        ),
-      );
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, settings, store }) => {
+    const rows = await store.hosts.many({}, { sort: 'id' });
+    const running = await findRunning(store, rows, settings);
+    const listed = await Promise.all(rows.map((row) => toShown(store, row, rows, running)));
+    const shown = listed.toSorted((a, b) => a.name.localeCompare(b.name));
+    call.print(shown, () =>
+      toTable(
+        ['id', 'hostname', 'state', 'version', 'started', 'last seen', 'copies', 'adopted by', 'adopted', 'lacks'],
+        shown.map(({ lacks, ...row }) => {
+          const adopter = rows.find(({ id }) => id === row.adopter)?.name ?? row.adopter;
+          return [...Object.values({ ...row, adopter }), lacks.join(' ') || null];
+        }),
+      ),
+    );
+  }),
 };
 
-export const hostForget: Command = {
+const hostForget: Command = {
   name: 'host forget',
   args: 'ID',
   summary: 'Deletes the row of a host that does not run and will not come back.',
@@ -88,7 +84,8 @@ export const hostForget: Command = {
         );
       await store.hosts.remove({ id, incarnation: row.incarnation });
       call.print([{ id, forgotten: true }], () => `Forgot ${row.name} (${id})\n`);
-      return EXIT.ok;
     });
   },
 };
+
+export const hostCommands = [hostList, hostAdopt, hostDrain, hostForget];

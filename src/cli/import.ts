@@ -10,35 +10,21 @@ const AT_ONCE = 4;
 /** Progress is reported after this many items of a kind. */
 const REPORT_EVERY = 500;
 
-interface Result {
-  readonly kind: string;
-  readonly found: number;
-  readonly there: number;
-  readonly imported: number;
-  readonly failed: readonly { readonly name: string; readonly reason: string }[];
-  readonly notes: readonly string[];
-}
-
 export const importMandrill: Command = {
   name: 'import mandrill',
   summary:
     'Imports an account: templates, lists, subaccounts, domains, routes and webhooks. Existing items are not changed.',
   options: {
-    from: { type: 'string', value: 'URL', help: `the API to import from (default: ${THEIRS})` },
-    'from-key-file': { type: 'string', value: 'FILE', help: 'a file with its key (default: $MANDRILL_API_KEY)' },
-    to: { type: 'string', value: 'URL', help: 'the API of this Postern (default: http.listen in the settings)' },
-    'key-file': {
-      type: 'string',
-      value: 'FILE',
-      help: 'a file with a key of the target account (postern key create)',
-    },
+    from: { value: 'URL', help: `the API to import from (default: ${THEIRS})` },
+    'from-key-file': { value: 'FILE', help: 'a file with its key (default: $MANDRILL_API_KEY)' },
+    to: { value: 'URL', help: 'the API of this Postern (default: http.listen in the settings)' },
+    'key-file': { value: 'FILE', help: 'a file with a key of the target account (postern key create)' },
     only: {
-      type: 'string',
       multiple: true,
       value: 'KIND',
       help: `only ${IMPORTED_KINDS.map(({ name }) => name.replace(' ', '-')).join(', ')}; may be repeated`,
     },
-    'dry-run': { type: 'boolean', help: 'only show what would be imported' },
+    'dry-run': { help: 'only show what would be imported' },
   },
   notes:
     'The source account is not changed. You can run the import again: it continues where it stopped. Keys are ' +
@@ -97,7 +83,9 @@ async function greet(api: ApiClient, side: string): Promise<void> {
   });
 }
 
-async function importAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boolean, io: Io): Promise<Result> {
+type Result = Awaited<ReturnType<typeof importAll>>;
+
+async function importAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boolean, io: Io) {
   const notes = new Set<string>();
   const say = (note: string) => void notes.add(note);
   const failed: { name: string; reason: string }[] = [];

@@ -4,8 +4,8 @@ import { createIds } from '../base/ids.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { INVENTORY, type IpRow, PLAIN_IP, toIpId } from '../store/rows/ips.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
-import { withStore } from './open.ts';
+import { type Command, type Invocation, toTable, UsageError } from './command.ts';
+import { overStore, withStore } from './open.ts';
 
 const ids = createIds(systemClock);
 
@@ -33,16 +33,12 @@ async function conflict(store: Store, id: string): Promise<UsageError> {
   return new UsageError(row ? `${id} is in use by account ${row.account}` : `${id} is not in the inventory`);
 }
 
-export const ipAdd: Command = {
+const ipAdd: Command = {
   name: 'ip add',
   args: 'ADDRESS',
   summary: 'Adds an address to the inventory, from which accounts get dedicated addresses.',
   options: {
-    domain: {
-      type: 'string',
-      value: 'NAME',
-      help: 'its reverse DNS name (default: the address as a label below hostname)',
-    },
+    domain: { value: 'NAME', help: 'its reverse DNS name (default: the address as a label below hostname)' },
   },
   notes: 'For an address already in the inventory, this changes its domain and ends its quarantine.',
   async run(call) {
@@ -67,12 +63,11 @@ export const ipAdd: Command = {
       )
         throw await conflict(store, id);
       call.print([{ ip: id, domain: domain ?? null }], () => `Added ${id}\n`);
-      return EXIT.ok;
     });
   },
 };
 
-export const ipRemove: Command = {
+const ipRemove: Command = {
   name: 'ip remove',
   args: 'ADDRESS',
   summary: 'Removes an address from the inventory. An address in use stays with its account.',
@@ -81,7 +76,6 @@ export const ipRemove: Command = {
     return withStore(call.settings().settings, async (store) => {
       if (!(await store.ips.remove({ id, account: INVENTORY }))) throw await conflict(store, id);
       call.print([{ ip: id, removed: true }], () => `Removed ${id}\n`);
-      return EXIT.ok;
     });
   },
 };
@@ -100,27 +94,20 @@ function toShown(row: IpRow, names: ReadonlyMap<string, string>, now: Date) {
   };
 }
 
-export const ipList: Command = {
+const ipList: Command = {
   name: 'ip list',
   summary: 'Lists all addresses: those in the inventory and those in use by accounts.',
   notes: 'A pending custom domain needs your action: set the PTR record of the address to it.',
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
-      const now = new Date(systemClock.now());
-      const shown = (await store.ips.many({}, { sort: 'id' })).map((row) => toShown(row, names, now));
-      const waiting = (await store.ipRequests.many({})).length;
-      const note =
-        waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account is' : 'accounts are'} waiting for an address.\n`;
-      call.print(
-        shown,
-        () =>
-          toTable(
-            ['address', 'state', 'account', 'domain', 'custom domain', 'custom state', 'free at'],
-            shown.map((row) => Object.values(row)),
-          ) + note,
-      );
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, store }) => {
+    const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
+    const now = new Date(systemClock.now());
+    const shown = (await store.ips.many({}, { sort: 'id' })).map((row) => toShown(row, names, now));
+    const waiting = (await store.ipRequests.many({})).length;
+    const note =
+      waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account is' : 'accounts are'} waiting for an address.\n`;
+    const headings = ['address', 'state', 'account', 'domain', 'custom domain', 'custom state', 'free at'];
+    call.print(shown, () => toTable(headings, shown.map(Object.values)) + note);
+  }),
 };
+
+export const ipCommands = [ipAdd, ipList, ipRemove];

@@ -39,19 +39,12 @@ export const listen: Command = {
     'Forwards mail of a route to a port on this machine, for development, with the headers, body and ' +
     'signatures of a POST.',
   options: {
-    'forward-to': { type: 'string', value: 'URL', help: 'where to post it, for example http://localhost:3000/mail' },
-    server: { type: 'string', value: 'URL', help: 'the API of Postern (default: http.listen in the settings)' },
-    'key-file': {
-      type: 'string',
-      value: 'FILE',
-      help: 'a file with an API key of the account (default: $POSTERN_KEY)',
-    },
-    queue: { type: 'string', value: 'NAME', help: 'mail of routes with the URL pull:NAME (default: pull:)' },
-    route: { type: 'string', value: 'ID', help: 'mail of this route' },
-    tap: {
-      type: 'boolean',
-      help: 'with --route: copy the mail of a live route, without consuming it',
-    },
+    'forward-to': { value: 'URL', help: 'where to post it, for example http://localhost:3000/mail' },
+    server: { value: 'URL', help: 'the API of Postern (default: http.listen in the settings)' },
+    'key-file': { value: 'FILE', help: 'a file with an API key of the account (default: $POSTERN_KEY)' },
+    queue: { value: 'NAME', help: 'mail of routes with the URL pull:NAME (default: pull:)' },
+    route: { value: 'ID', help: 'mail of this route' },
+    tap: { help: 'with --route: copy the mail of a live route, without consuming it' },
   },
   notes:
     'A 2xx answer acknowledges the mail; after any other answer it is delivered again, as after a failed POST. ' +
@@ -172,11 +165,10 @@ async function consume(session: Session): Promise<void> {
     greeted = true;
     const mails = pulled.parse(answer);
     for (const [i, one] of mails.entries()) {
-      if (stop.aborted)
-        return giveBack(
-          session,
-          mails.slice(i).map(({ lease }) => lease),
-        );
+      if (stop.aborted) {
+        const leases = mails.slice(i).map(({ lease }) => lease);
+        return report(session, '/inbound/nack', { leases, delay: 0, reason: 'the listener was stopped' });
+      }
       await deliver(session, one);
     }
   }
@@ -195,11 +187,6 @@ async function deliver(session: Session, one: z.output<typeof pulled>[number]): 
     reason: reason.slice(0, 512),
     ...(status !== null && status >= 100 && { status }),
   });
-}
-
-async function giveBack(session: Session, leases: readonly string[]): Promise<void> {
-  if (leases.length > 0)
-    await report(session, '/inbound/nack', { leases, delay: 0, reason: 'the listener was stopped' });
 }
 
 /** Reports to the server. A message without a report is delivered again when its lease ends. */

@@ -11,6 +11,7 @@ import {
 } from '../api/host-history.ts';
 import { type Asked, answered, type OtherHost } from '../api/host-questions.ts';
 import { repeated } from '../api/joining.ts';
+import { joinReasons } from '../api/operations/history.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import {
@@ -56,7 +57,7 @@ import {
 const DEFAULT_LISTED = 50;
 
 const options = {
-  limit: { type: 'string', value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` },
+  limit: { value: 'N', help: `maximum number of rows (default: ${DEFAULT_LISTED})` },
   host: hostOption,
 } as const;
 const SYNTAX =
@@ -64,7 +65,7 @@ const SYNTAX =
   'an age such as 30m, 2h or 3d.';
 const MORE = '\nMore rows match; see --limit.\n';
 
-export const mailFind: Command = {
+const mailFind: Command = {
   name: 'mail find',
   args: '[QUERY…]',
   summary: 'Finds mail in the history, newest first, including mail whose content was deleted.',
@@ -102,7 +103,7 @@ export const mailFind: Command = {
   },
 };
 
-export const mailShow: Command = {
+const mailShow: Command = {
   name: 'mail show',
   args: 'ID',
   summary: 'Shows the history of one mail: its SMTP session with refusals, and every attempt.',
@@ -119,7 +120,7 @@ export const mailShow: Command = {
   },
 };
 
-export const mailRefused: Command = {
+const mailRefused: Command = {
   name: 'mail refused',
   args: '[QUERY…]',
   summary: 'Lists refused mail, newest first, with the meaning of each refusal and what to do.',
@@ -137,12 +138,12 @@ export const mailRefused: Command = {
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const { rows, more } = join(parts, most);
-      const reasons = sumReasons(parts.flatMap(({ answer }) => answer.first.reasons));
+      const reasons = joinReasons(parts.flatMap(({ answer }) => answer.first.reasons));
       call.print(rows.map(toPrinted), () =>
         rows.length === 0
           ? 'No matching refusals.\n'
           : `${refusalTable(rows, isSeveral)}${more ? MORE : ''}\n${reasons
-              .map(([reason, count]) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
+              .map(({ reason, count }) => `${count} × ${printable(reason)}\n  ${adviceOf(reason)}\n`)
               .join('')}`,
       );
     });
@@ -226,13 +227,6 @@ function join<R extends { readonly at: number }>(
 
 const toPrinted = ({ record, host }: Of<{ readonly record: object }>) => withHost(record, host);
 
-/** The most frequent first. */
-function sumReasons(all: readonly { readonly reason: string; readonly count: number }[]): [string, number][] {
-  const sums = new Map<string, number>();
-  for (const { reason, count } of all) sums.set(reason, (sums.get(reason) ?? 0) + count);
-  return [...sums].sort(([, a], [, b]) => b - a);
-}
-
 function mailTable(rows: readonly Of<ListedMail>[], isSeveral: boolean): string {
   const now = systemClock.now();
   const headings = ['id', 'state', 'age', 'from', 'to', 'subject', 'tries', 'kind', 'endpoint', 'last answer'];
@@ -305,3 +299,5 @@ function toOffset(ms: number): string {
   const [sign, size] = [ms < 0 ? '-' : '+', Math.abs(ms)];
   return size < 10_000 ? `${sign}${(size / 1000).toFixed(3)}s` : `${sign}${toSpan(size)}`;
 }
+
+export const mailCommands = [mailFind, mailShow, mailRefused];

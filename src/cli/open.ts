@@ -2,7 +2,7 @@ import { accessSync, constants, existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { createHostDeliveries } from '../api/host-deliveries.ts';
 import { systemClock } from '../base/clock.ts';
-import { errorText } from '../base/errors.ts';
+import { errorText, hasCode } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
@@ -20,7 +20,7 @@ import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
 import { checkFormat } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
-import { Denied, Unavailable } from './command.ts';
+import { Denied, type Invocation, type Io, Unavailable } from './command.ts';
 
 /** Commands report their own errors; nothing goes to the daemon's log. */
 const quiet: Log = createLog('silent');
@@ -104,6 +104,22 @@ function open(file: string): ReturnType<typeof openReading> {
   }
 }
 
+/** A command that has the store open. */
+export interface StoreCall {
+  readonly call: Invocation;
+  readonly io: Io;
+  readonly settings: Settings;
+  readonly store: Store;
+}
+
+/** The `run` of a command that opens the store first. */
+export const overStore =
+  <T>(use: (parts: StoreCall) => Promise<T>) =>
+  (call: Invocation, io: Io): Promise<T> => {
+    const { settings } = call.settings();
+    return withStore(settings, (store) => use({ call, io, settings, store }));
+  };
+
 /** Opens the store while `use` runs. */
 export async function withStore<T>(settings: Settings, use: (store: Store) => Promise<T>): Promise<T> {
   mustBeOurs(settings.data_dir);
@@ -151,9 +167,8 @@ function mustBeOurs(dir: string): boolean {
     accessSync(dir, constants.R_OK | constants.W_OK | constants.X_OK);
     return true;
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code === 'ENOENT') return false;
-    if (code === 'EACCES')
+    if (hasCode(error, 'ENOENT')) return false;
+    if (hasCode(error, 'EACCES'))
       throw new Denied(
         `permission denied: ${dir} (data_dir) belongs to another user; run this as root or as the daemon's ` +
           'user (sudo -u postern postern …)',

@@ -39,7 +39,6 @@ async function readHosts(store: Pick<Store, 'hosts'>, settings: Settings) {
 
 /** The option of commands about all hosts. */
 export const hostOption = {
-  type: 'string',
   value: 'HOSTNAME',
   help: 'only on this host of the store (default: on all of them)',
 } as const;

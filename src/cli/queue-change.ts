@@ -72,9 +72,9 @@ function changing({ name, summary, notes, options, action, done, wouldDo, narrow
     options: {
       ...selecting,
       ...options,
-      all: { type: 'boolean', help: 'all deliveries' },
+      all: { help: 'all deliveries' },
       host: hostOption,
-      'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' },
+      'dry-run': { help: 'only count the deliveries that would be changed' },
     },
     async run(call, io) {
       const chosen = toSelection(call);
@@ -206,7 +206,7 @@ export const queueFlush: Command = {
   args: '',
   options: {
     host: hostOption,
-    'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' },
+    'dry-run': { help: 'only count the deliveries that would be changed' },
   },
   run: (call, io) => queueRetry.run({ ...call, words: [], flag: (name) => name === 'all' || call.flag(name) }, io),
 };
@@ -217,11 +217,8 @@ const requeue = changing({
     `Delivers dead letters again, under the same ids; ${inWords(ASKED_STATES)} messages too with ` +
     `${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id.`,
   options: {
-    ...Object.fromEntries(
-      ASKED_STATES.map((state) => [state, { type: 'boolean', help: STATES[state].replayOption }] as const),
-    ),
+    ...Object.fromEntries(ASKED_STATES.map((state) => [state, { help: STATES[state].replayOption }] as const)),
     to: {
-      type: 'string',
       value: 'TIME|URL',
       help: 'accepted before this time; or, with one id, a URL: post it there once and change nothing',
     },

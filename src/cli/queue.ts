@@ -40,9 +40,8 @@ import {
 
 /** Options that select deliveries; shared with `replay`. */
 export const selecting = {
-  route: { type: 'string', value: 'ID', help: 'only this route' },
+  route: { value: 'ID', help: 'only this route' },
   kind: {
-    type: 'string',
     value: 'KIND',
     multiple: true,
     values: DELIVERY_KINDS,
@@ -50,12 +49,12 @@ export const selecting = {
       `only this kind: ${DELIVERY_KINDS.map((kind) => `${kind} (${KINDS[kind].about})`).join(', ')}; may be ` +
       'repeated',
   },
-  webhook: { type: 'string', value: 'ID', help: 'only event batches of this webhook' },
-  url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
-  recipient: { type: 'string', value: 'ADDRESS', help: 'only this recipient' },
-  account: { type: 'string', value: 'ID', help: 'only this account' },
-  from: { type: 'string', value: 'TIME', help: 'accepted since: "2026-01-05 12:00:00" (UTC) or ISO 8601' },
-  to: { type: 'string', value: 'TIME', help: 'accepted before this time' },
+  webhook: { value: 'ID', help: 'only event batches of this webhook' },
+  url: { value: 'URL', help: 'only to this webhook URL' },
+  recipient: { value: 'ADDRESS', help: 'only this recipient' },
+  account: { value: 'ID', help: 'only this account' },
+  from: { value: 'TIME', help: 'accepted since: "2026-01-05 12:00:00" (UTC) or ISO 8601' },
+  to: { value: 'TIME', help: 'accepted before this time' },
 } as const;
 
 /** Parses a time from the command line as milliseconds since 1970. */
@@ -125,13 +124,12 @@ export const queueList: Command = {
   options: {
     ...selecting,
     state: {
-      type: 'string',
       multiple: true,
       value: 'STATE',
       values: DELIVERY_STATES,
       help: `${DELIVERY_STATES.join(', ')} (may be repeated; default: ${OPEN_STATES.join(', ')})`,
     },
-    limit: { type: 'string', value: 'N', help: 'maximum number of rows (default: 50)' },
+    limit: { value: 'N', help: 'maximum number of rows (default: 50)' },
     host: hostOption,
   },
   notes: ALL_HOSTS,
@@ -163,12 +161,8 @@ export const queueShow: Command = {
   args: 'ID',
   summary: 'Shows one delivery with all its attempts. --raw prints the message, or the events of a batch.',
   options: {
-    verbose: {
-      type: 'boolean',
-      short: 'v',
-      help: 'also print addresses, times, headers and SMTP dialogs of the last eight attempts',
-    },
-    raw: { type: 'boolean', help: 'print the raw message as received, or the events of a batch as JSON' },
+    verbose: { short: 'v', help: 'also print addresses, times, headers and SMTP dialogs of the last eight attempts' },
+    raw: { help: 'print the raw message as received, or the events of a batch as JSON' },
   },
   notes:
     'If this host does not have it, the other hosts of the store are asked, and the output names the one that has it. ' +
@@ -189,15 +183,13 @@ export const queueShow: Command = {
   },
 };
 
-function missing(io: Io, id: string): number {
-  io.err(`No delivery ${printable(id)} in the queue of this host.\n`);
-  return EXIT.failed;
-}
-
 async function printRaw(io: Io, spool: Spool, id: string): Promise<number> {
   const delivery = await spool.delivery(id);
   const found = delivery && (await spool.message(delivery.messageId));
-  if (!found) return missing(io, delivery?.messageId ?? id);
+  if (!found) {
+    io.err(`No delivery ${printable(delivery?.messageId ?? id)} in the queue of this host.\n`);
+    return EXIT.failed;
+  }
   const bytes = await readAll(found.body);
   io.out(Buffer.concat([Buffer.from(traceBefore(found.message.trace, bytes)), bytes]));
   return EXIT.ok;

@@ -5,8 +5,8 @@ import { isFreeMail, isPublicSuffix, RESERVED_WORDS } from '../mail/reserved-nam
 import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
 import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
-import { type Command, EXIT, UsageError } from './command.ts';
-import { withOperations, withStore } from './open.ts';
+import { type Command, UsageError } from './command.ts';
+import { overStore, withOperations, withStore } from './open.ts';
 
 /** What /senders/domain-key answers, as far as it is shown. */
 const KEY = z.object({
@@ -33,7 +33,7 @@ function ownable(word: string): string {
   return domain;
 }
 
-export const senderAdd: Command = {
+const senderAdd: Command = {
   name: 'sender add',
   args: 'DOMAIN',
   summary:
@@ -60,7 +60,6 @@ export const senderAdd: Command = {
       [shown],
       () => `${domain} is a verified sender domain of account ${account.name}.\n\n${nextStep(shown)}`,
     );
-    return EXIT.ok;
   },
 };
 
@@ -86,33 +85,32 @@ function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): 
   );
 }
 
-export const senderList: Command = {
+const senderList: Command = {
   name: 'sender list',
   summary: 'Lists the sender domains of all accounts or of one, and whether they sign mail.',
   options: { account: onlyAccount },
-  async run(call) {
-    return withStore(call.settings().settings, async (store) => {
-      const { names, only } = await accountsOf(store, call);
-      const rows = await store.senderDomains.many(only, { sort: 'id' });
-      const shown = rows.map((row) => ({
-        domain: row.domain,
-        account: row.account,
-        account_name: names.get(row.account) ?? null,
-        verified_at: row.verifiedAt && toTimestamp(row.verifiedAt),
-        spf: row.spfValid,
-        dkim: row.dkimValid,
-        valid_signing: mayBeSigned(row, new Date(systemClock.now())),
-      }));
-      const word = (valid: boolean | null) => (valid === null ? 'not tested' : valid ? 'valid' : 'not valid');
-      call.table(shown, ['domain', 'account', 'verified', 'SPF', 'DKIM', 'signs mail'], (row) => [
-        row.domain,
-        row.account_name ?? row.account,
-        row.verified_at ?? 'no',
-        word(row.spf),
-        word(row.dkim),
-        row.valid_signing ? 'yes' : 'no',
-      ]);
-      return EXIT.ok;
-    });
-  },
+  run: overStore(async ({ call, store }) => {
+    const { names, only } = await accountsOf(store, call);
+    const rows = await store.senderDomains.many(only, { sort: 'id' });
+    const shown = rows.map((row) => ({
+      domain: row.domain,
+      account: row.account,
+      account_name: names.get(row.account) ?? null,
+      verified_at: row.verifiedAt && toTimestamp(row.verifiedAt),
+      spf: row.spfValid,
+      dkim: row.dkimValid,
+      valid_signing: mayBeSigned(row, new Date(systemClock.now())),
+    }));
+    const word = (valid: boolean | null) => (valid === null ? 'not tested' : valid ? 'valid' : 'not valid');
+    call.table(shown, ['domain', 'account', 'verified', 'SPF', 'DKIM', 'signs mail'], (row) => [
+      row.domain,
+      row.account_name ?? row.account,
+      row.verified_at ?? 'no',
+      word(row.spf),
+      word(row.dkim),
+      row.valid_signing ? 'yes' : 'no',
+    ]);
+  }),
 };
+
+export const senderCommands = [senderAdd, senderList];

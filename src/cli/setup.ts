@@ -11,13 +11,13 @@ export function createSetup(machineOf: () => Machine): Command {
       'Makes this machine a mail host: asks three questions, looks at the machine, writes the settings, starts the ' +
       'service, adds an account, a key and a domain, and prints the DNS records to publish.',
     options: {
-      hostname: { type: 'string', value: 'NAME', help: 'host name of this server, such as mx.example.com' },
-      domain: { type: 'string', value: 'DOMAIN', help: 'first domain, for mail in and out' },
-      email: { type: 'string', value: 'ADDRESS', help: 'your mailbox on another server, for mail to postmaster' },
+      hostname: { value: 'NAME', help: 'host name of this server, such as mx.example.com' },
+      domain: { value: 'DOMAIN', help: 'first domain, for mail in and out' },
+      email: { value: 'ADDRESS', help: 'your mailbox on another server, for mail to postmaster' },
       address: addressOption,
-      'no-https': { type: 'boolean', help: 'no certificates and no HTTPS: a web server in front does both' },
-      yes: { type: 'boolean', help: 'replace settings of the file without asking' },
-      'dry-run': { type: 'boolean', help: 'change nothing; say what would be done' },
+      'no-https': { help: 'no certificates and no HTTPS: a web server in front does both' },
+      yes: { help: 'replace settings of the file without asking' },
+      'dry-run': { help: 'change nothing; say what would be done' },
     },
     notes:
       'Asks only for values that are neither given nor known. You can run it again at any time: it skips steps that\n' +

@@ -1,6 +1,7 @@
 import { chownSync, existsSync, mkdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
+import { errorText, hasCode } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
 import { growthSettings } from '../composition/slices.ts';
 import { folderOf, takeLock } from '../queue/disk/folder.ts';
@@ -32,10 +33,7 @@ export const storeCopy: Command = {
     'Copies the store, for instance from the embedded store to MongoDB, and compares both sides. Stop every ' +
     'daemon that uses either of them first.',
   options: {
-    continue: {
-      type: 'boolean',
-      help: 'continue an interrupted copy: TO may contain rows, which must be those of FROM',
-    },
+    continue: { help: 'continue an interrupted copy: TO may contain rows, which must be those of FROM' },
   },
   notes: `FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE with the URL of a MongoDB
 database in it (other users of the machine can see a URL on a command line; if that is no concern, the URL).
@@ -46,7 +44,7 @@ The user postern must be able to read FILE (see "While the service is stopped" i
 FROM is not changed. A copy that was interrupted can be continued with --continue; no daemon starts on TO before the
 copy is complete. Queues, exports and histories are in data_dir and stay there.`,
   async run(call, io) {
-    const [from, to] = places(call);
+    const [from, to] = [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
     const { settings } = call.settings();
     if (from.kind === 'embedded' && !existsSync(from.file)) throw new Unavailable(`no store found: ${from.file}`);
     if (from.name === to.name) throw new UsageError('FROM and TO are the same store');
@@ -93,13 +91,13 @@ function reporter(io: Io): (progress: Progress) => void {
 
 function report(copied: readonly Copied[]): string {
   const filled = copied.filter(({ rows }) => rows > 0);
-  const sum = (of: (one: Copied) => number) => copied.reduce((total, one) => total + of(one), 0);
+  const total = copied.reduce((sum, { rows }) => sum + rows, 0);
   return (
     toTable(
       ['collection', 'rows', 'there before'],
       filled.map(({ collection, rows, there }) => [collection, rows, there]),
     ) +
-    `\nBoth sides have the same ${sum(({ rows }) => rows)} rows. To use the copy, change store.url or data_dir ` +
+    `\nBoth sides have the same ${total} rows. To use the copy, change store.url or data_dir ` +
     'in the settings.\n'
   );
 }
@@ -108,10 +106,6 @@ function report(copied: readonly Copied[]): string {
 type Place =
   | { readonly kind: 'embedded'; readonly name: string; readonly file: string }
   | { readonly kind: 'mongo'; readonly name: string; readonly url: string };
-
-function places(call: Invocation): readonly [from: Place, to: Place] {
-  return [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
-}
 
 function toPlace(text: string): Place {
   if (isMongoUrl(text)) return { kind: 'mongo', name: text, url: text };
@@ -172,6 +166,6 @@ function giveToOwner(file: string): void {
 }
 
 function allowed(error: unknown): unknown {
-  const isDenied = error instanceof Error && 'code' in error && error.code === 'EACCES';
-  return isDenied ? new Denied(`permission denied: ${error.message}; run this as root or as the daemon's user`) : error;
+  if (!hasCode(error, 'EACCES')) return error;
+  return new Denied(`permission denied: ${errorText(error)}; run this as root or as the daemon's user`);
 }

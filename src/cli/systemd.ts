@@ -65,8 +65,6 @@ export function createNotifier({ tell, log }: NotifierDeps) {
     reloading: (): Promise<void> => send('RELOADING=1', 'STATUS=Reloading settings'),
     /** The daemon is draining. */
     stopping: (status: string): Promise<void> => send('STOPPING=1', `STATUS=${oneLine(status)}`),
-    /** One line for `systemctl status`. */
-    status: (text: string): Promise<void> => send(`STATUS=${oneLine(text)}`),
     /** Resets the watchdog. */
     alive: (): Promise<void> => send('WATCHDOG=1'),
   });

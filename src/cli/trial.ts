@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
+import { EXIT, type Invocation, UsageError } from './command.ts';
 import { withOperations, withSpool, withStore } from './open.ts';
 
 /** What /inbound/try answers. */
@@ -9,7 +9,7 @@ const TRIAL = z.looseObject({ status: z.int().nullable(), error: z.string().null
 export const isUrl = (text: string | undefined): text is string => /^https?:\/\//i.test(text ?? '');
 
 /** Posts the event of one delivery to another URL, once, as /inbound/try does. It exits 1 unless the answer is 2xx. */
-export async function tryAt(call: Invocation, url: string): ReturnType<Command['run']> {
+export async function tryAt(call: Invocation, url: string): Promise<number> {
   const [id, ...more] = call.words;
   if (id === undefined || more.length > 0) throw new UsageError('with --to URL, pass the id of one delivery');
   const { settings } = call.settings();

@@ -29,21 +29,29 @@ export async function* pagesByKey<R, K>(
 
 /** Which rows are read, and how many in a page. */
 interface Wanted<R> {
-  readonly filter?: Omit<Filter<R>, 'id'>;
-  readonly limit?: number;
+  readonly filter?: Omit<Filter<R>, 'id'> | undefined;
+  readonly limit?: number | undefined;
 }
+
+/** Reads rows in the order of a unique field. */
+export const pagesByField = <F extends string, R extends Row & Readonly<Record<F, string | number>>>(
+  rows: Readable<R>,
+  field: F,
+  after: R[F],
+  { filter, limit }: Wanted<R> = {},
+) =>
+  pagesByKey(
+    after,
+    (row: R) => row[field],
+    (gt, most) => rows.many({ ...filter, ...fieldIs<R>(field, { range: { gt } }) }, { sort: field, limit: most }),
+    limit,
+  );
 
 /** Reads rows by id. */
 export const pagesById = <R extends Row>(
   rows: Readable<R>,
   { filter, after = '', limit }: Wanted<R> & { readonly after?: string } = {},
-) =>
-  pagesByKey(
-    after,
-    ({ id }: R) => id,
-    (gt, most) => rows.many({ ...filter, ...fieldIs<R>('id', { range: { gt } }) }, { sort: 'id', limit: most }),
-    limit,
-  );
+) => pagesByField(rows, 'id', after, { filter, limit });
 
 /** Bytes of a page of rows that may be large, and how many rows it has at most. */
 const LARGE_PAGE = { limit: 64, bytes: 500_000 };

@@ -30,14 +30,10 @@ const actionRecord = record('action record', {
 });
 
 const MAX_LISTED = 200;
-const DEFAULT_LISTED = 50;
 
-const listing = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: cursorOfHosts };
+const listing = { limit: limitOf(MAX_LISTED, 50), before: cursorOfHosts };
 
-async function findActions(
-  { limit = DEFAULT_LISTED, before }: z.output<z.ZodObject<typeof listing>>,
-  call: Call<never>,
-) {
+async function findActions({ limit, before }: z.output<z.ZodObject<typeof listing>>, call: Call<never>) {
   const { rows, next } = await call.history.actions(limit, oneCursor(before, call));
   return {
     rows: rows.map(({ n, at, by, what, count, detail }) => ({
@@ -65,7 +61,7 @@ const list = operation({
   across: {
     part: placed(actionRecord),
     own: findActions,
-    async join(hosts, { before, limit = DEFAULT_LISTED }) {
+    async join(hosts, { before, limit }) {
       const { records, next } = await joinPages(hosts, { before, limit });
       return { actions: records, next };
     },
@@ -95,7 +91,6 @@ const jobInfo = operation({
   summary: 'Shows the progress of a job started by /inbound/replay, /inbound/drop or /inbound/retry.',
   params: { id: text(30 * MAX_JOBS).describe('id of the job; of several hosts, ids separated by commas') },
   returns: jobRecord,
-  errors: ['Unknown_Job'],
   elsewhere: 'Unknown_Job',
   example: { id: '01kcexamplejob000000000000' },
   handle: async ({ id }, call) => joinJobs(id, await jobsHere(id, call)),

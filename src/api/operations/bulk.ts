@@ -1,16 +1,16 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
-import { faultText, MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
+import { MAIL_FIELDS, parseMailQuery, parseStatus, STATUS_FORMS } from '../../journal/query-language.ts';
 import type { MailFilter } from '../../journal/types.ts';
 import { BULK_ACTIONS, type BulkAction, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import type { MailSelection } from '../account-bulk.ts';
-import { MOST_AT_ONCE } from '../bulk-orders.ts';
+import { MOST_AT_ONCE } from '../jobs.ts';
 import { askAll } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation } from '../operation.ts';
 import { deliveryIdField, from, MAX_LISTED, routeId, to } from './deliveries.ts';
 import { ALL_HOSTS, earlier, int, later, strOrNull } from './fields.ts';
-import { MAX_QUERY } from './history.ts';
+import { MAX_QUERY, readQuery } from './history.ts';
 
 // Calls that change many deliveries: replay, drop and retry select them by the same parameters.
 
@@ -191,12 +191,11 @@ const retry = operation({
   extension: true,
   summary: 'Retries waiting deliveries now, by id, time, URL, status or search.',
   notes:
-    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; ' +
-    'all given conditions must match. The deliveries become due; their attempts and the end of their retries do ' +
-    'not change. ' +
-    'Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses still ' +
-    'apply. Pulled mail is left out. ' +
-    `A job retries more than ${MOST_AT_ONCE} deliveries, as in /inbound/replay. ${ALL_HOSTS}`,
+    'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; all ' +
+    'given conditions must match. The deliveries become due; their attempts and the end of their retries do not ' +
+    'change. Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses ' +
+    `still apply. Pulled mail is left out. A job retries more than ${MOST_AT_ONCE} deliveries, as in ` +
+    `/inbound/replay. ${ALL_HOSTS}`,
   params: selecting('retry'),
   returns: z.object({
     matched: int('number of waiting deliveries that match'),
@@ -243,9 +242,7 @@ function toFilter(
   { query = '', status, url, except_urls: exceptUrls, route, from, to, state }: Given,
   call: Call<never>,
 ): MailFilter {
-  const parsed = parseMailQuery(query, call.now().getTime());
-  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const { filter } = parsed;
+  const filter = readQuery(query, parseMailQuery, call);
   const wanted = status === undefined ? undefined : parseStatus(status);
   if (status !== undefined && !wanted) throw call.invalid('status', `It ${STATUS_FORMS}`);
   const twice =

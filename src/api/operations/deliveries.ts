@@ -22,7 +22,6 @@ import {
   time,
   timeOrNull,
   toTime,
-  toTimeOrNull,
 } from './fields.ts';
 
 const millisecondsOrNull = (description: string) => z.number().nullable().describe(description);
@@ -100,8 +99,8 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
     email: delivery.recipient,
     state: delivery.state,
     created_at: toTime(delivery.createdAt),
-    next_attempt_at: toTimeOrNull(nextAt),
-    ended_at: toTimeOrNull(delivery.endedAt),
+    next_attempt_at: toTime(nextAt),
+    ended_at: toTime(delivery.endedAt),
     last_status: delivery.lastStatus,
     last_error: delivery.lastError,
     attempts: attempts.toSorted((a, b) => a.at - b.at).map(toAttemptRecord),
@@ -156,7 +155,6 @@ function toDetailRecord({ detail: text }: AttemptRecord): z.input<typeof attempt
 const toField = ([name, value]: Field) => ({ name, value });
 
 export const MAX_LISTED = 1000;
-const DEFAULT_LISTED = 100;
 /** Concurrent queries for a list: an account that lists deliveries must not delay the acceptance of mail. */
 export const AT_A_TIME = 20;
 
@@ -190,12 +188,12 @@ const list = operation({
     state: optional(z.enum(DELIVERY_STATES)),
     from,
     to,
-    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+    limit: limitOf(MAX_LISTED, 100),
   },
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
   example: { state: 'dead', limit: 10 },
-  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, call) {
+  async handle({ id, route, domain, state, from, to, limit }, call) {
     const { store, inbound, queue, refuse } = call;
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {
@@ -222,7 +220,7 @@ const list = operation({
     );
   },
   across: {
-    join: async (hosts, { limit = DEFAULT_LISTED }) => newest([eachOnce((await askAll(hosts)).flat())], limit),
+    join: async (hosts, { limit }) => newest([eachOnce((await askAll(hosts)).flat())], limit),
   },
 });
 

@@ -5,7 +5,7 @@ import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
 import { memberOf } from '../../mail/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
-import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { findDomain } from './inbound-domains.ts';
 
 const STATES = ['ok', 'differs', 'missing', 'failed', 'not_asked'] as const;
@@ -45,9 +45,8 @@ const domainServers = operation({
   summary: 'Queries every name server of an inbound domain directly for its current MX and TXT records.',
   notes:
     'check-domain uses a resolver, which may have an old answer in its cache; this operation queries each ' +
-    'authoritative server, so it shows whether a change has reached all of them. ' +
-    'Nothing is stored. Servers on private addresses are queried only if the operator allows it ' +
-    '(`outbound.allow_private`).',
+    'authoritative server, so it shows whether a change has reached all of them. Nothing is stored. Servers on ' +
+    'private addresses are queried only if the operator allows it (`outbound.allow_private`).',
   params: { domain: knownDomain },
   returns: z.object({
     domain: str('the domain, as it was added'),
@@ -72,20 +71,20 @@ const domainServers = operation({
     return {
       domain: row.domain,
       asked_at: toTime(now()),
-      next_test_at: toTimeOrNull(row.testedAt && row.testedAt.getTime() + RETEST_MS),
+      next_test_at: toTime(row.testedAt && row.testedAt.getTime() + RETEST_MS),
       records: [
         {
           type: 'MX' as const,
           name,
           expected: hosts.map((host) => `10 ${host}.`),
-          since: toTimeOrNull(row.mxSince),
+          since: toTime(row.mxSince),
           ...toRecord(mx, ({ exchange }) => hosts.some((host) => sameName(exchange, host)), toMxText),
         },
         {
           type: 'TXT' as const,
           name: proof.name,
           expected: [proof.value],
-          since: toTimeOrNull(row.verifiedAt),
+          since: toTime(row.verifiedAt),
           ...toRecord(txt, (text) => text === proof.value, String),
         },
       ],

@@ -3,19 +3,7 @@ import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
 import type { Making } from '../../queue/insight.ts';
 import { HOLDERS } from '../../queue/schedule/breaker.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
-import {
-  bool,
-  int,
-  intOrNull,
-  listOf,
-  record,
-  str,
-  strOrNull,
-  time,
-  timeOrNull,
-  toTime,
-  toTimeOrNull,
-} from './fields.ts';
+import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 // What is shown of an endpoint: by one host, and by several that share a store.
 
@@ -127,17 +115,17 @@ export function toRecord(
     routes,
     webhooks,
     breaker: lane?.breaker ?? 'up',
-    since: toTimeOrNull(lane?.since),
-    next_probe_at: toTimeOrNull(lane?.nextProbeAt),
+    since: toTime(lane?.since),
+    next_probe_at: toTime(lane?.nextProbeAt),
     paused: hold !== null,
     paused_by: hold?.by ?? null,
-    paused_until: toTimeOrNull(hold?.until),
+    paused_until: toTime(hold?.until),
     waiting,
-    oldest_at: waiting > 0 ? toTimeOrNull(oldestAt) : null,
+    oldest_at: waiting > 0 ? toTime(oldestAt) : null,
     in_flight: lane?.inFlight ?? 0,
     last_status: last?.result.kind === 'answered' ? last.result.status : null,
     last_error: last?.result.kind === 'unanswered' ? last.result.error : null,
-    last_at: toTimeOrNull(last?.at),
+    last_at: toTime(last?.at),
   };
 }
 

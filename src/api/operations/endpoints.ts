@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
-import { pagesByKey, pagesByTime } from '../../store/pages.ts';
-import type { WebhookRow } from '../../store/rows/webhooks.ts';
+import { pagesByField, pagesByTime } from '../../store/pages.ts';
 import type { KnownEndpoint } from '../account-queue.ts';
 import { askAll } from '../joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
@@ -41,12 +40,7 @@ async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
     for (const { id, url, also = [] } of page)
       for (const one of new Set([url, ...also.map((further) => further.url)]))
         if (one !== '' && of(one).routes.length < MAX_IDS) of(one).routes.push(id);
-  const webhooks = pagesByKey(
-    0,
-    ({ number }: WebhookRow) => number,
-    (behind, limit) => store.webhooks.many({ number: { range: { gt: behind } } }, { sort: 'number', limit }),
-  );
-  for await (const page of webhooks)
+  for await (const page of pagesByField(store.webhooks, 'number', 0))
     for (const { number, url } of page) if (of(url).webhooks.length < MAX_IDS) of(url).webhooks.push(number);
   return names;
 }
@@ -148,6 +142,13 @@ const list = listing({
   },
 });
 
+/** Operations on one endpoint have these in common. */
+const ofEndpoint = {
+  params: { url: endpointUrl },
+  elsewhere: 'Unknown_Endpoint',
+  example: { url: 'https://app.example.com/hooks/mail' },
+} as const;
+
 const info = operation({
   path: '/endpoints/info',
   access: 'numbers',
@@ -157,11 +158,8 @@ const info = operation({
   notes:
     'Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), ' +
     `at most the newest 10,000. ${ALL_HOSTS}`,
-  params: { url: endpointUrl },
+  ...ofEndpoint,
   returns: endpointDetail,
-  errors: ['Unknown_Endpoint'],
-  elsewhere: 'Unknown_Endpoint',
-  example: { url: 'https://app.example.com/hooks/mail' },
   async handle({ url }, call) {
     const show = await findEndpoint(url, call);
     // One at a time: it may keep the queue's reader busy for a tenth of a second.
@@ -208,7 +206,7 @@ const pause = operation({
     ),
   },
   returns: endpointRecord,
-  errors: ['Unknown_Endpoint', 'Endpoint_Held'],
+  errors: ['Endpoint_Held'],
   elsewhere: 'Unknown_Endpoint',
   example: { url: 'https://app.example.com/hooks/mail', until: '2026-01-05 14:00:00' },
   async handle({ url, until }, call) {
@@ -232,11 +230,9 @@ const resume = operation({
   notes:
     'Does nothing if it is not paused. All hosts of the service resume within two seconds. A pause by the operator ' +
     `of the service is not ended: the answer is Endpoint_Held. ${FROM_ONE}`,
-  params: { url: endpointUrl },
+  ...ofEndpoint,
   returns: endpointRecord,
-  errors: ['Unknown_Endpoint', 'Endpoint_Held'],
-  elsewhere: 'Unknown_Endpoint',
-  example: { url: 'https://app.example.com/hooks/mail' },
+  errors: ['Endpoint_Held'],
   async handle({ url }, call) {
     const show = await findEndpoint(url, call);
     mustBeOurs(show(), call);
@@ -253,14 +249,11 @@ const retry = operation({
   notes:
     'If it is down, one delivery is posted as a probe; after a 2xx answer, the others follow. Does not end a ' +
     `pause. ${ALL_HOSTS}`,
-  params: { url: endpointUrl },
+  ...ofEndpoint,
   returns: z.object({
     waiting: int('number of deliveries waiting for it'),
     retried: int('number of these that were not due yet'),
   }),
-  errors: ['Unknown_Endpoint'],
-  elsewhere: 'Unknown_Endpoint',
-  example: { url: 'https://app.example.com/hooks/mail' },
   async handle({ url }, call) {
     const { waiting } = (await findEndpoint(url, call))();
     return { waiting, retried: await call.inTurn('endpoints', () => call.endpoints.retry(url)) };

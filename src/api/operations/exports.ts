@@ -3,27 +3,10 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../sending/notices.ts';
 import { pagesByKey } from '../../store/pages.ts';
 import { keyHash } from '../../store/rows/accounts.ts';
-import {
-  type ActivityFilter,
-  type ExportRow,
-  type ExportType,
-  exportId,
-  exportName,
-} from '../../store/rows/exports.ts';
+import { type ExportRow, type ExportType, exportId, exportName } from '../../store/rows/exports.ts';
 import { type Call, listing, operation, type Path } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import {
-  emailAddress,
-  optionalEndTime,
-  readAs,
-  record,
-  str,
-  strOrNull,
-  time,
-  timeOrNull,
-  toTime,
-  toTimeOrNull,
-} from './fields.ts';
+import { emailAddress, optionalEndTime, readAs, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than any account needs. */
@@ -48,7 +31,7 @@ function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
     id: exportName(row),
     created_at: toTime(row.createdAt),
     type: row.type,
-    finished_at: toTimeOrNull(row.finishedAt),
+    finished_at: toTime(row.finishedAt),
     state: row.state,
     result_url: row.state === 'complete' ? row.resultUrl : null,
     error: row.error,
@@ -59,15 +42,11 @@ const DAY_MS = 86_400_000;
 /** Attempts to find a free id for one time before the call fails. */
 const MAX_TRIES = 1000;
 
-/** An export that a call asks for. */
-interface ExportRequest {
-  readonly type: ExportType;
-  readonly notifyEmail: string | null;
-  readonly filter: ActivityFilter | null;
-}
-
 /** Inserts the row of a job and wakes this host's task. */
-async function start(request: ExportRequest, { store, settings, now, poke, refuse }: Call<never>): Promise<ExportRow> {
+async function start(
+  request: Pick<ExportRow, 'type' | 'notifyEmail' | 'filter'>,
+  { store, settings, now, poke, refuse }: Call<never>,
+): Promise<ExportRow> {
   const createdAt = now();
   const { perDay } = settings.exports;
   const today = await store.exportJobs.many(
@@ -140,11 +119,8 @@ const info = operation({
   returns: exportRecord,
   errors: ['Unknown_Export'],
   example: { id: '2026-01-05 09:20:28.13842' },
-  async handle({ id }, { store, refuse }) {
-    const row = await store.exportJobs.one({ id: exportId(store.account, id) });
-    if (!row) throw refuse('Unknown_Export', id);
-    return toExportRecord(row);
-  },
+  handle: async ({ id }, { store, orRefuse }) =>
+    toExportRecord(orRefuse(await store.exportJobs.one({ id: exportId(store.account, id) }), 'Unknown_Export', id)),
 });
 
 const listJobs = listing({

@@ -21,11 +21,12 @@ export const listOf = <S extends z.ZodType>(item: S, description: string) => z.a
 /** A struct that the reference and generated clients know by this name. */
 export const record = <S extends z.ZodRawShape>(title: string, fields: S) => z.object(fields).meta({ title });
 
-/** A moment as records show it: a Date, or milliseconds since 1970. */
-export const toTime = (at: Date | number): string => toTimestamp(new Date(at));
-
-export const toTimeOrNull = (at: Date | number | null | undefined): string | null =>
-  at === null || at === undefined ? null : toTime(at);
+/** A moment as records show it: of a Date, or of milliseconds since 1970. */
+export function toTime(at: Date | number): string;
+export function toTime(at: Date | number | null | undefined): string | null;
+export function toTime(at: Date | number | null | undefined): string | null {
+  return at === null || at === undefined ? null : toTimestamp(new Date(at));
+}
 
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
@@ -61,15 +62,14 @@ export const domainName = text(MAX_DOMAIN_TEXT)
 
 /** A domain to add: HTML tags are stripped first (rule strip_tags), then it must be a domain that can receive mail. */
 export const newDomain = text(MAX_DOMAIN_TEXT)
-  .transform((value, context) => {
-    const domain = stripTags(value).trim();
-    const id = toInboundDomain(domain);
-    const problem =
-      domain === '' ? PLEASE_ENTER : id === undefined || !id.includes('.') ? 'Not a valid domain name' : undefined;
-    if (problem === undefined && id !== undefined) return { domain, id };
-    context.addIssue({ code: 'custom', message: problem ?? PLEASE_ENTER });
-    return z.NEVER;
-  })
+  .transform((value) => stripTags(value).trim())
+  .refine((domain) => domain !== '', PLEASE_ENTER)
+  .transform(
+    readAs((domain) => {
+      const id = toInboundDomain(domain);
+      return id?.includes('.') ? { domain, id } : undefined;
+    }, 'Not a valid domain name'),
+  )
   .describe(
     'the domain, such as `inbound.example.com`, or `*.inbound.example.com` for all domains below one; HTML ' +
       'tags are stripped',
@@ -146,13 +146,9 @@ export const emailAddress = text(1000).transform(
 
 /** The maximum number of results; clients in typed languages send 0 for "not given". */
 export function limitOf(max: number, otherwise: number) {
-  return optional(
-    z
-      .int()
-      .min(0)
-      .max(max)
-      .transform((limit) => (limit === 0 ? undefined : limit)),
-  ).describe(`maximum number of results, up to ${max}; ${otherwise} if omitted or 0`);
+  return optional(z.int().min(0).max(max))
+    .transform((limit) => limit || otherwise)
+    .describe(`maximum number of results, up to ${max}; ${otherwise} if omitted or 0`);
 }
 
 /** The cursor of a list in pages; clients in typed languages send 0 for "not given". */
@@ -160,7 +156,7 @@ export const optionalCursor = optional(
   z
     .int()
     .min(0)
-    .transform((cursor) => (cursor === 0 ? undefined : cursor)),
+    .transform((cursor) => cursor || undefined),
 ).describe('`next` of the previous answer; starts with the newest if omitted or 0');
 
 /** The place after the last result of a list in pages. */
@@ -193,6 +189,13 @@ export const nextOfHosts = z
     '`before` for the next call: a number, or a text if several hosts share a store; null at the end. More may ' +
       'follow even if there are fewer than `limit` results',
   );
+
+/** The test of a DNS record; `valid` is null before the DNS has answered one. */
+export const toDnsTest = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
+  valid: valid === true,
+  valid_after: toTime(validAfter),
+  error: valid === null ? (error ?? 'This domain has not been tested yet.') : error,
+});
 
 const SECOND_MS = 1000;
 /** The range of times that every store can hold (store/driver/values.ts). */

@@ -4,6 +4,7 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import {
   faultText,
   MAIL_FIELDS,
+  type Parsed,
   parseMailQuery,
   parseRefusalQuery,
   REFUSAL_FIELDS,
@@ -32,7 +33,6 @@ import {
   time,
   timeOrNull,
   toTime,
-  toTimeOrNull,
 } from './fields.ts';
 
 // The history of inbound mail and of refusals, which lasts longer than the mail in the queue.
@@ -85,7 +85,7 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
     attempts,
     last_status: mail.lastStatus,
     last_error: mail.lastError,
-    ended_at: toTimeOrNull(mail.endedAt),
+    ended_at: toTime(mail.endedAt),
     spf: mail.spf,
     dkim: mail.dkim,
     dmarc: mail.dmarc,
@@ -98,32 +98,35 @@ export function toMailRecord(mail: MailRecord, kept: boolean) {
 
 /** Characters of a query. */
 export const MAX_QUERY = 1000;
-const MAX_LISTED = 200;
-const DEFAULT_LISTED = 50;
 
 const range = {
   from: optionalTime.describe('at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
   to: optionalTime.describe('before this time, UTC, YYYY-MM-DD HH:MM:SS'),
 };
-const paging = { limit: limitOf(MAX_LISTED, DEFAULT_LISTED), before: cursorOfHosts };
+const paging = { limit: limitOf(200, 50), before: cursorOfHosts };
 const KEPT = 'The history is kept for journal.keep_days. An account may have four such calls at a time on each host.';
 
+const mailQuery = optional(z.string().max(MAX_QUERY)).describe(
+  'words and fields; matches all mail if omitted, empty or *',
+);
+
 const searching = {
-  query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all mail if omitted, empty or *'),
+  query: mailQuery,
   ...range,
   ...paging,
 };
 type Searching = z.output<z.ZodObject<typeof searching>>;
 
-/** `isOwn`: without mail that another host has taken over, which has it in its history. */
-async function findMail(
-  { query = '', from, to, limit = DEFAULT_LISTED, before }: Searching,
-  isOwn: boolean,
-  call: Call<never>,
-) {
-  const parsed = parseMailQuery(query, call.now().getTime());
+/** The filter that a query means. Throws a ValidationError. */
+export function readQuery<F>(query: string, parse: (text: string, now: number) => Parsed<F>, call: Call<never>): F {
+  const parsed = parse(query, call.now().getTime());
   if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const { since: after, before: until, ...filter } = parsed.filter;
+  return parsed.filter;
+}
+
+/** `isOwn`: without mail that another host has taken over, which has it in its history. */
+async function findMail({ query = '', from, to, limit, before }: Searching, isOwn: boolean, call: Call<never>) {
+  const { since: after, before: until, ...filter } = readQuery(query, parseMailQuery, call);
   const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };
   const { rows, next } = await call.history.mail({ ...filter, ...times, isOwn }, limit, oneCursor(before, call));
   const ids = rows.map(({ id }) => id);
@@ -147,12 +150,10 @@ const search = operation({
   summary: 'Finds inbound mail in the history, newest first, including mail whose content was deleted.',
   notes:
     'All words must occur, each anywhere in envelope sender, From, recipient, Subject or Message-ID; case is ' +
-    'ignored. ' +
-    `Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the id of ` +
-    'a delivery or of a message, thread: the id of a conversation, ' +
-    'status: takes 500, 5xx or none, after: and before: a time or an age, such as `after:2h`. Quote phrases: ' +
-    '`subject:"order 4711"`. ' +
-    `There are no wildcards, because each word matches parts of words. ${KEPT} ${ALL_HOSTS}`,
+    `ignored. Fields: ${MAIL_FIELDS}. from: searches the sender and From, route: takes an id or a pattern, id: the ` +
+    'id of a delivery or of a message, thread: the id of a conversation, status: takes 500, 5xx or none, after: and ' +
+    'before: a time or an age, such as `after:2h`. Quote phrases: `subject:"order 4711"`. There are no wildcards, ' +
+    `because each word matches parts of words. ${KEPT} ${ALL_HOSTS}`,
   params: searching,
   returns: z.object({ mails: z.array(mailRecord), next: nextOfHosts }),
   example: { query: 'from:sam@sender.example state:dead', limit: 10 },
@@ -161,7 +162,7 @@ const search = operation({
     part: placed(mailRecord),
     own: (given, call) => findMail(given, true, call),
     async join(hosts, given, call) {
-      const { before, limit = DEFAULT_LISTED } = given;
+      const { before, limit } = given;
       if (hosts.others.length === 0 && typeof before !== 'string') return searchHere(given, call);
       const { records, next } = await joinPages(hosts, { before, limit }, repeated);
       return { mails: records, next };
@@ -214,9 +215,7 @@ const causes = operation({
   notes:
     `Takes the same queries as /inbound/search. Lists at most the ${MAX_CAUSES} most frequent causes; \`count\` ` +
     `includes all. ${KEPT} ${ALL_HOSTS}`,
-  params: {
-    query: optional(z.string().max(MAX_QUERY)).describe('words and fields; matches all mail if omitted, empty or *'),
-  },
+  params: { query: mailQuery },
   returns: causesFound,
   example: { query: 'state:dead' },
   handle: (given, call) => countCauses(given, false, call),
@@ -229,9 +228,7 @@ const causes = operation({
 });
 
 async function countCauses({ query = '' }: { readonly query?: string | undefined }, isOwn: boolean, call: Call<never>) {
-  const parsed = parseMailQuery(query, call.now().getTime());
-  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const found = await call.history.causes({ ...parsed.filter, isOwn });
+  const found = await call.history.causes({ ...readQuery(query, parseMailQuery, call), isOwn });
   return {
     count: found.reduce((sum, { count }) => sum + count, 0),
     causes: found.slice(0, MAX_CAUSES).map(({ url, lastStatus, lastError, count, oldestAt, firstEnded }) => ({
@@ -240,7 +237,7 @@ async function countCauses({ query = '' }: { readonly query?: string | undefined
       last_error: lastError,
       count,
       oldest_at: toTime(oldestAt),
-      first_ended_at: toTimeOrNull(firstEnded),
+      first_ended_at: toTime(firstEnded),
     })),
   };
 }
@@ -296,12 +293,10 @@ const info = operation({
     timeline: listOf(timelineEntry, 'the events, oldest first'),
     deliveries: listOf(deliveryRecord, 'the delivery with every attempt, while the queue has it; otherwise empty'),
   }),
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
-  async handle({ id }, { history, queue, endpoints, refusals, refuse }) {
-    const story = await history.one(id);
-    if (!story) throw refuse('Unknown_Message', id);
+  async handle({ id }, { history, queue, endpoints, refusals, orRefuse }) {
+    const story = orRefuse(await history.one(id), 'Unknown_Message', id);
     const [delivery] = await queue.deliveries({ ids: [id] }, 1);
     const queued = delivery && {
       delivery,
@@ -354,12 +349,10 @@ const searchingRefusals = {
 type SearchingRefusals = z.output<z.ZodObject<typeof searchingRefusals>>;
 
 async function findRefusals(
-  { query = '', reason, domain, from, to, limit = DEFAULT_LISTED, before }: SearchingRefusals,
+  { query = '', reason, domain, from, to, limit, before }: SearchingRefusals,
   call: Call<never>,
 ) {
-  const parsed = parseRefusalQuery(query, call.now().getTime());
-  if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
-  const { filter } = parsed;
+  const filter = readQuery(query, parseRefusalQuery, call);
   if (reason !== undefined && filter.reason !== undefined)
     throw call.invalid('reason', 'The query has reason: as well; please enter it once');
   if (domain !== undefined && filter.domain !== undefined)
@@ -393,6 +386,13 @@ const reasonCount = z.object({
   count: int('number of refusals'),
 });
 
+/** The refusals of several hosts by reason, the most frequent first. */
+export function joinReasons(all: readonly z.output<typeof reasonCount>[]): z.output<typeof reasonCount>[] {
+  const counts = new Map<string, number>();
+  for (const { reason, count } of all) counts.set(reason, (counts.get(reason) ?? 0) + count);
+  return [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
+}
+
 const listRefusals = operation({
   path: '/inbound/refusals',
   access: 'mail',
@@ -416,13 +416,9 @@ const listRefusals = operation({
   across: {
     part: placed(refusalRecord).extend({ by_reason: z.array(reasonCount) }),
     own: findRefusals,
-    async join(hosts, { before, limit = DEFAULT_LISTED }) {
+    async join(hosts, { before, limit }) {
       const { records, next, parts } = await joinPages(hosts, { before, limit, all: true });
-      const counts = new Map<string, number>();
-      for (const { reason, count } of parts.flatMap((part) => part.by_reason))
-        counts.set(reason, (counts.get(reason) ?? 0) + count);
-      const byReason = [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
-      return { refusals: records, by_reason: byReason, next };
+      return { refusals: records, by_reason: joinReasons(parts.flatMap((part) => part.by_reason)), next };
     },
   },
 });

@@ -30,8 +30,7 @@ async function withMail<T>(
   call: Call<'Unknown_Message'>,
   use: (mail: QueuedMail) => Promise<T>,
 ): Promise<T> {
-  const mail = await call.queue.message(id);
-  if (!mail) throw call.refuse('Unknown_Message', id);
+  const mail = call.orRefuse(await call.queue.message(id), 'Unknown_Message', id);
   try {
     return await use(mail);
   } catch (error) {
@@ -112,16 +111,13 @@ const content = operation({
     'sender: display them as text, never as HTML.',
   params: { id: deliveryId },
   returns: contentRecord,
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
-  async handle({ id }, call) {
-    return view(id, call, async (mail) => {
-      const { body } = mail;
-      const rawBytes = sizeOf(body);
+  handle: ({ id }, call) =>
+    view(id, call, async (mail) => {
+      const rawBytes = sizeOf(mail.body);
       return toContentRecord(await call.views.content(mail), rawBytes);
-    });
-  },
+    }),
 });
 
 const eventRecord = record('inbound event', {
@@ -137,18 +133,14 @@ const payload = passing({
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; ' +
-    'for the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, ' +
-    'DKIM, DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not ' +
-    'stored.',
+    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; for ' +
+    'the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, ' +
+    'DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo' },
-  async text({ id }, call) {
-    return view(id, call, (mail) => call.views.event(mail));
-  },
+  text: ({ id }, call) => view(id, call, (mail) => call.views.event(mail)),
 });
 
 /** Errors that would reveal names in networks that webhooks may not reach. */
@@ -163,12 +155,11 @@ const tryOut = operation({
   extension: true,
   summary: 'Posts a delivery to another URL, once, and shows the answer.',
   notes:
-    'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 ' +
-    'seconds. Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each ' +
-    'time, so a receiver that ignores known ids handles both the trial and the delivery. ' +
-    'It is not retried or stored, and does not affect the delivery or its endpoint. ' +
-    'An account may make 10 trials in a minute and 2 at a time, the host 4 at a time; beyond that, the answer ' +
-    'is RequestLimitExceeded.',
+    'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 seconds. ' +
+    'Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each time, so a ' +
+    'receiver that ignores known ids handles both the trial and the delivery. It is not retried or stored, and does ' +
+    'not affect the delivery or its endpoint. An account may make 10 trials in a minute and 2 at a time, the host 4 ' +
+    'at a time; beyond that, the answer is RequestLimitExceeded.',
   params: {
     id: deliveryId,
     url: endpointUrl.describe('the URL to post to; it need not belong to a route'),
@@ -181,12 +172,11 @@ const tryOut = operation({
       ),
     })
     .meta({ title: 'trial' }),
-  errors: ['Unknown_Message', 'ServiceUnavailable'],
+  errors: ['ServiceUnavailable'],
   elsewhere: 'Unknown_Message',
   example: { id: '01kcexamplemessage00000000-eKx7WvL3VyFo', url: 'https://staging.example.com/hooks/mail' },
   async handle({ id, url }, call) {
-    const tried = await withMail(id, call, (mail) => call.trials.post(mail, url));
-    if (!tried) throw call.refuse('ServiceUnavailable');
+    const tried = call.orRefuse(await withMail(id, call, (mail) => call.trials.post(mail, url)), 'ServiceUnavailable');
     return { ...toTrial(tried.attempt, 'url', call), signing_key_url: tried.keyUrl };
   },
 });
@@ -208,8 +198,7 @@ const tryRoute = operation({
   summary: 'Posts a sample message to the URL of a route, once, and shows the answer.',
   notes:
     'Posts the payload that /inbound/test-route shows, signed like other mail of the route, with the header ' +
-    '`X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is ' +
-    'stored.',
+    '`X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is stored.',
   params: {
     id: text(255).describe('id of the route'),
     address: optional(emailAddress).describe(
@@ -235,8 +224,7 @@ const tryRoute = operation({
     const match = await matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
     if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
     const email = address?.text ?? `${mailbox}@${memberOf(domain)}`;
-    const attempt = await call.trials.postSample(email, route, match);
-    if (!attempt) throw call.refuse('ServiceUnavailable');
+    const attempt = call.orRefuse(await call.trials.postSample(email, route, match), 'ServiceUnavailable');
     return { ...toTrial(attempt, 'id', call), email, url };
   },
 });

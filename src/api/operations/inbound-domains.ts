@@ -7,19 +7,7 @@ import { pagesByTime } from '../../store/pages.ts';
 import { type InboundDomainRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import {
-  bool,
-  knownDomain,
-  listOf,
-  newDomain,
-  record,
-  str,
-  strOrNull,
-  time,
-  timeOrNull,
-  toTime,
-  toTimeOrNull,
-} from './fields.ts';
+import { bool, knownDomain, listOf, newDomain, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 const inboundDomainRecord = record('inbound domain record', {
   domain: str('the domain, as it was added'),
@@ -43,23 +31,21 @@ function toDomainRecord(row: InboundDomainRow, settings: Call<never>['settings']
     created_at: toTime(row.createdAt),
     valid_mx: row.validMx,
     routed: !isClaim(row),
-    verified_at: toTimeOrNull(row.verifiedAt),
+    verified_at: toTime(row.verifiedAt),
     txt_name: name,
     txt_value: value,
     mx_hosts: mxHostsOf(settings),
     mx_error: row.mxError ?? null,
-    tested_at: toTimeOrNull(row.testedAt),
+    tested_at: toTime(row.testedAt),
   };
 }
 
 /** Returns the domain's row. Throws Unknown_InboundDomain, also for a domain of another account. */
 export async function findDomain(
   domain: { readonly domain: string; readonly id: string },
-  { inbound, refuse }: Call<'Unknown_InboundDomain'>,
+  { inbound, orRefuse }: Call<'Unknown_InboundDomain'>,
 ) {
-  const row = await inbound.find(domain.id);
-  if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
-  return row;
+  return orRefuse(await inbound.find(domain.id), 'Unknown_InboundDomain', domain.domain);
 }
 
 const domains = listing({
@@ -85,17 +71,15 @@ const addDomain = operation({
   access: 'settings',
   summary: 'Adds an inbound domain to the account.',
   notes:
-    'Mail to the domain arrives once its MX record points to this service; the record is checked now, and again ' +
-    'by check-domain. ' +
-    'A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record `txt_name` ' +
-    'with the value `txt_value` is published; ' +
-    'this applies if the operator requires proof of ownership (`inbound.ownership`). An account that publishes ' +
-    'its record takes the domain over from an account whose record is missing, ' +
-    'so keep yours published. `*.inbound.example.com` includes all names below inbound.example.com, at any ' +
-    'depth, except domains that were added themselves; its MX record is a wildcard too, and its TXT record is ' +
-    'at inbound.example.com. ' +
-    'A domain below the wildcard of another account always needs the proof. Names of the operator, public ' +
-    'suffixes and free mail domains cannot be added. Adding a domain again returns the existing record.',
+    'Mail to the domain arrives once its MX record points to this service; the record is checked now, and again by ' +
+    'check-domain. A domain belongs to one account. If `routed` is false, mail is accepted once the TXT record ' +
+    '`txt_name` with the value `txt_value` is published; this applies if the operator requires proof of ownership ' +
+    '(`inbound.ownership`). An account that publishes its record takes the domain over from an account whose record ' +
+    'is missing, so keep yours published. `*.inbound.example.com` includes all names below inbound.example.com, at ' +
+    'any depth, except domains that were added themselves; its MX record is a wildcard too, and its TXT record is at ' +
+    'inbound.example.com. A domain below the wildcard of another account always needs the proof. Names of the ' +
+    'operator, public suffixes and free mail domains cannot be added. Adding a domain again returns the existing ' +
+    'record.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
   example: { domain: 'mail.example.com' },
@@ -141,8 +125,7 @@ const checkDomain = operation({
   example: { domain: 'inbound.example.com' },
   async handle({ domain }, call) {
     const row = await findDomain(domain, call);
-    const checked = await checkDns(row, call);
-    if (!checked) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    const checked = call.orRefuse(await checkDns(row, call), 'Unknown_InboundDomain', domain.domain);
     return toDomainRecord(checked, call.settings);
   },
 });
@@ -166,9 +149,9 @@ const deleteDomain = operation({
       await removeRoutes(id, call); // added meanwhile
       return { routes, removed };
     });
-    if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
-    note('domain removed', 1, `${removed.domain} with its routes (${routes})`);
-    return toDomainRecord(removed, call.settings);
+    const row = call.orRefuse(removed, 'Unknown_InboundDomain', domain.domain);
+    note('domain removed', 1, `${row.domain} with its routes (${routes})`);
+    return toDomainRecord(row, call.settings);
   },
 });
 

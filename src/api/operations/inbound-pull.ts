@@ -6,7 +6,7 @@ import { routeOfTarget } from '../../queue/delivery.ts';
 import type { Ready } from '../../webhooks/making.ts';
 import type { JsonText } from '../../webhooks/message-views.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
-import { askAll, oneCursor } from '../joining.ts';
+import { oneCursor } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
 import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
@@ -138,16 +138,14 @@ const pull = passing({
   waits: true,
   summary: 'Fetches mail of routes with the URL `pull:`, and leases it to the caller.',
   notes:
-    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, ' +
-    '`.`, `_` and `-`; routes with the same URL share a queue. ' +
-    'Each message has the format, headers and signatures of a POST. It is leased to the caller until ' +
-    '`expires_at`, or until `/inbound/ack` or `/inbound/nack`. ' +
-    'A lease survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have ' +
-    'processed, as with POSTs. ' +
-    'A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be replayed. ' +
-    'The headers do not include the password of a route. An account may have 50 such calls at a time. ' +
-    `If several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it ` +
-    'waits; an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
+    'Instead of a webhook, a route may have the URL `pull:`, or `pull:NAME` with a name of 1 to 64 of a-z, 0-9, `.`, ' +
+    '`_` and `-`; routes with the same URL share a queue. Each message has the format, headers and signatures of a ' +
+    'POST. It is leased to the caller until `expires_at`, or until `/inbound/ack` or `/inbound/nack`. A lease ' +
+    'survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have processed, as with ' +
+    'POSTs. A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be ' +
+    'replayed. The headers do not include the password of a route. An account may have 50 such calls at a time. If ' +
+    `several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it waits; ` +
+    'an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
   params: {
     url: optional(text(MAX_URL)).describe('the URL of the routes; `pull:` if omitted'),
     id: optional(text(255)).describe('id of a route, instead of the URL'),
@@ -158,7 +156,7 @@ const pull = passing({
     wait,
   },
   returns: z.array(pulledRecord),
-  errors: ['Unknown_Endpoint', 'Unknown_InboundRoute'],
+  errors: ['Unknown_InboundRoute'],
   elsewhere: 'Unknown_Endpoint',
   across: { join: (hosts, { wait = 0 }, call) => pullFromAll(hosts, wait, call) },
   example: { url: 'pull:', limit: 1 },
@@ -203,14 +201,11 @@ async function endOnAll(
   const own = await here.ask();
   const unknown = own?.unknown ?? leasesOf(given);
   if (unknown.length === 0 || others.length === 0) return own;
-  const answers = await askAll({ here: { ...here, ask: async () => own }, others }, () => ({
-    lease: undefined,
-    leases: unknown,
-  }));
-  const count = answers.reduce((sum, one) => sum + one.ended, 0);
+  const asked = await Promise.all(others.map((host) => host.ask({ lease: undefined, leases: unknown })));
+  const answers = asked.filter((answer) => answer !== undefined);
+  const count = answers.reduce((sum, one) => sum + one.ended, own?.ended ?? 0);
   if (count === 0) return undefined;
-  const [, ...rest] = own ? answers : [own, ...answers];
-  return { ended: count, unknown: unknown.filter((lease) => rest.every((one) => one?.unknown.includes(lease))) };
+  return { ended: count, unknown: unknown.filter((lease) => answers.every((one) => one.unknown.includes(lease))) };
 }
 
 const ack = operation({
@@ -224,7 +219,6 @@ const ack = operation({
     'leases of all; the header Postern-Hosts-Missing names hosts that do not answer.',
   params: { lease, leases },
   returns: ended,
-  errors: ['Unknown_Lease'],
   elsewhere: 'Unknown_Lease',
   example: { lease: LEASE },
   handle: (given, call) => endAll(given, call, { kind: 'acknowledged' }),
@@ -250,7 +244,6 @@ const nack = operation({
     ),
   },
   returns: ended,
-  errors: ['Unknown_Lease'],
   elsewhere: 'Unknown_Lease',
   example: { lease: LEASE, delay: 30, reason: 'no room' },
   handle({ delay, reason = '', status, ...given }, call) {
@@ -272,12 +265,11 @@ const tap = passing({
   summary: 'Watches a live route: returns a copy of each new message as it is posted, without consuming it.',
   notes:
     'Make the first call without `cursor`; pass the `cursor` of each answer in the next call to get newer messages. ' +
-    'The payloads are rendered again with fresh signatures; the real deliveries are not affected. ' +
-    'A route is watched until two minutes after the last call, and up to 1,000 messages are kept; if there were ' +
-    'more, `gap` is true. ' +
-    'An account may watch 10 routes. ' +
-    `If several hosts share a store, the host that is called asks the others, every ${TAP_ROUND_S} seconds while it ` +
-    'waits; an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
+    'The payloads are rendered again with fresh signatures; the real deliveries are not affected. A route is watched ' +
+    'until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. An ' +
+    'account may watch 10 routes. If several hosts share a store, the host that is called asks the others, every ' +
+    `${TAP_ROUND_S} seconds while it waits; an answer has the mail of one host. The header Postern-Hosts-Missing ` +
+    'names hosts that do not answer.',
   params: {
     id: text(255).describe('id of the route'),
     cursor: optional(z.union([z.int().min(0), severalPlaces('cursor')])).describe(

@@ -34,6 +34,7 @@ import {
   toWhenRecord,
   toWhenRow,
   when,
+  withoutUndefined,
 } from './route-rules.ts';
 
 export const inboundRouteRecord = record('inbound route record', {
@@ -68,9 +69,8 @@ const raw = optional(z.boolean()).describe(
 );
 const attachments = optional(z.enum(ATTACHMENT_MODES)).describe(
   'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
-    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and ' +
-    'size only. ' +
-    'The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
+    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size ' +
+    'only. The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
 );
 const linkOver = optional(
   z
@@ -112,6 +112,44 @@ const OPTIONS = {
   also,
 };
 
+/** What a new route has of them if they are omitted. */
+const NEW_ROUTE = {
+  batchEvents: 1,
+  raw: true,
+  attachments: 'auto',
+  linkOver: 0,
+  facts: false,
+  password: null,
+  order: 'none',
+  action: 'post',
+  when: null,
+  tags: [],
+  priority: 0,
+  ...toAlsoRows([], {}),
+} as const;
+
+/** The columns that they set; undefined: unchanged. */
+function toColumns(
+  {
+    batch_events: batchEvents,
+    link_over: linkOver,
+    password,
+    when,
+    also,
+    ...same
+  }: z.output<z.ZodObject<typeof OPTIONS>>,
+  before: Pick<InboundRouteRow, 'also' | 'lastAlso'>,
+) {
+  return {
+    ...same,
+    batchEvents,
+    linkOver,
+    password: password === '' ? null : password,
+    when: when && toWhenRow(when),
+    ...(also && toAlsoRows(also, before)),
+  };
+}
+
 type RouteOption = Exclude<keyof InboundRouteRow, 'id' | 'pattern' | 'url' | 'account' | 'domain' | 'createdAt'>;
 
 export function toRouteRecord(
@@ -142,10 +180,11 @@ const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'patt
   `${pattern}@${domain} ${url === '' ? `(${toAction(action)})` : `to ${shownUrl(url)}`}`;
 
 /** Throws Unknown_InboundRoute, also for a route of another account. */
-export async function findRoute(id: string, { store, refuse }: Call<'Unknown_InboundRoute'>): Promise<InboundRouteRow> {
-  const row = await store.inboundRoutes.one({ id });
-  if (!row) throw refuse('Unknown_InboundRoute', id);
-  return row;
+export async function findRoute(
+  id: string,
+  { store, orRefuse }: Call<'Unknown_InboundRoute'>,
+): Promise<InboundRouteRow> {
+  return orRefuse(await store.inboundRoutes.one({ id }), 'Unknown_InboundRoute', id);
 }
 
 const routes = listing({
@@ -167,20 +206,18 @@ const addRoute = operation({
   access: 'settings',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the ' +
-    'most literal characters, then the oldest. ' +
-    'With `when`, a route matches only mail that meets the conditions; otherwise the next route is tried. If no ' +
-    'route takes the mail, it is refused with 550 5.7.1. An unknown result meets no condition, so a failing DNS ' +
-    'or scanner never rejects or discards mail. ' +
-    'Conditions on DMARC and on scanners are checked before the reply to the message, if the decision depends ' +
-    `on them. Of the routes that match a mailbox, the first ${MOST_TRIED} are tried. A message that may be ` +
-    'refused for its content is accepted for one recipient at a time (452 4.5.3). ' +
-    'With `batch_events` above 1, waiting messages of the route share a POST: `mandrill_events` has several ' +
-    'events, each with its own `_id`. ' +
-    'Messages never wait for a batch to fill; if a batch fails, its messages are posted again one by one. ' +
-    'With `order`, a message waits until the previous one of the same author, or of the same conversation, has ' +
-    'ended; other mail is not delayed. If that one fails for longer than delivery.order_hold_minutes while the ' +
-    'endpoint is up, the next one is tried, and the sequence continues without it if that succeeds.',
+    'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most ' +
+    'literal characters, then the oldest. With `when`, a route matches only mail that meets the conditions; ' +
+    'otherwise the next route is tried. If no route takes the mail, it is refused with 550 5.7.1. An unknown result ' +
+    'meets no condition, so a failing DNS or scanner never rejects or discards mail. Conditions on DMARC and on ' +
+    'scanners are checked before the reply to the message, if the decision depends on them. Of the routes that match ' +
+    `a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content is accepted for one ` +
+    'recipient at a time (452 4.5.3). With `batch_events` above 1, waiting messages of the route share a POST: ' +
+    '`mandrill_events` has several events, each with its own `_id`. Messages never wait for a batch to fill; if a ' +
+    'batch fails, its messages are posted again one by one. With `order`, a message waits until the previous one of ' +
+    'the same author, or of the same conversation, has ended; other mail is not delayed. If that one fails for ' +
+    'longer than delivery.order_hold_minutes while the endpoint is up, the next one is tried, and the sequence ' +
+    'continues without it if that succeeds.',
   params: {
     domain: knownDomain,
     pattern,
@@ -198,19 +235,15 @@ const addRoute = operation({
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
   example: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
-  async handle(
-    { domain, pattern, url: to, batch_events = 1, raw = true, facts = false, password = '', ...given },
-    call,
-  ) {
-    const { action = 'post', tags = [], priority = 0, order = 'none' } = given;
+  async handle({ domain, pattern, url: to, ...given }, call) {
     const url = to === NOWHERE ? '' : to;
-    mustHaveUrl(url, action, call);
-    const when = given.when ? toWhenRow(given.when) : null;
+    const format = call.settings.defaultFormat;
+    const options = { ...NEW_ROUTE, format, ...withoutUndefined(toColumns(given, {})) };
+    mustHaveUrl(url, options.action, call);
     const domainId = nameOf(await findDomain(domain, call));
-    const { format = call.settings.defaultFormat, attachments: mode = 'auto', link_over: linkOver = 0 } = given;
-    checkAttachments(format, given.attachments, call);
-    checkRules({ action, when, tags, also: given.also }, call);
-    if (url !== '') await verifyUrl(url, call, format);
+    checkAttachments('attachments', options, call);
+    checkRules({ ...options, also: given.also }, call);
+    if (url !== '') await verifyUrl(url, call, options.format);
     await verifyAlso(given.also ?? [], [], call);
     const row = {
       id: await call.inbound.newRouteId(),
@@ -218,19 +251,7 @@ const addRoute = operation({
       pattern,
       folded: fold(pattern),
       url,
-      batchEvents: batch_events,
-      format,
-      raw,
-      attachments: mode,
-      linkOver,
-      facts,
-      password: password === '' ? null : password,
-      order,
-      action,
-      when,
-      tags,
-      priority,
-      ...toAlsoRows(given.also ?? [], {}),
+      ...options,
       createdAt: call.now(),
     };
     await mustBeOne(row, call);
@@ -280,7 +301,7 @@ function checkRules(
     also = [],
   }: Pick<InboundRouteRow, 'when' | 'tags'> & {
     readonly action: RouteAction;
-    readonly also?: readonly Parameters<typeof checkAlso>[0][] | undefined;
+    readonly also?: readonly Parameters<typeof checkAttachments>[1][] | undefined;
   },
   call: Call<never>,
 ): void {
@@ -289,17 +310,7 @@ function checkRules(
   if (action === 'tag' && (tags ?? []).length === 0) throw call.invalid('tags', 'Please enter the tags that it adds');
   if (also.length > 0 && action !== 'post')
     throw call.invalid('also', `A route with the action ${action} posts nowhere: please leave also out`);
-  for (const one of also) checkAlso(one, call);
-}
-
-function checkAlso(
-  {
-    format = 'mandrill',
-    attachments,
-  }: { readonly format?: FormatName | undefined; readonly attachments?: AttachmentMode | undefined },
-  call: Call<never>,
-): void {
-  if (isLeftOut(attachments) && factsOf(format).whole) throw call.invalid('also', wholeText(format));
+  for (const one of also) checkAttachments('also', one, call);
 }
 
 /** Throws ValidationError if there is no webhook at one of the URLs that are new. */
@@ -318,14 +329,17 @@ async function verifyAlso(
 }
 
 /** A format that contains the whole message cannot leave its attachments out. */
-function checkAttachments(format: FormatName, mode: AttachmentMode | undefined, { invalid }: Call<never>): void {
-  if (isLeftOut(mode) && factsOf(format).whole) throw invalid('attachments', wholeText(format));
+function checkAttachments(
+  field: 'attachments' | 'also',
+  {
+    format = 'mandrill',
+    attachments,
+  }: { readonly format?: FormatName | undefined; readonly attachments?: AttachmentMode | undefined },
+  { invalid }: Call<never>,
+): void {
+  if ((attachments === 'link' || attachments === 'none') && factsOf(format).whole)
+    throw invalid(field, `The format ${format} holds the message as it came: please use auto or inline`);
 }
-
-const isLeftOut = (mode: AttachmentMode | undefined): boolean => mode === 'link' || mode === 'none';
-
-const wholeText = (format: FormatName): string =>
-  `The format ${format} holds the message as it came: please use auto or inline`;
 
 const updateRoute = operation({
   path: '/inbound/update-route',
@@ -344,41 +358,25 @@ const updateRoute = operation({
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
   example: { id: '1.1', pattern: 'box-*' },
-  async handle({ id, pattern, url, batch_events, format, raw, attachments: mode, link_over: over, ...given }, call) {
+  async handle({ id, pattern, url, ...given }, call) {
     const before = await findRoute(id, call);
+    const columns = toColumns(given, before);
     const style = toStyle(before);
-    checkAttachments(format ?? style.format, mode ?? style.attachments, call);
-    const { action = toAction(before.action), tags = before.tags ?? [], priority, password } = given;
-    const when = given.when ? toWhenRow(given.when) : (before.when ?? null);
-    const also = given.also && toAlsoRows(given.also, before);
+    const { format = style.format, attachments = style.attachments } = given;
+    const { action = toAction(before.action), tags = before.tags ?? [] } = given;
+    const when = columns.when === undefined ? (before.when ?? null) : columns.when;
+    checkAttachments('attachments', { format, attachments }, call);
     mustHaveUrl(url ?? before.url, action, call);
     checkRules({ action, when, tags, also: given.also ?? (before.also ?? []).map(toAlsoRecord) }, call);
-    if (url !== undefined) await verifyUrl(url, call, format ?? style.format);
+    if (url !== undefined) await verifyUrl(url, call, format);
     if (given.also) await verifyAlso(given.also, before.also ?? [], call);
     const after = { ...before, pattern: pattern ?? before.pattern, when, action };
     if (fold(after.pattern) !== fold(before.pattern) || given.when || given.action) await mustBeOne(after, call);
     const note = await call.actions.begin();
     if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
-    const patch = {
-      pattern,
-      url,
-      batchEvents: batch_events,
-      format,
-      raw,
-      attachments: mode,
-      linkOver: over,
-      facts: given.facts,
-      order: given.order,
-      action: given.action,
-      when: given.when && when,
-      tags: given.tags,
-      priority,
-      ...also,
-      folded: pattern === undefined ? undefined : fold(pattern),
-      password: password === '' ? null : password,
-    };
-    const row = await call.inbound.change(before.domain, () => call.store.inboundRoutes.change({ id }, patch));
-    if (!row) throw call.refuse('Unknown_InboundRoute', id);
+    const patch = { pattern, url, ...columns, folded: pattern === undefined ? undefined : fold(pattern) };
+    const changed = await call.inbound.change(before.domain, () => call.store.inboundRoutes.change({ id }, patch));
+    const row = call.orRefuse(changed, 'Unknown_InboundRoute', id);
     // When the change is in force, so that no mail can be accepted for the old URL after this step.
     if (url !== undefined) await call.queue.redirect(row, url);
     const changes = changesOf(before, row);
@@ -418,9 +416,9 @@ const deleteRoute = operation({
   example: { id: '1.1' },
   async handle({ id }, call) {
     const note = await call.actions.begin();
-    const before = await call.store.inboundRoutes.one({ id });
-    const row = before && (await call.inbound.change(before.domain, () => call.store.inboundRoutes.remove({ id })));
-    if (!row) throw call.refuse('Unknown_InboundRoute', id);
+    const { domain } = await findRoute(id, call);
+    const removed = await call.inbound.change(domain, () => call.store.inboundRoutes.remove({ id }));
+    const row = call.orRefuse(removed, 'Unknown_InboundRoute', id);
     note('route removed', 1, `${id}: ${routeText(row)}`);
     return toRouteRecord(row);
   },

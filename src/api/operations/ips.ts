@@ -20,7 +20,7 @@ import {
 import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, domainName, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { bool, domainName, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 
 /** An IP address in any notation. Other text is treated as an address that the account does not have. */
@@ -71,7 +71,7 @@ export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRo
 /** A warmup whose end has passed is over, even if the task has not cleared it yet. */
 function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
   const warming = isWarming(warmupEndAt, now);
-  const shown = (at: Date | null) => (warming ? toTimeOrNull(at) : null);
+  const shown = (at: Date | null) => (warming ? toTime(at) : null);
   return { warming_up: warming, start_at: shown(warmupStartAt), end_at: shown(warmupEndAt) };
 }
 
@@ -109,10 +109,8 @@ async function showIp(row: IpRow, { store, now }: Call<never>) {
 }
 
 /** Returns the row of an address. Throws Unknown_IP if the account does not have it. */
-async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
-  const row = await store.ips.one({ id: ip, releasedAt: null });
-  if (!row) throw refuse('Unknown_IP', ip);
-  return row;
+async function findIp(ip: string, { store, orRefuse }: Call<'Unknown_IP'>): Promise<IpRow> {
+  return orRefuse(await store.ips.one({ id: ip, releasedAt: null }), 'Unknown_IP', ip);
 }
 
 const list = listing({
@@ -131,17 +129,20 @@ const list = listing({
   },
 });
 
-const info = operation({
-  path: '/ips/info',
-  access: 'settings',
-  summary: 'Shows a dedicated IP.',
+/** Operations on one address have these in common. */
+const ofIp = {
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
   example: { ip: '192.0.2.1' },
-  async handle({ ip }, call) {
-    return showIp(await findIp(ip, call), call);
-  },
+} as const;
+
+const info = operation({
+  path: '/ips/info',
+  access: 'settings',
+  summary: 'Shows a dedicated IP.',
+  ...ofIp,
+  handle: async ({ ip }, call) => showIp(await findIp(ip, call), call),
 });
 
 const provision = operation({
@@ -189,7 +190,7 @@ const withdraw = operation({
   async handle(_, { store, account }) {
     // One atomic change: the task that chooses an address sets it in the row in one atomic change, too.
     const row = await store.ipRequests.remove({ id: account.id, ip: null });
-    return { withdrawn: row !== undefined, requested_at: toTimeOrNull(row?.requestedAt) };
+    return { withdrawn: row !== undefined, requested_at: toTime(row?.requestedAt) };
   },
 });
 
@@ -214,10 +215,7 @@ const startWarmup = operation({
   notes:
     `${WARMUP_CURVE} The rest is sent from other IPs of its pool or from shared ones. If the IP is already ` +
     'warming up, nothing changes.',
-  params: { ip: ipParam },
-  returns: ipRecord,
-  errors: ['Unknown_IP'],
-  example: { ip: '192.0.2.1' },
+  ...ofIp,
   async handle({ ip }, call) {
     const now = call.now();
     const begin = { warmupStartAt: now, warmupEndAt: warmupEnd(now) };
@@ -233,14 +231,10 @@ const cancelWarmup = operation({
   path: '/ips/cancel-warmup',
   access: 'settings',
   summary: 'Ends the warmup of a dedicated IP: all mail may be sent from it immediately.',
-  params: { ip: ipParam },
-  returns: ipRecord,
-  errors: ['Unknown_IP'],
-  example: { ip: '192.0.2.1' },
+  ...ofIp,
   async handle({ ip }, call) {
     const row = await call.store.ips.change({ id: ip, releasedAt: null }, { warmupStartAt: null, warmupEndAt: null });
-    if (!row) throw call.refuse('Unknown_IP', ip);
-    return showIp(row, call);
+    return showIp(call.orRefuse(row, 'Unknown_IP', ip), call);
   },
 });
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import type { KeyRow } from '../../store/rows/accounts.ts';
 import { type Call, operation } from '../operation.ts';
-import { record, str, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { record, str, time, timeOrNull, toTime } from './fields.ts';
 
 const fields = {
   id: str('unique identifier; not part of the key'),
@@ -20,13 +20,12 @@ const newKeyRecord = record('new API key', {
 });
 
 async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typeof keyRecord>> {
-  const lastUse = keys.lastUse(row);
   return {
     id: await keys.nameOf(row),
     starts_with: row.hint,
     label: row.label,
     created_at: toTime(row.createdAt),
-    last_used_at: toTimeOrNull(lastUse),
+    last_used_at: toTime(keys.lastUse(row)),
   };
 }
 
@@ -47,9 +46,7 @@ const list = operation({
     'minute late.',
   params: {},
   returns: z.array(keyRecord),
-  async handle(_, call) {
-    return Promise.all((await call.keys.valid()).map((row) => toRecord(row, call)));
-  },
+  handle: async (_, call) => Promise.all((await call.keys.valid()).map((row) => toRecord(row, call))),
 });
 
 const add = operation({

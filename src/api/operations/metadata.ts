@@ -53,13 +53,12 @@ const add = operation({
   example: { name: 'order_id' },
   handle: ({ name, view_template: template = null }, { store, refuse, invalid, inTurn, now }) =>
     inTurn('metadata', async () => {
+      const taken = () => invalid('name', 'A metadata field with this name already exists');
       const known = await store.metadataFields.many({}, { sort: 'createdAt' });
-      if (known.some((field) => field.name === name))
-        throw invalid('name', 'A metadata field with this name already exists');
+      if (known.some((field) => field.name === name)) throw taken();
       if (known.length >= MOST_FIELDS) throw refuse('Metadata_FieldLimit');
       const row = { id: metadataFieldId(store.account, name), name, viewTemplate: template, createdAt: now() };
-      if ((await store.metadataFields.insert(row)) === 'duplicate')
-        throw invalid('name', 'A metadata field with this name already exists');
+      if ((await store.metadataFields.insert(row)) === 'duplicate') throw taken();
       return toRecord({ ...row, account: store.account });
     }),
 });
@@ -73,11 +72,10 @@ const update = operation({
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
   example: { name: 'group_id', view_template: '{{value}}' },
-  async handle({ name, view_template: template }, { store, refuse }) {
+  async handle({ name, view_template: template }, { store, orRefuse }) {
     const patch = template === undefined ? {} : { viewTemplate: template === '' ? null : template };
     const row = await store.metadataFields.change({ id: metadataFieldId(store.account, name) }, patch);
-    if (!row) throw refuse('Unknown_MetadataField', name);
-    return toRecord(row);
+    return toRecord(orRefuse(row, 'Unknown_MetadataField', name));
   },
 });
 
@@ -89,10 +87,9 @@ const remove = operation({
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
   example: { name: 'group_id' },
-  async handle({ name }, { store, refuse }) {
+  async handle({ name }, { store, orRefuse }) {
     const row = await store.metadataFields.remove({ id: metadataFieldId(store.account, name) });
-    if (!row) throw refuse('Unknown_MetadataField', name);
-    return toRecord(row);
+    return toRecord(orRefuse(row, 'Unknown_MetadataField', name));
   },
 });
 

@@ -11,7 +11,7 @@ import {
   rewrite,
 } from '../../store/rows/ips.ts';
 import type { AccountParts } from '../account.ts';
-import { type Call, operation } from '../operation.ts';
+import { operation } from '../operation.ts';
 import { bool, listOf, record, str, time, toTime } from './fields.ts';
 import { createIpRecorder, findPool, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
 import { MAX_LIST } from './stats.ts';
@@ -57,7 +57,7 @@ const setPool = operation({
   errors: ['Unknown_IP', 'Unknown_Pool', 'Invalid_EmptyDefaultPool'],
   example: { ip: '192.0.2.1', pool: 'Newsletters', create_pool: true },
   async handle({ ip, pool, create_pool: createPool = false }, call) {
-    const { store, refuse } = call;
+    const { store, orRefuse, refuse } = call;
     // The order of reading matters: see store/rows/ips.ts.
     await call.inTurn('placement', () =>
       rewrite(store, async (placement) => {
@@ -73,8 +73,7 @@ const setPool = operation({
         return { elsewhere: placesWith(placement, ip, pool) };
       }),
     );
-    const row = await store.ips.one({ id: ip, releasedAt: null });
-    if (!row) throw refuse('Unknown_IP', ip);
+    const row = orRefuse(await store.ips.one({ id: ip, releasedAt: null }), 'Unknown_IP', ip);
     return createIpRecorder(await readPlacement(store), call.now())(row);
   },
 });
@@ -108,17 +107,10 @@ const poolInfo = operation({
   errors: ['Unknown_Pool'],
   example: { pool: 'Old Pool' },
   async handle({ pool }, call) {
-    const row = await knownTo(pool, call);
-    return showPool(row, call);
+    await readPlacement(call.store); // which completes interrupted deletions
+    return showPool(call.orRefuse(await findPool(pool, call), 'Unknown_Pool', pool), call);
   },
 });
-
-async function knownTo(pool: string, call: Call<'Unknown_Pool'>): Promise<PoolRow> {
-  await readPlacement(call.store); // which completes interrupted deletions
-  const row = await findPool(pool, call);
-  if (!row) throw call.refuse('Unknown_Pool', pool);
-  return row;
-}
 
 const createPool = operation({
   path: '/ips/create-pool',
@@ -145,12 +137,11 @@ const deletePool = operation({
   errors: ['Unknown_Pool', 'Invalid_DeleteDefaultPool', 'Invalid_DeleteNonEmptyPool'],
   example: { pool: 'Old Pool' },
   async handle({ pool }, call) {
-    const { store, refuse } = call;
+    const { store, orRefuse, refuse } = call;
     if (pool === DEFAULT_POOL) throw refuse('Invalid_DeleteDefaultPool');
     await call.inTurn('placement', () =>
       rewrite(store, async (placement) => {
-        const row = await findPool(pool, call);
-        if (!row) throw refuse('Unknown_Pool', pool);
+        const row = orRefuse(await findPool(pool, call), 'Unknown_Pool', pool);
         // A returned address is in no pool, though its place is cleared only when it leaves the account.
         const released = new Set((await store.ips.many({ releasedAt: { exists: true } })).map(({ id }) => id));
         const elsewhere = placement.elsewhere.filter((place) => place.pool !== pool || !released.has(place.ip));

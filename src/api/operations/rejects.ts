@@ -8,7 +8,7 @@ import type { RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { bool, emailAddress, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { bool, emailAddress, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { MAX_LIST, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
@@ -136,7 +136,7 @@ function toRejectEntry(
     detail: row.detail,
     created_at: toTime(row.createdAt),
     last_event_at: toTime(row.lastEventAt),
-    expires_at: toTimeOrNull(row.expiresAt),
+    expires_at: toTime(row.expiresAt),
     expired: isExpired(row, now),
     sender:
       row.sender === null
@@ -246,9 +246,7 @@ const remove = operation({
   path: '/rejects/delete',
   access: 'settings',
   summary: 'Removes an address from the rejection list: mail to it is sent again.',
-  notes:
-    'There is no limit on deletions, but deleting an entry created by events costs reputation. ' +
-    `${REPUTATION_FORMULA}`,
+  notes: `There is no limit on deletions, but deleting an entry created by events costs reputation. ${REPUTATION_FORMULA}`,
   params: { email: listAddress, subaccount: subaccountParam },
   returns: z.object({
     email,
@@ -259,8 +257,7 @@ const remove = operation({
   example: { email: 'gone@example.com' },
   async handle({ email, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
-    const removed = await call.lists.unreject(email, subaccount);
-    if (!removed) throw call.refuse('Invalid_Reject');
+    const removed = call.orRefuse(await call.lists.unreject(email, subaccount), 'Invalid_Reject');
     if (isOfEvents(removed)) await call.numbers.countReset(subaccount);
     return { email, deleted: true, subaccount: subaccount === '' ? null : subaccount };
   },

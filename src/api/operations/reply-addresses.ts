@@ -4,7 +4,7 @@ import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../
 import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { bool, knownDomain, str, timeOrNull, toTimeOrNull, withinCalendar } from './fields.ts';
+import { bool, knownDomain, str, timeOrNull, toTime, withinCalendar } from './fields.ts';
 
 type Errors = 'Unknown_InboundDomain' | 'ServiceUnavailable';
 
@@ -20,10 +20,9 @@ const mailboxName = text(MAX_MAILBOX)
 /** Returns the domain's row, if mail to it is accepted. */
 async function findRouted(
   { id, domain }: { readonly id: string; readonly domain: string },
-  { inbound, refuse, invalid }: Call<Errors>,
+  { inbound, orRefuse, invalid }: Call<Errors>,
 ): Promise<InboundDomainRow> {
-  const row = await inbound.covering(id);
-  if (!row) throw refuse('Unknown_InboundDomain', domain);
+  const row = orRefuse(await inbound.covering(id), 'Unknown_InboundDomain', domain);
   if (isClaim(row)) throw invalid('domain', 'Mail to this domain is not accepted yet: publish its TXT record first');
   return row;
 }
@@ -45,16 +44,13 @@ const replyAddress = operation({
   summary:
     'Creates an address for replies: mail to it goes to the route of the mailbox, and its payload includes the data.',
   notes:
-    'Set it as the Reply-To of a message: the payload of a reply has the data, such as a ticket, user or ' +
-    'thread, in `msg.reply_data`. ' +
-    'The data is sealed: nobody else can read or change it, or create such an address. It is part of the ' +
-    'address, so nothing is stored, and it must be short: ' +
-    'a local part has 64 octets (RFC 5321), which leaves 20 bytes for the mailbox `reply` with an expiry and 24 ' +
-    'without; a longer mailbox name leaves less. ' +
-    'A UUID in lower case takes 16. For longer data, store it under an id. ' +
-    'A forged address is rejected with 550 5.1.1, an expired one with 550 5.7.1. Case is ignored. An address is ' +
-    'valid only for this domain and account, ' +
-    'until the domain is deleted.',
+    'Set it as the Reply-To of a message: the payload of a reply has the data, such as a ticket, user or thread, in ' +
+    '`msg.reply_data`. The data is sealed: nobody else can read or change it, or create such an address. It is part ' +
+    'of the address, so nothing is stored, and it must be short: a local part has 64 octets (RFC 5321), which leaves ' +
+    '20 bytes for the mailbox `reply` with an expiry and 24 without; a longer mailbox name leaves less. A UUID in ' +
+    'lower case takes 16. For longer data, store it under an id. A forged address is rejected with 550 5.1.1, an ' +
+    'expired one with 550 5.7.1. Case is ignored. An address is valid only for this domain and account, until the ' +
+    'domain is deleted.',
   params: {
     domain: knownDomain,
     mailbox: mailboxName.describe('the mailbox for replies, such as `reply`; a route of the domain must match it'),
@@ -91,13 +87,12 @@ const replyAddress = operation({
     const found = await call.inbound.lookup(mailbox, domain.id);
     if (found.kind === 'unknown' || found.kind === 'too-new') throw call.refuse('ServiceUnavailable');
     if (found.kind !== 'matched') throw call.invalid('mailbox', 'No route of the domain matches this mailbox');
-    const key = await keyOf(row, call);
-    if (key === undefined) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    const key = call.orRefuse(await keyOf(row, call), 'Unknown_InboundDomain', domain.domain);
     const local = sealReplyAddress(key, { account: row.account, domain: domain.id, mailbox }, { data, expiresAt });
     return {
       email: `${local}@${domain.id}`,
       data,
-      expires_at: toTimeOrNull(expiresAt),
+      expires_at: toTime(expiresAt),
     };
   },
 });

@@ -181,7 +181,7 @@ export function toAlsoRecord(row: AlsoRow) {
   return { url: row.url, ...style, link_over: linkOver, facts, has_password: Boolean(row.password) };
 }
 
-function withoutUndefined<T extends object>(given: T): { [K in keyof T]: Exclude<T[K], undefined> };
-function withoutUndefined(given: object): object {
+export function withoutUndefined<T extends object>(given: T): { [K in keyof T]: Exclude<T[K], undefined> };
+export function withoutUndefined(given: object): object {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
 }

@@ -41,14 +41,13 @@ const routeKey = operation({
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
   example: { id: '1.1' },
   async handle({ id, rotate = false, url: asked }, call) {
-    const { signingKeys, actions, refuse, invalid } = call;
+    const { signingKeys, actions, orRefuse, invalid } = call;
     const route = await findRoute(id, call);
     const urls = [route.url, ...(route.also ?? []).map((one) => one.url)];
     const url = asked ?? route.url;
     if (url === '' || !urls.includes(url)) throw invalid('url', `The route ${id} posts nothing there`);
     const note = rotate ? await actions.begin() : undefined;
-    const key = rotate ? await signingKeys.rotate(url) : await signingKeys.of(url);
-    if (key === undefined) throw refuse('ServiceUnavailable');
+    const key = orRefuse(rotate ? await signingKeys.rotate(url) : await signingKeys.of(url), 'ServiceUnavailable');
     note?.('signing key changed', 1, shownUrl(url));
     return { id, url, auth_key: key, signing_secret: toSigningSecret(key) };
   },

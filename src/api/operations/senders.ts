@@ -6,11 +6,11 @@ import { windowsOf } from '../../mail/stats.ts';
 import { mayBeSigned } from '../../sending/domains/domain-tests.ts';
 import type { KeyInDns } from '../../sending/domains/sender-domains.ts';
 import { isPlainMailbox } from '../../sending/notices.ts';
-import { pagesByKey } from '../../store/pages.ts';
+import { pagesByField } from '../../store/pages.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, domainName, readAs, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { bool, domainName, readAs, record, str, strOrNull, time, timeOrNull, toDnsTest, toTime } from './fields.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -58,11 +58,9 @@ export function listAt(path: '/senders/list' | '/users/senders') {
 
 async function findSender(
   { given, key }: { readonly given: string; readonly key: string },
-  { store, refuse }: Call<'Unknown_Sender'>,
+  { store, orRefuse }: Call<'Unknown_Sender'>,
 ) {
-  const row = await totalOf(store, 'sender', key);
-  if (!row) throw refuse('Unknown_Sender', given);
-  return row;
+  return orRefuse(await totalOf(store, 'sender', key), 'Unknown_Sender', given);
 }
 
 const info = operation({
@@ -139,21 +137,15 @@ const senderDomainRecord = record('sender domain record', {
 });
 
 const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS';
-const NOT_TESTED = 'This domain has not been tested yet.';
 
 function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
-  const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
-    valid: valid === true,
-    valid_after: toTimeOrNull(validAfter),
-    error: valid === null ? (error ?? NOT_TESTED) : error,
-  });
   return {
     domain: row.domain,
     created_at: toTime(row.createdAt),
-    last_tested_at: toTimeOrNull(row.lastTestedAt),
-    spf: test(row.spfValid, row.spfValidAfter, row.spfError),
-    dkim: test(row.dkimValid, row.dkimValidAfter, row.dkimError),
-    verified_at: toTimeOrNull(row.verifiedAt),
+    last_tested_at: toTime(row.lastTestedAt),
+    spf: toDnsTest(row.spfValid, row.spfValidAfter, row.spfError),
+    dkim: toDnsTest(row.dkimValid, row.dkimValidAfter, row.dkimError),
+    verified_at: toTime(row.verifiedAt),
     valid_signing: mayBeSigned(row, now),
   };
 }
@@ -167,14 +159,10 @@ const domains = listing({
     after: optional(domainName.describe('continue after this name (not part of the Mandrill API)')),
   },
   returns: z.array(senderDomainRecord),
-  pages({ after = '' }, { store, now }) {
-    const rows = pagesByKey(
-      after,
-      ({ domain }: SenderDomainRow) => domain,
-      (behind, limit) => store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }),
-    );
-    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, now())));
-  },
+  pages: ({ after = '' }, { store, now }) =>
+    mapPages(pagesByField(store.senderDomains, 'domain', after), (page) =>
+      page.map((row) => toSenderDomainRecord(row, now())),
+    ),
 });
 
 const addDomain = operation({
@@ -187,9 +175,7 @@ const addDomain = operation({
   params: { domain: domainName },
   returns: senderDomainRecord,
   example: { domain: 'mail.example.com' },
-  async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.add(domain), now());
-  },
+  handle: async ({ domain }, { senderDomains, now }) => toSenderDomainRecord(await senderDomains.add(domain), now()),
 });
 
 const checkDomain = operation({
@@ -204,9 +190,7 @@ const checkDomain = operation({
   params: { domain: domainName },
   returns: senderDomainRecord,
   example: { domain: 'example.com' },
-  async handle({ domain }, { senderDomains, now }) {
-    return toSenderDomainRecord(await senderDomains.check(domain), now());
-  },
+  handle: async ({ domain }, { senderDomains, now }) => toSenderDomainRecord(await senderDomains.check(domain), now()),
 });
 
 const verifyDomain = operation({
@@ -214,11 +198,10 @@ const verifyDomain = operation({
   access: 'settings',
   summary: 'Sends a link to a mailbox at the domain, to prove that the domain belongs to the account.',
   notes:
-    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners ' +
-    'also follow links. Once a domain is verified in one account, mail of other accounts is signed for it only ' +
-    'if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can ' +
-    'send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept ' +
-    'mail cannot be verified.',
+    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners also ' +
+    'follow links. Once a domain is verified in one account, mail of other accounts is signed for it only if they ' +
+    'verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can send at most 20 ' +
+    'a day to one domain. Free mail domains, public suffixes and domains that do not accept mail cannot be verified.',
   params: { domain: domainName, mailbox },
   returns: z.object({
     status: z.enum(['sent', 'already_verified']).describe('whether a mail was sent, or none was needed'),
@@ -303,15 +286,13 @@ const deleteDomain = operation({
   returns: senderDomainRecord,
   errors: ['Unknown_Domain', 'Invalid_Verified_Domain'],
   example: { domain: 'example.com' },
-  async handle({ domain, confirm = false }, { store, refuse, now }) {
+  async handle({ domain, confirm = false }, { store, orRefuse, refuse, now }) {
     const id = senderDomainId(store.account, domain);
-    const row = await store.senderDomains.one({ id });
-    if (!row) throw refuse('Unknown_Domain', domain);
+    const row = orRefuse(await store.senderDomains.one({ id }), 'Unknown_Domain', domain);
     if (row.verifiedAt !== null && !confirm) throw refuse('Invalid_Verified_Domain', domain);
     // A domain that was verified meanwhile is not removed without `confirm`.
     const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
-    if (!removed) throw refuse('Invalid_Verified_Domain', domain);
-    return toSenderDomainRecord(removed, now());
+    return toSenderDomainRecord(orRefuse(removed, 'Invalid_Verified_Domain', domain), now());
   },
 });
 

@@ -3,9 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import {
   addUp,
   addUpMonths,
-  type Counts,
   hourlyQuota,
-  type Month,
   NO_COUNTS,
   QUOTA_FORMULA,
   REPUTATION_FORMULA,
@@ -22,7 +20,7 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { int, intOrNull, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { int, intOrNull, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { hoursOf, MAX_LIST, statsBlock, toStats } from './stats.ts';
 
 const subaccountRecord = record('subaccount record', {
@@ -55,43 +53,18 @@ function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
     status: row.status,
     reputation: reputationOf(numbers.recent),
     created_at: toTime(row.createdAt),
-    first_sent_at: toTimeOrNull(numbers.firstSentAt),
+    first_sent_at: toTime(numbers.firstSentAt),
     sent_weekly: numbers.week,
     sent_monthly: numbers.month,
     sent_total: numbers.total,
   };
 }
 
-function toSubaccountDetail(
-  row: SubaccountRow,
-  numbers: SubaccountNumbers,
-  recently: { readonly sentHourly: number; readonly last30Days: Counts },
-) {
-  return {
-    ...toSubaccountRecord(row, numbers),
-    notes: row.notes,
-    sent_hourly: recently.sentHourly,
-    hourly_quota: row.customQuota ?? hourlyQuota(reputationOf(numbers.recent), numbers.recent),
-    last_30_days: toStats(recently.last30Days),
-  };
-}
-
 /** The statistics that the record of a subaccount needs. */
-interface SubaccountNumbers {
-  readonly week: number;
-  readonly month: number;
-  readonly total: number;
-  /** Counts of this month and the one before, which reputation is based on. */
-  readonly recent: Month;
-  readonly firstSentAt: Date | null;
-}
+type SubaccountNumbers = ReturnType<Awaited<ReturnType<typeof numbersOf>>>;
 
 /** The statistics of many subaccounts, in four queries. */
-async function numbersOf(
-  { account, counters }: AccountStore,
-  rows: readonly SubaccountRow[],
-  now: Date,
-): Promise<(row: SubaccountRow) => SubaccountNumbers> {
+async function numbersOf({ account, counters }: AccountStore, rows: readonly SubaccountRow[], now: Date) {
   const of = async (span: CounterSpan, start: Date): Promise<Map<string, CounterRow>> => {
     const ids = rows.map(({ slug }) => counterId(account, 'subaccount', span, start, slug));
     // The ids are sufficient; the other conditions select the index.
@@ -105,32 +78,18 @@ async function numbersOf(
     of('month', monthBefore),
     of('total', startOf('total', now)),
   ]);
-  return (row) => {
+  return (row: SubaccountRow) => {
     const total = totals.get(row.slug);
     const month = months.get(row.slug) ?? NO_COUNTS;
     return {
       week: weeks.get(row.slug)?.sent ?? 0,
       month: month.sent,
       total: total?.sent ?? 0,
+      /** Of this month and the one before, which reputation is based on. */
       recent: addUpMonths([monthsBefore.get(row.slug) ?? NO_COUNTS, month]),
       firstSentAt: row.firstSentAt ?? (total && total.sent > 0 ? total.firstAt : null),
     };
   };
-}
-
-const DAYS = 30;
-
-/** What a subaccount did in the last hour and in the last 30 days. */
-async function recentlyOf(
-  store: AccountStore,
-  slug: string,
-  now: Date,
-): Promise<{ readonly sentHourly: number; readonly last30Days: Counts }> {
-  const [hours, minutes] = await Promise.all([
-    hoursOf(store, 'subaccount', slug, DAYS, now),
-    store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),
-  ]);
-  return { sentHourly: addUp(minutes).sent, last30Days: addUp(hours) };
 }
 
 /** No limit is documented. */
@@ -163,18 +122,25 @@ async function toRecord(row: SubaccountRow, { store, now }: Call<never>) {
 async function changeSubaccount(
   id: string,
   patch: Parameters<BoundCollection<SubaccountRow>['change']>[1],
-  call: Call<'Unknown_Subaccount'>,
+  { store, orRefuse }: Call<'Unknown_Subaccount'>,
 ): Promise<SubaccountRow> {
-  const row = await call.store.subaccounts.change({ id: subaccountId(call.account.id, id) }, patch);
-  if (!row) throw call.refuse('Unknown_Subaccount', id);
-  return row;
+  const row = await store.subaccounts.change({ id: subaccountId(store.account, id) }, patch);
+  return orRefuse(row, 'Unknown_Subaccount', id);
 }
 
-async function found(id: string, call: Call<'Unknown_Subaccount'>): Promise<SubaccountRow> {
-  const row = await call.store.subaccounts.one({ id: subaccountId(call.account.id, id) });
-  if (!row) throw call.refuse('Unknown_Subaccount', id);
-  return row;
+/** Throws Unknown_Subaccount. */
+async function findSubaccount(id: string, { store, orRefuse }: Call<'Unknown_Subaccount'>): Promise<SubaccountRow> {
+  const row = await store.subaccounts.one({ id: subaccountId(store.account, id) });
+  return orRefuse(row, 'Unknown_Subaccount', id);
 }
+
+/** Operations on one subaccount have these in common. */
+const ofSubaccount = {
+  params: { id: knownId },
+  returns: subaccountRecord,
+  errors: ['Unknown_Subaccount'],
+  example: { id: 'cust-123' },
+} as const;
 
 const list = operation({
   path: '/subaccounts/list',
@@ -245,10 +211,22 @@ const info = operation({
   errors: ['Unknown_Subaccount'],
   example: { id: 'cust-123' },
   async handle({ id }, call) {
-    const { store, now } = call;
-    const row = await found(id, call);
-    const [numbers, recently] = await Promise.all([numbersOf(store, [row], now()), recentlyOf(store, id, now())]);
-    return toSubaccountDetail(row, numbers(row), recently);
+    const row = await findSubaccount(id, call);
+    const now = call.now();
+    const lastHour = { range: { gt: sinceMinutes(now) } };
+    const [numbersFor, hours, minutes] = await Promise.all([
+      numbersOf(call.store, [row], now),
+      hoursOf(call.store, 'subaccount', id, 30, now),
+      call.store.counters.many({ kind: 'subaccount', span: 'minute', key: id, start: lastHour }),
+    ]);
+    const numbers = numbersFor(row);
+    return {
+      ...toSubaccountRecord(row, numbers),
+      notes: row.notes,
+      sent_hourly: addUp(minutes).sent,
+      hourly_quota: row.customQuota ?? hourlyQuota(reputationOf(numbers.recent), numbers.recent),
+      last_30_days: toStats(addUp(hours)),
+    };
   },
 });
 
@@ -266,7 +244,7 @@ const update = operation({
     const customQuota = isRemoved ? null : quota;
     const nameKey = name === undefined ? undefined : searchKey(name);
     if (name === undefined && notes === undefined && customQuota === undefined)
-      return toRecord(await found(id, call), call);
+      return toRecord(await findSubaccount(id, call), call);
     return toRecord(await changeSubaccount(id, { name, nameKey, notes, customQuota }, call), call);
   },
 });
@@ -276,18 +254,15 @@ const remove = operation({
   access: 'settings',
   summary: 'Deletes a subaccount with its statistics and its rejection list; later sending calls that name it fail.',
   notes: 'Returns the deleted record. Its mail is kept.',
-  params: { id: knownId },
-  returns: subaccountRecord,
-  errors: ['Unknown_Subaccount'],
-  example: { id: 'cust-123' },
+  ...ofSubaccount,
   async handle({ id }, call) {
-    const row = await found(id, call);
+    const row = await findSubaccount(id, call);
     const record = await toRecord(row, call);
     // What belongs to it first: if this is interrupted, nothing is left behind for a later subaccount with this id.
     await call.numbers.forgetSubaccount(id);
     const removed = await call.store.subaccounts.remove({ id: row.id });
     await call.numbers.forgetSubaccount(id); // what was added meanwhile
-    if (!removed) throw call.refuse('Unknown_Subaccount', id);
+    call.orRefuse(removed, 'Unknown_Subaccount', id);
     return record;
   },
 });
@@ -297,15 +272,12 @@ const pause = operation({
   access: 'settings',
   summary: 'Pauses a subaccount: its mail is queued, for at most 3 days, until it is resumed.',
   notes: 'Pausing again changes nothing and does not restart the 3 days.',
-  params: { id: knownId },
-  returns: subaccountRecord,
-  errors: ['Unknown_Subaccount'],
-  example: { id: 'cust-123' },
+  ...ofSubaccount,
   async handle({ id }, call) {
     const filter = { id: subaccountId(call.account.id, id), status: 'active' as const };
     const row = await call.store.subaccounts.change(filter, { status: 'paused', pausedAt: call.now() });
     call.messages.hold(id);
-    return toRecord(row ?? (await found(id, call)), call);
+    return toRecord(row ?? (await findSubaccount(id, call)), call);
   },
 });
 
@@ -316,10 +288,7 @@ const resume = operation({
   notes:
     'The host that handles the call sends it immediately, other hosts within about a minute. Resuming an active ' +
     'subaccount changes nothing else.',
-  params: { id: knownId },
-  returns: subaccountRecord,
-  errors: ['Unknown_Subaccount'],
-  example: { id: 'cust-123' },
+  ...ofSubaccount,
   async handle({ id }, call) {
     const row = await changeSubaccount(id, { status: 'active', pausedAt: null }, call);
     await call.messages.release(id);

@@ -36,10 +36,8 @@ function toTagRecord(total: CounterRow, recent: Month) {
   return { tag: total.key, reputation: reputationOf(recent), ...toStats(total) };
 }
 
-async function findTag(tag: string, { store, refuse }: Call<'Invalid_Tag_Name'>) {
-  const row = hasBadText(tag) ? undefined : await totalOf(store, 'tag', tag);
-  if (!row) throw refuse('Invalid_Tag_Name', tag);
-  return row;
+async function findTag(tag: string, { store, orRefuse }: Call<'Invalid_Tag_Name'>) {
+  return orRefuse(hasBadText(tag) ? undefined : await totalOf(store, 'tag', tag), 'Invalid_Tag_Name', tag);
 }
 
 const list = listing({
@@ -58,6 +56,14 @@ const list = listing({
     }),
 });
 
+/** Operations on one tag have these in common. */
+const ofTag = {
+  params: { tag },
+  anyText: ['tag'],
+  errors: ['Invalid_Tag_Name'],
+  example: { tag: 'example-tag' },
+} as const;
+
 const remove = operation({
   path: '/tags/delete',
   access: 'settings',
@@ -67,11 +73,8 @@ const remove = operation({
   notes:
     'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the ' +
     'removal finishes within minutes.',
-  params: { tag },
-  anyText: ['tag'],
+  ...ofTag,
   returns: tagRecord,
-  errors: ['Invalid_Tag_Name'],
-  example: { tag: 'example-tag' },
   async handle({ tag }, call) {
     const total = await findTag(tag, call);
     const recent = await recentOf(call.store, 'tag', tag, call.now());
@@ -85,11 +88,8 @@ const info = operation({
   access: 'numbers',
   summary: 'Shows the statistics of a tag: totals, and five windows that end now.',
   notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
-  params: { tag },
-  anyText: ['tag'],
+  ...ofTag,
   returns: record('tag detail', { tag: str('the tag'), ...totalFields, stats: windowsRecord }),
-  errors: ['Invalid_Tag_Name'],
-  example: { tag: 'example-tag' },
   async handle({ tag }, call) {
     const total = await findTag(tag, call);
     const hours = await hoursOf(call.store, 'tag', tag, LONGEST_WINDOW_DAYS, call.now());
@@ -102,11 +102,8 @@ const timeSeries = operation({
   access: 'numbers',
   summary: 'Shows the statistics of a tag by hour, for the last 30 days.',
   notes: 'Only hours with activity, oldest first.',
-  params: { tag },
-  anyText: ['tag'],
+  ...ofTag,
   returns: z.array(tagHourlyEntry),
-  errors: ['Invalid_Tag_Name'],
-  example: { tag: 'example-tag' },
   async handle({ tag }, call) {
     await findTag(tag, call);
     return (await hoursOf(call.store, 'tag', tag, SERIES_DAYS, call.now())).map(toTagHourlyEntry);

@@ -8,7 +8,7 @@ import type { TemplateContent, TemplateRow } from '../../store/rows/templates.ts
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { listOf, readAs, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { listOf, readAs, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, toHourlyEntry } from './stats.ts';
 import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
@@ -104,7 +104,7 @@ function toTemplateRecord(row: Omit<TemplateRow, 'id' | 'account' | 'version'>) 
     publish_from_email: published?.fromEmail ?? null,
     publish_from_name: published?.fromName ?? null,
     publish_text: published?.text ?? null,
-    published_at: toTimeOrNull(row.publishedAt),
+    published_at: toTime(row.publishedAt),
     created_at: toTime(row.createdAt),
     updated_at: toTime(row.updatedAt),
   };
@@ -191,9 +191,7 @@ const info = operation({
   summary: 'Shows a template.',
   ...ofTemplate,
   example: { name: 'Example Template' },
-  async handle({ name }, call) {
-    return toTemplateRecord(await findTemplate(name, call));
-  },
+  handle: async ({ name }, call) => toTemplateRecord(await findTemplate(name, call)),
 });
 
 const update = operation({
@@ -243,9 +241,9 @@ const remove = operation({
   example: { name: 'Example Template' },
   async handle({ name }, call) {
     const { id } = await findTemplate(name, call);
-    const removed = await call.store.templates.remove({ id });
+    const found = await call.store.templates.remove({ id });
     await settleLabels(id, call.store);
-    if (!removed) throw call.refuse('Unknown_Template', name);
+    const removed = call.orRefuse(found, 'Unknown_Template', name);
     // Another template may get this name, and must not inherit these statistics.
     await call.numbers.forget('template', removed.slug);
     return toTemplateRecord(removed);

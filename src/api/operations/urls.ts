@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { sinceHours } from '../../mail/stats.ts';
-import { pagesByKey } from '../../store/pages.ts';
+import { pagesByField } from '../../store/pages.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { bool, domainName, int, record, str, strOrNull, time, timeOrNull, toTime, toTimeOrNull } from './fields.ts';
+import { bool, domainName, int, record, str, strOrNull, time, timeOrNull, toDnsTest, toTime } from './fields.ts';
 import { SERIES_DAYS } from './stats.ts';
 
 /** As documented: the 100 most clicked URLs. */
@@ -49,9 +49,7 @@ const search = operation({
   path: '/urls/search',
   access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
-  notes:
-    `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ` +
-    `${NOTES}`,
+  notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
   params: { q: text(1000).describe('text that the URL must contain') },
   returns: z.array(urlRecord),
   example: { q: 'example.com/OFF' },
@@ -96,41 +94,26 @@ const trackingDomainRecord = record('tracking domain record', {
     .describe('the CNAME record of the domain, or address records that are those of this service'),
   valid_tracking: bool(
     'whether tracked links may use the domain. If it is false with a valid record, a `valid_after` has not ' +
-      'passed, ' +
-      'or neither the domain nor one above it is a verified sender domain of the account',
+      'passed, or neither the domain nor one above it is a verified sender domain of the account',
   ),
 });
 
-const NOT_TESTED = 'This domain has not been tested yet.';
-
-async function toDomainRecords(
-  rows: readonly TrackingDomainRow[],
-  { trackingDomains, now }: Pick<Call<never>, 'trackingDomains' | 'now'>,
-) {
+async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDomains, now }: Call<never>) {
   const owned = await trackingDomains.owned(rows);
   return rows.map((row) => {
-    const valid = row.valid === true;
-    const used = valid && (row.validAfter === null || row.validAfter <= now());
+    const cname = toDnsTest(row.valid, row.validAfter, row.error);
+    const used = cname.valid && (row.validAfter === null || row.validAfter <= now());
     return {
       domain: row.domain,
       created_at: toTime(row.createdAt),
-      last_tested_at: toTimeOrNull(row.lastTestedAt),
-      cname: {
-        valid,
-        valid_after: toTimeOrNull(row.validAfter),
-        error: row.valid === null ? (row.error ?? NOT_TESTED) : row.error,
-      },
+      last_tested_at: toTime(row.lastTestedAt),
+      cname,
       valid_tracking: used && owned.has(row.domain),
     };
   });
 }
 
-type DomainRecord = Awaited<ReturnType<typeof toDomainRecords>>[number];
-
-async function toDomainRecord(
-  row: TrackingDomainRow,
-  call: Pick<Call<never>, 'trackingDomains' | 'now'>,
-): Promise<DomainRecord> {
+async function toDomainRecord(row: TrackingDomainRow, call: Call<never>) {
   const [record] = await toDomainRecords([row], call);
   if (!record) throw new Error('one row is one record');
   return record;
@@ -143,15 +126,7 @@ const trackingDomains = listing({
   params: {},
   returns: z.array(trackingDomainRecord),
   pages: (_, call) =>
-    mapPages(
-      pagesByKey(
-        '',
-        ({ domain }: TrackingDomainRow) => domain,
-        (after, limit) =>
-          call.store.trackingDomains.many({ domain: { range: { gt: after } } }, { sort: 'domain', limit }),
-      ),
-      (page) => toDomainRecords(page, call),
-    ),
+    mapPages(pagesByField(call.store.trackingDomains, 'domain', ''), (page) => toDomainRecords(page, call)),
 });
 
 const addTrackingDomain = operation({
@@ -159,10 +134,9 @@ const addTrackingDomain = operation({
   access: 'settings',
   summary: 'Adds a tracking domain to the account and tests its DNS.',
   notes:
-    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a ' +
-    'sender domain ' +
-    '(/senders/verify-domain). A message names it in `tracking_domain`. If this service gets its own certificates, ' +
-    'links use the domain within minutes, once it has one. Adding one again tests it again.',
+    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender ' +
+    'domain (/senders/verify-domain). A message names it in `tracking_domain`. If this service gets its own ' +
+    'certificates, links use the domain within minutes, once it has one. Adding one again tests it again.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   example: { domain: 'track.example.com' },
@@ -174,11 +148,10 @@ const addTrackingDomain = operation({
 
 async function findTrackingDomain(
   domain: string,
-  { store, refuse }: Call<'Unknown_TrackingDomain'>,
+  { store, orRefuse }: Call<'Unknown_TrackingDomain'>,
 ): Promise<TrackingDomainRow> {
   const row = await store.trackingDomains.one({ id: trackingDomainId(store.account, domain) });
-  if (!row) throw refuse('Unknown_TrackingDomain', domain);
-  return row;
+  return orRefuse(row, 'Unknown_TrackingDomain', domain);
 }
 
 const checkTrackingDomain = operation({
@@ -192,9 +165,8 @@ const checkTrackingDomain = operation({
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain'],
   example: { domain: 'track.example.com' },
-  async handle({ domain }, call) {
-    return toDomainRecord(await call.trackingDomains.test(await findTrackingDomain(domain, call)), call);
-  },
+  handle: async ({ domain }, call) =>
+    toDomainRecord(await call.trackingDomains.test(await findTrackingDomain(domain, call)), call),
 });
 
 const deleteTrackingDomain = operation({

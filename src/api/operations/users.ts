@@ -7,7 +7,6 @@ import {
   reputationOf,
   windowsOf,
 } from '../../mail/stats.ts';
-
 import { askAll } from '../joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { ALL_HOSTS, int, str, time, toTime } from './fields.ts';

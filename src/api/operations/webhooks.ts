@@ -4,13 +4,13 @@ import { atOnce } from '../../base/turns.ts';
 import { toExampleEvents } from '../../events/payload.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { DELIVERY_STATES } from '../../queue/states.ts';
-import { pagesByKey } from '../../store/pages.ts';
+import { pagesByField } from '../../store/pages.ts';
 import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { askAll } from '../joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { AT_A_TIME, deliveryRecord, newest, toDeliveryRecord } from './deliveries.ts';
+import { AT_A_TIME, deliveryRecord, MAX_LISTED, newest, toDeliveryRecord } from './deliveries.ts';
 import {
   ALL_HOSTS,
   endpointUrl,
@@ -23,7 +23,6 @@ import {
   time,
   timeOrNull,
   toTime,
-  toTimeOrNull,
   verifyUrl,
 } from './fields.ts';
 
@@ -57,7 +56,7 @@ function toWebhookRecord(
     auth_key: authKey,
     events: row.events.length === 0 ? [...DEFAULT_EVENTS] : [...row.events],
     created_at: toTime(row.createdAt),
-    last_sent_at: toTimeOrNull(sent?.lastSentAt),
+    last_sent_at: toTime(sent?.lastSentAt),
     batches_sent: tallies.reduce((sum, { batchesSent }) => sum + batchesSent, 0),
     events_sent: tallies.reduce((sum, { eventsSent }) => sum + eventsSent, 0),
     last_error: failed?.lastError ?? null,
@@ -92,10 +91,8 @@ const details = {
 };
 
 /** Returns the webhook's row. Throws Unknown_Webhook, also for a webhook of another account. */
-async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
-  const row = await store.webhooks.one({ id: String(id) });
-  if (!row) throw refuse('Unknown_Webhook', id);
-  return row;
+async function findWebhook(id: number, { store, orRefuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
+  return orRefuse(await store.webhooks.one({ id: String(id) }), 'Unknown_Webhook', id);
 }
 
 async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
@@ -103,8 +100,7 @@ async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
 }
 
 async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], call: Call<'ServiceUnavailable'>) {
-  const key = await call.signingKeys.of(row.url);
-  if (key === undefined) throw call.refuse('ServiceUnavailable');
+  const key = call.orRefuse(await call.signingKeys.of(row.url), 'ServiceUnavailable');
   return toWebhookRecord(row, key, tallies);
 }
 
@@ -118,14 +114,8 @@ const list = listing({
   },
   returns: z.array(webhookRecord),
   errors: ['ServiceUnavailable'],
-  pages({ after = 0 }, call) {
-    const rows = pagesByKey(
-      after,
-      ({ number }: WebhookRow) => number,
-      (behind, limit) => call.store.webhooks.many({ number: { range: { gt: behind } } }, { sort: 'number', limit }),
-    );
-    return mapPages(rows, (page) => toRecords(page, call));
-  },
+  pages: ({ after = 0 }, call) =>
+    mapPages(pagesByField(call.store.webhooks, 'number', after), (page) => toRecords(page, call)),
 });
 
 /** The records of a page: all tallies in one query, and the keys a few at a time. */
@@ -173,9 +163,7 @@ const info = operation({
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
   example: { id: 4 },
-  async handle({ id }, call) {
-    return toRecord(await findWebhook(id, call), call);
-  },
+  handle: async ({ id }, call) => toRecord(await findWebhook(id, call), call),
 });
 
 const update = operation({
@@ -216,8 +204,7 @@ const remove = operation({
   example: { id: 4 },
   async handle({ id }, call) {
     const record = await toRecord(await findWebhook(id, call), call);
-    const row = await call.store.webhooks.remove({ id: String(id) });
-    if (!row) throw call.refuse('Unknown_Webhook', id);
+    const row = call.orRefuse(await call.store.webhooks.remove({ id: String(id) }), 'Unknown_Webhook', id);
     call.webhooks.changed();
     await call.webhooks.deleted(row);
     return record;
@@ -225,9 +212,6 @@ const remove = operation({
 });
 
 export const webhookOperations = [list, add, info, update, remove];
-
-const MAX_LISTED = 1000;
-const DEFAULT_LISTED = 100;
 
 const test = operation({
   path: '/webhooks/test',
@@ -247,8 +231,7 @@ const test = operation({
   async handle({ id }, call) {
     const row = await findWebhook(id, call);
     const events = toExampleEvents(toWebhookRecord(row, '', []).events, call.now());
-    const sent = await call.webhooks.send(row, events);
-    if (sent === undefined) throw call.refuse('ServiceUnavailable');
+    const sent = call.orRefuse(await call.webhooks.send(row, events), 'ServiceUnavailable');
     return { id: sent, events: events.length };
   },
 });
@@ -294,12 +277,12 @@ const deliveries = operation({
     state: optional(z.enum(DELIVERY_STATES)),
     from: optionalTime.describe('created at this time or later, UTC, YYYY-MM-DD HH:MM:SS'),
     to: optionalTime.describe('created before this time, UTC, YYYY-MM-DD HH:MM:SS'),
-    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+    limit: limitOf(MAX_LISTED, 100),
   },
   returns: z.array(batchRecord),
   errors: ['Unknown_Webhook'],
   example: { id: 4 },
-  async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
+  async handle({ id, delivery, state, from, to, limit }, call) {
     const { id: webhook } = await findWebhook(id, call);
     const found = await call.webhooks.batches(
       {
@@ -314,7 +297,7 @@ const deliveries = operation({
     return atOnce(found, async (one) => toBatchRecord(one, await call.queue.attempts(one)), AT_A_TIME);
   },
   across: {
-    join: async (hosts, { limit = DEFAULT_LISTED }) => newest(await askAll(hosts), limit),
+    join: async (hosts, { limit }) => newest(await askAll(hosts), limit),
   },
 });
 

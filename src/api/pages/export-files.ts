@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import type { Context } from 'koa';
 import { toTimestamp } from '../../base/clock.ts';
 import { tokenHash } from '../../base/ids.ts';
-import type { Log } from '../../base/log.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
-import type { Store } from '../../store/store.ts';
+import type { PageDeps } from './index.ts';
 import { answerLine } from './small-page.ts';
 
 export interface ExportFileSettings {
@@ -17,11 +16,8 @@ export interface ExportFileSettings {
  * Answers GET and HEAD of a result URL; the token is the only credential. `fetch` gets an archive from the host that
  * has it; false if it does not answer.
  */
-export function createExportFiles(
-  settings: ExportFileSettings,
-  deps: { store: Pick<Store, 'exportJobs'>; log: Log },
-): (ctx: Context, token: string, fetch?: (host: string) => Promise<boolean>) => Promise<void> {
-  return async (ctx, token, fetch) => {
+export function createExportFiles(settings: ExportFileSettings, deps: Pick<PageDeps, 'store' | 'log'>) {
+  return async (ctx: Context, token: string, fetch?: (host: string) => Promise<boolean>): Promise<void> => {
     ctx.set({
       'Cache-Control': 'no-store',
       'Content-Security-Policy': "default-src 'none'; sandbox",

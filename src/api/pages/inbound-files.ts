@@ -1,6 +1,5 @@
 import type { Context } from 'koa';
-import type { Log } from '../../base/log.ts';
-import type { LinkedFiles } from '../../webhooks/linked-files.ts';
+import type { PageDeps } from './index.ts';
 import { answerLine } from './small-page.ts';
 
 /**
@@ -8,14 +7,8 @@ import { answerLine } from './small-page.ts';
  * the only credential. Always a download: what a stranger mailed must not open in a browser under our name. `fetch`
  * gets a file from another host that has it; false if none has.
  */
-export function createInboundFiles({
-  linkedFiles,
-  log,
-}: {
-  readonly linkedFiles: Pick<LinkedFiles, 'open'>;
-  readonly log: Log;
-}): (ctx: Context, token: string, fetch?: () => Promise<boolean>) => Promise<void> {
-  return async (ctx, token, fetch) => {
+export function createInboundFiles({ linkedFiles, log }: Pick<PageDeps, 'linkedFiles' | 'log'>) {
+  return async (ctx: Context, token: string, fetch?: () => Promise<boolean>): Promise<void> => {
     ctx.set({
       'Cache-Control': 'private, no-cache',
       'Content-Security-Policy': "default-src 'none'; sandbox",

@@ -47,6 +47,12 @@ export function answerPage(ctx: Context, { status, title, main }: SmallPage): vo
 `;
 }
 
+export const LINK_NOT_FOUND: SmallPage = {
+  status: 404,
+  title: 'Link not found',
+  main: '<p>This link is invalid or incomplete. Please copy the whole link from the message.</p>',
+};
+
 /** Answers with a line of text. */
 export function answerLine(ctx: Context, status: number, text: string): void {
   ctx.status = status;

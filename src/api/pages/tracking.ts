@@ -6,7 +6,7 @@ import { escapeHtml } from '../../base/html.ts';
 import type { Subscription, UnsubscribeLinks } from '../../returns/unsubscribe.ts';
 import type { TrackedClient, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-import { answerLine, answerPage, type SmallPage } from './small-page.ts';
+import { answerLine, answerPage, LINK_NOT_FOUND, type SmallPage } from './small-page.ts';
 
 /** What recipients do with a message: open it, click in it, unsubscribe. */
 export interface Tracking {
@@ -62,10 +62,8 @@ export function createTrackPages(
     async unsubscribe(ctx: Context, token: string) {
       const pressed = ctx.method === 'POST';
       try {
-        answerPage(
-          ctx,
-          toPage(await (pressed ? unsubscribeLinks.follow(token) : unsubscribeLinks.look(token)), pressed),
-        );
+        const { follow, look } = unsubscribeLinks;
+        answerPage(ctx, toPage(await (pressed ? follow : look)(token), pressed));
       } catch (error) {
         if (!(error instanceof StoreAway)) throw error;
         answerPage(ctx, {
@@ -79,12 +77,7 @@ export function createTrackPages(
 }
 
 function toPage(found: Subscription | 'unknown' | 'gone', pressed: boolean): SmallPage {
-  if (found === 'unknown')
-    return {
-      status: 404,
-      title: 'Link not found',
-      main: '<p>This link is invalid or incomplete. Please copy the whole link from the message.</p>',
-    };
+  if (found === 'unknown') return LINK_NOT_FOUND;
   if (found === 'gone')
     return {
       status: 410,

@@ -1,7 +1,7 @@
 import type { Context } from 'koa';
 import type { Link, SenderDomains } from '../../sending/domains/sender-domains.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-import { answerPage, type SmallPage } from './small-page.ts';
+import { answerPage, LINK_NOT_FOUND, type SmallPage } from './small-page.ts';
 
 /** Answers GET and POST of a verification link. Only POST verifies: mail scanners follow the links that they find. */
 export function createVerifyPage(
@@ -15,7 +15,7 @@ export function createVerifyPage(
 const TOKEN = /^[\w-]{22}$/;
 
 async function pageFor(token: string, read: (token: string) => Promise<Link>): Promise<SmallPage> {
-  if (!TOKEN.test(token)) return toPage({ state: 'unknown' });
+  if (!TOKEN.test(token)) return LINK_NOT_FOUND;
   try {
     return toPage(await read(token));
   } catch (error) {
@@ -58,10 +58,6 @@ function toPage(link: Link): SmallPage {
         main: '<p>It was valid for seven days. Please request a new one where you requested this one.</p>',
       };
     case 'unknown':
-      return {
-        status: 404,
-        title: 'Link not found',
-        main: '<p>This link is invalid or incomplete. Please copy the whole link from the message.</p>',
-      };
+      return LINK_NOT_FOUND;
   }
 }

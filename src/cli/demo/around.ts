@@ -1,5 +1,7 @@
 import { generateKeyPair } from 'node:crypto';
+import { once } from 'node:events';
 import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node:http';
+import type { Server } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { frozen } from '../../base/frozen.ts';
@@ -67,7 +69,7 @@ export interface Caught {
 }
 
 /** The webhook receiver: answers what `onPost` says to a POST, else 200. */
-export function startCatcher(onPost: (caught: Caught) => number) {
+export async function startCatcher(onPost: (caught: Caught) => number) {
   const server = createHttpServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(Buffer.from(chunk));
@@ -76,21 +78,22 @@ export function startCatcher(onPost: (caught: Caught) => number) {
       response.statusCode = onPost({ path: request.url ?? '', headers: request.headers, body: Buffer.concat(chunks) });
     response.end(response.statusCode === 200 ? 'ok' : 'down');
   });
-  return new Promise<{ readonly url: string; stop(): Promise<void> }>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      const port = typeof address === 'object' && address !== null ? address.port : 0;
-      resolve({
-        url: `http://127.0.0.1:${port}`,
-        stop: () =>
-          new Promise((done) => {
-            server.close(() => done());
-            server.closeAllConnections();
-          }),
-      });
-    });
-  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${portOf(server)}`,
+    async stop(): Promise<void> {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+function portOf(server: Server): number {
+  const address = server.address();
+  return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
 /** The mail server of the recipients: takes all mail. */
@@ -113,10 +116,8 @@ export async function startMailServer(onMail: (raw: string) => void) {
   });
   server.on('error', () => {}); // a host that is killed leaves its sessions
   const listening = server.listen(0, '127.0.0.1');
-  await new Promise<void>((resolve) => listening.once('listening', () => resolve()));
-  const address = listening.address();
-  const port = typeof address === 'object' && address !== null ? address.port : 0;
-  return { port, stop: () => new Promise<void>((resolve) => server.close(() => resolve())) };
+  await once(listening, 'listening');
+  return { port: portOf(listening), stop: () => new Promise<void>((resolve) => server.close(() => resolve())) };
 }
 
 /** Text of a TXT record goes in strings of at most 255 octets (RFC 1035 section 3.3.14). */

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { frozen } from '../../base/frozen.ts';
 import { moduleUrl } from '../../base/module-url.ts';
 import type { Io } from '../command.ts';
-import { type Call, caller, type Place } from './around.ts';
+import { caller } from './around.ts';
 import type { Belongings } from './belongings.ts';
 import { freePort } from './free-port.ts';
 
@@ -20,23 +20,6 @@ const PROGRAM = [
   fileURLToPath(moduleUrl('../../main.ts', import.meta.url)),
 ];
 
-/** A host of the demo: the daemon as a process of its own, with a folder of its own. */
-export interface DemoHost {
-  readonly name: string;
-  readonly pid: number;
-  readonly smtp: Place;
-  readonly url: string;
-  /** Its settings, for `postern … --config FILE`. */
-  readonly file: string;
-  readonly log: string;
-  readonly call: Call;
-  /** Node's arguments before those of a `postern` command, and its environment. */
-  readonly program: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-  /** Kills it, and removes its folder. */
-  lose(): Promise<void>;
-}
-
 interface DemoHostSettings {
   readonly name: string;
   readonly folder: string;
@@ -48,7 +31,10 @@ interface DemoHostSettings {
   readonly ending: AbortSignal;
 }
 
-export async function startDemoHost(given: DemoHostSettings): Promise<DemoHost> {
+/** A host of the demo: the daemon as a process of its own, with a folder of its own. */
+export type DemoHost = Awaited<ReturnType<typeof startDemoHost>>;
+
+export async function startDemoHost(given: DemoHostSettings) {
   const { name, folder, key, settings, belongings, ending } = given;
   const env = withoutSettings(given.io.env);
   const dir = join(folder, name.replace(/\..*/, ''));
@@ -96,11 +82,14 @@ export async function startDemoHost(given: DemoHostSettings): Promise<DemoHost> 
     pid: child.pid ?? 0,
     smtp,
     url,
+    /** Its settings, for `postern … --config FILE`. */
     file,
     log,
     call: caller(`${url}/api/1.0`, key),
+    /** Node's arguments before those of a `postern` command, and its environment. */
     program: PROGRAM,
     env,
+    /** Kills it, and removes its folder. */
     async lose() {
       await belongings.end(child, 'SIGKILL');
       await rm(dir, { recursive: true });

@@ -32,9 +32,6 @@ const RETRY_MS = 1000;
 const SENT = z.tuple([z.object({ _id: z.string() })]);
 const INFO = z.object({ state: z.string() });
 
-/** How the mail of a lost host comes to another. */
-const takeOver: (story: Story, lost: DemoHost, by: DemoHost) => Promise<void> = adopt;
-
 /** Several hosts over one database. One is lost with its disk, and another delivers its mail. */
 export async function runHostsDemo(demo: HostsDemo, io: Io): Promise<number> {
   const folder = await mkdtemp(join(tmpdir(), 'postern-demo-'));
@@ -67,15 +64,9 @@ interface Story extends HostsDemo {
   readonly ending: AbortSignal;
 }
 
-interface Told {
-  /** Hosts that still run. */
-  readonly hosts: readonly DemoHost[];
-  readonly lost: DemoHost;
-  readonly key: string;
-  readonly isWhole: boolean;
-}
+type Told = Awaited<ReturnType<typeof tell>>;
 
-async function tell(story: Story): Promise<Told> {
+async function tell(story: Story) {
   const { io, belongings, count, copies } = story;
   const database = await openDemoDatabase(story.folder, belongings, io, story.ending);
   const ledger = createLedger((what) => io.out(`   arrived: ${what}\n`));
@@ -111,7 +102,7 @@ async function tell(story: Story): Promise<Told> {
     `${lost.name} was killed (SIGKILL) and its folder deleted. On its queue were ${gone.received} received messages,`,
     `${gone.sent} scheduled ones, and ${gone.events} events.`,
   );
-  await takeOver(story, lost, first);
+  await adopt(story, lost, first);
   around.fail(false);
   await untilDelivered(story, left, around.webhook, () => ledger.missing(copies === 'none') === 0);
   say('The webhooks answer again, and the time of the scheduled mail has come.');
@@ -124,6 +115,7 @@ async function tell(story: Story): Promise<Told> {
       ? `Nothing is lost: ${first.name} delivered what waited on ${lost.name}.\n`
       : `${missing} are lost with the disk of ${lost.name}${copies === 'none' ? ' (queue.copies: none)' : ''}.\n`,
   );
+  /** `hosts`: those that still run. */
   return { hosts: left, lost, key, isWhole: missing === 0 };
 }
 

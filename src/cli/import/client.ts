@@ -28,24 +28,12 @@ const MOST_PAUSE_MS = 60_000;
 /** Temporary errors: the same call may succeed later. */
 const PASSING = new Set([429, 502, 503, 504]);
 
-interface Waiter {
-  wait(ms: number): Promise<unknown>;
-}
-
 /** `base` is the URL up to the version: https://host/api/1.0 */
-export function createApiClient(base: string, key: string, { wait }: Waiter) {
+export function createApiClient(base: string, key: string, { wait }: { wait(ms: number): Promise<unknown> }) {
   const root = base.replace(/\/+$/, '');
 
-  async function once(
-    path: string,
-    body: string,
-  ): Promise<{
-    readonly passing: boolean;
-    readonly answer: unknown;
-    readonly status: number;
-    readonly waitMs: number;
-  }> {
-    const response = await fetch(`${root}${path}.json`, {
+  async function once(url: string, body: string) {
+    const response = await fetch(url, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body,
@@ -54,28 +42,25 @@ export function createApiClient(base: string, key: string, { wait }: Waiter) {
     });
     const text = await response.text();
     const { status } = response;
+    if (!PASSING.has(status)) return { status, text, fault: undefined };
     const waitMs = Math.min(MOST_PAUSE_MS, (Number(response.headers.get('retry-after')) || 0) * 1000);
-    try {
-      return { passing: PASSING.has(status), answer: JSON.parse(text), status, waitMs };
-    } catch {
-      if (PASSING.has(status)) return { passing: true, answer: undefined, status, waitMs };
-      throw new Unreachable(`${root}${path}.json answered ${status} without JSON: is this the URL of an API?`);
-    }
+    return { fault: new Unreachable(`${url} answered ${status}`), waitMs };
   }
 
   async function call(path: string, params: Readonly<Record<string, unknown>> = {}, most = TRIES): Promise<unknown> {
+    const url = `${root}${path}.json`;
     const body = JSON.stringify({ key, ...params });
     for (let tries = 1; ; tries++) {
-      const found = await once(path, body).catch((error: unknown) => {
-        if (error instanceof Unreachable) throw error;
-        return new Unreachable(`${root}: ${causeOf(error)}`);
-      });
-      if (!(found instanceof Error) && !found.passing) return answerOrRefusal(found.answer, found.status);
-      if (tries >= most)
-        throw found instanceof Error ? found : new Unreachable(`${root}${path}.json answered ${found.status}`);
-      await wait(Math.max(PAUSE_MS * 2 ** (tries - 1), found instanceof Error ? 0 : found.waitMs));
+      const found = await once(url, body).catch((error: unknown) => ({
+        fault: new Unreachable(`${root}: ${causeOf(error)}`),
+        waitMs: 0,
+      }));
+      if (!found.fault) return answerOrRefusal(toJson(found.text, found.status, url), found.status);
+      if (tries >= most) throw found.fault;
+      await wait(Math.max(PAUSE_MS * 2 ** (tries - 1), found.waitMs));
     }
   }
+
   return frozen({
     /** Throws `CallRefused` for an error of the API, `Unreachable` without a proper answer. */
     call: (path: string, params?: Readonly<Record<string, unknown>>): Promise<unknown> => call(path, params),
@@ -84,6 +69,14 @@ export function createApiClient(base: string, key: string, { wait }: Waiter) {
       await call('/users/ping', {}, 1);
     },
   });
+}
+
+function toJson(text: string, status: number, url: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Unreachable(`${url} answered ${status} without JSON: is this the URL of an API?`);
+  }
 }
 
 /**

@@ -64,15 +64,8 @@ const routeRecord = z.object({
   order: z.string().optional(),
 });
 
-async function list<T>(
-  api: ApiClient,
-  path: string,
-  kind: string,
-  item: z.ZodType<T>,
-  params = {},
-): Promise<readonly T[]> {
-  return readList(kind, item, await api.call(path, params));
-}
+const list = async <T>(api: ApiClient, path: string, kind: string, item: z.ZodType<T>, params = {}) =>
+  readList(kind, item, await api.call(path, params));
 
 /** A kind that both sides list completely, so that existing items are known by name. */
 function listed<T>(kind: {
@@ -304,19 +297,13 @@ const LETTERS = [...'abcdefghijklmnopqrstuvwxyz0123456789._-+@'];
  * is searched by the first letters of its addresses.
  */
 async function allRejects(api: ApiClient, say: (note: string) => void): Promise<readonly Reject[]> {
-  const subaccounts = readList('subaccounts', subaccountRecord, await api.call('/subaccounts/list')).map(
-    ({ id }) => id,
-  );
-  const found: Reject[] = [];
-  for (const subaccount of [undefined, ...subaccounts]) found.push(...(await ofOne(api, subaccount, say)));
+  const subaccounts = await list(api, '/subaccounts/list', 'subaccounts', subaccountRecord);
+  const found = await ofOne(api, undefined, say);
+  for (const { id } of subaccounts) found.push(...(await ofOne(api, id, say)));
   return found;
 }
 
-async function ofOne(
-  api: ApiClient,
-  subaccount: string | undefined,
-  say: (note: string) => void,
-): Promise<readonly Reject[]> {
+async function ofOne(api: ApiClient, subaccount: string | undefined, say: (note: string) => void): Promise<Reject[]> {
   const byAddress = new Map<string, Reject>();
   let calls = 0;
   let complete = true;
@@ -326,11 +313,8 @@ async function ofOne(
       complete = false;
       return;
     }
-    const page = readList(
-      'rejects',
-      rejectRecord,
-      await api.call('/rejects/list', { email: beginning === '' ? undefined : beginning, subaccount }),
-    );
+    const params = { email: beginning === '' ? undefined : beginning, subaccount };
+    const page = await list(api, '/rejects/list', 'rejects', rejectRecord, params);
     // On some servers the account's own list includes those of subaccounts, which are read one by one.
     for (const one of page)
       if ((one.subaccount ?? undefined) === subaccount) byAddress.set(one.email, { ...one, subaccount });

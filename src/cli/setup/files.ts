@@ -14,6 +14,7 @@ import {
 import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { isMap, isScalar, parseDocument, stringify, type YAMLMap } from 'yaml';
+import { hasCode } from '../../base/errors.ts';
 import { isLoopback } from '../../base/networks.ts';
 
 // Changes of the files of an operator: as little as possible of their text, and the whole file at once.
@@ -115,7 +116,7 @@ export function textOf(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    if (hasCode(error, 'ENOENT')) return undefined;
     throw error;
   }
 }

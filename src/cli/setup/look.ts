@@ -57,8 +57,5 @@ const NO_DAEMON = 'the daemon has not run here yet';
 const worldOf = ({ settings, machine: { root } }: Looked, resolver: Resolver): World =>
   worldWithout(NO_DAEMON, { settings, resolver, clock: systemClock, root });
 
-async function findingsOf(check: Check, world: World): Promise<Finding[]> {
-  const found: Finding[] = [];
-  for await (const finding of examine({ world, checks: [check] })) found.push(finding);
-  return found;
-}
+const findingsOf = (check: Check, world: World): Promise<Finding[]> =>
+  Array.fromAsync(examine({ world, checks: [check] }));

@@ -8,17 +8,13 @@ import { type SettingChange, settingAt, textOf } from './files.ts';
 /** What a new settings file begins with. */
 const EXAMPLE = join(DEFAULTS_FILE, '../production.example.yaml');
 
-export interface SettingsFile {
-  readonly path: string;
-  readonly text: string;
-  readonly isNew: boolean;
-}
-
 /** The settings file at a path, or the text that it gets if there is none. */
-export function settingsFileAt(path: string): SettingsFile {
+export function settingsFileAt(path: string) {
   const text = textOf(path);
   return { path, text: text ?? textOf(EXAMPLE) ?? '', isNew: text === undefined };
 }
+
+export type SettingsFile = ReturnType<typeof settingsFileAt>;
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -11,16 +11,7 @@ import type { Settings } from '../../settings.ts';
 import { EXIT, type Invocation, type Io, Unavailable, UsageError } from '../command.ts';
 import { addressesOf, missingRecords } from '../dns.ts';
 import { withResolver } from '../open.ts';
-import {
-  addDomain,
-  type FirstDomain,
-  type Known,
-  knownIn,
-  NOTHING,
-  openAccount,
-  storeOf,
-  unroutedDomain,
-} from './belongings.ts';
+import { addDomain, type FirstDomain, knownIn, NOTHING, openAccount, storeOf, unroutedDomain } from './belongings.ts';
 import { changeTime, fullName, textOf, withoutLoopback, withSettings, writeWhole } from './files.ts';
 import { look, readinessOf } from './look.ts';
 import type { Machine } from './machine.ts';
@@ -78,19 +69,10 @@ export async function setUp(job: Job): Promise<number> {
   return EXIT.ok;
 }
 
-interface Plan {
-  /** As they will be. */
-  readonly settings: Settings;
-  readonly email: string;
-  readonly known: Known;
-  /** The domain to add; undefined if there is one. */
-  readonly domain: FirstDomain | undefined;
-  /** Whether the daemon gets certificates and serves HTTPS. */
-  readonly web: boolean;
-}
+type Plan = Awaited<ReturnType<typeof makePlan>>;
 
 /** Finds out what is wanted: from the options, the settings, the store, and questions. */
-async function makePlan(job: Job, file: SettingsFile): Promise<Plan> {
+async function makePlan(job: Job, file: SettingsFile) {
   const { call, io, machine } = job;
   const before = settingsWith(file, io.env, []);
   // The URL of a database may be readable by the service alone.
@@ -102,10 +84,12 @@ async function makePlan(job: Job, file: SettingsFile): Promise<Plan> {
     { path: 'public_url', value: `https://${hostname}` },
   ];
   const { settings: named } = settingsWith(file, io.env, names);
+  // Undefined if there is one.
   const domain =
     call.text('domain') === undefined && known.domain !== undefined ? undefined : await firstDomain(job, named);
   const ours = [...mailNames(named), ...(domain && domain.whyNotIn === undefined ? [domain.name] : [])];
   const email = await answer(job, mailboxQuestion(ours), setByOperator(file, 'smtp.postmaster'));
+  // Whether the daemon gets certificates and serves HTTPS.
   const web = !call.flag('no-https') && !refusesAcme(file);
   const { changes } = neededChanges(file, { hostname, email, web });
   const { settings } = settingsWith(file, io.env, changes);

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
-import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { toTime } from '../../api/operations/fields.ts';
 import { optional, text } from '../../base/schema.ts';
 import { tableOf } from '../../base/tables.ts';
 import { hostOperation } from './operation.ts';
@@ -33,7 +33,7 @@ const examine = hostOperation({
       id: run.id,
       state: run.endedAt === undefined ? ('running' as const) : ('done' as const),
       started_at: toTime(run.startedAt),
-      ended_at: toTimeOrNull(run.endedAt),
+      ended_at: toTime(run.endedAt),
       counts: tableOf(level.options, (verdict) => run.found.filter((one) => one.verdict === verdict).length),
       checks: run.found.map(({ check, verdict, seen, advice }) => ({
         name: check,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { OtherHost } from '../../api/host-questions.ts';
-import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { toTime } from '../../api/operations/fields.ts';
 import { STANDING, standingOf } from '../../api/standing.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
 import { hostOperation } from './operation.ts';
@@ -43,7 +43,7 @@ const hosts = hostOperation({
           started_at: toTime(startedAt),
           seen_at: toTime(now()),
           ...own,
-          oldest_at: toTimeOrNull(own.oldest_at),
+          oldest_at: toTime(own.oldest_at),
         },
         ...others
           .toSorted((a, b) => a.row.name.localeCompare(b.row.name))
@@ -56,7 +56,7 @@ const hosts = hostOperation({
             seen_at: toTime(row.seenAt.getTime()),
             waiting: standing?.waiting ?? null,
             dead: standing?.dead ?? null,
-            oldest_at: toTimeOrNull(standing?.oldest_at ?? null),
+            oldest_at: toTime(standing?.oldest_at ?? null),
           })),
       ],
     };

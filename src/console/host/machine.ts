@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { limitOf, nextCursor, optionalCursor, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { limitOf, nextCursor, optionalCursor, toTime } from '../../api/operations/fields.ts';
 import { EVENTS } from '../../base/log.ts';
 import { optional, text } from '../../base/schema.ts';
 import { noteAction } from '../../journal/actions.ts';
@@ -33,11 +33,11 @@ const tasks = hostOperation({
       schedule,
       per_host: perHost,
       running,
-      last_at: toTimeOrNull(last?.at),
+      last_at: toTime(last?.at),
       last_ms: last?.ms ?? null,
       last_result: last?.result ?? null,
       last_text: last?.text ?? '',
-      next_at: toTimeOrNull(nextAt),
+      next_at: toTime(nextAt),
     })),
   }),
 });
@@ -71,7 +71,6 @@ const poke = hostOperation({
 });
 
 const MAX_LINES = 500;
-const DEFAULT_LINES = 100;
 const level = z.enum(['warn', 'error']);
 const event = z.enum(EVENTS);
 
@@ -82,7 +81,7 @@ const log = hostOperation({
   params: {
     level: optional(level),
     event: optional(event),
-    limit: limitOf(MAX_LINES, DEFAULT_LINES),
+    limit: limitOf(MAX_LINES, 100),
     before: optionalCursor,
   },
   returns: z.object({
@@ -98,7 +97,7 @@ const log = hostOperation({
     next: nextCursor,
     events: z.array(z.object({ event, level, count: z.int(), last_at: z.string() })),
   }),
-  async handle({ level, event, limit = DEFAULT_LINES, before = Number.POSITIVE_INFINITY }, { host }) {
+  async handle({ level, event, limit, before = Number.POSITIVE_INFINITY }, { host }) {
     const found = host.log
       .lines()
       .filter((line) => line.n < before && (event === undefined || line.event === event))

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { toTime } from '../../api/operations/fields.ts';
 import { standingOf } from '../../api/standing.ts';
 import { KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
@@ -70,14 +70,14 @@ const overview = hostOperation({
         `${sentenceOf(down, waiting, oldestAt === null ? 0 : (call.now() - oldestAt) / 1000)}`,
       takes_mail: ok,
       waiting,
-      oldest_at: toTimeOrNull(oldestAt),
+      oldest_at: toTime(oldestAt),
       endpoints_down: down.length,
       dead,
       needs: needs.map(({ account, url = null, since, ...rest }) => ({
         ...rest,
         account: account === undefined ? null : nameOf(account),
         url,
-        since: toTimeOrNull(since),
+        since: toTime(since),
       })),
     };
   },

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { limitOf, toTime, toTimeOrNull } from '../../api/operations/fields.ts';
+import { limitOf, toTime } from '../../api/operations/fields.ts';
 import { optional } from '../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../queue/ages.ts';
 import { type DeliveryKind, endpointKey } from '../../queue/delivery.ts';
@@ -9,8 +9,7 @@ import { account, breaker, type HostCall, hostOperation, kind } from './operatio
 // Waiting mail of this host, by target, age and reason.
 
 const MAX_LISTED = 1000;
-const DEFAULT_LISTED = 200;
-const limit = limitOf(MAX_LISTED, DEFAULT_LISTED);
+const limit = limitOf(MAX_LISTED, 200);
 
 const lane = z.object({
   account,
@@ -40,7 +39,7 @@ const lanes = hostOperation({
   summary: 'Lists the endpoints with current or recent work, those that are down first.',
   params: { limit },
   returns: z.object({ total: z.int(), lanes: z.array(lane) }),
-  async handle({ limit = DEFAULT_LISTED }, { dispatcher, names }) {
+  async handle({ limit }, { dispatcher, names }) {
     const all = dispatcher.lanes();
     const shown = all.toSorted((a, b) => WORST[a.breaker] - WORST[b.breaker] || b.waiting - a.waiting).slice(0, limit);
     const nameOf = await names(shown.map((one) => one.account));
@@ -51,9 +50,9 @@ const lanes = hostOperation({
         url: one.url,
         kind: one.kind,
         breaker: one.breaker,
-        since: toTimeOrNull(one.since),
-        next_probe_at: toTimeOrNull(one.nextProbeAt),
-        paused_until: toTimeOrNull(one.hold?.until),
+        since: toTime(one.since),
+        next_probe_at: toTime(one.nextProbeAt),
+        paused_until: toTime(one.hold?.until),
         waiting: one.waiting,
         parked: one.parked,
         preparing: one.preparing,
@@ -63,7 +62,7 @@ const lanes = hostOperation({
         most_places: one.mostPlaces,
         last_status: one.last?.result.kind === 'answered' ? one.last.result.status : null,
         last_error: one.last?.result.kind === 'unanswered' ? one.last.result.error : null,
-        last_at: toTimeOrNull(one.last?.at),
+        last_at: toTime(one.last?.at),
       })),
     };
   },
@@ -103,7 +102,7 @@ const making = hostOperation({
       }),
     ),
   }),
-  async handle({ limit = DEFAULT_LISTED }, { dispatcher, names }) {
+  async handle({ limit }, { dispatcher, names }) {
     const all = await dispatcher.making();
     const shown = all.toSorted((a, b) => a.since - b.since).slice(0, limit);
     const nameOf = await names(shown.map((one) => one.account));
@@ -154,7 +153,7 @@ const queue = hostOperation({
     left_out: z.int(),
     making: z.object({ total: z.int(), by: z.array(makingBy) }),
   }),
-  async handle({ by = 'endpoint', limit = DEFAULT_LISTED }, call) {
+  async handle({ by = 'endpoint', limit }, call) {
     const { spool, dispatcher, names, inTurn } = call;
     const waiting = await inTurn('ages', () => spool.ages(call.now()));
     const groups = group(waiting, by, lanesByName(dispatcher.lanes()), call);
@@ -164,15 +163,15 @@ const queue = hostOperation({
     const preparing = await dispatcher.making();
     return {
       waiting: rows.reduce((sum, one) => sum + one.waiting, 0),
-      oldest_at: toTimeOrNull(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
+      oldest_at: toTime(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
       ages: [...AGES],
       rows: shown.map(({ account, oldest, lane, inFlight, ...rest }) => ({
         ...rest,
         account: account === null ? null : nameOf(account),
         oldest_at: toTime(oldest),
         breaker: lane === null ? null : (lane?.breaker ?? 'up'),
-        down_since: toTimeOrNull(lane?.since),
-        paused_until: toTimeOrNull(lane?.hold?.until),
+        down_since: toTime(lane?.since),
+        paused_until: toTime(lane?.hold?.until),
         in_flight: inFlight,
       })),
       left_out: rows.length - shown.length,

@@ -8,8 +8,7 @@ import { account, hostOperation } from './operation.ts';
 
 const DAY_MS = 86_400_000;
 const MAX_LISTED = 200;
-const DEFAULT_LISTED = 50;
-const limit = limitOf(MAX_LISTED, DEFAULT_LISTED);
+const limit = limitOf(MAX_LISTED, 50);
 
 const accounts = hostOperation({
   path: '/host/accounts',
@@ -35,7 +34,7 @@ const accounts = hostOperation({
     ),
     next: z.int().nullable(),
   }),
-  async handle({ limit = DEFAULT_LISTED, after = 0 }, call) {
+  async handle({ limit, after = 0 }, call) {
     const { store, spool, history, inTurn } = call;
     const rows = await store.accounts.many({ number: { range: { gt: after } } }, { sort: 'number', limit: limit + 1 });
     const day = await inTurn('accounts', () => history.byAccount(call.now() - DAY_MS));
@@ -75,7 +74,7 @@ const actions = hostOperation({
     ),
     next: nextCursor,
   }),
-  async handle({ account, limit = DEFAULT_LISTED, before }, { history, names }) {
+  async handle({ account, limit, before }, { history, names }) {
     const { rows, next } = await history.actions(account, limit, before);
     const nameOf = await names(rows.map((one) => one.account).filter((id) => id !== HOST));
     return {

@@ -30,7 +30,6 @@ describe('the notifier', () => {
       notifier.reloading(),
       notifier.ready('again'),
       notifier.alive(),
-      notifier.status('1 waiting'),
       notifier.stopping('draining'),
     ]);
     expect(sent).to.deep.equal([
@@ -39,15 +38,14 @@ describe('the notifier', () => {
       ['RELOADING=1', 'STATUS=Reloading settings'],
       ['READY=1', 'STATUS=again'],
       ['WATCHDOG=1'],
-      ['STATUS=1 waiting'],
       ['STOPPING=1', 'STATUS=draining'],
     ]);
   });
 
   it('keeps a status on one line, so that it cannot set other fields', async () => {
     const { sent, tell } = recording();
-    await createNotifier({ tell, log: createTestLog() }).status('mail from\nMAINPID=1\r\u2028x');
-    expect(sent).to.deep.equal([['STATUS=mail from MAINPID=1 x']]);
+    await createNotifier({ tell, log: createTestLog() }).stopping('mail from\nMAINPID=1\r\u2028x');
+    expect(sent).to.deep.equal([['STOPPING=1', 'STATUS=mail from MAINPID=1 x']]);
   });
 
   it('reports an error once, and again only after it has passed', async () => {

@@ -5,6 +5,7 @@ import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import { type ShownImage, toShownDocument } from '../../../mail/shown/document.ts';
+import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { Mail } from '../../../webhooks/types.ts';
 import type { AccountParts } from '../../account.ts';
 import type { MessageContent } from '../../account-queue.ts';
@@ -42,15 +43,12 @@ const content = operation({
     `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
-  errors: ['Unknown_Message'],
   elsewhere: 'Unknown_Message',
   example: { id: '5c1e0d0000000000000000000000000a' },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
-    const kept = row.delivery ? await call.messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
-    const outgoing = kept?.message.envelope.outgoing;
-    if (!kept || !outgoing || outgoing.extras?.hideContent === true)
-      throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
+    const found = await shownContent(row, call);
+    const { outgoing, kept } = call.orRefuse(found, 'Unknown_Message', `${id}: its content is not kept any more`);
     const { images: _, ...parts } = await partsOf(outgoing, kept, call.now());
     const { sender, fromName } = outgoing;
     return {
@@ -77,14 +75,21 @@ export async function htmlOf(
   { store, messages, now }: Pick<AccountParts, 'store' | 'messages' | 'now'>,
 ): Promise<Mail | undefined> {
   const row = await store.messages.one({ id });
-  const kept = row?.delivery ? await messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
-  const outgoing = kept?.message.envelope.outgoing;
-  if (!kept || !outgoing || outgoing.extras?.hideContent === true) return undefined;
+  const found = row && (await shownContent(row, { messages }));
+  if (!found) return undefined;
+  const { outgoing, kept } = found;
   const { html, images } = await partsOf(outgoing, kept, now());
   const { message, delivery } = kept;
   return html === null
     ? undefined
     : { message, delivery, body: { kind: 'memory', bytes: toShownDocument(html, images) } };
+}
+
+/** The content of a message with its options; undefined if it is not kept, or must not be shown. */
+async function shownContent({ delivery }: SentMessageRow, { messages }: Pick<AccountParts, 'messages'>) {
+  const kept = delivery ? await messages.content(delivery, MAX_CONTENT_BYTES) : undefined;
+  const outgoing = kept?.message.envelope.outgoing;
+  return kept && outgoing && outgoing.extras?.hideContent !== true ? { outgoing, kept } : undefined;
 }
 
 async function partsOf(outgoing: Outgoing, kept: MessageContent, now: Date): Promise<Parts> {
@@ -119,22 +124,12 @@ function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
 }
 
 async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
+  const nobody = { email: recipient, name: null };
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined)
-    return {
-      subject: '',
-      to: { email: recipient, name: null },
-      headers: {},
-      text: null,
-      html: null,
-      attachments: [],
-      images: [],
-    };
+    return { subject: '', to: nobody, headers: {}, text: null, html: null, attachments: [], images: [] };
   const { to, ...parsed } = toParsedRecord(parseMessage(bytes, scan.root));
-  return {
-    ...parsed,
-    to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null },
-  };
+  return { ...parsed, to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? nobody };
 }
 
 /** Replaces merge tags as sending does; text that cannot be merged is returned unchanged. */

@@ -226,10 +226,8 @@ export const messageId = text(255).describe('id of the message: `_id` in answers
 const MAX_EVENTS = 500;
 
 /** Throws Unknown_Message, also for a message of another account. */
-export async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
-  const row = await store.messages.one({ id });
-  if (!row) throw refuse('Unknown_Message', id);
-  return row;
+export async function findMessage(id: string, { store, orRefuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
+  return orRefuse(await store.messages.one({ id }), 'Unknown_Message', id);
 }
 
 const info = operation({

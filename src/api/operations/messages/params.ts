@@ -153,9 +153,8 @@ export const messageParam = z.object(messageFields).meta({
   title: 'message to send',
   description:
     'the message: html, text, subject, from_email, from_name, to (email, name, type: to, cc or bcc), headers, ' +
-    'important, track_opens, track_clicks, auto_text, ' +
-    'preserve_recipients, bcc_address, signing_domain, merge, merge_language, global_merge_vars (name, ' +
-    'content), merge_vars (rcpt, vars), tags, subaccount, metadata, ' +
+    'important, track_opens, track_clicks, auto_text, preserve_recipients, bcc_address, signing_domain, merge, ' +
+    'merge_language, global_merge_vars (name, content), merge_vars (rcpt, vars), tags, subaccount, metadata, ' +
     'recipient_metadata (rcpt, values), attachments and images (type, name, content in base64)',
 });
 

@@ -2,11 +2,11 @@ import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { optional, PLEASE_ENTER } from '../../../base/schema.ts';
 import { parseAddress } from '../../../mail/address.ts';
-import { type SoleAuthor, shownBeside, soleAuthorOf } from '../../../mail/author.ts';
+import { shownBeside, soleAuthorOf } from '../../../mail/author.ts';
 import { createNames, toFileName } from '../../../mail/filename.ts';
 import { isHeadless } from '../../../mail/header-section.ts';
 import { decodeWords, firstValue, type HeaderField, parseHeaders, toTitleCase } from '../../../mail/headers.ts';
-import { type McOptions, parseMcHeaders, toOutgoingOptions } from '../../../mail/mc-headers.ts';
+import { parseMcHeaders, toOutgoingOptions } from '../../../mail/mc-headers.ts';
 import {
   type Content,
   type FilePart,
@@ -112,19 +112,10 @@ const MAX_PARSED_BYTES = 4 * 1024 * 1024;
 
 const rawMessage = z.string().min(1, PLEASE_ENTER).describe('the full MIME document');
 
-/** What the header of a document contains: author, subject and X-MC-* options. */
-interface Head {
-  /** Undefined: it has no From. */
-  readonly from: SoleAuthor | undefined;
-  readonly shownBeside: readonly string[];
-  readonly subject: string;
-  readonly options: McOptions;
-  readonly fields: readonly HeaderField[];
-}
-
 const LINE_END = Buffer.from('\r\n');
 
-function readHead(document: Buffer, call: Call<never>): Head {
+/** What the header of a document contains: author, subject and X-MC-* options. */
+function readHead(document: Buffer, call: Call<never>) {
   const end = document.subarray(0, 2).equals(LINE_END) ? 0 : document.indexOf('\r\n\r\n');
   const block = end < 0 ? Buffer.concat([document, LINE_END]) : document.subarray(0, end + 2);
   const breach = breachOfBlock(block);
@@ -139,6 +130,7 @@ function readHead(document: Buffer, call: Call<never>): Head {
     );
   const fields = parseHeaders(header);
   return {
+    /** Undefined: it has no From. */
     from: 'unclear' in author ? undefined : author,
     shownBeside: shownBeside(fields),
     subject: decodeWords(firstValue(fields, 'subject') ?? ''),
@@ -147,19 +139,24 @@ function readHead(document: Buffer, call: Call<never>): Head {
   };
 }
 
-interface Overrides {
-  readonly fromEmail: string | undefined;
-  readonly fromName: string | undefined;
-  readonly pool: string | undefined;
-  readonly returnPathDomain: string | undefined;
-}
+const rawParams = {
+  raw_message: rawMessage,
+  from_email: optional(emailAddress).describe('the sender; that of the From header if omitted'),
+  from_name: optional(z.string().max(998)).describe('the name of the sender'),
+  to: optional(
+    z.array(z.string().max(1000)).min(1, 'Please enter at least one recipient, or leave it out').max(MAX_RECIPIENTS),
+  ).describe('recipients, at least one; those of the To, Cc and Bcc headers if omitted'),
+  ...sendingParams,
+  return_path_domain: domain.describe('domain that bounces are returned to, as in the message of /messages/send'),
+};
 
+/** The options of a document; those of the call take precedence. */
 function toOutgoing(
-  { from, subject, options, fields }: Head,
-  { fromEmail, fromName, pool, returnPathDomain }: Overrides,
+  { from, subject, options, fields }: ReturnType<typeof readHead>,
+  given: z.output<z.ZodObject<typeof rawParams>>,
   call: Call<never>,
 ): Outgoing {
-  const sender = fromEmail ?? from?.address ?? '';
+  const sender = given.from_email?.text ?? from?.address ?? '';
   const address = parseAddress(sender);
   if (!address || address.domain.startsWith('['))
     throw call.invalid(
@@ -171,14 +168,14 @@ function toOutgoing(
   return {
     ...toOutgoingOptions(options, call.settings.tracking),
     sender: sender.toLowerCase(),
-    fromName: fromName ?? from?.name ?? null,
+    fromName: given.from_name || (from?.name ?? null),
     subject,
     template: null,
     apiKey: call.apiKey,
     autoText: options.autoText ?? false,
-    ...(pool !== undefined && pool !== '' && { pool }),
+    ...(given.ip_pool && { pool: given.ip_pool }),
     form: 'mime',
-    ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
+    ...toExtras({ ...options.extras, returnPathDomain: given.return_path_domain ?? options.extras.returnPathDomain }),
     ...toConversation(fields, sender),
   };
 }
@@ -191,41 +188,17 @@ const sendRaw = operation({
     'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc ' +
     'is removed. Parameters take precedence over headers. The answer is that of /messages/send.',
   large: true,
-  params: {
-    raw_message: rawMessage,
-    from_email: optional(emailAddress).describe('the sender; that of the From header if omitted'),
-    from_name: optional(z.string().max(998)).describe('the name of the sender'),
-    to: optional(
-      z.array(z.string().max(1000)).min(1, 'Please enter at least one recipient, or leave it out').max(MAX_RECIPIENTS),
-    ).describe('recipients, at least one; those of the To, Cc and Bcc headers if omitted'),
-    ...sendingParams,
-    return_path_domain: domain.describe('domain that bounces are returned to, as in the message of /messages/send'),
-  },
+  params: rawParams,
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: { raw_message: RAW, to: ['recipient.email@example.com'] },
-  async handle(
-    {
-      raw_message,
-      from_email: from,
-      from_name: fromName,
-      to,
-      ip_pool: pool,
-      send_at: sendAt,
-      return_path_domain: returnPathDomain,
-    },
-    call,
-  ) {
-    const bytes = await toWireBytes(raw_message);
+  async handle(given, call) {
+    const bytes = await toWireBytes(given.raw_message);
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
     const head = readHead(bytes, call);
-    const outgoing = toOutgoing(
-      head,
-      { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain },
-      call,
-    );
-    const named = to?.map((address) => address.trim()) ?? headerRecipients(bytes, MAX_RECIPIENTS);
+    const outgoing = toOutgoing(head, given, call);
+    const named = given.to?.map((address) => address.trim()) ?? headerRecipients(bytes, MAX_RECIPIENTS);
     if (named.length === 0) throw call.invalid('to', 'The message has no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
     const sent = await submit(
@@ -235,7 +208,7 @@ const sendRaw = operation({
         otherAuthors: [...(head.from ? [head.from.address, ...head.from.hidden] : []), ...head.shownBeside],
         bytes,
         recipients: [...named, ...copy],
-        sendAt: sendAt ?? head.options.sendAt,
+        sendAt: given.send_at ?? head.options.sendAt,
         client: null,
       },
       call,

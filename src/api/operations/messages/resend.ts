@@ -19,7 +19,7 @@ const resend = operation({
     'Once the content is deleted (/messages/content), the answer is Unknown_Message.',
   params: { id: messageId },
   returns: sentRecord,
-  errors: ['Unknown_Message', 'Unknown_Subaccount', 'ServiceUnavailable'],
+  errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   elsewhere: 'Unknown_Message',
   once: true,
   example: { id: '5c1e0d0000000000000000000000000a' },

@@ -30,10 +30,8 @@ function toScheduledRecord(row: ScheduledRow): z.input<typeof scheduledRecord> {
 const messageId = text(255).describe('id of the message, as returned by sending or by /messages/list-scheduled');
 
 /** Returns the row of a scheduled message, which may have left already. Throws Unknown_Message. */
-async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
-  const row = await store.scheduled.one({ id });
-  if (!row) throw refuse('Unknown_Message', id);
-  return row;
+async function findScheduled(id: string, { store, orRefuse }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
+  return orRefuse(await store.scheduled.one({ id }), 'Unknown_Message', id);
 }
 
 const list = listing({

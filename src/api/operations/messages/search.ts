@@ -15,8 +15,6 @@ import { messageRecord, toMessageRecord } from './info.ts';
 const DAY_MS = 86_400_000;
 /** Documented: without dates, the last 7 days. */
 const DEFAULT_DAYS = 7;
-const DEFAULT_LIMIT = 100;
-const MAX_LIMIT = 1000;
 const MAX_FILTER = 1000;
 /** Maximum messages that one search scans. For more, use an export. */
 const MAX_SCANNED = 100_000;
@@ -113,7 +111,7 @@ const search = operation({
     api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).describe(
       'messages sent with any of these API keys of the account',
     ),
-    limit: limitOf(MAX_LIMIT, DEFAULT_LIMIT),
+    limit: limitOf(1000, 100),
   },
   returns: z.array(messageRecord),
   example: {
@@ -122,7 +120,7 @@ const search = operation({
     senders: ['news@example.com'],
     limit: 100,
   },
-  async handle({ limit = DEFAULT_LIMIT, ...filter }, call) {
+  async handle({ limit, ...filter }, call) {
     const found = [];
     for await (const row of matching(filter, call)) {
       found.push(toMessageRecord(row));

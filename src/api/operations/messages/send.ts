@@ -30,16 +30,13 @@ type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
 
 const NOTES =
   `Every recipient (up to ${MAX_RECIPIENTS}) gets a separate message with its own id. The call returns once the ` +
-  'message is safe on disk. ' +
-  'Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all others are `queued`, ' +
-  'or `scheduled` if `send_at` is in the future. ' +
-  'Merge tags are replaced if `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language ' +
-  'handlebars, whose variables may be lists and structs. ' +
-  'A text that is not a template of that language is a ValidationError; if the message turns out too large or ' +
-  'too expensive when it is composed, its recipient is rejected as `invalid`. ' +
-  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is ' +
-  'ignored: the message is sent with ours. ' +
-  'A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected ' +
+  'message is safe on disk. Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all ' +
+  'others are `queued`, or `scheduled` if `send_at` is in the future. Merge tags are replaced if `merge` is true or ' +
+  'variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and ' +
+  'structs. A text that is not a template of that language is a ValidationError; if the message turns out too large ' +
+  'or too expensive when it is composed, its recipient is rejected as `invalid`. bcc_address gets one copy. A ' +
+  'tracking_domain, return_path_domain or signing_domain that cannot be used is ignored: the message is sent with ' +
+  'ours. A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected ' +
   'for all as `invalid-sender`.';
 
 /** Submits a message and returns a record for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
@@ -71,15 +68,11 @@ function toSentRecord(
   };
 }
 
-interface SendRequest {
-  readonly message: MessageParam;
-  readonly template: FilledTemplate | null;
-  readonly pool: string | undefined;
-  readonly sendAt: Date | undefined;
-}
+const sendParams = { message: messageParam, ...sendingParams };
 
 async function sendDraft(
-  { message, template, pool, sendAt = undefined }: SendRequest,
+  { message, ip_pool: pool, send_at: sendAt }: z.output<z.ZodObject<typeof sendParams>>,
+  template: FilledTemplate | null,
   call: Call<SendErrors>,
 ): Promise<Sent[]> {
   const outgoing = toOutgoing(message, { pool, template }, call);
@@ -115,12 +108,11 @@ const send = operation({
   summary: 'Sends a message.',
   notes: NOTES,
   large: true,
-  params: { message: messageParam, ...sendingParams },
+  params: sendParams,
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: { message: MESSAGE },
-  handle: ({ message, ip_pool: pool, send_at: sendAt }, call) =>
-    sendDraft({ message, template: null, pool, sendAt }, call),
+  handle: (given, call) => sendDraft(given, null, call),
 });
 
 const sendTemplate = operation({
@@ -137,8 +129,7 @@ const sendTemplate = operation({
   params: {
     template_name: templateName,
     template_content: regionContents.describe('name of each region and the content to put there'),
-    message: messageParam,
-    ...sendingParams,
+    ...sendParams,
   },
   returns: z.array(sentRecord),
   errors: ['Unknown_Template', 'Invalid_Template', 'Unknown_Subaccount', 'ServiceUnavailable'],
@@ -150,7 +141,7 @@ const sendTemplate = operation({
       global_merge_vars: [{ name: 'name', content: 'you' }],
     },
   },
-  async handle({ template_name: name, template_content: regions, message, ip_pool: pool, send_at: sendAt }, call) {
+  async handle({ template_name: name, template_content: regions, ...given }, call) {
     const { slug, published } = await findTemplate(name, call);
     if (!published) throw call.refuse('Invalid_Template', `The template "${name}" has never been published`);
     const filled = await render({
@@ -164,7 +155,7 @@ const sendTemplate = operation({
         'template_content',
         `The template with its content would be longer than ${MAX_RENDERED} characters`,
       );
-    return sendDraft({ message, template: { slug, content: { ...published, code: filled.html } }, pool, sendAt }, call);
+    return sendDraft(given, { slug, content: { ...published, code: filled.html } }, call);
   },
 });
 
@@ -175,14 +166,12 @@ interface FilledTemplate {
   readonly content: TemplateContent;
 }
 
-/** The parameters of a call besides the message. */
-interface Sending {
-  readonly pool: string | undefined;
-  readonly template: FilledTemplate | null;
-}
-
 /** The options of a message. Fields of the message take precedence over those of its template. */
-function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Call<never>): Outgoing {
+function toOutgoing(
+  message: MessageParam,
+  { pool, template }: { readonly pool: string | undefined; readonly template: FilledTemplate | null },
+  call: Call<never>,
+): Outgoing {
   const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
   if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
   const mergeLanguage = message.merge_language;
