@@ -84,7 +84,9 @@ if (mongoDriver)
     });
 
     it('sees in one sentence how all hosts are, and what needs attention on which', async () => {
-      expect((await host('overview')).text).to.match(/^All systems normal\. 3 deliveries wait, the oldest for \d+ s\.$/);
+      expect((await host('overview')).text).to.match(
+        /^All systems normal\. 3 deliveries wait, the oldest for \d+ s\.$/,
+      );
       expect(await host('overview', { host: B })).to.include({ hostname: B, waiting: 2 });
       const [row] = await hosts.rows.hosts.many({ name: B });
       await hosts.rows.hosts.change({ id: row?.id ?? '' }, { url: 'http://127.0.0.1:9' });
@@ -149,7 +151,9 @@ if (mongoDriver)
     it('sees sums of the figures of all hosts', async () => {
       const most = async (params: object = {}) => {
         const { series, times } = await host('series', { names: ['waiting', 'accepted', 'memory'], ...params });
-        const [waiting, accepted, memory] = series.map(({ values }: any) => values.filter((one: unknown) => one !== null));
+        const [waiting, accepted, memory] = series.map(({ values }: any) =>
+          values.filter((one: unknown) => one !== null),
+        );
         expect(series[0].values).to.have.length(times.length);
         const sum = accepted.reduce((all: number, one: number) => all + one, 0);
         return { waiting: Math.max(...waiting), accepted: sum, memory: Math.max(...memory) };
