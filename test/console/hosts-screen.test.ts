@@ -53,8 +53,7 @@ if (program !== undefined && mongoDriver)
 
     it('are summed up on the queue, the overview and the accounts, and named above if they do not answer', async () => {
       await page.open('/queue');
-      await page.shows('3 deliveries waiting');
-      await page.shows('All 3 hosts.');
+      await page.shows('3 deliveries waiting on all hosts, oldest');
       await page.shows('Not included: other.postern.test.');
       await page.go('/');
       await page.shows('Last hour on all hosts');

@@ -17,13 +17,6 @@ export const useHosts = () => useCall('host/hosts', {});
 /** Whether a list or a sum is of several hosts. */
 export const useSeveral = (): boolean => (useHosts().data?.hosts.length ?? 0) > 1;
 
-/** Says that a screen is about all hosts, if there are several. */
-export function AllHosts() {
-  const { hosts = [] } = useHosts().data ?? {};
-  if (hosts.length < 2) return null;
-  return h('p.faint', ['All ', h('a', { href: linkTo('/host') }, count(hosts.length, 'host')), '.']);
-}
-
 /** The host that a screen is about: this one, or the one in the URL. */
 export const shownHost = computed(() => place.value.query.get('host') ?? person.value?.hostname ?? '');
 
