@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { mongoDriver } from '../../support/database.ts';
 import { eventsOf, postsOf } from '../../support/events.ts';
 import { freePort } from '../../support/free-port.ts';
-import { type Hosts, startHosts } from '../../support/hosts.ts';
+import { type Hosts, operatorAt, startHosts } from '../../support/hosts.ts';
 import { message, type Place, sendMail } from '../../support/mail.ts';
 import type { How, Received } from '../../support/receiver.ts';
 import { tempDir } from '../../support/temp.ts';
@@ -191,6 +191,9 @@ if (mongoDriver)
         // The history of the host that is back learns the reason a moment later.
         await until('each is counted once', async () => (await api('/inbound/causes')).count === all.length);
       }
+      const operator = await operatorAt(hosts, hosts.a);
+      const { body } = await operator.write('/console/call/host/accounts');
+      expect(body.accounts[0].day.received).to.equal(7);
       const [dropped] = await listed('--state', 'dropped');
       expect(dropped.last_error).to.equal('another host has taken it over');
       isDown = false;

@@ -1,12 +1,9 @@
 import { expect } from 'chai';
-import { systemClock } from '../../../src/base/clock.ts';
-import { createIds } from '../../../src/base/ids.ts';
 import { HOST_OPERATIONS } from '../../../src/console/host/index.ts';
-import { createEnterLink } from '../../../src/store/rows/people.ts';
-import { type Browser, createBrowser } from '../../support/console.ts';
+import type { Browser } from '../../support/console.ts';
 import { mongoDriver } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
-import { type Host, type Hosts, startHosts } from '../../support/hosts.ts';
+import { type Host, type Hosts, operatorAt, startHosts } from '../../support/hosts.ts';
 import { message } from '../../support/mail.ts';
 import { PATIENCE, until } from '../../support/until.ts';
 
@@ -30,9 +27,7 @@ if (mongoDriver)
       await hosts.a.api('/inbound/add-domain', { domain: 'in.test' });
       await hosts.a.api('/inbound/add-route', { domain: 'in.test', pattern: 'box', url: hosts.hook.url });
       hosts.hook.answer({ status: 500 });
-      const token = await createEnterLink(hosts.rows, null, { clock: systemClock, ids: createIds(systemClock) });
-      browser = createBrowser(Number(new URL(hosts.a.base).port));
-      await browser.press(`/console/enter/${token}`);
+      browser = await operatorAt(hosts, hosts.a);
       await accept(hosts.a, 1);
       await accept(hosts.b, 2);
     });
