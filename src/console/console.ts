@@ -114,6 +114,7 @@ function createPaths(
   const live = createLive({
     ...deps,
     lasts: sessions.lasts,
+    hasOthers: async () => (await deps.otherHosts()).length > 0,
     records: {
       // The queue still has mail of recent events.
       mail: (row) => toMailRecord(row, row.state !== 'unknown'),

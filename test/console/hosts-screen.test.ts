@@ -64,12 +64,20 @@ if (program !== undefined && mongoDriver)
       await until('the mail of all', async () => /3\s+received[^]*3\s+waiting/i.test(await page.text()));
     });
 
+    it('show mail that another host accepts in an open list', async () => {
+      await page.open('/mail');
+      await page.shows('here');
+      await third.api('/inbound/send-raw', { raw_message: message('afterwards'), to: ['box-1@in.test'] });
+      // The page reads the mail of other hosts every 15 seconds.
+      await until('it is listed', async () => (await page.text()).includes('afterwards'), 60_000 * PATIENCE);
+    });
+
     it('are each shown as chosen: status, settings and log, with the activity of all', async () => {
       const task = `document.querySelector('[data-row=keep-time] button')`;
       const chosen = () => page.browser.evaluate(`document.querySelector('.chips select')?.value`);
       await page.open('/host');
       await page.choose('Host', 'third.postern.test');
-      await until('its facts', async () => /Name\s+third\.postern\.test[^]*Waiting\s+2,/.test(await page.text()));
+      await until('its facts', async () => /Name\s+third\.postern\.test[^]*Waiting\s+3,/.test(await page.text()));
       await until('its tasks', () => page.browser.evaluate(`${task} !== null`));
       await page.browser.evaluate(`${task}.click()`);
       await page.shows('keep-time was started');
@@ -94,16 +102,16 @@ if (program !== undefined && mongoDriver)
       await page.fill('Filter', '*');
       await page.press('Count');
       const shown = async () => {
-        await page.shows('third.postern.test: 2 deliveries');
+        await page.shows('third.postern.test: 3 deliveries');
         await page.shows(': 1 delivery');
         await page.shows('other.postern.test has no http.peer_url; its mail is unchanged.');
       };
-      await page.shows('3 deliveries (3 waiting)');
+      await page.shows('4 deliveries (4 waiting)');
       await shown();
       expect(await page.faults()).to.deep.equal([]);
-      await page.fill('Type 3 to confirm', '3');
-      await page.press('Drop 3');
-      await page.shows('Drop complete: 3 deliveries.');
+      await page.fill('Type 4 to confirm', '4');
+      await page.press('Drop 4');
+      await page.shows('Drop complete: 4 deliveries.');
       await shown();
       const left = await third.api('/inbound/deliveries', { state: 'waiting' });
       expect(left).to.deep.equal([]);
