@@ -47,14 +47,11 @@ const passed: z.ZodType<Passed> = z.strictObject({ by: z.string(), params: z.rec
 /** How long another host may take to answer. */
 const PATIENCE_MS = 10_000;
 
-const questionOf = <Q extends z.ZodType>(
-  path: HostPath,
-  end: '' | '/part',
-  returns: Q,
-): HostQuestion<Passed, z.output<Q>> => ({
+/** What it answers is checked later: a host with answers of another version is not silent. */
+const questionOf = (path: HostPath, end: '' | '/part'): HostQuestion<Passed, unknown> => ({
   path: `${path}${end}`,
   params: passed,
-  returns: z.unknown().transform((answer) => returns.parse(answer)),
+  returns: z.unknown(),
   ms: PATIENCE_MS,
 });
 
@@ -68,8 +65,8 @@ export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extend
   const names = Object.keys(params);
   const read = createParamsReader(z.object(params));
   const readName = createParamsReader(z.object(named));
-  const whole = questionOf(path, '', returns);
-  const spread = across && { ...across, question: questionOf(path, '/part', across.part) };
+  const whole = questionOf(path, '');
+  const spread = across && { ...across, question: questionOf(path, '/part') };
 
   async function joined(
     { question, part, own, join }: NonNullable<typeof spread>,
@@ -90,9 +87,9 @@ export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extend
       leaveOut: () => missing.add(row.name),
       async ask(change?: object) {
         const found = missing.has(row.name) ? undefined : await ask(question, { by: call.by, params: wanted(change) });
-        if (found?.kind === 'answered') return found.answer;
-        missing.add(row.name);
-        return undefined;
+        const read = found?.kind === 'answered' ? part.safeParse(found.answer) : undefined;
+        if (!read?.success) missing.add(row.name);
+        return read?.data;
       },
     }));
     const record = await join({ here, others: asked }, await read(given), call);
@@ -112,16 +109,16 @@ export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extend
       const isHere = host === parts.settings.hostname;
       const others = isHere || (host === undefined && !across) ? [] : await parts.otherHosts();
       if (host !== undefined && !isHere)
-        return { record: await askOne(chosen(others, host), whole, { by: who.by, params: given.of(names) }) };
+        return { record: await askOne(chosen(others, host), whole, { by: who.by, params: given.of(names) }, returns) };
       if (spread && others.length > 0) return joined(spread, given, call, others);
       return { record: await handle(own, call) };
     },
     answers(parts: HostParts): readonly HostAnswer[] {
       const answer = (
-        { path }: HostQuestion<Passed, unknown>,
+        question: HostQuestion<Passed, unknown>,
         how: (params: z.output<z.ZodObject<P>>, call: HereCall) => Promise<unknown>,
       ) =>
-        answering<Passed, unknown>({ ...whole, path }, async ({ by, params: given }) =>
+        answering(question, async ({ by, params: given }) =>
           how(await read(paramsOf(given)), { ...parts, by, ...refusals }),
         );
       return [answer(whole, handle), ...(spread ? [answer(spread.question, spread.own)] : [])];
@@ -137,10 +134,18 @@ function chosen(others: readonly OtherHost[], name: string): OtherHost {
   return host;
 }
 
-async function askOne<A>({ row, ask }: OtherHost, question: HostQuestion<Passed, A>, call: Passed): Promise<A> {
+async function askOne(
+  { row, ask }: OtherHost,
+  question: HostQuestion<Passed, unknown>,
+  call: Passed,
+  returns: z.ZodType,
+): Promise<unknown> {
   const asked = await ask(question, call);
-  if (asked.kind === 'answered') return asked.answer;
   if (asked.kind === 'refused') throw asked.refusal;
+  const read = asked.kind === 'answered' ? returns.safeParse(asked.answer) : undefined;
+  if (read?.success) return read.data;
   const { code, status } = ERRORS.GeneralError;
-  throw new Refusal('GeneralError', `${row.name} ${whyUnanswered(asked)}`, code, status);
+  const why =
+    asked.kind === 'answered' ? 'has a version with other answers; use its own console' : whyUnanswered(asked);
+  throw new Refusal('GeneralError', `${row.name} ${why}`, code, status);
 }

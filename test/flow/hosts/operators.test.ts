@@ -160,6 +160,15 @@ if (mongoDriver)
       expect((await most({ host: B })).waiting).to.equal(2);
     });
 
+    it('needs the console: a host answers others by their signature only', async () => {
+      const call = { from: 'x', n: 1, call: { by: 'x', params: {} } };
+      for (const path of ['settings', 'poke', 'queue/part']) {
+        const url = `${hosts.b.base}/peer/1.0/host/${path}`;
+        const { status } = await fetch(url, { method: 'POST', body: JSON.stringify(call) });
+        expect(status, path).to.equal(401);
+      }
+    });
+
     it('is told which host does not answer, and sees the others', async () => {
       await hosts.b.down();
       for (const name of ['queue', 'lanes', 'making', 'accounts', 'actions', 'overview'])
