@@ -182,4 +182,22 @@ if (mongoDriver)
       await hosts.b.up();
       expect(await missing('queue')).to.equal(undefined);
     });
+
+    it('sees an endpoint that is gone on several hosts once, with what waits on all of them', async () => {
+      const { url } = hosts.hook;
+      hosts.hook.answer({ status: 410 });
+      await hosts.a.api('/endpoints/resume', { url });
+      const found = await until('it is gone on both', async () => {
+        await host('retry', { query: '*' });
+        const isGone = (await host('lanes')).lanes.filter(({ breaker }: any) => breaker === 'gone').length === 2;
+        return isGone && (await host('overview'));
+      });
+      expect(found.needs).to.have.length(1);
+      expect(found.needs[0]).to.include({
+        ...{ what: 'endpoint', url },
+        text: 'The endpoint says that it is gone (HTTP 410); 3 deliveries wait for it.',
+      });
+      expect(found.text).to.match(/^Accepting mail\. 1 endpoint is down since .{16}; 3 deliveries wait for it\.$/);
+      expect((await host('queue')).rows[0]).to.include({ waiting: 3, breaker: 'gone' });
+    });
   });
