@@ -166,6 +166,7 @@ if (mongoDriver)
       const lost = await hosts.spawn(dir, at(ports.c));
       for (let n = 0; n < 5; n++) await accept(lost.smtp, ['down'], `down ${n}`);
       await accept(lost.smtp, ['held'], 'held');
+      await until('its history', async () => (await lost.api('/inbound/search')).mails.length === 6);
       await lost.end('SIGKILL');
       expect((await adopt()).code).to.equal(0);
       const back = await hosts.spawn(dir, at(ports.c));
