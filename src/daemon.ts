@@ -14,6 +14,7 @@ import {
   type DaemonDeps,
   dnsSettings,
   enterUrl,
+  hostSettings,
   journalSettings,
   lostHostsSettings,
   membershipSettings,
@@ -29,6 +30,8 @@ import {
 import { openStorage } from './composition/storage.ts';
 import { hasOwnStore, type LoadedSettings } from './config.ts';
 import { createConsole } from './console/console.ts';
+import { hostAnswers } from './console/host/index.ts';
+import { createHostParts, type HostDeps } from './console/host/parts.ts';
 import { createNameServers } from './dns/name-servers.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createCopying } from './inbound/copies/copying.ts';
@@ -243,6 +246,38 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     refusals: { reasons: REFUSAL_REASONS, adviceOf },
     health,
   };
+  const forOperators: HostDeps = {
+    ...shared,
+    member: membership,
+    host: {
+      series,
+      tasks: scheduler.tasks,
+      settings: () => shown,
+      log: logMemory,
+      enterUrl: (token) => enterUrl(settings, token),
+      listeners: () => showListeners({ listener, submission, api, metrics, certificates: ownTls }),
+      // Loaded when it is asked for: it checks signatures, which is a sixth of what the daemon would load.
+      async *examine() {
+        const { examine } = await import('./examination/examine.ts');
+        yield* examine({
+          world: {
+            settings: { ...settings, smtp: { ...settings.smtp, tls: ownTls.files() } },
+            resolver: fresh,
+            store,
+            noStore: '',
+            queue: spool,
+            noQueue: '',
+            places: { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address() },
+            clock,
+            settingsFile: settingsFileOf(shown),
+            reach: undefined,
+            root: '/',
+          },
+        });
+      },
+    },
+  };
+  const hostParts = createHostParts(hostSettings(settings), forOperators);
   const openConsole = consoleSettings(settings, deps);
   const api = createApi(apiSettings(settings, deps), {
     ...shared,
@@ -258,39 +293,15 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     policyAt: createTransportPolicies(transportPolicySettings(settings), inbound).at,
     instance: ids.key(),
     member: membership,
+    hostAnswers: hostAnswers(hostParts),
     attached:
       openConsole &&
       createConsole(openConsole, {
         ...shared,
+        ...forOperators,
+        hostParts,
         feed: journal.feed,
         smtpAddresses: listener.addresses,
-        host: {
-          series,
-          tasks: scheduler.tasks,
-          settings: () => shown,
-          log: logMemory,
-          enterUrl: (token) => enterUrl(settings, token),
-          listeners: () => showListeners({ listener, submission, api, metrics, certificates: ownTls }),
-          // Loaded when it is asked for: it checks signatures, which is a sixth of what the daemon would load.
-          async *examine() {
-            const { examine } = await import('./examination/examine.ts');
-            yield* examine({
-              world: {
-                settings: { ...settings, smtp: { ...settings.smtp, tls: ownTls.files() } },
-                resolver: fresh,
-                store,
-                noStore: '',
-                queue: spool,
-                noQueue: '',
-                places: { smtp: toPlaces(listener), submission: toPlaces(submission), http: api.address() },
-                clock,
-                settingsFile: settingsFileOf(shown),
-                reach: undefined,
-                root: '/',
-              },
-            });
-          },
-        },
       }),
   });
 
@@ -341,6 +352,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     async stop() {
       // Each step stops parts that use those of later steps: first intake, then delivery, and the files last.
       inbound.pacing.stop();
+      hostParts.examinations.stop();
       copies.stop();
       copying.stopHolding();
       await Promise.all([ownTls.stop(), listener.stop(), submission.stop()]);

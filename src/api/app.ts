@@ -54,7 +54,7 @@ export interface SessionCalls {
     begin: (params: Params) => void,
   ): Promise<void>;
   /** Does work that concerns no single account, as an operation with that path, and answers its result. */
-  runHost(ctx: Context, path: Path, work: (params: Params) => Promise<unknown>): Promise<void>;
+  runHost(ctx: Context, path: Path, work: (params: Params) => Promise<Answer>): Promise<void>;
   /** Reads the body of a call. */
   params(ctx: Context, address: string): Promise<Params>;
 }
@@ -183,7 +183,7 @@ function createCaller(
     runHost: (ctx, path, work) =>
       answer(ctx, { path, large: false }, async (params) => ({
         account: undefined,
-        run: async () => ({ record: await work(params) }),
+        run: () => work(params),
       })),
   };
 }

@@ -96,6 +96,8 @@ interface DeliveryChoice {
 
 const deliveryList = z.object({
   rows: z.array(listedDelivery),
+  /** Whether there are more. */
+  more: z.boolean(),
   /** All deliveries of the queue, by state. */
   counts: z.record(z.string(), z.int()),
 });
@@ -153,15 +155,19 @@ const endpointState = z.object({
 });
 export type EndpointState = z.output<typeof endpointState>;
 
+/** `more`: whether there are more. */
+const endpointList = z.object({ rows: z.array(endpointState), more: z.boolean() });
+export type EndpointList = z.output<typeof endpointList>;
+
 /** Endpoints with waiting deliveries, or that are down or paused, those with the most first. */
-export const ENDPOINT_STATES: HostQuestion<EndpointChoice, readonly EndpointState[]> = {
+export const ENDPOINT_STATES: HostQuestion<EndpointChoice, EndpointList> = {
   path: '/queue/endpoint-states',
   params: z.strictObject({
     account: z.string().optional(),
     kind: z.enum(DELIVERY_KINDS).optional(),
     limit: z.int().min(1).max(MOST_LISTED),
   }),
-  returns: z.array(endpointState),
+  returns: endpointList,
   ms: 10_000,
 };
 
@@ -191,10 +197,11 @@ interface HostDeliveriesDeps extends Pick<Tools, 'clock'> {
 export function createHostDeliveries(settings: BesideSettings, { spool, clock }: HostDeliveriesDeps) {
   return frozen({
     async list({ selection, limit }: DeliveryChoice): Promise<DeliveryList> {
-      const rows = await spool.list(selection, limit);
+      const found = await spool.list(selection, limit + 1);
+      const rows = found.slice(0, limit);
       const counts = await spool.count({});
       const of = await lookBeside(rows, spool, settings, clock.now());
-      return { rows: rows.map((row) => toListed(row, of(row))), counts };
+      return { rows: rows.map((row) => toListed(row, of(row))), more: found.length > limit, counts };
     },
 
     async one({ id }: { readonly id: string }): Promise<readonly DeliveryStory[]> {
@@ -204,13 +211,12 @@ export function createHostDeliveries(settings: BesideSettings, { spool, clock }:
       return [{ delivery: toListed(delivery, of(delivery)), attempts: await spool.attempts(id) }];
     },
 
-    async endpoints({ account, kind, limit }: EndpointChoice): Promise<readonly EndpointState[]> {
-      const all = await spool.endpoints();
-      return all
+    async endpoints({ account, kind, limit }: EndpointChoice): Promise<EndpointList> {
+      const found = (await spool.endpoints())
         .filter((one) => (account ?? one.account) === one.account && (kind ?? one.kind) === one.kind)
-        .toSorted((a, b) => b.waiting - a.waiting)
-        .slice(0, limit)
-        .map((one) => toState(one, clock.now()));
+        .toSorted((a, b) => b.waiting - a.waiting);
+      const rows = found.slice(0, limit).map((one) => toState(one, clock.now()));
+      return { rows, more: found.length > limit };
     },
   });
 }

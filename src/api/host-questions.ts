@@ -47,7 +47,8 @@ export function otherHost(row: HostRow, wire: Pick<PeerWire, 'call'>) {
 /** What follows its name. */
 const SILENT = 'does not answer';
 
-function whySilent({ incarnation, url }: HostRow): string {
+/** Why a host is not reached; this follows its name. */
+export function whySilent({ incarnation, url }: HostRow): string {
   if (incarnation === null) return 'does not run';
   return url ? SILENT : 'has no http.peer_url';
 }

@@ -18,7 +18,7 @@ import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { createHostDeliveries, DELIVERIES, DELIVERY, ENDPOINT_STATES } from './host-deliveries.ts';
 import { createHostHistory, MAIL, ONE_MAIL, REFUSALS } from './host-history.ts';
-import { answering } from './host-questions.ts';
+import { answering, type HostAnswer } from './host-questions.ts';
 import { CHANGE, createHostQueue, ENDPOINTS, type HostQueue, JOBS } from './host-queue.ts';
 import { createJobs } from './jobs.ts';
 import { addressOf, createBoundedServer, type ListenPlace, listen, stop } from './listening.ts';
@@ -54,6 +54,8 @@ export interface ApiDeps
   readonly tapping: OperationDeps['tapping'] & Pick<Tapping, 'stop'>;
   /** What accounts use in the store. */
   readonly meter: UsageMeter;
+  /** Answers to questions of other hosts about this one and all accounts, besides those about its queue and history. */
+  readonly hostAnswers: readonly HostAnswer[];
   /** The console, or undefined. */
   readonly attached: AttachedApp | undefined;
   readonly metrics: Metrics & Exposition & Pick<Figures, 'level'>;
@@ -121,6 +123,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
       answering(MAIL, history.mail),
       answering(ONE_MAIL, history.one),
       answering(REFUSALS, history.refusals),
+      ...deps.hostAnswers,
     ],
     files: createFiles(settings, deps),
   });

@@ -5,7 +5,7 @@ import type { HostQuestion } from './host-questions.ts';
 
 // How much waits on a host, for operators: of this one, and of the others, which are asked.
 
-const standing = z.object({
+export const standing = z.object({
   waiting: z.int(),
   dead: z.int(),
   /** Milliseconds since 1970; null: nothing waits. */

@@ -1,4 +1,4 @@
-import { ENDPOINT_STATES, type EndpointState, MOST_LISTED } from '../api/host-deliveries.ts';
+import { ENDPOINT_STATES, type EndpointList, type EndpointState, MOST_LISTED } from '../api/host-deliveries.ts';
 import { answered, type OtherHost } from '../api/host-questions.ts';
 import { shownUrl } from '../api/operations/fields.ts';
 import { DELIVERY_KINDS } from '../queue/delivery.ts';
@@ -39,11 +39,11 @@ export const queueEndpoints: Command = {
           answered(await endpoints({ account, kind, limit: Infinity })),
         ),
       there: (ask: OtherHost['ask']) => ask(ENDPOINT_STATES, { account, kind, limit: MOST_LISTED }),
-      isCut: (states: readonly EndpointState[]) => states.length === MOST_LISTED,
+      isCut: ({ more }: EndpointList) => more,
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const rows = parts
-        .flatMap(({ host, answer }) => answer.map((state): Of<EndpointState> => ({ ...state, host })))
+        .flatMap(({ host, answer }) => answer.rows.map((state): Of<EndpointState> => ({ ...state, host })))
         .toSorted((a, b) => b.waiting - a.waiting);
       call.print(
         rows.map(({ host, ...state }) => withHost(state, host)),

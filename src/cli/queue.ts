@@ -141,7 +141,7 @@ export const queueList: Command = {
     const reading = {
       here: () => withDeliveries(settings, async ({ list }) => answered(await list({ selection, limit }))),
       there: (ask: OtherHost['ask']) => ask(DELIVERIES, { selection, limit: Math.min(limit, MOST_LISTED) }),
-      isCut: ({ rows }: DeliveryList) => rows.length === MOST_LISTED && limit > MOST_LISTED,
+      isCut: ({ more }: DeliveryList) => more && limit > MOST_LISTED,
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const lists = parts.map(({ host, answer }) => answer.rows.map((row): Of<ListedDelivery> => ({ ...row, host })));

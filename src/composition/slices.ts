@@ -375,23 +375,26 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
 
 /** The console; undefined if it is off. */
 export function consoleSettings(settings: Settings, deps: Pick<DaemonDeps, 'sockets'>) {
-  const { console: own, hostname, journal, delivery } = settings;
+  const { console: own, journal, delivery } = settings;
   if (!(own.enabled ?? onLoopbackOnly(settings, deps))) return undefined;
   return {
     url: consoleOrigin(settings) ?? '',
     mailOrigin: own.mail_origin === '' ? '' : new URL(own.mail_origin).origin,
+    ...hostSettings(settings),
     sessionMs: own.session_hours * 3_600_000,
-    idleMs: own.idle_minutes * 60_000,
     operatorReadsMail: own.operator_reads_mail,
     keeps: {
       history: journal.keep_days,
       refusals: journal.keep_refusals_days,
       givenUp: delivery.keep_dead_days,
     },
-    hostname,
-    version: VERSION,
     passwordCost: PASSWORD_COST,
   };
+}
+
+/** What operators reach on this host. */
+export function hostSettings({ hostname, console: own }: Settings) {
+  return { hostname, version: VERSION, idleMs: own.idle_minutes * 60_000 };
 }
 
 /** The address that opens the console with this token, in a browser on this machine if there is no other way. */

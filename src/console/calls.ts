@@ -10,7 +10,7 @@ import type { AccountRow } from '../store/rows/accounts.ts';
 import type { Store } from '../store/store.ts';
 import { busy, Denial } from './denial.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
-import type { HostParts } from './host/parts.ts';
+import type { HostParts, Reach } from './host/parts.ts';
 import type { Permissions } from './roles.ts';
 import type { Visitor } from './sessions.ts';
 import type { Veils } from './veil.ts';
@@ -18,7 +18,7 @@ import type { Veils } from './veil.ts';
 interface CallDeps extends Pick<SessionCalls, 'run' | 'runHost'> {
   /** Those of accounts. */
   readonly operations: readonly Operation[];
-  readonly hostParts: HostParts;
+  readonly hostParts: HostParts & Reach;
   readonly permissions: Permissions;
   /** Throws `Denial` if the visitor has to prove who they are again. */
   readonly mustBeFresh: (visitor: Visitor) => void;

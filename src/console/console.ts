@@ -13,7 +13,7 @@ import { Denial, toDenialEnvelope } from './denial.ts';
 import { createDoors } from './doors.ts';
 import { isFor, mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
-import { createHostParts, type HostDeps, type HostParts } from './host/parts.ts';
+import type { HostDeps, HostParts, Reach } from './host/parts.ts';
 import { createLive } from './live.ts';
 import { createMailFrames, type MailFrames } from './mail.ts';
 import { createMe } from './me.ts';
@@ -36,7 +36,9 @@ export interface ConsoleSettings extends SessionSettings {
   readonly passwordCost: PasswordCost;
 }
 
-export interface ConsoleDeps extends Omit<HostDeps, 'queue' | 'otherHosts'> {
+export interface ConsoleDeps extends HostDeps {
+  /** What operators reach on this host. */
+  readonly hostParts: HostParts;
   /** Covers what not every role sees. */
   readonly tokenSecret: { read(): Promise<string> };
   readonly feed: Pick<Feed, 'watch'>;
@@ -50,14 +52,12 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Att
   return frozen({
     operations: HOST_OPERATIONS,
     open(services) {
-      const hostParts = createHostParts(settings, { ...deps, ...services });
+      const { queue, otherHosts } = services;
+      const hostParts = { ...deps.hostParts, queue, otherHosts };
       const { router, mail, live } = createPaths(settings, { ...deps, ...services, hostParts });
       return frozen({
         middleware: atItsHosts(settings, router, mail),
-        stop() {
-          live.stop();
-          hostParts.examinations.stop();
-        },
+        stop: () => live.stop(),
       });
     },
   });
@@ -97,7 +97,10 @@ const POLICY = {
 };
 
 /** The handlers of the paths below /console (roles.ts). */
-function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices & { readonly hostParts: HostParts }) {
+function createPaths(
+  settings: ConsoleSettings,
+  deps: ConsoleDeps & ApiServices & { readonly hostParts: HostParts & Reach },
+) {
   const { store, clientAddress } = deps;
   const assets = createAssets(settings.mailOrigin);
   const sessions = createSessions(settings, deps);
@@ -111,6 +114,7 @@ function createPaths(settings: ConsoleSettings, deps: ConsoleDeps & ApiServices 
   const live = createLive({
     ...deps,
     lasts: sessions.lasts,
+    hasOthers: async () => (await deps.otherHosts()).length > 0,
     records: {
       // The queue still has mail of recent events.
       mail: (row) => toMailRecord(row, row.state !== 'unknown'),

@@ -20,6 +20,8 @@ interface LiveDeps {
   readonly clock: Clock;
   /** Whether the session has not ended yet, and still is of the same role and account. */
   readonly lasts: (visitor: Visitor) => Promise<boolean>;
+  /** Whether other hosts have mail, too. This one does not hear of it. */
+  readonly hasOthers: () => Promise<boolean>;
 }
 
 const TOPICS = ['mail', 'refused'] as const;
@@ -29,7 +31,10 @@ const STREAMS = { all: 100, each: 6 };
 /** Events of a topic that one stream shows in a second; more are left out, and the stream says so. */
 const MAX_PER_SECOND = 20;
 const SECOND_MS = 1000;
-/** A comment keeps proxies from closing a silent stream; at the same time it is looked whether the session lasts. */
+/**
+ * A comment keeps proxies from closing a silent stream; at the same time it is looked whether the session lasts, and
+ * pages read the mail of other hosts.
+ */
 const ALIVE_MS = 15_000;
 /** A browser with more unread data is disconnected. */
 const MAX_UNREAD_BYTES = 1_048_576;
@@ -122,13 +127,17 @@ function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: Liv
 
   async function stayAlive(): Promise<void> {
     // While the store is unavailable no person can be looked up, and none is rejected for it.
-    if (await deps.lasts(visitor).catch(() => true)) {
-      res.write(':\n\n');
-      cancelAlive = clock.after(ALIVE_MS, () => void stayAlive());
+    const lasts = await deps.lasts(visitor).catch(() => true);
+    const hasOthers = lasts && (await deps.hasOthers().catch(() => true));
+    if (res.closed) return;
+    if (!lasts) {
+      send('end', {});
+      res.end();
       return;
     }
-    send('end', {});
-    res.end();
+    res.write(':\n\n');
+    if (hasOthers) for (const topic of wanted.topics) leaveOut(topic);
+    cancelAlive = clock.after(ALIVE_MS, () => void stayAlive());
   }
 
   const watching = feed.watch((events) => events.forEach(show), wanted.last);

@@ -132,13 +132,14 @@ export function createJournalQueries(db: DatabaseSync) {
         .all(from, to, ...values)
         .map((row) => [String(row['reason']), Number(row['count'])]);
     },
-    /** Mail in a window that was accepted at that time or later, counted. */
+    /** Mail in a window that was accepted at that time or later, counted. What another host has taken over, it counts. */
     mailByAccount: ([from, to]: Window, since: number) =>
       db
         .prepare(
-          `SELECT account, kind, state, count(*) AS n FROM mail WHERE n BETWEEN ? AND ? AND at >= ? GROUP BY 1, 2, 3`,
+          `SELECT account, kind, state, count(*) AS n FROM mail
+            WHERE n BETWEEN ? AND ? AND at >= ? AND NOT (state = 'dropped' AND last_error IS ?) GROUP BY 1, 2, 3`,
         )
-        .all(from, to, since)
+        .all(from, to, since, TAKEN_OVER)
         .map((row) => ({
           account: String(row['account']),
           kind: toKind(row['kind']),

@@ -212,6 +212,12 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
   });
 }
 
+/** Levels that hosts have together; of others, the worst is shown. */
+const SUMS: readonly SeriesName[] = ['sessions', 'waiting'];
+
+/** How the values of several hosts become one. Of quantiles, it is the highest. */
+export const mergeOfHosts = (name: SeriesName): Merge => (SUMS.includes(name) ? 'sum' : mergeOf(name));
+
 function mergeOf(name: SeriesName | undefined): Merge {
   const defined = name && SERIES[name];
   if (defined?.kind === 'count') return 'sum';

@@ -7,6 +7,8 @@ import { createLogMemory } from '../../src/base/log-memory.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import { type ConsoleSettings, createConsole } from '../../src/console/console.ts';
+import { hostAnswers } from '../../src/console/host/index.ts';
+import { createHostParts } from '../../src/console/host/parts.ts';
 import type { DnsAnswer, DnsBudget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
@@ -215,22 +217,29 @@ export async function startApi(
     log,
     ...options.deps,
   };
+  const forOperators = {
+    ...shared,
+    metrics,
+    member: { id: () => 'host-1', incarnation: 'process-1' },
+    host: {
+      series: { read: () => Promise.reject(new Error('there are no series here')) },
+      tasks: () => [],
+      settings: () => [],
+      log: createLogMemory(clock),
+      enterUrl: (token: string) => `http://127.0.0.1/console/enter/${token}`,
+      listeners: () => [],
+      examine: async function* () {},
+    },
+  };
+  const ofHost = options.console ?? { hostname: 'mx.postern.test', version: '0.0.0', idleMs: 0 };
+  const hostParts = createHostParts(ofHost, forOperators);
   const attached =
     options.console &&
     createConsole(options.console, {
-      ...shared,
-      metrics,
+      ...forOperators,
+      hostParts,
       feed: journal.feed,
       smtpAddresses: () => [{ address: '127.0.0.1', port: 2525 }],
-      host: {
-        series: { read: () => Promise.reject(new Error('there are no series here')) },
-        tasks: () => [],
-        settings: () => [],
-        log: createLogMemory(clock),
-        enterUrl: (token) => `http://127.0.0.1/console/enter/${token}`,
-        listeners: () => [],
-        examine: async function* () {},
-      },
     });
   const api = createApi(
     {
@@ -312,7 +321,8 @@ export async function startApi(
       instance: 'test',
       certificates: { contextFor: () => undefined, isOurs: () => false, answerTo: async () => undefined },
       policyAt: () => undefined,
-      member: { id: () => 'host-1', incarnation: 'process-1' },
+      member: forOperators.member,
+      hostAnswers: hostAnswers(hostParts),
       ...options.deps,
     },
   );

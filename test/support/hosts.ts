@@ -1,8 +1,11 @@
 import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
 import { openMongo } from '../../src/store/driver/mongo.ts';
+import { createEnterLink } from '../../src/store/rows/people.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { type ChildDaemon, spawnDaemon } from './child.ts';
 import { postern, type Ran } from './command.ts';
+import { type Browser, createBrowser } from './console.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from './daemon.ts';
 import { mongoServer, newDatabaseName } from './database.ts';
 import { createTestLog } from './log.ts';
@@ -167,6 +170,14 @@ export async function startHosts(
       await Promise.all([server.stop(), hook.stop(), zone.stop()]);
     },
   };
+}
+
+/** An operator at the console of a host. */
+export async function operatorAt({ rows }: Pick<Hosts, 'rows'>, { base }: Pick<Host, 'base'>): Promise<Browser> {
+  const token = await createEnterLink(rows, null, { clock: systemClock, ids: createIds(systemClock) });
+  const browser = createBrowser(Number(new URL(base).port));
+  await browser.press(`/console/enter/${token}`);
+  return browser;
 }
 
 /** In the API's time format, this number of seconds from now; whole ones, so up to one more. */

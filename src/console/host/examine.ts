@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { toTime } from '../../api/operations/fields.ts';
 import { optional, text } from '../../base/schema.ts';
 import { tableOf } from '../../base/tables.ts';
-import { hostOperation } from './operation.ts';
+import { ofEachHost } from './each-host.ts';
 
 // Whether the host has what a mail host needs: what `postern doctor` checks, and its listeners with their certificates.
 
@@ -12,7 +12,7 @@ const level = z.enum(['ok', 'warning', 'fault', 'skipped']);
 /** A record in the DNS may be of any length. */
 const MOST_TEXT = 1000;
 
-const examine = hostOperation({
+const examine = ofEachHost({
   path: '/host/examine',
   access: 'host',
   summary:
@@ -45,7 +45,7 @@ const examine = hostOperation({
   },
 });
 
-const listeners = hostOperation({
+const listeners = ofEachHost({
   path: '/host/listeners',
   access: 'host',
   summary: 'Lists where the host listens, with open sessions and the certificate in use.',

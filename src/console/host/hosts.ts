@@ -5,8 +5,7 @@ import { STANDING, standingOf } from '../../api/standing.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
 import { hostOperation } from './operation.ts';
 
-// The hosts that share the store. Changes of the queue are made on all of them (changes.ts); all other operations of
-// the group are about the host that is called.
+// The hosts that share the store.
 
 const host = z.object({
   name: z.string(),

@@ -3,11 +3,11 @@ import { limitOf, nextCursor, optionalCursor, toTime } from '../../api/operation
 import { EVENTS } from '../../base/log.ts';
 import { optional, text } from '../../base/schema.ts';
 import { noteAction } from '../../journal/actions.ts';
-import { hostOperation } from './operation.ts';
+import { ofEachHost } from './each-host.ts';
 
-// The machine itself: its tasks, its settings, its log.
+// The machine itself, this one or that of another host: its tasks, its settings, its log.
 
-const tasks = hostOperation({
+const tasks = ofEachHost({
   path: '/host/tasks',
   access: 'host',
   summary: 'Lists the tasks of this host with their last run in this process and their next one.',
@@ -42,7 +42,7 @@ const tasks = hostOperation({
   }),
 });
 
-const settings = hostOperation({
+const settings = ofEachHost({
   path: '/host/settings',
   access: 'host',
   summary: 'Lists every setting in force with its origin. Secrets are shown as (set).',
@@ -55,7 +55,7 @@ const settings = hostOperation({
   }),
 });
 
-const poke = hostOperation({
+const poke = ofEachHost({
   path: '/host/poke',
   access: 'host',
   summary: 'Runs a task now, unless another host is running it.',
@@ -73,8 +73,10 @@ const poke = hostOperation({
 const MAX_LINES = 500;
 const level = z.enum(['warn', 'error']);
 const event = z.enum(EVENTS);
+/** Another host may be of a version with other events. */
+const shownEvent = z.string();
 
-const log = hostOperation({
+const log = ofEachHost({
   path: '/host/log',
   access: 'host',
   summary: 'Shows the last warnings and errors of the log, newest first, and how often each event was logged.',
@@ -90,12 +92,12 @@ const log = hostOperation({
         n: z.int(),
         at: z.string(),
         level,
-        event,
+        event: shownEvent,
         fields: z.record(z.string(), z.unknown()),
       }),
     ),
     next: nextCursor,
-    events: z.array(z.object({ event, level, count: z.int(), last_at: z.string() })),
+    events: z.array(z.object({ event: shownEvent, level, count: z.int(), last_at: z.string() })),
   }),
   async handle({ level, event, limit, before = Number.POSITIVE_INFINITY }, { host }) {
     const found = host.log

@@ -1,25 +1,38 @@
 import { z } from 'zod';
 import { invalid, type Refusal, refusal } from '../../api/errors.ts';
+import type { HostAnswer } from '../../api/host-questions.ts';
 import { createParamsReader, type Path } from '../../api/operation.ts';
 import type { Params } from '../../api/parameters.ts';
 import { frozen } from '../../base/frozen.ts';
 import { DELIVERY_KINDS } from '../../queue/delivery.ts';
-import type { HostParts } from './parts.ts';
+import type { HostParts, Reach } from './parts.ts';
 
-/** What a handler receives: the parts of the host, who calls, and how to refuse. */
-export interface HostCall extends HostParts {
+/** What a handler about one host receives: the parts of the host, who calls, and how to refuse. */
+export interface HereCall extends HostParts {
   /** The person, as the journal names them. */
   readonly by: string;
-  /** The id of their session. */
-  readonly session: string;
   /** Creates an error. Throw it. */
   unknownJob(id: string): Refusal;
   /** Creates a ValidationError for one field. Throw it. */
   invalid(field: string, text: string): Refusal;
 }
 
+/** What other handlers receive. */
+export interface HostCall extends HereCall, Reach {
+  /** The id of the caller's session. */
+  readonly session: string;
+}
+
+type Who = Pick<HostCall, 'by' | 'session'>;
+
 /** Its subject: all accounts and the machine, or people and their sessions. */
 export type HostAccess = 'host' | 'people';
+
+/** An answer, and the names of hosts whose part is not in it. */
+export interface HostRecord {
+  readonly record: unknown;
+  readonly missing?: readonly string[];
+}
 
 /** An operation of the group `host`: only an operator's session can call it. */
 export interface HostOperation {
@@ -29,26 +42,33 @@ export interface HostOperation {
   readonly params: z.ZodObject;
   readonly returns: z.ZodType;
   /** Validates the parameters and runs it. Throws refusals. */
-  run(params: Params, parts: HostParts, who: Pick<HostCall, 'by' | 'session'>): Promise<unknown>;
+  run(params: Params, parts: HostParts & Reach, who: Who): Promise<HostRecord>;
+  /** How this host answers when another one asks. */
+  answers(parts: HostParts): readonly HostAnswer[];
 }
 
 // Fields of records that several operations share.
 export const account = z.object({ id: z.string(), name: z.string() });
 export const kind = z.enum(DELIVERY_KINDS);
 export const breaker = z.enum(['up', 'down', 'gone']);
+/** The name of the host that a row is from, if there are several. */
+export const hostName = z.string().optional();
 
-type HostPath = `/host/${string}`;
+export type HostPath = `/host/${string}`;
 
-interface Declaration<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType> {
+export interface Described<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType> {
   readonly path: N;
   readonly access: HostAccess;
   readonly summary: string;
   readonly params: P;
   readonly returns: R;
+}
+
+interface Declaration<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType> extends Described<N, P, R> {
   handle(params: z.output<z.ZodObject<P>>, call: HostCall): Promise<z.input<R>>;
 }
 
-/** Declares an operation of the host, as `operation` does one of an account. */
+/** Declares an operation about what all hosts share, as `operation` does one of an account. */
 export function hostOperation<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType>(
   declaration: Declaration<N, P, R>,
 ) {
@@ -61,12 +81,14 @@ export function hostOperation<N extends HostPath, P extends z.ZodRawShape, R ext
     summary,
     params: shape,
     returns,
-    run: async (given: Params, parts: HostParts, who: Pick<HostCall, 'by' | 'session'>): Promise<unknown> =>
-      declaration.handle(await read(given), {
-        ...parts,
-        ...who,
-        unknownJob: (id) => refusal('Unknown_Job', id),
-        invalid: (field, text) => invalid({ [field]: text }),
-      }),
+    run: async (given: Params, parts: HostParts & Reach, who: Who): Promise<HostRecord> => ({
+      record: await declaration.handle(await read(given), { ...parts, ...who, ...refusals }),
+    }),
+    answers: (): readonly HostAnswer[] => [],
   });
 }
+
+export const refusals = {
+  unknownJob: (id: string) => refusal('Unknown_Job', id),
+  invalid: (field: string, text: string) => invalid({ [field]: text }),
+};

@@ -1,92 +1,199 @@
 import { z } from 'zod';
+import { whySilent } from '../../api/host-questions.ts';
 import { toTime } from '../../api/operations/fields.ts';
-import { standingOf } from '../../api/standing.ts';
-import { KINDS } from '../../queue/delivery.ts';
+import { standing, standingOf } from '../../api/standing.ts';
+import { endpointKey, KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
-import { account, type HostCall, hostOperation } from './operation.ts';
+import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
+import { ofEachHost } from './each-host.ts';
+import { account, breaker, type HereCall, hostName } from './operation.ts';
 
-// Whether all is well, in a sentence, and what needs the operator.
+// Whether all is well, in a sentence, and what needs the operator: on all hosts, or one.
+
+/** In the order in which they are listed. */
+const what = z.enum(['host', 'listener', 'queue', 'routes', 'store', 'certificate', 'endpoint', 'task', 'log']);
+const level = z.enum(['warning', 'fault']);
 
 const need = z.object({
-  what: z.enum(['listener', 'queue', 'routes', 'store', 'certificate', 'endpoint', 'task', 'log']),
-  level: z.enum(['warning', 'fault']),
+  host: hostName,
+  what,
+  level,
   text: z.string(),
   account: account.nullable(),
   url: z.string().nullable(),
   since: z.string().nullable(),
 });
 
-type Need = Pick<z.output<typeof need>, 'what' | 'level' | 'text'> & {
-  /** Of an endpoint. */
-  readonly account?: string;
-  readonly url?: string;
-  readonly since?: number | null;
-};
+const foundNeed = z.object({
+  host: hostName,
+  what,
+  level,
+  text: z.string(),
+  /** Milliseconds since 1970. */
+  since: z.number().nullable().optional(),
+});
+type Need = z.output<typeof foundNeed>;
+
+const downEndpoint = z.object({
+  account: z.string(),
+  url: z.string(),
+  breaker,
+  since: z.number().nullable(),
+  waiting: z.int(),
+  /** How the last attempt ended. */
+  last: z.string().nullable(),
+});
+type DownEndpoint = z.output<typeof downEndpoint>;
+
+/** What one host finds. */
+const state = standing.extend({
+  host: z.string(),
+  takesMail: z.boolean(),
+  down: z.array(downEndpoint),
+  needs: z.array(foundNeed),
+});
+type HostState = z.output<typeof state>;
 
 const MOST_NEEDS = 50;
+/** What a host tells another. */
+const MOST_DOWN = 1000;
 
-const overview = hostOperation({
-  path: '/host/overview',
-  access: 'host',
-  summary: 'Returns the state of the host in a sentence, and what needs attention.',
-  params: {},
-  returns: z.object({
-    hostname: z.string(),
-    version: z.string(),
-    started_at: z.string(),
-    state: z.enum(['ok', 'warning', 'fault']),
-    text: z.string(),
-    takes_mail: z.boolean(),
-    waiting: z.int(),
-    oldest_at: z.string().nullable(),
-    endpoints_down: z.int(),
-    dead: z.int(),
-    needs: z.array(need),
-  }),
-  async handle(_, call) {
-    const { names, settings, startedAt } = call;
-    const { ok, checks } = await call.health.ready();
-    const down = call.dispatcher.lanes().filter(isDown);
-    const { waiting, dead, oldest_at: oldestAt } = await standingOf(call.metrics, call.now());
-    const all: Need[] = [
+async function stateOf(call: HereCall): Promise<HostState> {
+  const { ok, checks } = await call.health.ready();
+  return {
+    ...(await standingOf(call.metrics, call.now())),
+    host: call.settings.hostname,
+    takesMail: ok,
+    down: call.dispatcher.lanes().filter(isDown).map(toDown),
+    needs: [
       ...needsOfChecks(checks),
       ...(await needOfExpiry(call)),
       ...(await needOfName(call)),
-      ...down.map(needOfLane),
       ...needsOfTasks(call),
       ...needsOfLog(call),
-    ];
-    const needs = all
-      .toSorted((a, b) => Number(b.level === 'fault') - Number(a.level === 'fault'))
-      .slice(0, MOST_NEEDS);
-    const nameOf = await names(needs.flatMap((one) => one.account ?? []));
-    return {
-      hostname: settings.hostname,
-      version: settings.version,
-      started_at: toTime(startedAt),
-      state: needs[0]?.level ?? ('ok' as const),
-      text:
-        `${ok && needs.length === 0 ? 'All systems normal' : ok ? 'Accepting mail' : 'Not accepting mail'}. ` +
-        `${sentenceOf(down, waiting, oldestAt === null ? 0 : (call.now() - oldestAt) / 1000)}`,
-      takes_mail: ok,
-      waiting,
-      oldest_at: toTime(oldestAt),
-      endpoints_down: down.length,
-      dead,
-      needs: needs.map(({ account, url = null, since, ...rest }) => ({
-        ...rest,
-        account: account === undefined ? null : nameOf(account),
-        url,
-        since: toTime(since),
-      })),
-    };
+    ],
+  };
+}
+
+const returns = z.object({
+  hostname: z.string(),
+  version: z.string(),
+  started_at: z.string(),
+  state: z.enum(['ok', 'warning', 'fault']),
+  text: z.string(),
+  takes_mail: z.boolean(),
+  waiting: z.int(),
+  oldest_at: z.string().nullable(),
+  endpoints_down: z.int(),
+  dead: z.int(),
+  needs: z.array(need),
+});
+
+async function summarise(
+  states: readonly HostState[],
+  found: readonly Need[],
+  call: HereCall,
+): Promise<z.input<typeof returns>> {
+  const { names, settings, startedAt } = call;
+  const down = addDown(states.flatMap((one) => one.down));
+  const all = [...found.map((one) => ({ ...one, account: null, url: null })), ...down.map(needOfEndpoint)];
+  const needs = all
+    .toSorted((a, b) => what.options.indexOf(a.what) - what.options.indexOf(b.what))
+    .sort((a, b) => Number(b.level === 'fault') - Number(a.level === 'fault'))
+    .slice(0, MOST_NEEDS);
+  const nameOf = await names(needs.flatMap((one) => one.account ?? []));
+  const waiting = states.reduce((sum, one) => sum + one.waiting, 0);
+  const oldest = states.flatMap((one) => one.oldest_at ?? []);
+  const oldestAt = oldest.length === 0 ? null : Math.min(...oldest);
+  return {
+    hostname: settings.hostname,
+    version: settings.version,
+    started_at: toTime(startedAt),
+    state: needs[0]?.level ?? 'ok',
+    text:
+      `${healthOf(states, needs.length === 0)}. ` +
+      `${sentenceOf(down, waiting, oldestAt === null ? 0 : (call.now() - oldestAt) / 1000)}`,
+    takes_mail: states.some((one) => one.takesMail),
+    waiting,
+    oldest_at: toTime(oldestAt),
+    endpoints_down: down.length,
+    dead: states.reduce((sum, one) => sum + one.dead, 0),
+    needs: needs.map(({ account, since, ...rest }) => ({
+      ...rest,
+      account: account === null ? null : nameOf(account),
+      since: toTime(since),
+    })),
+  };
+}
+
+function healthOf(states: readonly HostState[], isWell: boolean): string {
+  const closed = states.filter((one) => !one.takesMail).map((one) => one.host);
+  if (closed.length === states.length) return 'Not accepting mail';
+  if (closed.length > 0) return `Not accepting mail on ${closed.join(', ')}`;
+  return isWell ? 'All systems normal' : 'Accepting mail';
+}
+
+const overview = ofEachHost({
+  path: '/host/overview',
+  access: 'host',
+  summary: 'Returns the state of the hosts in a sentence, and what needs attention.',
+  params: {},
+  returns,
+  async handle(_, call) {
+    const own = await stateOf(call);
+    return summarise([own], own.needs, call);
+  },
+  across: {
+    part: state,
+    async own(_, call) {
+      const own = await stateOf(call);
+      const down = own.down.toSorted((a, b) => b.waiting - a.waiting).slice(0, MOST_DOWN);
+      return { ...own, down };
+    },
+    async join({ here, others }, _, call) {
+      const asked = others.map(async ({ row, ask }) => ({ row, state: await ask() }));
+      const own = await here.ask();
+      const all = await Promise.all(asked);
+      const states = [own, ...all.map((one) => one.state)].filter((one) => one !== undefined);
+      const away = all.flatMap(({ row, state }) => (state ? [] : needOfHost(row)));
+      const needs = states.flatMap(({ host, needs }) => needs.map((one) => ({ ...one, host })));
+      return summarise(states, [...away, ...needs], call);
+    },
   },
 });
+
+/** Of a host that was stopped, nothing is needed. */
+function needOfHost(row: HostRow): Need[] {
+  if (row.incarnation === null && !isSilent(row)) return [];
+  const text = isSilent(row) ? 'stopped responding' : whySilent(row);
+  return [{ host: row.name, what: 'host', level: 'warning', text: `${row.name} ${text}.` }];
+}
+
+/** The endpoints of several hosts, each once, in the worst of its states. */
+function addDown(all: readonly DownEndpoint[]): DownEndpoint[] {
+  const endpoints = new Map<string, DownEndpoint>();
+  for (const one of all) {
+    const known = endpoints.get(endpointKey(one));
+    const worst = known && known.breaker === 'gone' ? known : one;
+    const since = [known?.since, one.since].filter((time) => typeof time === 'number');
+    endpoints.set(endpointKey(one), {
+      ...worst,
+      since: since.length === 0 ? null : Math.min(...since),
+      waiting: one.waiting + (known?.waiting ?? 0),
+    });
+  }
+  return [...endpoints.values()];
+}
 
 /** Webhooks that are down: the mail server of one recipient raises no alarm. */
 const isDown = ({ kind, breaker }: LaneView) => KINDS[kind].endpoint === 'webhook' && breaker !== 'up';
 
-function sentenceOf(down: readonly LaneView[], waiting: number, oldestS: number): string {
+function toDown({ account, url, breaker, since, waiting, last }: LaneView): DownEndpoint {
+  const said = last?.result.kind === 'answered' ? `HTTP ${last.result.status}` : (last?.result.error ?? null);
+  return { account, url, breaker, since, waiting, last: said };
+}
+
+function sentenceOf(down: readonly DownEndpoint[], waiting: number, oldestS: number): string {
   const [first] = down.toSorted((a, b) => (a.since ?? 0) - (b.since ?? 0));
   if (first) {
     const theirs = down.reduce((sum, one) => sum + one.waiting, 0);
@@ -131,14 +238,14 @@ function needsOfChecks(checks: Readonly<Record<string, string>>): Need[] {
 const DAY_S = 86_400;
 const SOON_DAYS = 14;
 
-async function needOfName({ metrics }: HostCall): Promise<Need[]> {
+async function needOfName({ metrics }: HereCall): Promise<Need[]> {
   const covers = (await metrics.level('postern_tls_certificate_covers_hostname')) ?? [];
   if (covers.every(([, value]) => value !== 0)) return [];
   const text = 'The TLS certificate is for another host name: senders that verify it do not deliver.';
   return [{ what: 'certificate', level: 'warning', text }];
 }
 
-async function needOfExpiry({ metrics, now }: HostCall): Promise<Need[]> {
+async function needOfExpiry({ metrics, now }: HereCall): Promise<Need[]> {
   const ends = (await metrics.level('postern_tls_certificate_not_after_timestamp_seconds')) ?? [];
   // The listeners share one certificate.
   const end = Math.min(...ends.map(([, at]) => at));
@@ -152,15 +259,14 @@ async function needOfExpiry({ metrics, now }: HostCall): Promise<Need[]> {
   return [{ what: 'certificate', level, text }];
 }
 
-function needOfLane({ account, url, breaker, since, waiting, last }: LaneView): Need {
-  const said =
-    last === null ? '' : last.result.kind === 'answered' ? ` (HTTP ${last.result.status})` : ` (${last.result.error})`;
+function needOfEndpoint({ account, url, breaker, since, waiting, last }: DownEndpoint) {
   const state = breaker === 'gone' ? 'says that it is gone' : 'is down';
+  const said = last === null ? '' : ` (${last})`;
   const text = `The endpoint ${state}${said}; ${deliveries(waiting, 'waits', 'wait')} for it.`;
-  return { what: 'endpoint', level: 'warning', text, account, url, since };
+  return { what: 'endpoint' as const, level: 'warning' as const, text, account, url, since };
 }
 
-function needsOfTasks({ host }: HostCall): Need[] {
+function needsOfTasks({ host }: HereCall): Need[] {
   return host.tasks().flatMap(({ name, last }): Need[] => {
     if (last?.result !== 'failed') return [];
     return [{ what: 'task', level: 'warning', text: `The task ${name} failed: ${last.text}.`, since: last.at }];
@@ -170,7 +276,7 @@ function needsOfTasks({ host }: HostCall): Need[] {
 const HOUR_MS = 3_600_000;
 
 /** Errors in the log of the last hour. */
-function needsOfLog({ host, now }: HostCall): Need[] {
+function needsOfLog({ host, now }: HereCall): Need[] {
   const errors = host.log.counts().filter(({ level, lastAt }) => level === 'error' && lastAt > now() - HOUR_MS);
   return errors.map(({ event, count, lastAt }) => {
     const times = count === 1 ? 'once' : `${count} times`;

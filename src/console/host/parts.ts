@@ -65,15 +65,20 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly spool: Pick<Spool, 'ages' | 'backlog' | 'waitingOf'>;
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'making'>;
   readonly pauses: Pick<EndpointPauses, 'pause' | 'resume'>;
-  /** This host's queue, and the other hosts of the store. */
-  readonly queue: Pick<HostQueue, 'change' | 'endpoints' | 'jobs'>;
-  readonly otherHosts: Peers['others'];
   /** Runs a task now. */
   readonly poke: (task: string) => void;
   readonly host: HostInsight;
   /** Whether mail is taken, check by check. */
   readonly health: { ready(): Promise<{ readonly ok: boolean; readonly checks: Readonly<Record<string, string>> }> };
   readonly metrics: Pick<Figures, 'level'>;
+  /** This host. */
+  readonly member: { id(): string };
+}
+
+/** Changes of the queues of all hosts, and the other hosts of the store. */
+export interface Reach {
+  readonly queue: Pick<HostQueue, 'change' | 'endpoints' | 'jobs'>;
+  readonly otherHosts: Peers['others'];
 }
 
 export type HostParts = ReturnType<typeof createHostParts>;

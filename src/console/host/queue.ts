@@ -1,17 +1,20 @@
 import { z } from 'zod';
+import { askAll } from '../../api/joining.ts';
 import { limitOf, toTime } from '../../api/operations/fields.ts';
 import { optional } from '../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../queue/ages.ts';
 import { type DeliveryKind, endpointKey } from '../../queue/delivery.ts';
 import type { LaneView, Making } from '../../queue/insight.ts';
-import { account, breaker, type HostCall, hostOperation, kind } from './operation.ts';
+import { ofEachHost } from './each-host.ts';
+import { account, breaker, type HereCall, hostName, kind } from './operation.ts';
 
-// Waiting mail of this host, by target, age and reason.
+// Waiting mail of all hosts, or one, by target, age and reason.
 
 const MAX_LISTED = 1000;
 const limit = limitOf(MAX_LISTED, 200);
 
 const lane = z.object({
+  host: hostName,
   account,
   url: z.string(),
   kind,
@@ -33,47 +36,79 @@ const lane = z.object({
 
 const WORST = { gone: 0, down: 1, up: 2 } as const;
 
-const lanes = hostOperation({
+const laneList = z.object({ total: z.int(), lanes: z.array(lane) });
+type LaneList = z.output<typeof laneList>;
+interface Listing {
+  readonly limit: number;
+}
+
+async function listLanes({ limit }: Listing, { dispatcher, names }: HereCall): Promise<LaneList> {
+  const all = dispatcher.lanes();
+  const shown = worstFirst(all).slice(0, limit);
+  const nameOf = await names(shown.map((one) => one.account));
+  return {
+    total: all.length,
+    lanes: shown.map((one) => ({
+      account: nameOf(one.account),
+      url: one.url,
+      kind: one.kind,
+      breaker: one.breaker,
+      since: toTime(one.since),
+      next_probe_at: toTime(one.nextProbeAt),
+      paused_until: toTime(one.hold?.until),
+      waiting: one.waiting,
+      parked: one.parked,
+      preparing: one.preparing,
+      ready: one.ready,
+      in_flight: one.inFlight,
+      places: one.places,
+      most_places: one.mostPlaces,
+      last_status: one.last?.result.kind === 'answered' ? one.last.result.status : null,
+      last_error: one.last?.result.kind === 'unanswered' ? one.last.result.error : null,
+      last_at: toTime(one.last?.at),
+    })),
+  };
+}
+
+const worstFirst = <L extends Pick<LaneView, 'breaker' | 'waiting'>>(lanes: readonly L[]): L[] =>
+  lanes.toSorted((a, b) => WORST[a.breaker] - WORST[b.breaker] || b.waiting - a.waiting);
+
+const lanes = ofEachHost({
   path: '/host/lanes',
   access: 'host',
-  summary: 'Lists the endpoints with current or recent work, those that are down first.',
+  summary: 'Lists the endpoints with current or recent work on each host, those that are down first.',
   params: { limit },
-  returns: z.object({ total: z.int(), lanes: z.array(lane) }),
-  async handle({ limit }, { dispatcher, names }) {
-    const all = dispatcher.lanes();
-    const shown = all.toSorted((a, b) => WORST[a.breaker] - WORST[b.breaker] || b.waiting - a.waiting).slice(0, limit);
-    const nameOf = await names(shown.map((one) => one.account));
-    return {
-      total: all.length,
-      lanes: shown.map((one) => ({
-        account: nameOf(one.account),
-        url: one.url,
-        kind: one.kind,
-        breaker: one.breaker,
-        since: toTime(one.since),
-        next_probe_at: toTime(one.nextProbeAt),
-        paused_until: toTime(one.hold?.until),
-        waiting: one.waiting,
-        parked: one.parked,
-        preparing: one.preparing,
-        ready: one.ready,
-        in_flight: one.inFlight,
-        places: one.places,
-        most_places: one.mostPlaces,
-        last_status: one.last?.result.kind === 'answered' ? one.last.result.status : null,
-        last_error: one.last?.result.kind === 'unanswered' ? one.last.result.error : null,
-        last_at: toTime(one.last?.at),
-      })),
-    };
+  returns: laneList,
+  handle: listLanes,
+  across: {
+    part: laneList,
+    async own(given, call) {
+      const { total, lanes } = await listLanes(given, call);
+      return { total, lanes: named(lanes, call) };
+    },
+    async join(hosts, { limit }) {
+      const all = await askAll(hosts);
+      return {
+        total: totalOf(all),
+        lanes: worstFirst(all.flatMap(({ lanes }) => lanes)).slice(0, limit),
+      };
+    },
   },
 });
+
+/** The rows with the name of this host. */
+const named = <R extends object>(rows: readonly R[], { settings: { hostname } }: HereCall) =>
+  rows.map((row) => ({ host: hostname, ...row }));
+
+const totalOf = (lists: readonly { readonly total: number }[]) => lists.reduce((sum, { total }) => sum + total, 0);
 
 const waitsFor = z.enum(['preparing', 'verdicts', 'parsing', 'place']);
 
 const makingBy = z.object({ waits_for: waitsFor, count: z.int(), oldest_at: z.string() });
+type MakingBy = z.output<typeof makingBy>;
 
 /** Deliveries in preparation, by the reason for waiting. */
-function countMaking(all: readonly Making[]): z.input<typeof makingBy>[] {
+function countMaking(all: readonly Making[]): MakingBy[] {
   return waitsFor.options.flatMap((reason) => {
     const own = all.filter((one) => one.waitsFor === reason);
     if (own.length === 0) return [];
@@ -82,43 +117,77 @@ function countMaking(all: readonly Making[]): z.input<typeof makingBy>[] {
   });
 }
 
-const making = hostOperation({
+/** The same of several hosts; times in this form are ordered as texts. */
+function addMaking(all: readonly MakingBy[]): MakingBy[] {
+  return waitsFor.options.flatMap((reason) => {
+    const own = all.filter((one) => one.waits_for === reason);
+    const [oldest] = own.map((one) => one.oldest_at).sort();
+    if (oldest === undefined) return [];
+    return [{ waits_for: reason, count: own.reduce((sum, { count }) => sum + count, 0), oldest_at: oldest }];
+  });
+}
+
+const makingList = z.object({
+  total: z.int(),
+  by: z.array(makingBy),
+  making: z.array(
+    z.object({
+      host: hostName,
+      id: z.string(),
+      account,
+      url: z.string(),
+      kind,
+      since: z.string(),
+      waits_for: waitsFor,
+      question: z.string().nullable(),
+    }),
+  ),
+});
+type MakingList = z.output<typeof makingList>;
+
+async function listMaking({ limit }: Listing, { dispatcher, names }: HereCall): Promise<MakingList> {
+  const all = await dispatcher.making();
+  const shown = all.toSorted((a, b) => a.since - b.since).slice(0, limit);
+  const nameOf = await names(shown.map((one) => one.account));
+  return {
+    total: all.length,
+    by: countMaking(all),
+    making: shown.map(({ id, account, url, kind, since, waitsFor, question }) => ({
+      id,
+      account: nameOf(account),
+      url,
+      kind,
+      since: toTime(since),
+      waits_for: waitsFor,
+      question,
+    })),
+  };
+}
+
+const making = ofEachHost({
   path: '/host/making',
   access: 'host',
   summary: 'Lists the deliveries that are being made ready, with what each waits for, oldest first.',
   params: { limit },
-  returns: z.object({
-    total: z.int(),
-    by: z.array(makingBy),
-    making: z.array(
-      z.object({
-        id: z.string(),
-        account,
-        url: z.string(),
-        kind,
-        since: z.string(),
-        waits_for: waitsFor,
-        question: z.string().nullable(),
-      }),
-    ),
-  }),
-  async handle({ limit }, { dispatcher, names }) {
-    const all = await dispatcher.making();
-    const shown = all.toSorted((a, b) => a.since - b.since).slice(0, limit);
-    const nameOf = await names(shown.map((one) => one.account));
-    return {
-      total: all.length,
-      by: countMaking(all),
-      making: shown.map(({ id, account, url, kind, since, waitsFor, question }) => ({
-        id,
-        account: nameOf(account),
-        url,
-        kind,
-        since: toTime(since),
-        waits_for: waitsFor,
-        question,
-      })),
-    };
+  returns: makingList,
+  handle: listMaking,
+  across: {
+    part: makingList,
+    async own(given, call) {
+      const { making, ...counts } = await listMaking(given, call);
+      return { ...counts, making: named(making, call) };
+    },
+    async join(hosts, { limit }) {
+      const all = await askAll(hosts);
+      return {
+        total: totalOf(all),
+        by: addMaking(all.flatMap(({ by }) => by)),
+        making: all
+          .flatMap(({ making }) => making)
+          .sort((a, b) => a.since.localeCompare(b.since))
+          .slice(0, limit),
+      };
+    },
   },
 });
 
@@ -138,47 +207,106 @@ const queueRow = z.object({
   paused_until: z.string().nullable(),
   in_flight: z.int(),
 });
+type QueueRow = z.output<typeof queueRow>;
 
-const queue = hostOperation({
+const queueParams = { by: optional(z.enum(BY)), limit };
+
+const waitingQueue = z.object({
+  waiting: z.int(),
+  oldest_at: z.string().nullable(),
+  ages: z.array(z.int()),
+  rows: z.array(queueRow),
+  left_out: z.int(),
+  making: z.object({ total: z.int(), by: z.array(makingBy) }),
+});
+type WaitingQueue = z.output<typeof waitingQueue>;
+
+async function queueHere(
+  { by = 'endpoint', limit }: z.output<z.ZodObject<typeof queueParams>>,
+  call: HereCall,
+): Promise<WaitingQueue> {
+  const { spool, dispatcher, names, inTurn } = call;
+  const waiting = await inTurn('ages', () => spool.ages(call.now()));
+  const groups = group(waiting, by, lanesByName(dispatcher.lanes()), call);
+  const rows = [...groups.values()].toSorted((a, b) => b.waiting - a.waiting);
+  const shown = rows.slice(0, limit);
+  const nameOf = await names(shown.flatMap((one) => one.account ?? []));
+  const preparing = await dispatcher.making();
+  return {
+    waiting: rows.reduce((sum, one) => sum + one.waiting, 0),
+    oldest_at: toTime(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
+    ages: [...AGES],
+    rows: shown.map(({ account, oldest, lane, inFlight, ...rest }) => ({
+      ...rest,
+      account: account === null ? null : nameOf(account),
+      oldest_at: toTime(oldest),
+      breaker: lane === null ? null : (lane?.breaker ?? 'up'),
+      down_since: toTime(lane?.since),
+      paused_until: toTime(lane?.hold?.until),
+      in_flight: inFlight,
+    })),
+    left_out: rows.length - shown.length,
+    making: { total: preparing.length, by: countMaking(preparing) },
+  };
+}
+
+const queue = ofEachHost({
   path: '/host/queue',
   access: 'host',
   summary:
     'Shows what waits by age: for each endpoint of an account, each destination over all accounts, or each account.',
-  params: { by: optional(z.enum(BY)), limit },
-  returns: z.object({
-    waiting: z.int(),
-    oldest_at: z.string().nullable(),
-    ages: z.array(z.int()),
-    rows: z.array(queueRow),
-    left_out: z.int(),
-    making: z.object({ total: z.int(), by: z.array(makingBy) }),
-  }),
-  async handle({ by = 'endpoint', limit }, call) {
-    const { spool, dispatcher, names, inTurn } = call;
-    const waiting = await inTurn('ages', () => spool.ages(call.now()));
-    const groups = group(waiting, by, lanesByName(dispatcher.lanes()), call);
-    const rows = [...groups.values()].toSorted((a, b) => b.waiting - a.waiting);
-    const shown = rows.slice(0, limit);
-    const nameOf = await names(shown.flatMap((one) => one.account ?? []));
-    const preparing = await dispatcher.making();
-    return {
-      waiting: rows.reduce((sum, one) => sum + one.waiting, 0),
-      oldest_at: toTime(waiting.length === 0 ? null : Math.min(...waiting.map(({ oldest }) => oldest))),
-      ages: [...AGES],
-      rows: shown.map(({ account, oldest, lane, inFlight, ...rest }) => ({
-        ...rest,
-        account: account === null ? null : nameOf(account),
-        oldest_at: toTime(oldest),
-        breaker: lane === null ? null : (lane?.breaker ?? 'up'),
-        down_since: toTime(lane?.since),
-        paused_until: toTime(lane?.hold?.until),
-        in_flight: inFlight,
-      })),
-      left_out: rows.length - shown.length,
-      making: { total: preparing.length, by: countMaking(preparing) },
-    };
+  params: queueParams,
+  returns: waitingQueue,
+  handle: queueHere,
+  across: {
+    part: waitingQueue,
+    own: queueHere,
+    async join(hosts, { limit }) {
+      const all = await askAll(hosts, () => ({ limit: MAX_LISTED }));
+      const rows = addRows(all.flatMap((one) => one.rows)).sort((a, b) => b.waiting - a.waiting);
+      const shown = rows.slice(0, limit);
+      return {
+        waiting: all.reduce((sum, one) => sum + one.waiting, 0),
+        oldest_at: all.flatMap((one) => one.oldest_at ?? []).sort()[0] ?? null,
+        ages: [...AGES],
+        rows: shown,
+        // A row that two hosts leave out counts twice; each sends its thousand largest.
+        left_out: rows.length - shown.length + all.reduce((sum, one) => sum + one.left_out, 0),
+        making: { total: totalOf(all.map((one) => one.making)), by: addMaking(all.flatMap((one) => one.making.by)) },
+      };
+    },
   },
 });
+
+/** The rows of several hosts, those with the same target added up. */
+function addRows(all: readonly QueueRow[]): QueueRow[] {
+  const rows = new Map<string, QueueRow>();
+  for (const row of all) {
+    const key = JSON.stringify([row.account?.id, row.url]);
+    const known = rows.get(key);
+    rows.set(key, known ? addRow(known, row) : row);
+  }
+  return [...rows.values()];
+}
+
+/** With the state on the host where it is worst. */
+function addRow(a: QueueRow, b: QueueRow): QueueRow {
+  const { breaker, down_since } = WORST[b.breaker ?? 'up'] < WORST[a.breaker ?? 'up'] ? b : a;
+  return {
+    account: a.account,
+    url: a.url,
+    kind: a.kind ?? b.kind,
+    waiting: a.waiting + b.waiting,
+    ages: a.ages.map((count, i) => count + (b.ages[i] ?? 0)),
+    later: a.later + b.later,
+    parked: a.parked + b.parked,
+    oldest_at: a.oldest_at < b.oldest_at ? a.oldest_at : b.oldest_at,
+    breaker,
+    down_since,
+    paused_until: a.paused_until ?? b.paused_until,
+    in_flight: a.in_flight + b.in_flight,
+  };
+}
 
 interface Group {
   readonly account: string | null;
@@ -201,7 +329,7 @@ function group(
   waiting: readonly WaitingAges[],
   by: (typeof BY)[number],
   lanes: ReadonlyMap<string, LaneView>,
-  { spool }: Pick<HostCall, 'spool'>,
+  { spool }: Pick<HereCall, 'spool'>,
 ): ReadonlyMap<string, Group> {
   const kinds = new Map<string, DeliveryKind>();
   for (const account of new Set(waiting.map((one) => one.account)))
@@ -238,5 +366,5 @@ function add(to: Group, { waiting, ages, later, parked, oldest }: WaitingAges, l
   else if (lane && to.lane === undefined) to.lane = lane;
 }
 
-/** Waiting and running deliveries of this host. */
+/** Waiting and running deliveries. */
 export const queueOperations = [lanes, making, queue];

@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { mongoDriver } from '../../support/database.ts';
 import { eventsOf, postsOf } from '../../support/events.ts';
 import { freePort } from '../../support/free-port.ts';
-import { type Hosts, startHosts } from '../../support/hosts.ts';
+import { type Hosts, operatorAt, startHosts } from '../../support/hosts.ts';
 import { message, type Place, sendMail } from '../../support/mail.ts';
 import type { How, Received } from '../../support/receiver.ts';
 import { tempDir } from '../../support/temp.ts';
@@ -166,6 +166,7 @@ if (mongoDriver)
       const lost = await hosts.spawn(dir, at(ports.c));
       for (let n = 0; n < 5; n++) await accept(lost.smtp, ['down'], `down ${n}`);
       await accept(lost.smtp, ['held'], 'held');
+      await until('its history', async () => (await lost.api('/inbound/search')).mails.length === 6);
       await lost.end('SIGKILL');
       expect((await adopt()).code).to.equal(0);
       const back = await hosts.spawn(dir, at(ports.c));
@@ -191,6 +192,9 @@ if (mongoDriver)
         // The history of the host that is back learns the reason a moment later.
         await until('each is counted once', async () => (await api('/inbound/causes')).count === all.length);
       }
+      const operator = await operatorAt(hosts, hosts.a);
+      const { body } = await operator.write('/console/call/host/accounts');
+      expect(body.accounts[0].day.received).to.equal(7);
       const [dropped] = await listed('--state', 'dropped');
       expect(dropped.last_error).to.equal('another host has taken it over');
       isDown = false;

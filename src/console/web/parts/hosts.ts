@@ -1,33 +1,35 @@
+import { computed } from '@preact/signals';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import type { HostOfStore } from '../records.ts';
-import { linkTo } from '../router.ts';
-import { type Mark, State, Time } from './elements.ts';
+import { go, linkTo, place, withQuery } from '../router.ts';
+import { person } from '../session.ts';
+import { Choice, type Mark, State, Time } from './elements.ts';
 import { count, number, plain } from './text.ts';
 
-// The hosts that share the store. The screens of operators are about the one that serves the console; changes of the
-// queue are made on all.
-
-type Hosts = { readonly hosts: readonly HostOfStore[] | undefined };
-type Name = { readonly changes?: boolean };
-
-/** Says which host a screen is about, if there are others, and with `changes` that its changes are about all. */
-export function ThisHost({ changes = false }: Name) {
-  return h(HostName, { hosts: useHosts().data?.hosts, changes });
-}
+// The hosts that share the store. Lists and sums are of all of them; what is about a machine is of one, which the URL
+// names.
 
 /** The hosts of the store; without data if there is no right to know them. */
 export const useHosts = () => useCall('host/hosts', {});
 
-export function HostName({ hosts = [], changes = false }: Hosts & Name) {
-  const [own, ...others] = hosts;
-  if (!own || others.length === 0) return null;
-  return h('p.faint.this-host', [
-    `Host ${plain(own.name)} only. `,
-    h('a', { href: linkTo('/host') }, `${count(others.length, 'other host')} of this store`),
-    changes && '. Changes apply to all hosts.',
-  ]);
+/** Whether a list or a sum is of several hosts. */
+export const useSeveral = (): boolean => (useHosts().data?.hosts.length ?? 0) > 1;
+
+/** The host that a screen is about: this one, or the one in the URL. */
+export const shownHost = computed(() => place.value.query.get('host') ?? person.value?.hostname ?? '');
+
+/** Chooses the host that a screen is about, if there are several. */
+export function HostChoice() {
+  const { hosts = [] } = useHosts().data ?? {};
+  if (hosts.length < 2) return null;
+  return h(Choice, {
+    label: 'Host',
+    value: shownHost.value,
+    options: hosts.map(({ name, here }) => [name, `${plain(name)}${here ? ' (this host)' : ''}`] as const),
+    onValue: (name) => go(withQuery({ host: name }), true),
+  });
 }
 
 const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
@@ -50,7 +52,7 @@ export function OnHosts({ hosts }: { readonly hosts: Answer<'host/drop'>['hosts'
 }
 
 /** All hosts, with what waits on each. */
-export function HostsOfStore({ hosts = [] }: Hosts) {
+export function HostsOfStore({ hosts = [] }: { readonly hosts: readonly HostOfStore[] | undefined }) {
   if (hosts.length < 2) return null;
   const waiting = hosts.reduce((sum, one) => sum + (one.waiting ?? 0), 0);
   const unknown = hosts.filter((one) => one.waiting === null).length;
@@ -69,7 +71,7 @@ function HostRow({ one }: { readonly one: HostOfStore }) {
   const { name, here, state, version, waiting, dead, oldest_at: oldestAt, seen_at: seenAt } = one;
   return h('li', { 'data-row': name }, [
     h(State, STATES[state]),
-    h('span.name', [plain(name), here && ' (this host)']),
+    h('span.name', [h('a', { href: linkTo('/host', { host: name }) }, plain(name)), here && ' (this host)']),
     h('span.sentence', [
       waiting !== null && [
         `${number(waiting)} waiting`,

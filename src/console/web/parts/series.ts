@@ -3,7 +3,7 @@ import { type Loaded, useLoad, useRepeat } from '../load.ts';
 import type { HostSeries } from '../records.ts';
 import { number, toApiTime } from './text.ts';
 
-// Figures of the host over time, in numbers and words.
+// Figures of hosts over time, in numbers and words.
 
 const HOUR_S = 3600;
 const DAY_S = 86_400;
@@ -19,11 +19,14 @@ export type SpanName = keyof typeof SPANS;
 
 export type Values = readonly (number | null)[];
 
-/** Reads series again and again while the screen is seen. */
-export function useSeries(names: readonly string[], of: SpanName = 'hour'): Loaded<HostSeries> {
+/** Reads series of one host, or the sums of all, again and again while the screen is seen. */
+export function useSeries(
+  names: readonly string[],
+  { of = 'hour', host }: { readonly of?: SpanName; readonly host?: string | undefined } = {},
+): Loaded<HostSeries> {
   const { length, step, everyMs } = SPANS[of];
-  const loaded = useLoad(`series ${of} ${names}`, (stop) =>
-    call('host/series', { names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
+  const loaded = useLoad(`series ${host} ${of} ${names}`, (stop) =>
+    call('host/series', { host, names, step, from: toApiTime(Date.now() - length * 1000) }, stop),
   );
   return useRepeat(loaded, everyMs);
 }

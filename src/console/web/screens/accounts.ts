@@ -4,6 +4,7 @@ import { h } from '../h.ts';
 import { ofOneHost, usePages } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Loading, Notice, Time, Title } from '../parts/elements.ts';
+import { useSeveral } from '../parts/hosts.ts';
 import { number, plain } from '../parts/text.ts';
 import type { HostAccount } from '../records.ts';
 import { linkTo, place } from '../router.ts';
@@ -33,9 +34,12 @@ function AccountList() {
     call('host/accounts', { limit: PAGE, after: ofOneHost(after) }, stop),
   );
   const { data, more } = loaded;
+  const isSeveral = useSeveral();
   useNewAccounts(data?.accounts);
   return h('div.pane', [
-    h('p.faint', ['Mail of the last 24 hours on this host. Click an account to open it.']),
+    h('p.faint', [
+      `Mail of the last 24 hours on ${isSeveral ? 'all hosts' : 'this host'}. Click an account to open it.`,
+    ]),
     h(Loading, { of: loaded, rows: 6 }),
     data &&
       (data.accounts.length === 0

@@ -1,12 +1,12 @@
 import { call } from '../call.ts';
 import { h } from '../h.ts';
-import { ofOneHost, usePages } from '../load.ts';
+import { usePages } from '../load.ts';
 import { Button, Choice, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { number, plain } from '../parts/text.ts';
 import type { Action, HostAction } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { account, person } from '../session.ts';
-import { HostParts } from './host.ts';
+import { HostChips } from './host.ts';
 
 const PAGE = 50;
 const MOST_ROWS = 1_000;
@@ -23,7 +23,7 @@ export function Actions() {
   ]);
 }
 
-/** The activity on the host, and in all accounts. */
+/** The activity on all hosts, and in all accounts. */
 export function HostActions() {
   const { accounts = [] } = person.value ?? {};
   const wanted = place.value.query.get('of') ?? '';
@@ -38,7 +38,7 @@ export function HostActions() {
           onValue: (id) => go(withQuery({ of: id === '' ? undefined : id }), true),
         }),
     ]),
-    h(HostParts),
+    h(HostChips),
     h('p.faint', [
       'Changes to the host and to the mail of accounts, and message content viewed: from the console, ' +
         'the command line or the API. Kept for a year.',
@@ -46,14 +46,13 @@ export function HostActions() {
     h(ActionList, {
       key: chosen,
       of: `host ${chosen}`,
-      read: ({ limit, before }, stop) =>
-        call('host/actions', { limit, before: ofOneHost(before), account: chosen || undefined }, stop),
+      read: ({ limit, before }, stop) => call('host/actions', { limit, before, account: chosen || undefined }, stop),
     }),
   ]);
 }
 
-/** An action; of the host's list also whose mail or setting it was, null for the host itself. */
-type Done = Action & Partial<Pick<HostAction, 'account'>>;
+/** An action; of the host's list also whose mail or setting it was, null for the host itself, and on which host. */
+type Done = Action & Partial<Pick<HostAction, 'account' | 'host'>>;
 
 interface ActionListProps {
   readonly of: string;
@@ -83,13 +82,14 @@ function ActionList({ of, read }: ActionListProps) {
   ]);
 }
 
-function ActionRow({ action: { at, by, what, count, detail, account: of } }: { readonly action: Done }) {
+function ActionRow({ action: { at, by, what, count, detail, account: of, host } }: { readonly action: Done }) {
   return h('li', [
     h('span.faint', [h(Time, { at })]),
     h('span.by', [
       h('bdi', plain(by)),
-      of === null && ' \u00b7 the host',
+      of === null && host === undefined && ' \u00b7 the host',
       of && [' \u00b7 ', h('a', { href: linkTo('/actions', { account: of.id }) }, [h('bdi', plain(of.name))])],
+      host !== undefined && ` \u00b7 ${plain(host)}`,
     ]),
     h('span', count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
     h('span.detail', { dir: 'auto' }, plain(detail)),

@@ -4,6 +4,7 @@ import { h } from '../h.ts';
 import { useCall, useLoad, useRepeat } from '../load.ts';
 import { Bars, Button, Fault, Loading, type Mark, State, Time } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
+import { shownHost } from '../parts/hosts.ts';
 import { count, number, plain } from '../parts/text.ts';
 import type { HostCheck, HostExamination, HostListener } from '../records.ts';
 
@@ -51,9 +52,8 @@ const POLL_MS = 700;
 /** Starts an examination, or joins the one that runs, and reads on until it is done. */
 function useExamination() {
   const id = useRef<string | undefined>(undefined);
-  const loaded = useLoad('host examine', (stop) =>
-    call('host/examine', id.current === undefined ? {} : { id: id.current }, stop),
-  );
+  const host = shownHost.value;
+  const loaded = useLoad(`host examine ${host}`, (stop) => call('host/examine', { host, id: id.current }, stop));
   const { data, error, again } = loaded;
   useEffect(() => {
     id.current = data?.state === 'running' && !error ? data.id : undefined;
@@ -105,7 +105,7 @@ const TLS: Readonly<Record<HostListener['tls'], string>> = {
 
 /** Where the host listens. */
 export function Listeners() {
-  const loaded = useRepeat(useCall('host/listeners', {}));
+  const loaded = useRepeat(useCall('host/listeners', { host: shownHost.value }));
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'listeners' }, [
     h('h2', { id: 'listeners' }, 'Listeners'),

@@ -3,6 +3,7 @@ import { h } from '../h.ts';
 import { ofOneHost, usePages } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
+import { shownHost } from '../parts/hosts.ts';
 import { number, plain } from '../parts/text.ts';
 import type { HostLogLine, HostLog as Logged } from '../records.ts';
 import { place, withQuery } from '../router.ts';
@@ -18,8 +19,9 @@ const LEVELS = [
 export function HostLog() {
   const level = place.value.query.get('level') === 'error' ? 'error' : undefined;
   const event = place.value.query.get('event') ?? undefined;
-  const loaded = usePages(`host log ${level} ${event}`, 'lines', (before, stop) =>
-    call('host/log', { limit: PAGE, level, event, before: ofOneHost(before) }, stop),
+  const host = shownHost.value;
+  const loaded = usePages(`host log ${host} ${level} ${event}`, 'lines', (before, stop) =>
+    call('host/log', { host, limit: PAGE, level, event, before: ofOneHost(before) }, stop),
   );
   const { data, again, more } = loaded;
   return h('div.screen', [

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import { Field, Loading, Notice, Title } from '../parts/elements.ts';
+import { shownHost } from '../parts/hosts.ts';
 import { count, plain } from '../parts/text.ts';
 import type { HostSetting } from '../records.ts';
 import { HostParts } from './host.ts';
@@ -9,7 +10,7 @@ import { HostParts } from './host.ts';
 /** The settings in force, and where each comes from. */
 export function HostSettings() {
   const [words, setWords] = useState('');
-  const loaded = useCall('host/settings', {});
+  const loaded = useCall('host/settings', { host: shownHost.value });
   const { data } = loaded;
   const wanted = words.trim().toLowerCase();
   const found = data?.settings.filter((one) =>

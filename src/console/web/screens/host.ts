@@ -1,41 +1,49 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Facts, Loading, type Mark, State, Time, Title } from '../parts/elements.ts';
-import { HostName, HostsOfStore, ThisHost, useHosts } from '../parts/hosts.ts';
+import { HostChoice, HostsOfStore, shownHost, useHosts } from '../parts/hosts.ts';
 import { Icon } from '../parts/icons.ts';
 import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries } from '../parts/series.ts';
 import { number, plain, shortUrl, span } from '../parts/text.ts';
 import type { HostNeed, HostOverview, HostTask } from '../records.ts';
 import { linkTo, place, withQuery } from '../router.ts';
-import { may } from '../session.ts';
+import { may, person } from '../session.ts';
 import { Checks, LEVELS, Listeners } from './host-checks.ts';
 
-/** Whether this machine is well. */
+/** Whether a machine is well. */
 export function Host() {
-  const loaded = useOverview();
+  const host = shownHost.value;
+  const loaded = useOverview(host);
   const { data: overview } = loaded;
   const hosts = useRepeat(useHosts()).data?.hosts;
   return h('div.screen', [
     h(Title, { text: 'Host' }),
-    h(HostChips),
-    h(HostName, { hosts }),
+    h(HostParts),
     h(Loading, { of: loaded, rows: 4 }),
     overview && h(Overview, { overview }),
     h(HostsOfStore, { hosts }),
+    // Another host that does not answer says so once.
+    (overview || host === person.value?.hostname) && h(Machine, { key: host }),
+  ]);
+}
+
+function Machine() {
+  return [
     may('host/examine') && h(Checks),
     may('host/listeners') && h(Listeners),
     may('host/series') && h(Figures),
     may('host/tasks') && h(Tasks),
-  ]);
+  ];
 }
 
-/** How the host is, read again and again. Only operators may ask. */
-export function useOverview(): Loaded<HostOverview> {
-  return useRepeat(useCall('host/overview', {}));
+/** How a host is, or all hosts, read again and again. Only operators may ask. */
+export function useOverview(host?: string): Loaded<HostOverview> {
+  return useRepeat(useCall('host/overview', { host }));
 }
 
 const PARTS = [
@@ -45,14 +53,17 @@ const PARTS = [
   ['/host/actions', 'Host activity', 'host/actions'],
 ] as const;
 
-/** The screens of the host, and which host it is. */
+/** The screens of a host, and the choice of the host. */
 export function HostParts() {
-  return [h(HostChips), h(ThisHost)];
+  return h(HostChips, [h(HostChoice)]);
 }
 
-function HostChips() {
+/** The screens of a host. */
+export function HostChips({ children }: { readonly children?: ComponentChildren }) {
+  const host = place.value.query.get('host') ?? undefined;
+  const href = (path: string) => linkTo(path, { host });
   const parts = PARTS.filter(([, , needs]) => may(needs)).map(([path, label]) => [path, label] as const);
-  return h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href: linkTo });
+  return h(Chips<string>, { label: 'Host', chips: parts, chosen: place.value.path, href }, [children]);
 }
 
 function Overview({ overview }: { readonly overview: HostOverview }) {
@@ -82,19 +93,28 @@ export function HealthSentence({ state, text }: Pick<HostOverview, 'state' | 'te
 }
 
 /** The screen with the details: null if it is the current one. */
-function linkOfNeed({ what, account, url }: HostNeed): string | null {
+function linkOfNeed({
+  what,
+  account,
+  url,
+  host = place.value.query.get('host') ?? undefined,
+}: HostNeed): string | null {
   if (what === 'endpoint' && url !== null) return linkTo('/endpoint', { url, account: account?.id });
-  if (what === 'log') return linkTo('/host/log', { level: 'error' });
-  return place.value.path === '/host' ? null : linkTo('/host');
+  if (what === 'log') return linkTo('/host/log', { host, level: 'error' });
+  return place.value.path === '/host' ? null : linkTo('/host', what === 'host' ? {} : { host });
 }
 
 /** Items that need the attention of an operator. */
 export function NeedRow({ need }: { readonly need: HostNeed }) {
-  const { level, text, account, url, since } = need;
+  const { level, text, account, url, since, what, host } = need;
   const href = linkOfNeed(need);
   const cells = [
     h(State, LEVELS[level]),
-    h('span.url', [url === null ? WHAT[need.what] : [shortUrl(url), account !== null && ` (${plain(account.name)})`]]),
+    h('span.url', [
+      url === null
+        ? [WHAT[what], host !== undefined && ` (${plain(host)})`]
+        : [shortUrl(url), account !== null && ` (${plain(account.name)})`],
+    ]),
     h('span.sentence', { dir: 'auto' }, plain(text)),
     h('span.waiting', [since !== null && h(Time, { at: since })]),
   ];
@@ -102,6 +122,7 @@ export function NeedRow({ need }: { readonly need: HostNeed }) {
 }
 
 const WHAT: Readonly<Record<HostNeed['what'], string>> = {
+  host: 'Host',
   listener: 'Listener',
   queue: 'Queue',
   routes: 'Routes',
@@ -140,7 +161,7 @@ function Figures() {
   const chosen = isSpan(wanted) ? wanted : 'hour';
   const loaded = useSeries(
     FIGURES.flatMap(({ curves }) => curves.flatMap(({ of }) => of)),
-    chosen,
+    { of: chosen, host: shownHost.value },
   );
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'figures' }, [
@@ -167,7 +188,7 @@ const RESULTS: Readonly<Record<NonNullable<HostTask['last_result']>, Mark>> = {
 
 /** The scheduled tasks of the host. */
 function Tasks() {
-  const loaded = useRepeat(useCall('host/tasks', {}));
+  const loaded = useRepeat(useCall('host/tasks', { host: shownHost.value }));
   const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
@@ -180,7 +201,7 @@ function TaskRow({ task, again }: { readonly task: HostTask; again(): void }) {
   const { name, schedule, running, last_at: lastAt, last_ms: lastMs, last_result: result, last_text: text } = task;
   const [asked, setAsked] = useState(false);
   const run = async () => {
-    await call('host/poke', { task: name });
+    await call('host/poke', { host: shownHost.value, task: name });
     setAsked(true);
     again();
   };

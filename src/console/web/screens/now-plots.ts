@@ -1,6 +1,6 @@
 import { h } from '../h.ts';
 import { Loading } from '../parts/elements.ts';
-import { ThisHost } from '../parts/hosts.ts';
+import { useSeveral } from '../parts/hosts.ts';
 import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
 import { lastOf, rateText, sum, useSeries, type Values } from '../parts/series.ts';
 import { count, number } from '../parts/text.ts';
@@ -42,13 +42,12 @@ const PLOTS: readonly SeriesPlotProps[] = [
 ];
 const NAMES = PLOTS.flatMap(({ curves }) => curves.flatMap(({ of }) => of));
 
-/** The last hour of this host: mail received, responses, deliveries waiting. */
+/** The last hour of all hosts: mail received, responses, deliveries waiting. */
 export function NowPlots() {
   const loaded = useSeries(NAMES);
   const { data } = loaded;
   return h('section', { 'aria-labelledby': 'last-hour' }, [
-    h('h2', { id: 'last-hour' }, 'Last hour on this host'),
-    h(ThisHost),
+    h('h2', { id: 'last-hour' }, useSeveral() ? 'Last hour on all hosts' : 'Last hour on this host'),
     h(Loading, { of: loaded, rows: 4 }),
     data && h('div.plots', [PLOTS.map((plot) => h(SeriesPlot, { key: plot.title, ...plot, data }))]),
   ]);

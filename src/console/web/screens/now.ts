@@ -3,6 +3,7 @@ import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
 import { Bars, Button, Fault, Loading, Notice, State, Table, Time, Title } from '../parts/elements.ts';
+import { useSeveral } from '../parts/hosts.ts';
 import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
@@ -139,6 +140,7 @@ function NeedsYou({
   /** Items that need the attention of the operator. */
   readonly host: readonly HostNeed[];
 }) {
+  const isSeveral = useSeveral();
   const down = endpoints.filter((one) => inTrouble(one) || one.paused);
   // Endpoints of the account that is shown have their rows already.
   const others = host.filter(
@@ -150,7 +152,13 @@ function NeedsYou({
     h('ul.rows', [
       others.slice(0, MOST_NEEDS).map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
       others.length > MOST_NEEDS &&
-        h('li', [h('a', { href: linkTo('/host') }, [`and ${number(others.length - MOST_NEEDS)} more on this host`])]),
+        h('li', [
+          h(
+            'a',
+            { href: linkTo('/host') },
+            `and ${number(others.length - MOST_NEEDS)} more${isSeveral ? '' : ' on this host'}`,
+          ),
+        ]),
       down.slice(0, FEW).map((endpoint) => h(EndpointNeed, { key: endpoint.url, endpoint, again })),
       down.length > FEW &&
         h('li', [h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`)]),

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
 import { Button, Choice, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
-import { ThisHost } from '../parts/hosts.ts';
+import { useSeveral } from '../parts/hosts.ts';
 import { WAITS_FOR } from '../parts/states.ts';
 import { age, capital, count, number, plain, relative, shortUrl, now as time, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
@@ -16,7 +16,7 @@ const BY = [
   ['account', 'By account'],
 ] as const;
 
-/** Waiting mail of this host, by target and age. For operators. */
+/** Waiting mail of all hosts, by target and age. For operators. */
 export function Queue() {
   const chosen = place.value.query.get('by');
   const by = BY.find(([name]) => name === chosen)?.[0] ?? 'endpoint';
@@ -35,7 +35,6 @@ export function Queue() {
         h(Button, { label: 'Change by filter\u2026', onPress: () => setChanging('') }),
       ]),
     ]),
-    h(ThisHost, { changes: true }),
     h(Loading, { of: loaded, rows: 6 }),
     data && h(Content, { queue: data, onChange: setChanging }),
     changing !== undefined &&
@@ -51,11 +50,12 @@ export function Queue() {
 
 function Content({ queue, onChange }: { readonly queue: WaitingQueue; onChange(query: string): void }) {
   const { waiting, oldest_at: oldestAt, rows, left_out: leftOut, making } = queue;
+  const isSeveral = useSeveral();
   return h('div.pane', [
     waiting === 0
       ? h(Notice, { icon: 'check', tone: 'good', title: 'The queue is empty' })
       : h('p.sentence', [
-          `${count(waiting, 'delivery', 'deliveries')} waiting`,
+          `${count(waiting, 'delivery', 'deliveries')} waiting${isSeveral ? ' on all hosts' : ''}`,
           oldestAt !== null && [', oldest ', h(Time, { at: oldestAt })],
           '.',
         ]),

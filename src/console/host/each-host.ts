@@ -1,0 +1,151 @@
+import { z } from 'zod';
+import { ERRORS, Refusal } from '../../api/errors.ts';
+import {
+  answering,
+  type HostAnswer,
+  type HostQuestion,
+  type OtherHost,
+  whyUnanswered,
+} from '../../api/host-questions.ts';
+import { type AskedHost, createParamsReader, type Hosts } from '../../api/operation.ts';
+import { type Params, paramsOf } from '../../api/parameters.ts';
+import { frozen } from '../../base/frozen.ts';
+import { optional, text } from '../../base/schema.ts';
+import type { HostRow } from '../../store/rows/hosts.ts';
+import { type Described, type HereCall, type HostCall, type HostPath, type HostRecord, refusals } from './operation.ts';
+import type { HostParts, Reach } from './parts.ts';
+
+// Operations about what each host has. With the parameter `host`, that host answers. Without it, the answers of all
+// hosts are joined, or this host answers if they cannot be.
+
+/** This host and the others of the store, as an operation asks them. */
+export interface HostsOfStore<A> extends Hosts<A> {
+  readonly others: readonly (AskedHost<A> & { readonly row: HostRow })[];
+}
+
+interface EachHost<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType, Q extends z.ZodType>
+  extends Described<N, P, R> {
+  /** The answer about this host. */
+  handle(params: z.output<z.ZodObject<P>>, call: HereCall): Promise<z.input<R>>;
+  /** How the answers of several hosts become one. */
+  readonly across?: {
+    /** What each host answers then. */
+    readonly part: Q;
+    own(params: z.output<z.ZodObject<P>>, call: HereCall): Promise<z.input<Q>>;
+    join(hosts: HostsOfStore<z.output<Q>>, params: z.output<z.ZodObject<P>>, call: HereCall): Promise<z.input<R>>;
+  };
+}
+
+/** A call between hosts: who made it, and its parameters as they came. */
+interface Passed {
+  readonly by: string;
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+const passed: z.ZodType<Passed> = z.strictObject({ by: z.string(), params: z.record(z.string(), z.unknown()) });
+
+/** How long another host may take to answer. */
+const PATIENCE_MS = 10_000;
+
+/** What it answers is checked later: a host with answers of another version is not silent. */
+const questionOf = (path: HostPath, end: '' | '/part'): HostQuestion<Passed, unknown> => ({
+  path: `${path}${end}`,
+  params: passed,
+  returns: z.unknown(),
+  ms: PATIENCE_MS,
+});
+
+const named = { host: optional(text(255)) };
+
+/** Declares such an operation. */
+export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType, Q extends z.ZodType>(
+  declaration: EachHost<N, P, R, Q>,
+) {
+  const { path, access, summary, params, returns, handle, across } = declaration;
+  const names = Object.keys(params);
+  const read = createParamsReader(z.object(params));
+  const readName = createParamsReader(z.object(named));
+  const whole = questionOf(path, '');
+  const spread = across && { ...across, question: questionOf(path, '/part') };
+
+  async function joined(
+    { question, part, own, join }: NonNullable<typeof spread>,
+    given: Params,
+    call: HereCall,
+    others: readonly OtherHost[],
+  ): Promise<HostRecord> {
+    const missing = new Set<string>();
+    const wanted = (change: object = {}) => ({ ...given.of(names), ...change });
+    const here = {
+      id: call.member.id(),
+      leaveOut() {},
+      ask: async (change?: object) => part.parse(await own(await read(paramsOf(wanted(change))), call)),
+    };
+    const asked = others.map(({ row, ask }) => ({
+      id: row.id,
+      row,
+      leaveOut: () => missing.add(row.name),
+      async ask(change?: object) {
+        const found = missing.has(row.name) ? undefined : await ask(question, { by: call.by, params: wanted(change) });
+        const read = found?.kind === 'answered' ? part.safeParse(found.answer) : undefined;
+        if (!read?.success) missing.add(row.name);
+        return read?.data;
+      },
+    }));
+    const record = await join({ here, others: asked }, await read(given), call);
+    return { record, missing: [...missing] };
+  }
+
+  return frozen({
+    path,
+    access,
+    summary,
+    params: z.object({ ...params, ...named }),
+    returns,
+    async run(given: Params, parts: HostParts & Reach, who: Pick<HostCall, 'by' | 'session'>): Promise<HostRecord> {
+      const call = { ...parts, ...who, ...refusals };
+      const own = await read(given);
+      const { host } = await readName(given);
+      const isHere = host === parts.settings.hostname;
+      const others = isHere || (host === undefined && !across) ? [] : await parts.otherHosts();
+      if (host !== undefined && !isHere)
+        return { record: await askOne(chosen(others, host), whole, { by: who.by, params: given.of(names) }, returns) };
+      if (spread && others.length > 0) return joined(spread, given, call, others);
+      return { record: await handle(own, call) };
+    },
+    answers(parts: HostParts): readonly HostAnswer[] {
+      const answer = (
+        question: HostQuestion<Passed, unknown>,
+        how: (params: z.output<z.ZodObject<P>>, call: HereCall) => Promise<unknown>,
+      ) =>
+        answering(question, async ({ by, params: given }) =>
+          how(await read(paramsOf(given)), { ...parts, by, ...refusals }),
+        );
+      return [answer(whole, handle), ...(spread ? [answer(spread.question, spread.own)] : [])];
+    },
+  });
+}
+
+/** The host with the name. The row of a host that is gone for good may have the same one. */
+function chosen(others: readonly OtherHost[], name: string): OtherHost {
+  const found = others.filter(({ row }) => row.name === name);
+  const host = found.find(({ row }) => row.incarnation !== null) ?? found[0];
+  if (!host) throw refusals.invalid('host', `There is no host ${name}`);
+  return host;
+}
+
+async function askOne(
+  { row, ask }: OtherHost,
+  question: HostQuestion<Passed, unknown>,
+  call: Passed,
+  returns: z.ZodType,
+): Promise<unknown> {
+  const asked = await ask(question, call);
+  if (asked.kind === 'refused') throw asked.refusal;
+  const read = asked.kind === 'answered' ? returns.safeParse(asked.answer) : undefined;
+  if (read?.success) return read.data;
+  const { code, status } = ERRORS.GeneralError;
+  const why =
+    asked.kind === 'answered' ? 'has a version with other answers; use its own console' : whyUnanswered(asked);
+  throw new Refusal('GeneralError', `${row.name} ${why}`, code, status);
+}
