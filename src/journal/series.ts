@@ -4,7 +4,7 @@ import type { Figures } from '../base/prometheus.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Tools } from '../base/tools.ts';
 import type { AskJournal } from './history.ts';
-import { emptySteps, type Merge, merged, type PlotSpan } from './minutes.ts';
+import { type Merge, merged, mergeSamples, type PlotSpan } from './minutes.ts';
 import type { Notes } from './types.ts';
 
 // The figures of this host over time: every ten seconds in memory for an hour, every minute in the journal for a month.
@@ -170,14 +170,17 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
   }
 
   async function fromJournal(names: readonly SeriesName[], { from, to, step }: PlotSpan): Promise<(number | null)[][]> {
-    const wanted = names.map((name) => ({ name, merge: mergeOf(name) }));
+    const wanted = wantedOf(names);
     const window = Math.max(step, Math.floor((MOST_MINUTES * MINUTE_MS) / step) * step);
     const parts: (number | null)[][][] = [];
     for (let at = from; at < to; at += window)
       parts.push(await ask('minutes', wanted, at, Math.min(to, at + window), step));
     const whole = names.map((_, i) => parts.flatMap((part) => part[i] ?? []));
-    const present = minute ? mergeAll([{ at: minute.at, values: valuesOf(minute) }], names, { from, to, step }) : [];
-    return whole.map((steps, i) => steps.map((known, n) => merged(mergeOf(names[i]), known, present[i]?.[n] ?? null)));
+    const current = minute ? [{ at: minute.at, values: valuesOf(minute) }] : [];
+    const present = mergeSamples(current, wanted, { from, to, step });
+    return wanted.map(({ merge }, i) =>
+      (whole[i] ?? []).map((known, n) => merged(merge, known, present[i]?.[n] ?? null)),
+    );
   }
 
   return frozen({
@@ -198,7 +201,7 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
      */
     async read(names: readonly SeriesName[], { from, to, step }: PlotSpan) {
       const span = { from: Math.floor(from / step) * step, to: Math.ceil(to / step) * step, step };
-      const steps = await (step < MINUTE_MS ? mergeAll(ring, names, span) : fromJournal(names, span));
+      const steps = await (step < MINUTE_MS ? mergeSamples(ring, wantedOf(names), span) : fromJournal(names, span));
       return {
         times: Array.from({ length: Math.ceil((span.to - span.from) / step) }, (_, n) => span.from + n * step),
         series: names.map((name, i) => ({
@@ -212,31 +215,13 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
   });
 }
 
-function mergeOf(name: SeriesName | undefined): Merge {
-  const defined = name && SERIES[name];
-  if (defined?.kind === 'count') return 'sum';
-  return defined?.kind === 'level' ? defined.worst : 'most';
+function mergeOf(name: SeriesName): Merge {
+  const defined = SERIES[name];
+  if (defined.kind === 'count') return 'sum';
+  return defined.kind === 'level' ? defined.worst : 'most';
 }
 
-function mergeAll(
-  samples: readonly { readonly at: number; readonly values: Values }[],
-  names: readonly SeriesName[],
-  span: PlotSpan,
-): (number | null)[][] {
-  const steps = emptySteps(
-    names.map((name) => ({ name, merge: mergeOf(name) })),
-    span,
-  );
-  for (const { at, values } of samples) {
-    if (at < span.from || at >= span.to) continue;
-    const step = Math.floor((at - span.from) / span.step);
-    for (const [i, name] of names.entries()) {
-      const own = steps[i];
-      if (own) own[step] = merged(mergeOf(name), own[step] ?? null, values[name] ?? null);
-    }
-  }
-  return steps;
-}
+const wantedOf = (names: readonly SeriesName[]) => names.map((name) => ({ name, merge: mergeOf(name) }));
 
 async function readLevels(now: Now): Promise<Values> {
   const levels: Partial<Record<SeriesName, number | null>> = {};
