@@ -236,25 +236,19 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
      * too many answers of the account, or of all, are still being read.
      */
     async pull(endpoint: EndpointName, wish: PullWish): Promise<PulledMails | 'busy'> {
-      const end = clock.monotonic() + wish.waitMs;
-      const waiter = bell.listen(endpoint, wish.gone);
-      try {
-        for (;;) {
-          waiter.rest();
-          const seen = await places.run(endpoint.account, async () => {
-            if (stopped || wish.gone.aborted) return NOTHING;
-            const looked = await look(endpoint, wish);
-            if ('next' in looked) return looked;
-            return lease(endpoint, looked.found, wish).finally(() => making.release(looked.found));
-          });
-          const left = end - clock.monotonic();
-          if (seen === 'busy' || ('mails' in seen && (seen.mails.length > 0 || left <= 0))) return seen;
-          if (left <= 0 || stopped || wish.gone.aborted) return NOTHING;
-          await waiter.wait(Math.min(left, 'next' in seen ? Math.max(0, seen.next - clock.now()) : 0));
-        }
-      } finally {
-        waiter.leave();
-      }
+      const lookInTurn = () =>
+        places.run(endpoint.account, async () => {
+          if (stopped || wish.gone.aborted) return NOTHING;
+          const looked = await look(endpoint, wish);
+          if ('next' in looked) return looked;
+          return lease(endpoint, looked.found, wish).finally(() => making.release(looked.found));
+        });
+      const seen = await bell.find(endpoint, wish, lookInTurn, (one) => {
+        if (one === 'busy') return undefined;
+        if ('next' in one) return Math.max(0, one.next - clock.now());
+        return one.mails.length > 0 ? undefined : 0;
+      });
+      return seen !== 'busy' && 'next' in seen ? NOTHING : seen;
     },
     /** Ends a lease; false if it is unknown: of another account, or no longer the newest of a waiting delivery. */
     async end(account: string, lease: string, said: Said) {
@@ -282,7 +276,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     /** Ends the waits, so that their calls are answered. */
     async stop() {
       stopped = true;
-      bell.ringAll();
+      bell.stop();
       await loop.stop();
     },
   });
