@@ -6,6 +6,7 @@ import type { Params } from '../api/parameters.ts';
 import type { ApiServices, AttachedApp } from '../api/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLoopbackName } from '../base/networks.ts';
+import { namesIn } from '../base/tables.ts';
 import type { Feed } from '../journal/feed.ts';
 import { createAssets } from './assets.ts';
 import { accountFor, createCalls } from './calls.ts';
@@ -69,26 +70,9 @@ const POLICY = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Permissions-Policy': [
-    'accelerometer',
-    'autoplay',
-    'browsing-topics',
-    'camera',
-    'display-capture',
-    'encrypted-media',
-    'fullscreen',
-    'geolocation',
-    'gyroscope',
-    'hid',
-    'magnetometer',
-    'microphone',
-    'midi',
-    'payment',
-    'picture-in-picture',
-    'publickey-credentials-get',
-    'screen-wake-lock',
-    'serial',
-    'usb',
-    'xr-spatial-tracking',
+    ...namesIn('accelerometer autoplay browsing-topics camera display-capture encrypted-media fullscreen geolocation'),
+    ...namesIn('gyroscope hid magnetometer microphone midi payment picture-in-picture publickey-credentials-get'),
+    ...namesIn('screen-wake-lock serial usb xr-spatial-tracking'),
   ]
     .map((feature) => `${feature}=()`)
     .join(', '),

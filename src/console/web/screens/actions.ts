@@ -92,6 +92,6 @@ function ActionRow({ action: { at, by, what, count, detail, account: of } }: { r
       of && [' \u00b7 ', h('a', { href: linkTo('/actions', { account: of.id }) }, [h('bdi', plain(of.name))])],
     ]),
     h('span', count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
-    h('span.detail', { dir: 'auto' }, plain(detail)),
+    h('span.detail.faint', { dir: 'auto' }, plain(detail)),
   ]);
 }

@@ -3,7 +3,7 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
 import { ReplayDialog } from '../parts/changes.ts';
-import { Bars, Button, DialogButton, Facts, Fault, Notice, Table, Time, Title } from '../parts/elements.ts';
+import { Button, DialogButton, Facts, Loading, Notice, Table, Time, Title } from '../parts/elements.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { SigningKey } from '../parts/signing-key.ts';
 import { canTry, EndpointStateMark, endpointSentence, WAITS_FOR } from '../parts/states.ts';
@@ -20,15 +20,14 @@ const ofUrl = (url: string) => withField('', 'url', url);
 export function Endpoint() {
   const url = place.value.query.get('url') ?? '';
   const loaded = useRepeat(useCall('endpoints/info', { url }));
-  const { data: endpoint, error, failedAt, again } = loaded;
+  const { data: endpoint, error, again } = loaded;
   return h('div.screen.narrow', [
     h(Back),
     h(Title, { text: shortUrl(url) }),
-    error &&
-      (error.kind === 'Unknown_Endpoint'
-        ? h(Notice, { title: 'No route or webhook uses this URL, and nothing is waiting for it' })
-        : h(Fault, { error, since: failedAt, again })),
-    endpoint ? h(Detail, { endpoint, again }) : !error && h(Bars, { rows: 6 }),
+    error?.kind === 'Unknown_Endpoint'
+      ? h(Notice, { title: 'No route or webhook uses this URL, and nothing is waiting for it' })
+      : h(Loading, { of: loaded, rows: 6 }),
+    endpoint && h(Detail, { endpoint, again }),
   ]);
 }
 
@@ -108,14 +107,8 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
       h('span', { 'data-key': 'replay' }, [
         h(DialogButton, {
           label: 'Replay failed mail\u2026',
-          dialog: (close) =>
-            h(ReplayDialog, {
-              wish: { query: ofUrl(url), state: 'dead' },
-              onClose: () => {
-                close();
-                again();
-              },
-            }),
+          dialog: (onClose) => h(ReplayDialog, { wish: { query: ofUrl(url), state: 'dead' }, onClose }),
+          onClosed: again,
         }),
       ]),
     route !== undefined &&
@@ -175,7 +168,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
         }),
       ],
     ),
-    h('figcaption', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
+    h('figcaption.faint', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
     h('details', [
       h('summary', 'Show as table'),
       h(Table, {
