@@ -10,7 +10,7 @@ import { namesIn } from '../base/tables.ts';
 import type { Feed } from '../journal/feed.ts';
 import { createAssets } from './assets.ts';
 import { accountFor, createCalls } from './calls.ts';
-import { Denial, toDenialEnvelope } from './denial.ts';
+import { Denial } from './denial.ts';
 import { createDoors } from './doors.ts';
 import { isFor, mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
@@ -256,8 +256,10 @@ function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames)
     } catch (error) {
       if (!(error instanceof Denial)) throw error;
       if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
-      json(ctx, toDenialEnvelope(error));
-      ctx.status = error.status;
+      const { name, status, message } = error;
+      // In the form of the API's errors.
+      json(ctx, { status: 'error', code: status, name, message });
+      ctx.status = status;
     }
   };
 }
