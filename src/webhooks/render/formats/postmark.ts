@@ -7,14 +7,10 @@ import type { Scan } from '../../../mail/scan.ts';
 import { additions, type InboundEvent, replyIn, tagsOf } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import { rawInJson } from './json.ts';
-import { fieldOf, type ParsedMail, toTexts, type Written } from './mail.ts';
+import { fieldOf, type ParsedMail, toTexts } from './mail.ts';
 
 /** Postmark's inbound webhook. Its MessageID is an id of the delivery, not of the header. */
-export function postmark(mail: ParsedMail): Written {
-  return { type: 'application/json', pieces: pieces(mail) };
-}
-
-function* pieces(mail: ParsedMail): Iterable<Piece> {
+export function* postmark(mail: ParsedMail): Iterable<Piece> {
   const { inbound, from } = mail;
   const { recipient, message } = inbound;
   const sender = from ?? { address: '', name: null };
