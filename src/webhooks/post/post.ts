@@ -36,7 +36,7 @@ type Asked = Pick<Request, 'method' | 'headers' | 'body'> & { readonly url: stri
  */
 export function createPoster(settings: PosterSettings, deps: { readonly guard: Guard; readonly clock: Clock }): Poster {
   const { guard, clock } = deps;
-  const connections = createConnections<Wire>(settings.connections, (origin, addresses) => {
+  const connections = createConnections(settings.connections, (origin, addresses) => {
     const connect = connectorTo(addresses, settings.timeoutMs);
     return () => openWire(origin, connect, clock.monotonic, (wire) => connections.closed(wire));
   });
