@@ -1,3 +1,4 @@
+import { createLoop, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { METRICS } from '../base/metric-list.ts';
 import type { Figures } from '../base/prometheus.ts';
@@ -101,8 +102,6 @@ export type SeriesName = keyof typeof SERIES;
 export const SERIES_NAMES = namesOf(SERIES);
 
 const SAMPLE_MS = 10_000;
-const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
 const RING = HOUR_MS / SAMPLE_MS;
 /** Minutes that are read from the journal in one query, which takes a few milliseconds. */
 const MOST_MINUTES = 3000;
@@ -126,9 +125,6 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
   let last: Totals = new Map();
   /** The current minute: its totals at the beginning, and its samples so far. */
   let minute: { readonly at: number; readonly begun: Totals; values: Values } | undefined;
-  let running = false;
-  let sampling = Promise.resolve();
-  let cancel = () => {};
 
   async function sample(): Promise<void> {
     const at = Math.floor(clock.now() / SAMPLE_MS) * SAMPLE_MS - SAMPLE_MS;
@@ -159,15 +155,11 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
     minute = undefined;
   }
 
-  function sampleLater(): void {
-    cancel = clock.after(SAMPLE_MS - (clock.now() % SAMPLE_MS), () => {
-      sampling = sample()
-        .catch((error: unknown) => log.error('journal.fault', { error }))
-        .then(() => {
-          if (running) sampleLater();
-        });
-    });
-  }
+  const pause = () => SAMPLE_MS - (clock.now() % SAMPLE_MS);
+  const loop = createLoop(clock, async () => {
+    await sample().catch((error: unknown) => log.error('journal.fault', { error }));
+    return pause();
+  });
 
   async function fromJournal(names: readonly SeriesName[], { from, to, step }: PlotSpan): Promise<(number | null)[][]> {
     const wanted = wantedOf(names);
@@ -185,16 +177,11 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
 
   return frozen({
     async start(): Promise<void> {
-      running = true;
       await figures.process(); // the lag begins now
       last = readTotals(figures);
-      sampleLater();
+      loop.startAfter(pause());
     },
-    async stop(): Promise<void> {
-      running = false;
-      cancel();
-      await sampling;
-    },
+    stop: loop.stop,
     /**
      * The steps that begin between these times, in milliseconds since 1970; null where a value is unknown. Steps
      * shorter than a minute are known for an hour, others are multiples of a minute. Rejects with `JournalAway`.

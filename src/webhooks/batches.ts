@@ -1,3 +1,4 @@
+import { HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Service, Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
@@ -266,7 +267,7 @@ export function tendBatchesTask(
     perHost: true,
     async run() {
       if (isSteady()) {
-        for (const { webhook, events: count } of await events.expire(clock.now() - settings.retryHours * 3_600_000)) {
+        for (const { webhook, events: count } of await events.expire(clock.now() - settings.retryHours * HOUR_MS)) {
           log.error('delivery.failed', { webhook, events: count, error: 'expired while waiting for the endpoint' });
         }
       }

@@ -1,5 +1,5 @@
 import { heldBy } from '../base/bytes.ts';
-import { AGREE_MS, createLoop } from '../base/clock.ts';
+import { AGREE_MS, createLoop, HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
@@ -83,7 +83,7 @@ const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
 /** Other changes (a pause, a scanner) are noticed after this time. Milliseconds. */
 const TICK = 5000;
 /** Milliseconds for which a delivery can be leased, or put off, at most. */
-const LONGEST_LEASE = 12 * 3_600_000;
+const LONGEST_LEASE = 12 * HOUR_MS;
 /** The interval of checks for mail that is not pulled. */
 const TEND_EVERY = 60_000;
 /** Deliveries that are looked at for that. */
@@ -98,7 +98,7 @@ type Look = { readonly found: readonly Ready[] } | { readonly next: number };
 
 export function createPulling({ retryHours, orderHoldMs: patience }: PullingSettings, deps: PullingDeps) {
   const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
-  const limit = retryHours * 3_600_000;
+  const limit = retryHours * HOUR_MS;
   const meters = createDeliveryMeters(deps.metrics);
   const places = createAccountPlaces();
   const unread = createShares(UNREAD);

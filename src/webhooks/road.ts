@@ -1,3 +1,4 @@
+import { HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -65,7 +66,7 @@ interface Judged {
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
   const { spool, poster, destinations, clock, ids, time } = deps;
   const preparation = createPreparation(deps);
-  const limit = settings.retryHours * 3_600_000;
+  const limit = settings.retryHours * HOUR_MS;
   const sharedPosts = createSharedPosts(settings, { batchEvents: destinations.batchEvents, clock });
 
   async function prepare(all: Attempted): Promise<Prepared> {
