@@ -3,7 +3,7 @@ import { type Clock, createLoop, HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { summaryFields } from '../mail/summary.ts';
-import type { Delivery, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import { type Delivery, kindsOf, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
 import { type DeliveryState, OPEN_STATES } from '../queue/states.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
@@ -183,7 +183,7 @@ export function watch(
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 const idsOf = (deliveries: readonly Delivery[]): readonly string[] => deliveries.map(({ messageId }) => messageId);
-const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
+const MAIL = kindsOf('route', 'sender', 'operator');
 
 /** When it ended, if it has and the time is known. */
 const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

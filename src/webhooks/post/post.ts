@@ -3,7 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { FormatName } from '../../inbound/formats.ts';
-import { type AttemptResult, errorOf } from '../../queue/settle.ts';
+import { type AttemptResult, errorOf, isSuccess } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { Poster } from '../types.ts';
 import { createFileBody } from './file-body.ts';
@@ -248,8 +248,4 @@ async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Pro
     },
     { kind: 'memory', bytes: new TextEncoder().encode(BODY) },
   );
-}
-
-function isSuccess(result: AttemptResult): boolean {
-  return result.kind === 'answered' && result.status >= 200 && result.status < 300;
 }

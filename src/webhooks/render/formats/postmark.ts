@@ -83,8 +83,7 @@ function receivedSpf({ message, verdicts: { spf }, hostname }: InboundEvent): He
     ['helo', client.helo],
     ['envelope-from', mailFrom],
   ].flatMap(([name, value]) => (value ? [`${name}=${quoted(value)}`] : []));
-  const result = `${spf.result.charAt(0).toUpperCase()}${spf.result.slice(1)}`;
-  return { name: 'Received-SPF', value: `${result}; ${facts.join('; ')}` };
+  return { name: 'Received-SPF', value: `${capitalized(spf.result)}; ${facts.join('; ')}` };
 }
 
 /** A value as it is where it may be, else as a quoted string. */
