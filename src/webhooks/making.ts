@@ -14,6 +14,21 @@ export interface Ready {
   readonly post: Post;
 }
 
+/** Discards the bodies of the POSTs, and calls `then`; a second call does nothing. */
+export function createDiscard(
+  preparation: Pick<Preparation, 'discard'>,
+  mails: readonly Ready[],
+  then = () => {},
+): () => void {
+  let isDone = false;
+  return () => {
+    if (isDone) return;
+    isDone = true;
+    for (const { delivery, post } of mails) void preparation.discard(delivery, post);
+    then();
+  };
+}
+
 interface PullPreparationDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly spool: Pick<Spool, 'keepVerdicts' | 'settle'>;
   readonly preparation: Preparation;

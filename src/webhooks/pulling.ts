@@ -12,7 +12,7 @@ import type { Dispatcher } from '../queue/dispatcher.ts';
 import { createDeliveryMeters } from '../queue/meters.ts';
 import { type Said, settleLease } from '../queue/settle.ts';
 import type { Destinations } from './destinations.ts';
-import { createMaking, type Ready } from './making.ts';
+import { createDiscard, createMaking, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
@@ -106,14 +106,11 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   const making = createMaking({ ...deps, stopping: () => stopped });
   let stopped = false;
 
-  spool.onChange((fresh) => {
-    if (fresh.length === 0) bell.ringAll();
-    for (const { account, url } of fresh) if (isPulled(url)) bell.ring({ account, url });
-  });
-
-  spool.onTurn((due) => {
-    for (const { account, url } of due) if (isPulled(url)) bell.ring({ account, url });
-  });
+  const wake = (endpoints: readonly EndpointName[]) => {
+    for (const { account, url } of endpoints) if (isPulled(url)) bell.ring({ account, url });
+  };
+  spool.onChange((fresh) => (fresh.length === 0 ? bell.ringAll() : wake(fresh)));
+  spool.onTurn(wake);
 
   /** Moves the mail of routes that got another URL on another host. Returns the others. */
   async function stillHere(deliveries: readonly QueuedDelivery[]): Promise<readonly QueuedDelivery[]> {
@@ -146,25 +143,19 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
 
   /** Leases the result, unless the client has disconnected. */
   async function lease(endpoint: EndpointName, found: readonly Ready[], wish: PullWish): Promise<PulledMails | 'busy'> {
-    const forget = (all: readonly Ready[]) => {
-      for (const { delivery, post } of all) void preparation.discard(delivery, post);
-    };
     const bytes = Math.min(
       UNREAD.each,
       found.reduce((sum, { post }) => sum + heldBy(post.body), 0),
     );
     const nobody = stopped || wish.gone.aborted;
-    if (nobody || unread.take(endpoint.account, bytes) !== 'taken') {
-      forget(found);
+    const isUnread = !nobody && unread.take(endpoint.account, bytes) === 'taken';
+    const discard = createDiscard(preparation, found, () => {
+      if (isUnread) unread.give(endpoint.account, bytes);
+    });
+    if (!isUnread) {
+      discard();
       return nobody ? NOTHING : 'busy';
     }
-    let kept: readonly Ready[] = found;
-    const discard = () => {
-      const all = kept;
-      kept = [];
-      if (all.length > 0) unread.give(endpoint.account, bytes);
-      forget(all);
-    };
     try {
       const now = clock.now();
       const until = now + wish.leaseMs;

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Scanning } from '../scan/scanning.ts';
-import type { Ready } from './making.ts';
+import { createDiscard, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
@@ -143,18 +143,10 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
         ({ mails, cursor: seenTo }) =>
           mails.length > 0 ? undefined : seenTo < tap.next ? LOOK_AGAIN : Number.POSITIVE_INFINITY,
       );
-      return { ...seen, gap, discard: createDiscard(seen.mails) };
+      return { ...seen, gap, discard: createDiscard(preparation, seen.mails) };
     },
     stop: bell.stop,
   });
-
-  function createDiscard(mails: readonly Ready[]) {
-    let left = mails;
-    return () => {
-      for (const { delivery, post } of left) void preparation.discard(delivery, post);
-      left = [];
-    };
-  }
 }
 
 const keyOf = ({ account, routeId }: Tapped): string => `${account}\0${routeId}`;
