@@ -12,7 +12,7 @@ export function tableOf(names: readonly string[], make: (name: string) => unknow
 /** Names that are written in one text, with a space between them. */
 export const namesIn = (text: string): ReadonlySet<string> => new Set(text.split(' '));
 
-/** The same in their order, known to the compiler; of several texts. */
+/** The names in such texts as an array, in their order and with their literal types. */
 export function fieldsIn<const T extends readonly string[]>(...texts: T): readonly Words<T[number]>[];
 export function fieldsIn(...texts: readonly string[]): readonly string[] {
   return texts.flatMap((text) => text.split(' '));

@@ -1,4 +1,5 @@
-import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
 import { frozen } from '../base/frozen.ts';
 import { namesIn } from '../base/tables.ts';
 import { createSemaphore } from '../base/turns.ts';
@@ -44,13 +45,10 @@ export function createPasswords(cost: PasswordCost) {
 }
 
 function derive(password: string, salt: Buffer, cost: PasswordCost): Promise<Buffer> {
-  const { N, r } = cost;
-  return new Promise((resolve, reject) => {
-    scrypt(password.normalize('NFC'), salt, LENGTH, { ...cost, maxmem: 256 * N * r }, (error, key) =>
-      error ? reject(error) : resolve(key),
-    );
-  });
+  return scryptKey(password.normalize('NFC'), salt, LENGTH, { ...cost, maxmem: 256 * cost.N * cost.r });
 }
+
+const scryptKey = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt);
 
 /** `scrypt N r p salt key`, so that the cost can be raised later. */
 function encode({ N, r, p }: PasswordCost, salt: Buffer, key: Buffer): string {
