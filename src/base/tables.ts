@@ -12,6 +12,14 @@ export function tableOf(names: readonly string[], make: (name: string) => unknow
 /** Names that are written in one text, with a space between them. */
 export const namesIn = (text: string): ReadonlySet<string> => new Set(text.split(' '));
 
+/** The names in such texts as an array, in their order and with their literal types. */
+export function fieldsIn<const T extends readonly string[]>(...texts: T): readonly Words<T[number]>[];
+export function fieldsIn(...texts: readonly string[]): readonly string[] {
+  return texts.flatMap((text) => text.split(' '));
+}
+
+type Words<T extends string> = T extends `${infer First} ${infer Rest}` ? First | Words<Rest> : T;
+
 /** Names as prose lists them: `waiting, dead or held`. */
 export const inWords = (names: readonly string[]): string =>
   [names.slice(0, -1).join(', '), ...names.slice(-1)].filter(Boolean).join(' or ');

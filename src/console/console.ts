@@ -6,10 +6,11 @@ import type { Params } from '../api/parameters.ts';
 import type { ApiServices, AttachedApp } from '../api/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLoopbackName } from '../base/networks.ts';
+import { namesIn } from '../base/tables.ts';
 import type { Feed } from '../journal/feed.ts';
 import { createAssets } from './assets.ts';
 import { accountFor, createCalls } from './calls.ts';
-import { Denial, toDenialEnvelope } from './denial.ts';
+import { Denial } from './denial.ts';
 import { createDoors } from './doors.ts';
 import { isFor, mustBeOurPage, mustBeWrite, type Origin, originOf } from './guard.ts';
 import { HOST_OPERATIONS } from './host/index.ts';
@@ -69,26 +70,9 @@ const POLICY = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Permissions-Policy': [
-    'accelerometer',
-    'autoplay',
-    'browsing-topics',
-    'camera',
-    'display-capture',
-    'encrypted-media',
-    'fullscreen',
-    'geolocation',
-    'gyroscope',
-    'hid',
-    'magnetometer',
-    'microphone',
-    'midi',
-    'payment',
-    'picture-in-picture',
-    'publickey-credentials-get',
-    'screen-wake-lock',
-    'serial',
-    'usb',
-    'xr-spatial-tracking',
+    ...namesIn('accelerometer autoplay browsing-topics camera display-capture encrypted-media fullscreen geolocation'),
+    ...namesIn('gyroscope hid magnetometer microphone midi payment picture-in-picture publickey-credentials-get'),
+    ...namesIn('screen-wake-lock serial usb xr-spatial-tracking'),
   ]
     .map((feature) => `${feature}=()`)
     .join(', '),
@@ -276,8 +260,10 @@ function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames)
     } catch (error) {
       if (!(error instanceof Denial)) throw error;
       if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
-      json(ctx, toDenialEnvelope(error));
-      ctx.status = error.status;
+      const { name, status, message } = error;
+      // In the form of the API's errors.
+      json(ctx, { status: 'error', code: status, name, message });
+      ctx.status = status;
     }
   };
 }

@@ -37,8 +37,3 @@ export class Denial extends Error {
 export function busy(): Denial {
   return new Denial('Too_Many_Tries', 'Too many requests. Try again in a moment.', 1);
 }
-
-/** In the form of the API's errors. */
-export function toDenialEnvelope({ name, status, message }: Denial) {
-  return { status: 'error' as const, code: status, name, message };
-}

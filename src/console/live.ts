@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createShares } from '../base/shares.ts';
 import type { Feed, FeedEvent } from '../journal/feed.ts';
@@ -90,7 +90,6 @@ function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: Liv
   const shown = { mail: 0, refused: 0 };
   const leftOut = new Set<Topic>();
   let cancelSecond: (() => void) | undefined;
-  let cancelAlive: (() => void) | undefined;
 
   function send(event: string, data: unknown, id?: string): void {
     if (res.writableLength > MAX_UNREAD_BYTES) return void res.destroy();
@@ -125,30 +124,30 @@ function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: Liv
     leftOut.clear();
   }
 
-  async function stayAlive(): Promise<void> {
+  const staying = createLoop(clock, async () => {
     // While the store is unavailable no person can be looked up, and none is rejected for it.
     const lasts = await deps.lasts(visitor).catch(() => true);
     const hasOthers = lasts && (await deps.hasOthers().catch(() => true));
-    if (res.closed) return;
+    if (res.closed) return undefined;
     if (!lasts) {
       send('end', {});
       res.end();
-      return;
+      return undefined;
     }
     res.write(':\n\n');
     if (hasOthers) for (const topic of wanted.topics) leaveOut(topic);
-    cancelAlive = clock.after(ALIVE_MS, () => void stayAlive());
-  }
+    return ALIVE_MS;
+  });
 
   const watching = feed.watch((events) => events.forEach(show), wanted.last);
   res.write('retry: 4000\n\n');
   if (watching.missed) watching.missed.forEach(show);
   else send('reset', {});
-  cancelAlive = clock.after(ALIVE_MS, () => void stayAlive());
+  staying.startAfter(ALIVE_MS);
   return () => {
     watching.end();
     cancelSecond?.();
-    cancelAlive?.();
+    void staying.stop();
   };
 }
 

@@ -228,18 +228,7 @@ function download(ctx: Context, name: string): void {
   ctx.type = 'application/octet-stream';
 }
 
-function noPart(): Denial {
-  return new Denial('Unknown_Path', 'This message has no such part.');
-}
-
-function ended(): Denial {
-  return new Denial('Link_Spent', 'This link has expired. Open the message again.');
-}
-
-function mayNotRead(): Denial {
-  return new Denial('Not_Allowed', 'Your role cannot read the content of mail.');
-}
-
-function forgotten(): Denial {
-  return new Denial('Unknown_Path', 'Not found on this host, or its content has expired.');
-}
+const noPart = () => new Denial('Unknown_Path', 'This message has no such part.');
+const ended = () => new Denial('Link_Spent', 'This link has expired. Open the message again.');
+const mayNotRead = () => new Denial('Not_Allowed', 'Your role cannot read the content of mail.');
+const forgotten = () => new Denial('Unknown_Path', 'Not found on this host, or its content has expired.');

@@ -1,5 +1,7 @@
-import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
 import { frozen } from '../base/frozen.ts';
+import { namesIn } from '../base/tables.ts';
 import { createSemaphore } from '../base/turns.ts';
 import { busy } from './denial.ts';
 
@@ -43,13 +45,10 @@ export function createPasswords(cost: PasswordCost) {
 }
 
 function derive(password: string, salt: Buffer, cost: PasswordCost): Promise<Buffer> {
-  const { N, r } = cost;
-  return new Promise((resolve, reject) => {
-    scrypt(password.normalize('NFC'), salt, LENGTH, { ...cost, maxmem: 256 * N * r }, (error, key) =>
-      error ? reject(error) : resolve(key),
-    );
-  });
+  return scryptKey(password.normalize('NFC'), salt, LENGTH, { ...cost, maxmem: 256 * cost.N * cost.r });
 }
+
+const scryptKey = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt);
 
 /** `scrypt N r p salt key`, so that the cost can be raised later. */
 function encode({ N, r, p }: PasswordCost, salt: Buffer, key: Buffer): string {
@@ -84,34 +83,8 @@ export function passwordFault(password: string, name: string): string | undefine
 
 /** The beginnings of nearly every list of leaked passwords of twelve characters and more. */
 const WORST = [
-  '1234567890',
-  '123456789a',
-  '1q2w3e4r5t',
-  '1qaz2wsx3edc',
-  '0987654321',
-  'abcdefghij',
-  'abcd1234abcd',
-  'administrator',
-  'adminadminadmin',
-  'changemechangeme',
-  'changeme1234',
-  'iloveyou1234',
-  'letmeinletmein',
-  'letmein12345',
-  'asdfghjkl',
-  'password1234',
-  'passwordpassword',
-  'password',
-  'passw0rd',
-  'p@ssw0rd',
-  'postern12345',
-  'posternpostern',
-  'princess1234',
-  'qazwsxedcrfv',
-  'qwertyuiop',
-  'qwerty123456',
-  'sunshine1234',
-  'welcome12345',
-  'welcomewelcome',
-  'zxcvbnm',
+  ...namesIn('1234567890 123456789a 1q2w3e4r5t 1qaz2wsx3edc 0987654321 abcdefghij abcd1234abcd administrator'),
+  ...namesIn('adminadminadmin changemechangeme changeme1234 iloveyou1234 letmeinletmein letmein12345 asdfghjkl'),
+  ...namesIn('password1234 passwordpassword password passw0rd p@ssw0rd postern12345 posternpostern princess1234'),
+  ...namesIn('qazwsxedcrfv qwertyuiop qwerty123456 sunshine1234 welcome12345 welcomewelcome zxcvbnm'),
 ];

@@ -1,6 +1,7 @@
-import { connect, isIPv6 } from 'node:net';
+import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { Refusal } from '../api/errors.ts';
+import { reachableHost, urlHost } from '../base/networks.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { Denial } from './denial.ts';
 
@@ -58,7 +59,7 @@ async function addRoute(account: AccountRow, domain: string, url: string, { oper
 
 /** Hands the message to our own listener, and answers its last reply. */
 async function handOver({ address, port }: { address: string; port: number }, to: string): Promise<string> {
-  const host = address === '0.0.0.0' ? '127.0.0.1' : address === '::' ? '::1' : address;
+  const host = reachableHost(address);
   const socket = connect({ host, port });
   socket.setTimeout(TIMEOUT_MS, () => socket.destroy(new Error('no reply')));
   const replies = createInterface({ input: socket })[Symbol.asyncIterator]();
@@ -68,8 +69,7 @@ async function handOver({ address, port }: { address: string; port: number }, to
   async function reply(): Promise<string> {
     for (;;) {
       const { done, value = '' } = await replies.next();
-      if (done)
-        throw new Denial('ValidationError', `SMTP at ${isIPv6(host) ? `[${host}]` : host}:${port} gave no answer`);
+      if (done) throw new Denial('ValidationError', `SMTP at ${urlHost(host)}:${port} gave no answer`);
       if (/^[45]/.test(value)) throw new Denial('ValidationError', `SMTP refused the test message: ${value}`);
       if (/^\d{3} /.test(value)) return value;
     }

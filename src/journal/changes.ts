@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
-import { namesOf } from '../base/tables.ts';
+import { fieldsIn, namesOf } from '../base/tables.ts';
 import { mailSummaryOf } from '../mail/summary.ts';
 import { END_NAMES, ENDED_STATES } from '../queue/states.ts';
 
@@ -11,68 +11,17 @@ export const MAX_STORY = 64 * 1024;
 
 /** The fields of each table's records, in the order in which the values of a new row travel. */
 export const COLUMNS = {
-  mail: [
-    'id',
-    'at',
-    'session',
-    'transaction',
-    'kind',
-    'account',
-    'sender',
-    'recipient',
-    'header_from',
-    'subject',
-    'header_id',
-    'thread',
-    'route',
-    'pattern',
-    'url',
-    'size',
-    'client',
-    'helo',
-    'tls',
-    'spf',
-    'dkim',
-    'dmarc',
-    'state',
-    'attempts',
-    'last_status',
-    'last_error',
-    'ended_at',
-    'story',
-  ],
-  refusals: [
-    'at',
-    'session',
-    'transaction',
-    'listener',
-    'stage',
-    'reply',
-    'reason',
-    'client',
-    'helo',
-    'tls',
-    'sender',
-    'recipient',
-    'account',
-    'times',
-  ],
-  sessions: [
-    'id',
-    'at',
-    'listener',
-    'client',
-    'helo',
-    'tls',
-    'messages',
-    'recipients',
-    'refusals',
-    'reason',
-    'durationMs',
-  ],
-  actions: ['at', 'by', 'account', 'what', 'count', 'detail'],
-  minutes: ['at', 'figures'],
-} as const;
+  mail: fieldsIn(
+    'id at session transaction kind account sender recipient header_from subject header_id thread route pattern url',
+    'size client helo tls spf dkim dmarc state attempts last_status last_error ended_at story',
+  ),
+  refusals: fieldsIn(
+    'at session transaction listener stage reply reason client helo tls sender recipient account times',
+  ),
+  sessions: fieldsIn('id at listener client helo tls messages recipients refusals reason durationMs'),
+  actions: fieldsIn('at by account what count detail'),
+  minutes: fieldsIn('at figures'),
+};
 
 /** Columns that have another name than their field. */
 const RENAMED: Readonly<Record<string, string>> = { transaction: 'transaction_n', durationMs: 'duration' };
@@ -83,25 +32,10 @@ export function valuesOf<F extends string>(fields: readonly F[], record: Readonl
 }
 
 /** The values of a change of mail whose row has been written: null means no change. */
-const PATCH = [
-  'id',
-  'sender',
-  'header_from',
-  'subject',
-  'header_id',
-  'thread',
-  'spf',
-  'dkim',
-  'dmarc',
-  'state',
-  'firm',
-  'url',
-  'attempts',
-  'last_status',
-  'last_error',
-  'ended_at',
-  'story',
-] as const;
+const PATCH = fieldsIn(
+  'id sender header_from subject header_id thread spf dkim dmarc',
+  'state firm url attempts last_status last_error ended_at story',
+);
 
 /** All notes of one moment. */
 export interface Batch extends Readonly<Record<keyof typeof COLUMNS, readonly SQLInputValue[]>> {

@@ -1,3 +1,4 @@
+import { MINUTE_MS } from '../base/clock.ts';
 import { networkOf } from '../base/networks.ts';
 import type { RefusalRecord } from './types.ts';
 
@@ -7,7 +8,6 @@ import type { RefusalRecord } from './types.ts';
 const OWN_ROWS = 60;
 /** Networks with a limit of their own within a minute; the others share one. */
 const MAX_NETWORKS = 10_000;
-const MINUTE_MS = 60_000;
 
 /** Counts entries of each network within a minute. */
 export function createMinute() {

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createLoop, DAY_MS } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
 import { moduleUrl } from '../base/module-url.ts';
@@ -65,7 +65,6 @@ const LOAD: ReadonlySet<string> = new Set([SILENT, 'database is locked']);
 /** How long a stop waits for the thread. */
 const STOP_MS = 5000;
 const RESTART_MS = 10_000;
-const DAY_MS = 86_400_000;
 const KEEP_ACTIONS_DAYS = 365;
 const KEEP_MINUTES_DAYS = 32;
 
@@ -91,7 +90,6 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
   let answers = 0;
   let gap = false;
   let cancelFlush: (() => void) | undefined;
-  let cancelTend: (() => void) | undefined;
   let cancelRestart: (() => void) | undefined;
 
   function open(): void {
@@ -266,15 +264,10 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
     }
   }
 
-  function tendLater(): void {
-    cancelTend = clock.after(TEND_MS, () => {
-      void tend()
-        .catch(() => undefined) // said when it was written to
-        .then(() => {
-          if (phase === 'running') tendLater();
-        });
-    });
-  }
+  const tending = createLoop(clock, async () => {
+    await tend().catch(() => undefined); // said when it was written to
+    return TEND_MS;
+  });
 
   return frozen({
     history: createHistory(ask, clock),
@@ -293,12 +286,12 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
       phase = 'running';
       // Mail does not wait for it, and a file that cannot be opened is tried again.
       open();
-      tendLater();
+      tending.startAfter(TEND_MS);
     },
     async stop() {
       if (phase !== 'running') return;
       phase = 'stopped';
-      cancelTend?.();
+      void tending.stop();
       cancelRestart?.();
       const one = thread;
       const cancel = deadlines.after(STOP_MS, () => one?.kill('the daemon stops'));

@@ -23,32 +23,36 @@ export function merged(how: Merge, known: number | null, figure: number | null):
   return how === 'most' ? Math.max(known, figure) : Math.min(known, figure);
 }
 
-/** An empty row of figures for each series. */
-export function emptySteps(wanted: readonly WantedSeries[], { from, to, step }: PlotSpan): (number | null)[][] {
-  const steps = Math.max(0, Math.ceil((to - from) / step));
-  return wanted.map(() => Array.from({ length: steps }, () => null));
+/** Figures of a moment, by the names of their series. */
+interface Sample {
+  readonly at: number;
+  readonly values: Readonly<Partial<Record<string, number | null>>>;
 }
 
-/** Merges the rows of the journal into steps. Unreadable rows are ignored. */
-export function mergeMinutes(
-  rows: readonly { readonly at: number; readonly figures: string }[],
+/** For each series the figures of the steps, merged from samples; those outside of the span are ignored. */
+export function mergeSamples(
+  samples: Iterable<Sample>,
   wanted: readonly WantedSeries[],
-  span: PlotSpan,
+  { from, to, step }: PlotSpan,
 ): (number | null)[][] {
-  const steps = emptySteps(wanted, span);
-  for (const { at, figures } of rows) {
-    const read = readFigures(figures);
-    const step = Math.floor((at - span.from) / span.step);
+  const length = Math.max(0, Math.ceil((to - from) / step));
+  const steps = wanted.map(() => Array.from({ length }, (): number | null => null));
+  for (const { at, values } of samples) {
+    if (at < from || at >= to) continue;
+    const n = Math.floor((at - from) / step);
     for (const [i, { name, merge }] of wanted.entries()) {
       const own = steps[i];
-      if (own) own[step] = merged(merge, own[step] ?? null, read[name] ?? null);
+      if (own) own[n] = merged(merge, own[n] ?? null, values[name] ?? null);
     }
   }
   return steps;
 }
 
-/** Without zod: loading it would double the time in which the journal's thread starts. */
-function readFigures(text: string): Readonly<Record<string, number>> {
+/**
+ * Reads the figures of a minute; none if they are unreadable. Without zod: loading it would double the time in which
+ * the journal's thread starts.
+ */
+export function readFigures(text: string): Readonly<Record<string, number>> {
   try {
     const read: unknown = JSON.parse(text);
     return isFigures(read) ? read : {};

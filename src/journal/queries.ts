@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import type { SqlRow } from '../queue/disk/schema.ts';
 import { type OPEN_STATES, TAKEN_OVER } from '../queue/states.ts';
-import { mergeMinutes, type WantedSeries } from './minutes.ts';
+import { mergeSamples, readFigures, type WantedSeries } from './minutes.ts';
 import {
   actionOfRow,
   mailOfRow,
@@ -156,10 +156,10 @@ export function createJournalQueries(db: DatabaseSync) {
         .map((row) => [String(row['account']), Number(row['n'])]),
     /** The figures of each step between these times, which are multiples of `step`. */
     minutes: (wanted: readonly WantedSeries[], from: number, to: number, step: number): (number | null)[][] =>
-      mergeMinutes(
+      mergeSamples(
         minutes()
           .all(from, to)
-          .map((row) => ({ at: Number(row['at']), figures: String(row['figures']) })),
+          .map((row) => ({ at: Number(row['at']), values: readFigures(String(row['figures'])) })),
         wanted,
         { from, to, step },
       ),

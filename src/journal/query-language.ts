@@ -1,3 +1,4 @@
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { type QueryTerm, toTerms } from '../base/query-terms.ts';
 import { timestamp } from '../base/schema.ts';
 import { DELIVERY_KINDS, type Selection } from '../queue/delivery.ts';
@@ -171,7 +172,7 @@ function parse<F>(
 /** Words match parts of a text, so stars at their ends are ignored; in quotes they are literal. */
 const valueOf = ({ value, quoted }: QueryTerm): string => (quoted ? value : value.replace(/^\*+|\*+$/g, ''));
 
-const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+const UNITS: Readonly<Record<string, number>> = { m: MINUTE_MS, h: HOUR_MS, d: DAY_MS };
 
 /** A time in a format of the API, or an age: `30m`, `2h`, `3d`. */
 function parseTime(value: string, now: number): number | undefined {

@@ -1,10 +1,11 @@
+import { createLoop, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { METRICS } from '../base/metric-list.ts';
 import type { Figures } from '../base/prometheus.ts';
 import { namesOf } from '../base/tables.ts';
 import type { Tools } from '../base/tools.ts';
 import type { AskJournal } from './history.ts';
-import { emptySteps, type Merge, merged, type PlotSpan } from './minutes.ts';
+import { type Merge, merged, mergeSamples, type PlotSpan } from './minutes.ts';
 import type { Notes } from './types.ts';
 
 // The figures of this host over time: every ten seconds in memory for an hour, every minute in the journal for a month.
@@ -101,8 +102,6 @@ export type SeriesName = keyof typeof SERIES;
 export const SERIES_NAMES = namesOf(SERIES);
 
 const SAMPLE_MS = 10_000;
-const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
 const RING = HOUR_MS / SAMPLE_MS;
 /** Minutes that are read from the journal in one query, which takes a few milliseconds. */
 const MOST_MINUTES = 3000;
@@ -126,9 +125,6 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
   let last: Totals = new Map();
   /** The current minute: its totals at the beginning, and its samples so far. */
   let minute: { readonly at: number; readonly begun: Totals; values: Values } | undefined;
-  let running = false;
-  let sampling = Promise.resolve();
-  let cancel = () => {};
 
   async function sample(): Promise<void> {
     const at = Math.floor(clock.now() / SAMPLE_MS) * SAMPLE_MS - SAMPLE_MS;
@@ -159,46 +155,40 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
     minute = undefined;
   }
 
-  function sampleLater(): void {
-    cancel = clock.after(SAMPLE_MS - (clock.now() % SAMPLE_MS), () => {
-      sampling = sample()
-        .catch((error: unknown) => log.error('journal.fault', { error }))
-        .then(() => {
-          if (running) sampleLater();
-        });
-    });
-  }
+  const pause = () => SAMPLE_MS - (clock.now() % SAMPLE_MS);
+  const loop = createLoop(clock, async () => {
+    await sample().catch((error: unknown) => log.error('journal.fault', { error }));
+    return pause();
+  });
 
   async function fromJournal(names: readonly SeriesName[], { from, to, step }: PlotSpan): Promise<(number | null)[][]> {
-    const wanted = names.map((name) => ({ name, merge: mergeOf(name) }));
+    const wanted = wantedOf(names);
     const window = Math.max(step, Math.floor((MOST_MINUTES * MINUTE_MS) / step) * step);
     const parts: (number | null)[][][] = [];
     for (let at = from; at < to; at += window)
       parts.push(await ask('minutes', wanted, at, Math.min(to, at + window), step));
     const whole = names.map((_, i) => parts.flatMap((part) => part[i] ?? []));
-    const present = minute ? mergeAll([{ at: minute.at, values: valuesOf(minute) }], names, { from, to, step }) : [];
-    return whole.map((steps, i) => steps.map((known, n) => merged(mergeOf(names[i]), known, present[i]?.[n] ?? null)));
+    const current = minute ? [{ at: minute.at, values: valuesOf(minute) }] : [];
+    const present = mergeSamples(current, wanted, { from, to, step });
+    return wanted.map(({ merge }, i) =>
+      (whole[i] ?? []).map((known, n) => merged(merge, known, present[i]?.[n] ?? null)),
+    );
   }
 
   return frozen({
     async start(): Promise<void> {
-      running = true;
       await figures.process(); // the lag begins now
       last = readTotals(figures);
-      sampleLater();
+      loop.startAfter(pause());
     },
-    async stop(): Promise<void> {
-      running = false;
-      cancel();
-      await sampling;
-    },
+    stop: loop.stop,
     /**
      * The steps that begin between these times, in milliseconds since 1970; null where a value is unknown. Steps
      * shorter than a minute are known for an hour, others are multiples of a minute. Rejects with `JournalAway`.
      */
     async read(names: readonly SeriesName[], { from, to, step }: PlotSpan) {
       const span = { from: Math.floor(from / step) * step, to: Math.ceil(to / step) * step, step };
-      const steps = await (step < MINUTE_MS ? mergeAll(ring, names, span) : fromJournal(names, span));
+      const steps = await (step < MINUTE_MS ? mergeSamples(ring, wantedOf(names), span) : fromJournal(names, span));
       return {
         times: Array.from({ length: Math.ceil((span.to - span.from) / step) }, (_, n) => span.from + n * step),
         series: names.map((name, i) => ({
@@ -218,31 +208,13 @@ const SUMS: readonly SeriesName[] = ['sessions', 'waiting'];
 /** How the values of several hosts become one. Of quantiles, it is the highest. */
 export const mergeOfHosts = (name: SeriesName): Merge => (SUMS.includes(name) ? 'sum' : mergeOf(name));
 
-function mergeOf(name: SeriesName | undefined): Merge {
-  const defined = name && SERIES[name];
-  if (defined?.kind === 'count') return 'sum';
-  return defined?.kind === 'level' ? defined.worst : 'most';
+function mergeOf(name: SeriesName): Merge {
+  const defined = SERIES[name];
+  if (defined.kind === 'count') return 'sum';
+  return defined.kind === 'level' ? defined.worst : 'most';
 }
 
-function mergeAll(
-  samples: readonly { readonly at: number; readonly values: Values }[],
-  names: readonly SeriesName[],
-  span: PlotSpan,
-): (number | null)[][] {
-  const steps = emptySteps(
-    names.map((name) => ({ name, merge: mergeOf(name) })),
-    span,
-  );
-  for (const { at, values } of samples) {
-    if (at < span.from || at >= span.to) continue;
-    const step = Math.floor((at - span.from) / span.step);
-    for (const [i, name] of names.entries()) {
-      const own = steps[i];
-      if (own) own[step] = merged(mergeOf(name), own[step] ?? null, values[name] ?? null);
-    }
-  }
-  return steps;
-}
+const wantedOf = (names: readonly SeriesName[]) => names.map((name) => ({ name, merge: mergeOf(name) }));
 
 async function readLevels(now: Now): Promise<Values> {
   const levels: Partial<Record<SeriesName, number | null>> = {};

@@ -1,9 +1,9 @@
 import { sizeOf } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createLoop, HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { summaryFields } from '../mail/summary.ts';
-import type { Delivery, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import { type Delivery, kindsOf, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
 import { type DeliveryState, OPEN_STATES } from '../queue/states.ts';
 import { type Journal, JournalAway } from './journal.ts';
 
@@ -13,8 +13,6 @@ const STEP = 500;
 const GATHER_MS = 5000;
 /** After a comparison, the next one waits this many times its duration. */
 const REST = 10;
-/** Any other difference is corrected within this time. */
-const EVERY_MS = 3_600_000;
 
 export type Watched = ReturnType<typeof watch>;
 
@@ -25,7 +23,6 @@ export function watch(
 ) {
   const { deliveries: notes } = journal;
   let cancel: (() => void) | undefined;
-  let cancelHourly: (() => void) | undefined;
   let phase: 'new' | 'running' | 'stopped' = 'new';
   let comparing = Promise.resolve();
   let took = 0;
@@ -52,12 +49,10 @@ export function watch(
     });
   }
 
-  function compareHourly(): void {
-    cancelHourly = clock.after(EVERY_MS, () => {
-      compareSoon();
-      compareHourly();
-    });
-  }
+  const hourly = createLoop(clock, async () => {
+    compareSoon();
+    return HOUR_MS;
+  });
 
   async function compare(): Promise<void> {
     const began = clock.monotonic();
@@ -175,12 +170,12 @@ export function watch(
     start(): void {
       phase = 'running';
       compareSoon();
-      compareHourly();
+      hourly.startAfter(HOUR_MS);
     },
     async stop(): Promise<void> {
       phase = 'stopped';
       cancel?.();
-      cancelHourly?.();
+      void hourly.stop();
       await comparing;
     },
   });
@@ -188,7 +183,7 @@ export function watch(
 
 const NOTHING: ReadonlyMap<string, string> = new Map();
 const idsOf = (deliveries: readonly Delivery[]): readonly string[] => deliveries.map(({ messageId }) => messageId);
-const MAIL: readonly Delivery['kind'][] = ['inbound', 'outbound', 'return'];
+const MAIL = kindsOf('route', 'sender', 'operator');
 
 /** When it ended, if it has and the time is known. */
 const endOf = ({ state, endedAt }: QueuedDelivery): number | null => (state === 'waiting' ? null : endedAt || null);

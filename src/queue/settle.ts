@@ -380,7 +380,7 @@ function gap(attempts: number, parked: boolean, wasParked: boolean): number {
   return GAPS[Math.min(attempts, GAPS.length) - 1] ?? 25 * MINUTE;
 }
 
-function isSuccess(result: AttemptResult): boolean {
+export function isSuccess(result: AttemptResult): boolean {
   return result.kind === 'answered' && result.status >= 200 && result.status < 300;
 }
 

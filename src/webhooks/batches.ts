@@ -1,7 +1,5 @@
-import type { Clock } from '../base/clock.ts';
+import { HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Service, Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -15,6 +13,10 @@ export interface BatchingSettings {
   readonly limits: BatchLimits;
   /** Milliseconds that an event waits for others. */
   readonly waitMs: number;
+}
+
+interface BatchingDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
+  readonly spool: Pick<Spool, 'events'>;
 }
 
 /** Milliseconds until the retry after a fault. */
@@ -39,11 +41,7 @@ interface Queue {
  * Makes pending events into a batch when there are enough, or when the oldest has waited long enough. The spool holds
  * the events; the state here only decides when to ask it.
  */
-export function createBatching(
-  settings: BatchingSettings,
-  deps: { spool: Pick<Spool, 'events'>; clock: Clock; ids: Ids; log: Log },
-): Service {
-  const { limits, waitMs } = settings;
+export function createBatching({ limits, waitMs }: BatchingSettings, deps: BatchingDeps): Service {
   const { clock, ids, log } = deps;
   const { events } = deps.spool;
   const queues = new Map<string, Queue>();
@@ -145,22 +143,16 @@ export function createBatching(
   });
 }
 
+interface TalliesDeps extends Pick<Tools, 'clock' | 'log'> {
+  readonly spool: Pick<Spool, 'events'>;
+  readonly store: Pick<Store, 'webhooks' | 'webhookTallies'>;
+}
+
 /**
  * Writes this host's counts for each webhook to the store. The numbers are absolute and each spool has its own row, so
  * writing them again, after a crash or a store outage, is harmless.
  */
-export function createTallies(deps: {
-  spool: Pick<Spool, 'events'>;
-  store: Pick<Store, 'webhooks' | 'webhookTallies'>;
-  clock: Clock;
-  log: Log;
-}) {
-  const {
-    spool: { events },
-    store,
-    clock,
-    log,
-  } = deps;
+export function createTallies({ spool: { events }, store, clock, log }: TalliesDeps) {
   const waiting = new Map<string, HookTally>();
   let writing = Promise.resolve();
   let busy = false;
@@ -275,7 +267,7 @@ export function tendBatchesTask(
     perHost: true,
     async run() {
       if (isSteady()) {
-        for (const { webhook, events: count } of await events.expire(clock.now() - settings.retryHours * 3_600_000)) {
+        for (const { webhook, events: count } of await events.expire(clock.now() - settings.retryHours * HOUR_MS)) {
           log.error('delivery.failed', { webhook, events: count, error: 'expired while waiting for the endpoint' });
         }
       }

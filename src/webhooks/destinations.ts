@@ -36,6 +36,8 @@ interface DestinationDeps {
   readonly clock: Clock;
 }
 
+type Routed = Pick<Delivery, 'routeId' | 'recipient'>;
+
 /** Milliseconds for which the URL of a webhook is cached. */
 const FRESH_MS = 5000;
 
@@ -58,11 +60,7 @@ export function createDestinations({ store, routing, clock }: DestinationDeps) {
     return now === null ? { kind: 'nowhere' } : toThere(url, now);
   }
 
-  async function ofMail({
-    url,
-    routeId,
-    recipient,
-  }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
+  async function ofMail({ url, routeId, recipient }: Routed & Pick<Delivery, 'url'>): Promise<Destination> {
     if (routing.isTooNew(routeId, domainOf(recipient))) return UNKNOWN;
     const believed = routing.routeOf(routeId, domainOf(recipient))?.url;
     if (believed === undefined || believed === url) return HERE;
@@ -71,14 +69,13 @@ export function createDestinations({ store, routing, clock }: DestinationDeps) {
 
   return frozen({
     /** How many messages of this route may share a POST; other formats than Mandrill's hold one. */
-    batchEvents({ routeId, recipient }: Pick<Delivery, 'routeId' | 'recipient'>) {
+    batchEvents({ routeId, recipient }: Routed) {
       const target = routing.routeOf(routeId, domainOf(recipient));
       return target?.format === 'mandrill' ? target.batchEvents : 1;
     },
     /** How it is posted. The mail of a deleted route, and a batch of events, has the form of Mandrill. */
-    target: ({ routeId, recipient }: Pick<Delivery, 'routeId' | 'recipient'>) =>
-      routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
-    async of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>) {
+    target: ({ routeId, recipient }: Routed) => routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
+    async of(delivery: Routed & Pick<Delivery, 'url' | 'batch'>) {
       try {
         return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);
       } catch (error) {

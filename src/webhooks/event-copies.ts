@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/memory.ts';
@@ -167,7 +167,7 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
       const stage = await spool.events.stage(webhook, event.id);
       if (stage === 'left') return undefined;
       // Longer than any host tries: it expired here, or its end was not recorded.
-      const isOver = clock.now() - row.createdAt.getTime() > retryHours * 3_600_000;
+      const isOver = clock.now() - row.createdAt.getTime() > retryHours * HOUR_MS;
       if (stage === 'unknown' && !isOver) return (await take([row])) ? 'taken' : undefined;
       await remove(row);
       return 'removed';

@@ -1,4 +1,5 @@
 import { heldBy } from '../base/bytes.ts';
+import { createPauses } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import type { EndpointName, QueuedDelivery, Spool } from '../queue/delivery.ts';
@@ -11,6 +12,21 @@ import type { Post } from './types.ts';
 export interface Ready {
   readonly delivery: QueuedDelivery;
   readonly post: Post;
+}
+
+/** Discards the bodies of the POSTs, and calls `then`; a second call does nothing. */
+export function createDiscard(
+  preparation: Pick<Preparation, 'discard'>,
+  mails: readonly Ready[],
+  then = () => {},
+): () => void {
+  let isDone = false;
+  return () => {
+    if (isDone) return;
+    isDone = true;
+    for (const { delivery, post } of mails) void preparation.discard(delivery, post);
+    then();
+  };
 }
 
 interface PullPreparationDeps extends Pick<Tools, 'clock' | 'log'> {
@@ -84,14 +100,10 @@ export function createMaking({ spool, preparation, destinations, stopping, clock
 
   /** Waits until all are made, or some and the others take long. */
   async function settle(all: readonly Piece[]): Promise<void> {
-    const cancels: (() => void)[] = [];
-    const after = (ms: number) =>
-      new Promise<void>((resolve) => {
-        cancels.push(clock.after(ms, resolve));
-      });
+    const { wait, end } = createPauses(clock);
     const done = all.map((piece) => piece.done);
-    await Promise.race([Promise.all(done), Promise.all([after(PATIENCE), Promise.race(done)]), after(LONGEST)]);
-    for (const cancel of cancels) cancel();
+    await Promise.race([Promise.all(done), Promise.all([wait(PATIENCE), Promise.race(done)]), wait(LONGEST)]);
+    end();
   }
 
   /** Those without another waiting call: a slow one of an earlier call does not take the slot of others. */

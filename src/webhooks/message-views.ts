@@ -23,15 +23,7 @@ export interface JsonText {
  */
 export type MessageViews = ReturnType<typeof createMessageViews>;
 
-/** Creates the views. Messages are parsed on the threads that render them, under the same deadline. */
-export function createMessageViews({
-  renderer,
-  run,
-  show,
-  destinations,
-  answers,
-  log,
-}: {
+interface MessageViewsDeps {
   readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   /** Runs the content task on a thread. */
   readonly run: PooledTask<ContentInput, ShownMessage>;
@@ -40,7 +32,10 @@ export function createMessageViews({
   readonly destinations: Pick<Destinations, 'target'>;
   readonly answers: Pick<Answers, 'shown'>;
   readonly log: Log;
-}) {
+}
+
+/** Creates the views. Messages are parsed on the threads that render them, under the same deadline. */
+export function createMessageViews({ renderer, run, show, destinations, answers, log }: MessageViewsDeps) {
   async function content(mail: Mail): Promise<ShownMessage> {
     try {
       return await run(() => pack(mail, null));

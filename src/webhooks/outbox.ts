@@ -5,7 +5,8 @@ import type { Task } from '../base/service.ts';
 import type { Outbox } from '../events/apply.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { EventsForHook } from '../queue/events.ts';
-import type { RejectRow, WhitelistRow } from '../store/rows/lists.ts';
+import type { Collection } from '../store/driver/port.ts';
+import type { RejectRow } from '../store/rows/lists.ts';
 import type { MessageEventRow } from '../store/rows/messages.ts';
 import {
   type Carrier,
@@ -61,6 +62,9 @@ interface CarrierRow extends Carrier {
   readonly account: string;
 }
 
+/** Also a row of the whitelist. */
+type ListedRow = Pick<RejectRow, 'id' | 'account' | 'version' | 'removed' | keyof Carrier>;
+
 interface SweepDeps {
   readonly store: Pick<Store, 'messageEvents' | 'rejects' | 'whitelists'>;
   readonly outbox: Outbox;
@@ -109,8 +113,8 @@ export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: Abor
     let count = 0;
     for (const since of [{ lt: new Date(now - GRACE_MS) }, { gt: new Date(now + AGREE_MS) }]) {
       count += await sweep(messageEvents(store.messageEvents), since, ending);
-      count += await sweep(rejects(store.rejects), since, ending);
-      count += await sweep(whitelists(store.whitelists), since, ending);
+      count += await sweep(listed(store.rejects), since, ending);
+      count += await sweep(listed(store.whitelists), since, ending);
     }
     return count;
   };
@@ -126,15 +130,8 @@ function messageEvents(rows: Store['messageEvents']): Carriers<MessageEventRow> 
   };
 }
 
-function rejects(rows: Store['rejects']): Carriers<RejectRow> {
-  return {
-    waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
-    settle: ({ id, version, removed }) =>
-      removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
-  };
-}
-
-function whitelists(rows: Store['whitelists']): Carriers<WhitelistRow> {
+/** The rows of a list; one that was removed from it stays until its event is on the spool. */
+function listed(rows: Pick<Collection<ListedRow>, 'many' | 'change' | 'remove'>): Carriers<ListedRow> {
   return {
     waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
     settle: ({ id, version, removed }) =>

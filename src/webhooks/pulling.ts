@@ -1,5 +1,5 @@
 import { heldBy } from '../base/bytes.ts';
-import { AGREE_MS, createLoop } from '../base/clock.ts';
+import { AGREE_MS, createLoop, HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { createShares } from '../base/shares.ts';
@@ -12,7 +12,7 @@ import type { Dispatcher } from '../queue/dispatcher.ts';
 import { createDeliveryMeters } from '../queue/meters.ts';
 import { type Said, settleLease } from '../queue/settle.ts';
 import type { Destinations } from './destinations.ts';
-import { createMaking, type Ready } from './making.ts';
+import { createDiscard, createMaking, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
@@ -83,7 +83,7 @@ const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
 /** Other changes (a pause, a scanner) are noticed after this time. Milliseconds. */
 const TICK = 5000;
 /** Milliseconds for which a delivery can be leased, or put off, at most. */
-const LONGEST_LEASE = 12 * 3_600_000;
+const LONGEST_LEASE = 12 * HOUR_MS;
 /** The interval of checks for mail that is not pulled. */
 const TEND_EVERY = 60_000;
 /** Deliveries that are looked at for that. */
@@ -98,7 +98,7 @@ type Look = { readonly found: readonly Ready[] } | { readonly next: number };
 
 export function createPulling({ retryHours, orderHoldMs: patience }: PullingSettings, deps: PullingDeps) {
   const { spool, preparation, destinations, dispatcher, time, clock, ids, log } = deps;
-  const limit = retryHours * 3_600_000;
+  const limit = retryHours * HOUR_MS;
   const meters = createDeliveryMeters(deps.metrics);
   const places = createAccountPlaces();
   const unread = createShares(UNREAD);
@@ -106,14 +106,11 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   const making = createMaking({ ...deps, stopping: () => stopped });
   let stopped = false;
 
-  spool.onChange((fresh) => {
-    if (fresh.length === 0) bell.ringAll();
-    for (const { account, url } of fresh) if (isPulled(url)) bell.ring({ account, url });
-  });
-
-  spool.onTurn((due) => {
-    for (const { account, url } of due) if (isPulled(url)) bell.ring({ account, url });
-  });
+  const wake = (endpoints: readonly EndpointName[]) => {
+    for (const { account, url } of endpoints) if (isPulled(url)) bell.ring({ account, url });
+  };
+  spool.onChange((fresh) => (fresh.length === 0 ? bell.ringAll() : wake(fresh)));
+  spool.onTurn(wake);
 
   /** Moves the mail of routes that got another URL on another host. Returns the others. */
   async function stillHere(deliveries: readonly QueuedDelivery[]): Promise<readonly QueuedDelivery[]> {
@@ -146,25 +143,19 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
 
   /** Leases the result, unless the client has disconnected. */
   async function lease(endpoint: EndpointName, found: readonly Ready[], wish: PullWish): Promise<PulledMails | 'busy'> {
-    const forget = (all: readonly Ready[]) => {
-      for (const { delivery, post } of all) void preparation.discard(delivery, post);
-    };
     const bytes = Math.min(
       UNREAD.each,
       found.reduce((sum, { post }) => sum + heldBy(post.body), 0),
     );
     const nobody = stopped || wish.gone.aborted;
-    if (nobody || unread.take(endpoint.account, bytes) !== 'taken') {
-      forget(found);
+    const isUnread = !nobody && unread.take(endpoint.account, bytes) === 'taken';
+    const discard = createDiscard(preparation, found, () => {
+      if (isUnread) unread.give(endpoint.account, bytes);
+    });
+    if (!isUnread) {
+      discard();
       return nobody ? NOTHING : 'busy';
     }
-    let kept: readonly Ready[] = found;
-    const discard = () => {
-      const all = kept;
-      kept = [];
-      if (all.length > 0) unread.give(endpoint.account, bytes);
-      forget(all);
-    };
     try {
       const now = clock.now();
       const until = now + wish.leaseMs;
@@ -236,25 +227,19 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
      * too many answers of the account, or of all, are still being read.
      */
     async pull(endpoint: EndpointName, wish: PullWish): Promise<PulledMails | 'busy'> {
-      const end = clock.monotonic() + wish.waitMs;
-      const waiter = bell.listen(endpoint, wish.gone);
-      try {
-        for (;;) {
-          waiter.rest();
-          const seen = await places.run(endpoint.account, async () => {
-            if (stopped || wish.gone.aborted) return NOTHING;
-            const looked = await look(endpoint, wish);
-            if ('next' in looked) return looked;
-            return lease(endpoint, looked.found, wish).finally(() => making.release(looked.found));
-          });
-          const left = end - clock.monotonic();
-          if (seen === 'busy' || ('mails' in seen && (seen.mails.length > 0 || left <= 0))) return seen;
-          if (left <= 0 || stopped || wish.gone.aborted) return NOTHING;
-          await waiter.wait(Math.min(left, 'next' in seen ? Math.max(0, seen.next - clock.now()) : 0));
-        }
-      } finally {
-        waiter.leave();
-      }
+      const lookInTurn = () =>
+        places.run(endpoint.account, async () => {
+          if (stopped || wish.gone.aborted) return NOTHING;
+          const looked = await look(endpoint, wish);
+          if ('next' in looked) return looked;
+          return lease(endpoint, looked.found, wish).finally(() => making.release(looked.found));
+        });
+      const seen = await bell.find(endpoint, wish, lookInTurn, (one) => {
+        if (one === 'busy') return undefined;
+        if ('next' in one) return Math.max(0, one.next - clock.now());
+        return one.mails.length > 0 ? undefined : 0;
+      });
+      return seen !== 'busy' && 'next' in seen ? NOTHING : seen;
     },
     /** Ends a lease; false if it is unknown: of another account, or no longer the newest of a waiting delivery. */
     async end(account: string, lease: string, said: Said) {
@@ -282,7 +267,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     /** Ends the waits, so that their calls are answered. */
     async stop() {
       stopped = true;
-      bell.ringAll();
+      bell.stop();
       await loop.stop();
     },
   });

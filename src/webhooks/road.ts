@@ -1,3 +1,4 @@
+import { HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -54,10 +55,18 @@ const ALONE = { kind: 'turned back', alone: true } as const;
 /** A delivery with its message. */
 type WaitingMail = readonly [waiting: Waiting, mail: Mail];
 
+/** A delivery that was posted, with what follows for it. */
+interface Judged {
+  readonly waiting: Waiting;
+  readonly mail: Mail;
+  readonly found: Findings;
+  readonly settled: Settled;
+}
+
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
   const { spool, poster, destinations, clock, ids, time } = deps;
   const preparation = createPreparation(deps);
-  const limit = settings.retryHours * 3_600_000;
+  const limit = settings.retryHours * HOUR_MS;
   const sharedPosts = createSharedPosts(settings, { batchEvents: destinations.batchEvents, clock });
 
   async function prepare(all: Attempted): Promise<Prepared> {
@@ -152,17 +161,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   }
 
   /** The outcome of a delivery that was posted, with new verdicts; then the DSN, if the sender requested one. */
-  function toOutcome({
-    waiting: { delivery },
-    mail: { message },
-    found,
-    settled,
-  }: {
-    readonly waiting: Waiting;
-    readonly mail: Mail;
-    readonly found: Findings;
-    readonly settled: Settled;
-  }) {
+  function toOutcome({ waiting: { delivery }, mail: { message }, found, settled }: Judged) {
     const verdicts = message.verdicts ?? found.verdicts;
     return {
       kind: 'settled',

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import { createBeliefs } from '../store/beliefs.ts';
@@ -69,7 +69,7 @@ export function toSigningSecret(key: string): string {
   return `whsec_${Buffer.from(key, 'utf8').toString('base64')}`;
 }
 
-const ROTATION_MS = 24 * 3600_000;
+const ROTATION_MS = DAY_MS;
 /** Milliseconds for which a key is cached: the delay until another host's rotation is seen. */
 const FRESH_MS = 10_000;
 

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Scanning } from '../scan/scanning.ts';
-import type { Ready } from './making.ts';
+import { createDiscard, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
@@ -66,7 +66,6 @@ interface Tap extends Tapped {
 export function createTapping({ spool, preparation, scanning, clock }: TappingDeps) {
   const taps = new Map<string, Tap>();
   const bell = createBell(clock);
-  let stopped = false;
 
   spool.onChange((fresh) => {
     if (taps.size > 0) for (const delivery of fresh) hear(delivery);
@@ -128,42 +127,26 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
 
   return frozen({
     /** Undefined: too many routes of the account, or of all, are watched. */
-    async tap(route: Tapped, { cursor, limit, waitMs, gone }: TapWish): Promise<TappedMails | undefined> {
+    async tap(route: Tapped, { cursor, limit, ...patience }: TapWish): Promise<TappedMails | undefined> {
       const tap = open(route);
       if (!tap) return undefined;
-      const end = clock.monotonic() + waitMs;
       const first = tap.fresh[0]?.n ?? tap.next;
       const from = cursor === undefined ? tap.next : Math.min(Math.max(cursor, first), tap.next);
       const gap = cursor !== undefined && cursor !== from;
-      const waiter = bell.listen(route, gone);
-      try {
-        for (;;) {
-          waiter.rest();
+      const seen = await bell.find(
+        route,
+        patience,
+        async () => {
           tap.usedAt = clock.monotonic();
-          const seen = await look(tap, from, limit);
-          const left = end - clock.monotonic();
-          if (seen.mails.length > 0 || left <= 0 || stopped || gone.aborted)
-            return { ...seen, gap, discard: createDiscard(seen.mails) };
-          await waiter.wait(seen.cursor < tap.next ? Math.min(left, LOOK_AGAIN) : left);
-        }
-      } finally {
-        waiter.leave();
-      }
+          return look(tap, from, limit);
+        },
+        ({ mails, cursor: seenTo }) =>
+          mails.length > 0 ? undefined : seenTo < tap.next ? LOOK_AGAIN : Number.POSITIVE_INFINITY,
+      );
+      return { ...seen, gap, discard: createDiscard(preparation, seen.mails) };
     },
-    /** Ends the waits. */
-    stop() {
-      stopped = true;
-      bell.ringAll();
-    },
+    stop: bell.stop,
   });
-
-  function createDiscard(mails: readonly Ready[]) {
-    let left = mails;
-    return () => {
-      for (const { delivery, post } of left) void preparation.discard(delivery, post);
-      left = [];
-    };
-  }
 }
 
 const keyOf = ({ account, routeId }: Tapped): string => `${account}\0${routeId}`;

@@ -16,21 +16,16 @@ type TriedMail = Mail & { readonly delivery: Partial<Pick<Delivery, 'routeId' | 
 /** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
 export type Trials = ReturnType<typeof createTrials>;
 
-export function createTrials({
-  renderer,
-  poster,
-  destinations,
-  answers,
-  clock,
-  ids,
-}: {
+interface TrialsDeps {
   readonly renderer: Pick<Renderer, 'render' | 'discard'>;
   readonly poster: Pick<Poster, 'post'>;
   readonly destinations: Pick<Destinations, 'target'>;
   readonly answers: Pick<Answers, 'shown'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
-}) {
+}
+
+export function createTrials({ renderer, poster, destinations, answers, clock, ids }: TrialsDeps) {
   return frozen({
     /**
      * Posts the event of a delivery, or of a sample, with an id of its own: a receiver that remembers ids would else

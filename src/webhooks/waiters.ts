@@ -1,25 +1,37 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 
-/** A call that waits for mail. */
-interface Waiter {
-  /** Clears earlier signals. Call it before a read, so that none is missed between the read and the wait. */
-  rest(): void;
-  /** Resolves at a signal, when the client disconnects, and after this number of milliseconds. */
-  wait(ms: number): Promise<void>;
-  leave(): void;
-}
-
 /** The key of a wait: the mail of an endpoint, or of a route. */
 type Name = { readonly account: string } & ({ readonly url: string } | { readonly routeId: string });
+
+/** How long a call waits, at most until its client has disconnected. */
+interface Patience {
+  readonly waitMs: number;
+  readonly gone: AbortSignal;
+}
 
 /** Wakes calls that wait for mail. */
 export function createBell(clock: Clock) {
   const listeners = new Map<string, Set<() => void>>();
   const keyOf = (name: Name) => `${name.account}\0${'url' in name ? name.url : name.routeId}`;
+  let stopped = false;
+
+  function ringAll(): void {
+    for (const here of listeners.values()) for (const ring of here) ring();
+  }
 
   return frozen({
-    listen(name: Name, gone: AbortSignal): Waiter {
+    /**
+     * Looks until there is something, or the wait is over, and returns what was seen last: again at a signal, and
+     * after the milliseconds that `restOf` gives; undefined: it was enough.
+     */
+    async find<T>(
+      name: Name,
+      { waitMs, gone }: Patience,
+      look: () => Promise<T>,
+      restOf: (seen: T) => number | undefined,
+    ): Promise<T> {
+      const end = clock.monotonic() + waitMs;
       const key = keyOf(name);
       const here = listeners.get(key) ?? new Set();
       listeners.set(key, here);
@@ -31,32 +43,35 @@ export function createBell(clock: Clock) {
       };
       here.add(ring);
       gone.addEventListener('abort', ring);
-      return {
-        rest() {
-          rung = gone.aborted;
-        },
-        wait: (ms) =>
-          new Promise<void>((resolve) => {
-            if (rung) return resolve();
-            const cancel = clock.after(ms, () => wake());
-            wake = () => {
-              cancel();
-              wake = () => {};
-              resolve();
-            };
-          }),
-        leave() {
-          gone.removeEventListener('abort', ring);
-          here.delete(ring);
-          if (here.size === 0) listeners.delete(key);
-        },
-      };
+      try {
+        for (;;) {
+          // Before the look, so that no signal is missed between it and the wait.
+          rung = false;
+          const seen = await look();
+          const rest = restOf(seen);
+          const left = end - clock.monotonic();
+          if (rest === undefined || left <= 0 || stopped || gone.aborted) return seen;
+          if (rung) continue;
+          const signal = Promise.withResolvers<void>();
+          wake = signal.resolve;
+          const cancel = clock.after(Math.min(left, rest), wake);
+          await signal.promise;
+          cancel();
+        }
+      } finally {
+        gone.removeEventListener('abort', ring);
+        here.delete(ring);
+        if (here.size === 0) listeners.delete(key);
+      }
     },
     ring(name: Name) {
       for (const ring of listeners.get(keyOf(name)) ?? []) ring();
     },
-    ringAll() {
-      for (const here of listeners.values()) for (const ring of here) ring();
+    ringAll,
+    /** Ends the waits, so that their calls are answered. */
+    stop() {
+      stopped = true;
+      ringAll();
     },
   });
 }

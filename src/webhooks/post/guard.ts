@@ -4,18 +4,11 @@ import { allowedNetworks, isReachable, type Network, type OpenNetworks } from '.
 import type { Resolver } from '../../dns/types.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 
-interface GuardSettings extends OpenNetworks {}
-
 /** An endpoint that the guard allows, at these addresses only. */
 interface Target {
   readonly ok: true;
-  /** The first of `addresses`. */
-  readonly address: string;
-  readonly family: 4 | 6;
   /** All addresses of the host, checked, in the order of the resolver. The connection goes to one of them. */
   readonly addresses: readonly string[];
-  /** Without brackets. */
-  readonly hostname: string;
   readonly port: number;
 }
 
@@ -34,7 +27,7 @@ export type Guard = ReturnType<typeof createGuard>;
 const refuse = (error: AttemptError, cause?: string): AddressVerdict => ({ ok: false, error, ...(cause && { cause }) });
 
 /** Creates the guard that checks every connection to an endpoint. */
-export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }) {
+export function createGuard(settings: OpenNetworks, deps: { readonly resolver: Pick<Resolver, 'addresses'> }) {
   const allowed = allowedNetworks(settings);
 
   /**
@@ -50,11 +43,11 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
     // Node does not call `lookup` for IP literals, so they are checked here. new URL() has normalized them: 0x7f.1,
     // 2130706433 and full-width digits are already 127.0.0.1.
     const hostname = parsed.hostname.replace(/^\[(.*)\]$/, '$1');
-    if (isIP(hostname) !== 0) return judge([hostname], hostname, port, allowed);
+    if (isIP(hostname) !== 0) return judge([hostname], port, allowed);
     const answer = await deps.resolver.addresses(hostname.replace(/\.$/, ''));
     if (answer.kind === 'failure') return refuse('DNS failure');
     if (answer.kind !== 'records') return refuse('host not found');
-    return judge(answer.records, hostname, port, allowed);
+    return judge(answer.records, port, allowed);
   }
 
   return frozen({ check });
@@ -70,14 +63,8 @@ function portOf(url: URL): number | undefined {
 const isOpen = (port: number): boolean => port === 80 || port === 443 || port > 1023;
 
 /** One forbidden address refuses the host, because any of its addresses might be the one connected to. */
-function judge(
-  addresses: readonly string[],
-  hostname: string,
-  port: number,
-  allowed: readonly Network[],
-): AddressVerdict {
-  const [address] = addresses;
-  if (address === undefined) return refuse('host not found');
+function judge(addresses: readonly string[], port: number, allowed: readonly Network[]): AddressVerdict {
+  if (addresses.length === 0) return refuse('host not found');
   if (!addresses.every((each) => isReachable(each, allowed))) return refuse('forbidden address');
-  return { ok: true, address, family: isIP(address) === 6 ? 6 : 4, addresses, hostname, port };
+  return { ok: true, addresses, port };
 }

@@ -1,5 +1,5 @@
-import { isIP } from 'node:net';
 import type { Bytes } from '../../base/bytes.ts';
+import { urlHost } from '../../base/networks.ts';
 import { type DetailText, type Field, type HttpDetail, httpDetailText } from '../../queue/detail.ts';
 
 /** One HTTP request. */
@@ -49,9 +49,7 @@ export function createNotes(now: () => number): AttemptNotes {
 }
 
 /** The form of an address with its port: `[2001:db8::1]:443`. */
-export function withPort(address: string, port: number | string): string {
-  return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
-}
+export const withPort = (address: string, port: number): string => `${urlHost(address)}:${port}`;
 
 /** The detail of an attempt, made when it is asked for: that of one that delivered at once has no headers. */
 export function toDetailText(notes: AttemptNotes): DetailText {

@@ -1,10 +1,9 @@
-import { type Bytes, freeBytes, sizeOf } from '../../base/bytes.ts';
+import { freeBytes, sizeOf } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-
 import type { FormatName } from '../../inbound/formats.ts';
-import { type AttemptResult, errorOf } from '../../queue/settle.ts';
+import { type AttemptResult, errorOf, isSuccess } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { Poster } from '../types.ts';
 import { createFileBody } from './file-body.ts';
@@ -29,48 +28,39 @@ interface PosterSettings {
   readonly connections: number;
 }
 
+type Asked = Pick<Request, 'method' | 'headers' | 'body'> & { readonly url: string };
+
 /**
  * Creates the poster, which checks each endpoint with the guard, sets one deadline per request, and reuses a connection
  * while DNS still returns the same addresses.
  */
 export function createPoster(settings: PosterSettings, deps: { readonly guard: Guard; readonly clock: Clock }): Poster {
   const { guard, clock } = deps;
-  const connections = createConnections<Wire>(settings.connections, (origin, addresses) => {
+  const connections = createConnections(settings.connections, (origin, addresses) => {
     const connect = connectorTo(addresses, settings.timeoutMs);
     return () => openWire(origin, connect, clock.monotonic, (wire) => connections.closed(wire));
   });
   let stopped = false;
 
-  async function attempt(
-    method: 'POST' | 'HEAD',
-    url: string,
-    headers: Readonly<Record<string, string>>,
-    body: Bytes | null,
-  ): Promise<AttemptResult> {
+  async function attempt(asked: Asked): Promise<AttemptResult> {
     const started = clock.monotonic();
     const deadline = startDeadline(clock, settings.timeoutMs);
     const notes = createNotes(clock.monotonic);
     try {
-      const ending = await guarded(method, url, headers, body, deadline, notes);
+      const ending = await guarded(asked, deadline, notes);
       return { ...ending, durationMs: Math.round(clock.monotonic() - started), detail: toDetailText(notes) };
     } finally {
       deadline.cancel();
     }
   }
 
-  async function guarded(
-    method: 'POST' | 'HEAD',
-    url: string,
-    headers: Readonly<Record<string, string>>,
-    body: Bytes | null,
-    deadline: Deadline,
-    notes: AttemptNotes,
-  ): Promise<WireEnding> {
+  async function guarded(asked: Asked, deadline: Deadline, notes: AttemptNotes): Promise<WireEnding> {
+    const { method, url, headers, body } = asked;
     const parsed = URL.parse(url);
     if (!parsed) return { kind: 'unanswered', error: 'host not found', connected: false };
-    const asked = notes.now();
+    const began = notes.now();
     const verdict = await checked(guard, parsed, deadline);
-    notes.lookedUp = notes.now() - asked;
+    notes.lookedUp = notes.now() - began;
     // The forbidden addresses of a name are never revealed (`why`).
     if (!verdict.ok) {
       const { ok: _, ...failure } = verdict;
@@ -141,8 +131,8 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   }
 
   return frozen({
-    post: (url, headers, body) => attempt('POST', url, headers, body),
-    head: (url) => attempt('HEAD', url, {}, null),
+    post: (url, headers, body) => attempt({ method: 'POST', url, headers, body }),
+    head: (url) => attempt({ method: 'HEAD', url, headers: {}, body: null }),
     async stop() {
       stopped = true;
       connections.destroy();
@@ -258,8 +248,4 @@ async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Pro
     },
     { kind: 'memory', bytes: new TextEncoder().encode(BODY) },
   );
-}
-
-function isSuccess(result: AttemptResult): boolean {
-  return result.kind === 'answered' && result.status >= 200 && result.status < 300;
 }

@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
 import { frozen } from '../../base/frozen.ts';
+import { namesIn } from '../../base/tables.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 import { type AnswerReading, MOST_HEAD_BYTES, readHeads } from './answer-head.ts';
 import type { FileBody } from './file-body.ts';
@@ -21,8 +22,8 @@ export interface Failure {
   readonly cause?: string | undefined;
 }
 
-/** One undici connection. */
-export interface Wire extends Connection {
+/** One undici connection, for one request at a time, opened on first use. */
+export interface Wire {
   /** `file` reads the body if that is a file. */
   dispatch(request: Request, file: FileBody | undefined, handler: Handler): void;
   /** Whether everything written has been passed to the kernel. */
@@ -31,6 +32,8 @@ export interface Wire extends Connection {
   status(): number | undefined;
   /** Undefined until it is open. */
   opened(): OpenedConnection | undefined;
+  /** Closes it immediately, even during a request. */
+  destroy(): void;
 }
 
 /** undici's callbacks for one response; `expire` ends the request at its deadline. */
@@ -236,26 +239,12 @@ interface Progress {
   readonly secure: boolean;
 }
 
-const UNREACHABLE = new Set([
-  'ENETUNREACH',
-  'EHOSTUNREACH',
-  'ETIMEDOUT',
-  'EADDRNOTAVAIL',
-  'ENETDOWN',
-  'EHOSTDOWN',
-  'EMFILE',
-  'ENFILE',
-  'EACCES',
-  'EPERM',
-  'EINVAL',
-]);
-const TIMEOUTS = new Set(['UND_ERR_CONNECT_TIMEOUT', 'UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
-const MALFORMED = new Set([
-  'UND_ERR_HEADERS_OVERFLOW',
-  'UND_ERR_RES_CONTENT_LENGTH_MISMATCH',
-  'UND_ERR_RES_EXCEEDED_MAX_SIZE',
-]);
-const CUT = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
+const UNREACHABLE = namesIn(
+  'ENETUNREACH EHOSTUNREACH ETIMEDOUT EADDRNOTAVAIL ENETDOWN EHOSTDOWN EMFILE ENFILE EACCES EPERM EINVAL',
+);
+const TIMEOUTS = namesIn('UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT');
+const MALFORMED = namesIn('UND_ERR_HEADERS_OVERFLOW UND_ERR_RES_CONTENT_LENGTH_MISMATCH UND_ERR_RES_EXCEEDED_MAX_SIZE');
+const CUT = namesIn('ECONNRESET EPIPE UND_ERR_SOCKET UND_ERR_CLOSED UND_ERR_DESTROYED');
 
 /** Maps an error to the terms shown to users, who never see the error texts of libraries. */
 function toFailure(error: unknown, progress: Progress): Failure {
@@ -288,18 +277,12 @@ function codeOf(error: unknown): string {
   return typeof error.code === 'string' ? error.code : '';
 }
 
-/** A connection for one request at a time, opened on first use. */
-interface Connection {
-  /** Closes it immediately, even during a request. */
-  destroy(): void;
-}
-
 /** The connections to one origin at one set of checked addresses. */
-interface Group<C> {
+interface Group {
   readonly origin: string;
   readonly addresses: string;
-  readonly open: () => C;
-  readonly idle: C[];
+  readonly open: () => Wire;
+  readonly idle: Wire[];
   /** Including connections in use. */
   size: number;
 }
@@ -313,15 +296,12 @@ const KEEP_IN_ALL = 512;
  * `opener` is called once per origin and set of checked addresses; the function it returns opens connections to
  * these addresses only.
  */
-export function createConnections<C extends Connection>(
-  keep: number,
-  opener: (origin: string, addresses: readonly string[]) => () => C,
-) {
-  const groups = new Map<string, Group<C>>();
-  const owners = new Map<C, Group<C>>();
+export function createConnections(keep: number, opener: (origin: string, addresses: readonly string[]) => () => Wire) {
+  const groups = new Map<string, Group>();
+  const owners = new Map<Wire, Group>();
   let idle = 0;
 
-  function groupOf(origin: string, addresses: readonly string[]): Group<C> {
+  function groupOf(origin: string, addresses: readonly string[]): Group {
     const joined = addresses.length === 1 ? (addresses[0] ?? '') : [...addresses].sort().join(' ');
     const group = groups.get(origin);
     if (group?.addresses === joined) return group;
@@ -332,7 +312,7 @@ export function createConnections<C extends Connection>(
     return made;
   }
 
-  function open(group: Group<C>): C {
+  function open(group: Group): Wire {
     const connection = group.open();
     owners.set(connection, group);
     group.size++;
@@ -340,7 +320,7 @@ export function createConnections<C extends Connection>(
   }
 
   /** Closes it, even if in use. */
-  function drop(connection: C): void {
+  function drop(connection: Wire): void {
     const group = owners.get(connection);
     if (!group) return;
     owners.delete(connection);
@@ -354,7 +334,7 @@ export function createConnections<C extends Connection>(
     /**
      * Takes the most recently used connection, or a new one. Closes idle connections to any other set of addresses.
      */
-    take(origin: string, addresses: readonly string[]): { readonly connection: C; readonly used: boolean } {
+    take(origin: string, addresses: readonly string[]): { readonly connection: Wire; readonly used: boolean } {
       const group = groupOf(origin, addresses);
       const connection = group.idle.pop();
       if (!connection) return { connection: open(group), used: false };
@@ -364,7 +344,7 @@ export function createConnections<C extends Connection>(
     /** As `take`, but always a new connection. */
     fresh: (origin: string, addresses: readonly string[]) => open(groupOf(origin, addresses)),
     /** Returns it to the pool, or closes it if its addresses are out of date or the pool is full. */
-    giveBack(connection: C) {
+    giveBack(connection: Wire) {
       const group = owners.get(connection);
       if (!group || groups.get(group.origin) !== group || group.idle.length >= keep || idle >= KEEP_IN_ALL)
         return drop(connection);
@@ -373,7 +353,7 @@ export function createConnections<C extends Connection>(
     },
     drop,
     /** The server closed it: removes it from the pool if idle. */
-    closed(connection: C) {
+    closed(connection: Wire) {
       if (owners.get(connection)?.idle.includes(connection)) drop(connection);
     },
     /** Closes all connections, even those in use. */
@@ -383,7 +363,7 @@ export function createConnections<C extends Connection>(
   });
 }
 
-function forgetIdle<C>(group: Group<C>, connection: C): boolean {
+function forgetIdle(group: Group, connection: Wire): boolean {
   const at = group.idle.indexOf(connection);
   if (at < 0) return false;
   group.idle.splice(at, 1);

@@ -1,4 +1,5 @@
 import { frozen } from '../../base/frozen.ts';
+import { createShared } from '../../base/memory.ts';
 import type { Step } from '../../queue/road.ts';
 
 export type RenderProgress = ReturnType<typeof createProgress>;
@@ -44,11 +45,6 @@ const PATIENCE = 200;
 export function createSteps(
   each: (ms: number) => Promise<readonly ReturnType<RenderProgress['steps']>[]>,
 ): () => Promise<ReadonlyMap<string, Step>> {
-  let asked: Promise<ReadonlyMap<string, Step>> | undefined;
-  return () =>
-    (asked ??= each(PATIENCE)
-      .then((answers) => new Map(answers.flat()))
-      .finally(() => {
-        asked = undefined;
-      }));
+  const shared = createShared<ReadonlyMap<string, Step>>();
+  return () => shared('steps', async () => new Map((await each(PATIENCE)).flat()));
 }

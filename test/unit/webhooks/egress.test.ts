@@ -9,7 +9,7 @@ const guardOf = (names = {}) =>
   createGuard({ allowPrivate: [], loopbackOnly: false }, { resolver: namesResolver(names) });
 const errorOf = async (url: string, names = {}): Promise<string> => {
   const verdict = await guardOf(names).check(url);
-  return verdict.ok ? `ok ${verdict.address}` : verdict.error;
+  return verdict.ok ? `ok ${verdict.addresses[0]}` : verdict.error;
 };
 
 describe('webhooks to private addresses', () => {

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import type { Loaded } from '../load.ts';
@@ -54,10 +54,15 @@ export function Button({ label, icon, kind = 'plain', disabled = false, title, o
 /** A button that opens a dialog. */
 export function DialogButton({
   dialog,
+  onClosed,
   ...button
-}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren }) {
+}: Omit<ButtonProps, 'onPress'> & { dialog(close: () => void): ComponentChildren; onClosed?(): void }) {
   const [open, setOpen] = useState(false);
-  return [h(Button, { ...button, onPress: () => setOpen(true) }), open && dialog(() => setOpen(false))];
+  const close = () => {
+    setOpen(false);
+    onClosed?.();
+  };
+  return [h(Button, { ...button, onPress: () => setOpen(true) }), open && dialog(close)];
 }
 
 export interface FieldProps {
@@ -86,16 +91,11 @@ export function Field({
   onValue,
 }: FieldProps) {
   const id = useId();
-  const wrong = {
-    'aria-invalid': error === undefined ? undefined : ('true' as const),
-    'aria-errormessage': error === undefined ? undefined : id,
-  };
+  const wrong = error === undefined ? {} : ({ 'aria-invalid': 'true', 'aria-errormessage': id } as const);
   return h('label.field', [
     h('span.label', label),
     options
-      ? h('select', { value, onChange: (event) => onValue(event.currentTarget.value), ...wrong }, [
-          options.map(([one, name]) => h('option', { key: one, value: one, selected: one === value }, name)),
-        ])
+      ? h(Select, { value, options, onValue, ...wrong })
       : h('input', {
           type,
           value,
@@ -105,8 +105,18 @@ export function Field({
           onInput: (event) => onValue(event.currentTarget.value),
           ...wrong,
         }),
-    help !== undefined && h('span.help', help),
+    help !== undefined && h('span.faint', help),
     error !== undefined && h('span.wrong', { role: 'alert', id }, error),
+  ]);
+}
+
+type SelectProps = Pick<FieldProps, 'value' | 'onValue'> & {
+  readonly options: NonNullable<FieldProps['options']>;
+} & Pick<JSX.IntrinsicElements['select'], 'aria-invalid' | 'aria-errormessage'>;
+
+function Select({ value, options, onValue, ...wrong }: SelectProps) {
+  return h('select', { value, onChange: (event) => onValue(event.currentTarget.value), ...wrong }, [
+    options.map(([one, name]) => h('option', { key: one, value: one, selected: one === value }, name)),
   ]);
 }
 
@@ -129,18 +139,13 @@ export function Time({ at }: { readonly at: string }) {
   return h('time', { dateTime: new Date(ms).toISOString(), title: exactTime(ms) }, relative(ms, now.value));
 }
 
-/** Why something is empty or does not work, with a remedy. */
-export function Notice({
-  icon = 'dot',
-  title,
-  tone = 'off',
-  children,
-}: {
-  readonly icon?: IconName;
+interface NoticeProps extends Partial<Omit<Mark, 'word'>> {
   readonly title: string;
-  readonly tone?: Tone;
   readonly children?: ComponentChildren;
-}) {
+}
+
+/** Why something is empty or does not work, with a remedy. */
+export function Notice({ icon = 'dot', title, tone = 'off', children }: NoticeProps) {
   return h('div', { class: `notice ${tone}` }, [
     icon !== 'dot' && h(Icon, { name: icon }),
     h('div', [h('p.title', title), children]),
@@ -207,20 +212,16 @@ export interface Tab {
   readonly label: string;
 }
 
-/** Tabs, moved through with the arrow keys, and below them what the chosen one shows. */
-export function Tabs({
-  tabs,
-  chosen,
-  label,
-  onChoose,
-  children,
-}: {
+interface TabsProps {
   readonly tabs: readonly Tab[];
   readonly chosen: string;
   readonly label: string;
   onChoose(id: string): void;
   readonly children?: ComponentChildren;
-}) {
+}
+
+/** Tabs, moved through with the arrow keys, and below them what the chosen one shows. */
+export function Tabs({ tabs, chosen, label, onChoose, children }: TabsProps) {
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;
@@ -298,7 +299,7 @@ export function Dialog({
 /** Names and values. */
 export function Facts({ rows }: { readonly rows: readonly (readonly [string, ComponentChildren])[] }) {
   return h('dl.facts', [
-    rows.map(([name, value]) => h('div', { key: name }, [h('dt', name), h('dd', { dir: 'auto' }, [value])])),
+    rows.map(([name, value]) => h('div', { key: name }, [h('dt.faint', name), h('dd', { dir: 'auto' }, [value])])),
   ]);
 }
 
@@ -306,24 +307,21 @@ export function Facts({ rows }: { readonly rows: readonly (readonly [string, Com
 export function Headers({ fields }: { readonly fields: readonly { readonly name: string; readonly value: string }[] }) {
   return h('dl.headers', [
     fields.map(({ name, value }, i) =>
-      h('div', { key: i }, [h('dt', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
+      h('div', { key: i }, [h('dt.faint', plain(name)), h('dd', { dir: 'auto' }, plain(value))]),
     ),
   ]);
 }
 
-/** Figures. The table scrolls by itself where it is too wide. */
-export function Table({
-  label,
-  columns,
-  rows,
-  areNamed = false,
-}: {
+interface TableProps {
   readonly label: string;
   readonly columns: readonly string[];
   readonly rows: readonly (readonly string[])[];
   /** Whether the first column has the names of the rows. */
   readonly areNamed?: boolean;
-}) {
+}
+
+/** Figures. The table scrolls by itself where it is too wide. */
+export function Table({ label, columns, rows, areNamed = false }: TableProps) {
   const toCell = (text: string, i: number) =>
     areNamed && i === 0 ? h('th', { key: i, scope: 'row' }, text) : h('td', { key: i }, text);
   return h('div.wide', { tabIndex: 0, role: 'region', 'aria-label': label }, [
@@ -335,21 +333,6 @@ export function Table({
 }
 
 /** A choice among a few. */
-export function Choice({
-  label,
-  value,
-  options,
-  onValue,
-}: {
-  readonly label: string;
-  readonly value: string;
-  readonly options: readonly (readonly [string, string])[];
-  onValue(value: string): void;
-}) {
-  return h('label.choice', [
-    h('span.hidden', label),
-    h('select', { value, onChange: (event) => onValue(event.currentTarget.value) }, [
-      options.map(([id, text]) => h('option', { key: id, value: id, selected: id === value }, text)),
-    ]),
-  ]);
+export function Choice({ label, ...choice }: { readonly label: string } & SelectProps) {
+  return h('label.choice', [h('span.hidden', label), h(Select, choice)]);
 }

@@ -1,5 +1,4 @@
-import type { Signal } from '@preact/signals';
-import type { ComponentChildren, TargetedMouseEvent } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ask, awaySince, hostsMissing } from '../call.ts';
 import { h } from '../h.ts';
@@ -12,6 +11,7 @@ import { FactorDialog, factorOpen } from './factor.ts';
 import { Icon } from './icons.ts';
 import { JobBar } from './job.ts';
 import { helpOpen, KEYS, keysOn, turnKeys } from './keys.ts';
+import { MenuItem } from './menu.ts';
 import { PasswordDialog, PasswordNotice, passwordOpen } from './password.ts';
 import { isIn, listOfShown, mayOpen, SECTIONS, type Section } from './sections.ts';
 import { now, relative } from './text.ts';
@@ -173,14 +173,6 @@ function Seconds({ until }: { readonly until: number }) {
   return h('span', { 'aria-hidden': 'true' }, seconds > 0 ? `, retrying in ${seconds} s` : ', retrying now');
 }
 
-/** Opens a dialog, and closes the menu that it was chosen from. */
-const opens =
-  (dialog: Signal<boolean>) =>
-  ({ currentTarget }: TargetedMouseEvent<HTMLElement>) => {
-    dialog.value = true;
-    currentTarget.closest('details')?.removeAttribute('open');
-  };
-
 function PersonMenu() {
   const { error, start: leave } = useAction(signOut);
   const { name = '', role = '', has_password: has = false, can_set_password: can = false } = person.value ?? {};
@@ -188,10 +180,9 @@ function PersonMenu() {
     h('summary', { 'aria-label': `Menu for ${name}` }, [h(Icon, { name: 'person' })]),
     h('div.sheet', [
       h('p', [h('strong', name), h('br'), h('span.faint', role)]),
-      h('button.button.quiet', { type: 'button', onClick: opens(helpOpen) }, 'Keyboard shortcuts'),
-      (has || can) && h('button.button.quiet', { type: 'button', onClick: opens(passwordOpen) }, 'Password\u2026'),
-      has &&
-        h('button.button.quiet', { type: 'button', onClick: opens(factorOpen) }, 'Two-factor authentication\u2026'),
+      h(MenuItem, { label: 'Keyboard shortcuts', onPress: () => (helpOpen.value = true) }),
+      (has || can) && h(MenuItem, { label: 'Password\u2026', onPress: () => (passwordOpen.value = true) }),
+      has && h(MenuItem, { label: 'Two-factor authentication\u2026', onPress: () => (factorOpen.value = true) }),
       h('a.button.quiet', { href: '/docs', target: '_blank', rel: 'noopener' }, 'API reference'),
       h('button.button.quiet', { type: 'button', onClick: leave }, 'Sign out'),
       error !== undefined && h('p.wrong', { role: 'alert' }, messageOf(error)),

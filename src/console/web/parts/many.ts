@@ -84,19 +84,14 @@ export function Many<A extends Counted>(props: ManyProps<A>) {
   ]);
 }
 
-function Decision({
-  matched,
-  isTyped,
-  decide,
-  onClose,
-  ...button
-}: Pick<ManyProps<Counted>, 'kind' | 'icon'> & {
+interface DecisionProps extends Pick<ManyProps<Counted>, 'kind' | 'icon' | 'onClose'> {
   readonly matched: number;
   readonly label: string;
   readonly isTyped: boolean;
   decide(): Promise<void>;
-  onClose(): void;
-}) {
+}
+
+function Decision({ matched, isTyped, decide, onClose, ...button }: DecisionProps) {
   const [typed, setTyped] = useState('');
   const disabled = isTyped && typed.replaceAll(',', '').trim() !== String(matched);
   return h('div', [

@@ -61,7 +61,7 @@ function Plot({ title, sentence, times, curves }: PlotProps) {
   const [pointed, setPointed] = useState<number>();
   const at = pointed !== undefined && pointed < times.length ? pointed : times.length - 1;
   return h('figure.plot', [
-    h('figcaption', [h('h3', title), h('p', sentence)]),
+    h('figcaption', [h('h3', title), h('p.faint', sentence)]),
     h(Drawing, { times, curves, onPoint: setPointed }),
     h('ul.legend', [
       curves.map(({ label, tone, unit, values }) =>

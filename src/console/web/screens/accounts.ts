@@ -76,7 +76,7 @@ function AccountRow({ one: { id, name, created_at: createdAt, waiting, day } }: 
   const content = [
     h('span.who', [h('bdi.name', plain(name)), h('span.faint', ['created ', h(Time, { at: createdAt })])]),
     ...figures.map(([value, word]) =>
-      h('span', { key: word, class: value === 0 ? 'figure none' : 'figure' }, [
+      h('span', { key: word, class: value === 0 ? 'figure faint' : 'figure' }, [
         h('strong', number(value)),
         ' ',
         h('span.faint', word),

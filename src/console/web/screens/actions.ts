@@ -92,6 +92,6 @@ function ActionRow({ action: { at, by, what, count, detail, account: of, host } 
       host !== undefined && ` \u00b7 ${plain(host)}`,
     ]),
     h('span', count === 1 ? plain(what) : `${plain(what)} (${number(count)})`),
-    h('span.detail', { dir: 'auto' }, plain(detail)),
+    h('span.detail.faint', { dir: 'auto' }, plain(detail)),
   ]);
 }

@@ -17,8 +17,7 @@ export function DnsRecords({
   const { domain: name, mx_hosts: hosts, valid_mx: isValid, mx_error: error, tested_at: testedAt } = domain;
   const { routed, txt_name: txtName, txt_value: txtValue, verified_at: verifiedAt } = domain;
   const { data, failedAt, again } = servers;
-  const [mx, txt] = ['MX', 'TXT'].map((type) => data?.records.find((one) => one.type === type));
-  const pending = servers.loading && data === undefined;
+  const since = data?.records.find(({ type }) => type === 'MX')?.since ?? null;
   return h('section', { 'aria-labelledby': 'dns' }, [
     h('h2', { id: 'dns' }, 'DNS records'),
     servers.error && h(Fault, { error: servers.error, since: failedAt, again }),
@@ -36,12 +35,11 @@ export function DnsRecords({
           hosts.length > 1 && 'Any one of these is enough. ',
           error !== null && `${plain(error)}. `,
           testedAt !== null && ['Checked ', h(Time, { at: testedAt }), '. '],
-          mx && mx.since !== null && `Unchanged for ${age(toMs(mx.since), now.value)}. `,
+          since !== null && `Unchanged for ${age(toMs(since), now.value)}. `,
           data && nextTest(data),
         ],
-        record: mx,
+        servers,
         optional: false,
-        pending,
       }),
       h(DnsRecord, {
         type: 'TXT',
@@ -54,9 +52,8 @@ export function DnsRecords({
             : 'Proves that you own the domain. Mail to it is refused until this record is found.',
           verifiedAt !== null && [' First found ', h(Time, { at: verifiedAt }), '.'],
         ],
-        record: txt,
+        servers,
         optional: routed,
-        pending,
       }),
     ]),
   ]);
@@ -68,34 +65,26 @@ function nextTest({ next_test_at: at }: DomainServers) {
   return at === null || toMs(at) < now.value ? 'Next check in minutes.' : ['Next check ', h(Time, { at }), '.'];
 }
 
-function DnsRecord({
-  type,
-  name,
-  values,
-  mark,
-  note,
-  record,
-  optional,
-  pending,
-}: {
-  readonly type: string;
+interface DnsRecordProps {
+  readonly type: DomainRecord['type'];
   readonly name: string;
   readonly values: readonly string[];
   readonly mark: Mark;
   readonly note: ComponentChildren;
-  /** What the name servers say, once they were asked. */
-  readonly record: DomainRecord | undefined;
+  readonly servers: Loaded<DomainServers>;
   /** Mail comes in without it. */
   readonly optional: boolean;
-  readonly pending: boolean;
-}) {
+}
+
+function DnsRecord({ type, name, values, mark, note, servers: { data, loading }, optional }: DnsRecordProps) {
+  const record = data?.records.find((one) => one.type === type);
   return h('li', [
     h('span.type', type),
     h('code.name', plain(name)),
     h('span.mark', [h(State, mark)]),
     h('ul.values', [values.map((value) => h('li', { key: value }, [h('code', value), h(Copy, { text: value })]))]),
     h('p.note.faint', [note]),
-    pending && h('div.servers', [h(Bars, { rows: 2 })]),
+    loading && !data && h('div.servers', [h(Bars, { rows: 2 })]),
     record && h(Servers, { record, optional }),
   ]);
 }

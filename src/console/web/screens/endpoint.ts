@@ -2,10 +2,11 @@ import { useState } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useCall, useRepeat } from '../load.ts';
+import type { Answer } from '../operations.ts';
 import { ReplayDialog } from '../parts/changes.ts';
-import { Bars, Button, DialogButton, Facts, Fault, Notice, Table, Time, Title } from '../parts/elements.ts';
+import { Button, Dialog, DialogButton, Facts, Loading, Notice, Table, Time, Title } from '../parts/elements.ts';
+import { Confirm, Copy } from '../parts/form.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
-import { SigningKey } from '../parts/signing-key.ts';
 import { canTry, EndpointStateMark, endpointSentence, WAITS_FOR } from '../parts/states.ts';
 import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
@@ -20,15 +21,14 @@ const ofUrl = (url: string) => withField('', 'url', url);
 export function Endpoint() {
   const url = place.value.query.get('url') ?? '';
   const loaded = useRepeat(useCall('endpoints/info', { url }));
-  const { data: endpoint, error, failedAt, again } = loaded;
+  const { data: endpoint, error, again } = loaded;
   return h('div.screen.narrow', [
     h(Back),
     h(Title, { text: shortUrl(url) }),
-    error &&
-      (error.kind === 'Unknown_Endpoint'
-        ? h(Notice, { title: 'No route or webhook uses this URL, and nothing is waiting for it' })
-        : h(Fault, { error, since: failedAt, again })),
-    endpoint ? h(Detail, { endpoint, again }) : !error && h(Bars, { rows: 6 }),
+    error?.kind === 'Unknown_Endpoint'
+      ? h(Notice, { title: 'No route or webhook uses this URL, and nothing is waiting for it' })
+      : h(Loading, { of: loaded, rows: 6 }),
+    endpoint && h(Detail, { endpoint, again }),
   ]);
 }
 
@@ -108,14 +108,8 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
       h('span', { 'data-key': 'replay' }, [
         h(DialogButton, {
           label: 'Replay failed mail\u2026',
-          dialog: (close) =>
-            h(ReplayDialog, {
-              wish: { query: ofUrl(url), state: 'dead' },
-              onClose: () => {
-                close();
-                again();
-              },
-            }),
+          dialog: (onClose) => h(ReplayDialog, { wish: { query: ofUrl(url), state: 'dead' }, onClose }),
+          onClosed: again,
         }),
       ]),
     route !== undefined &&
@@ -175,7 +169,7 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
         }),
       ],
     ),
-    h('figcaption', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
+    h('figcaption.faint', [`${good} of the last ${strip.length} succeeded; newest on the right.`]),
     h('details', [
       h('summary', 'Show as table'),
       h(Table, {
@@ -224,4 +218,40 @@ function MakingList({ making }: { readonly making: EndpointDetail['making'] }) {
       ]),
     ),
   ]);
+}
+
+/** A button that shows the key by which a receiver knows that posts are ours, and makes a new one. */
+function SigningKey({ route }: { readonly route: string }) {
+  const [key, setKey] = useState<Answer<'inbound/route-key'>>();
+  const [rotating, setRotating] = useState(false);
+  const load = async (rotate?: boolean) => setKey(await call('inbound/route-key', { id: route, rotate }));
+  return h('span', [
+    h(Button, { label: 'Signing key\u2026', onPress: () => load() }),
+    key &&
+      h(Dialog, { title: 'Signing key', onClose: () => setKey(undefined) }, [
+        h('p', ['Signs the POSTs to this URL. Anyone who has it can forge them.']),
+        h(OneForm, { title: 'For X-Mandrill-Signature, or as the Mailgun signing key', text: key.auth_key }),
+        h(OneForm, { title: 'For webhook-signature (Standard Webhooks libraries)', text: key.signing_secret }),
+        h('p.buttons', [
+          h(Button, { label: 'Rotate\u2026', onPress: () => setRotating(true) }),
+          h(Button, { label: 'Close', kind: 'main', onPress: () => setKey(undefined) }),
+        ]),
+      ]),
+    key &&
+      rotating &&
+      h(Confirm, {
+        question: 'Rotate the signing key?',
+        text: [
+          'For 24 hours, webhook-signature carries the signatures of both keys, and X-Mandrill-Signature ' +
+            'alternates between them. After that, the old key stops working.',
+        ],
+        confirm: 'Rotate key',
+        onConfirm: () => load(true),
+        onClose: () => setRotating(false),
+      }),
+  ]);
+}
+
+function OneForm({ title, text }: { readonly title: string; readonly text: string }) {
+  return h('div', [h('p.faint', title), h('p.copied', [h('code.secret', text), h(Copy, { text, label: 'Copy' })])]);
 }

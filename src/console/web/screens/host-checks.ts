@@ -2,7 +2,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useCall, useLoad, useRepeat } from '../load.ts';
-import { Bars, Button, Fault, Loading, type Mark, State, Time } from '../parts/elements.ts';
+import { Button, Loading, type Mark, State, Time } from '../parts/elements.ts';
 import { Copy } from '../parts/form.ts';
 import { shownHost } from '../parts/hosts.ts';
 import { count, number, plain } from '../parts/text.ts';
@@ -24,26 +24,25 @@ const isProblem = ({ level }: HostCheck) => level === 'fault' || level === 'warn
 
 /** The examination of the host, check by check as they end. */
 export function Checks() {
-  const { data: run, error, failedAt, look } = useExamination();
+  const loaded = useExamination();
+  const { data: run, again } = loaded;
   const checks = ORDER.flatMap((level) => run?.checks.filter((one) => one.level === level) ?? []);
   const others = checks.filter((one) => !isProblem(one));
   return h('section', { 'aria-labelledby': 'checks' }, [
     h('div.heading', [
       h('h2', { id: 'checks' }, 'Checks'),
-      h(Button, { label: 'Refresh', icon: 'replay', disabled: run?.state === 'running', onPress: look }),
+      h(Button, { label: 'Refresh', icon: 'replay', disabled: run?.state === 'running', onPress: again }),
     ]),
-    error && h(Fault, { error, since: failedAt, again: look }),
-    run === undefined
-      ? !error && h(Bars, { rows: 4 })
-      : [
-          h(Counts, { run }),
-          h('ul.rows.columns.checks', checks.filter(isProblem).map(toRow)),
-          others.length > 0 &&
-            h('details.others', [
-              h('summary', count(others.length, 'other check')),
-              h('ul.rows.columns.checks', others.map(toRow)),
-            ]),
-        ],
+    h(Loading, { of: loaded, rows: 4 }),
+    run && [
+      h(Counts, { run }),
+      h('ul.rows.columns.checks', checks.filter(isProblem).map(toRow)),
+      others.length > 0 &&
+        h('details.others', [
+          h('summary', count(others.length, 'other check')),
+          h('ul.rows.columns.checks', others.map(toRow)),
+        ]),
+    ],
   ]);
 }
 
@@ -61,7 +60,7 @@ function useExamination() {
     const timer = setTimeout(again, POLL_MS);
     return () => clearTimeout(timer);
   }, [data, error]);
-  return { ...loaded, look: again };
+  return loaded;
 }
 
 function Counts({ run: { state, counts, ended_at: endedAt } }: { readonly run: HostExamination }) {
@@ -83,7 +82,7 @@ function toRow(check: HostCheck, i: number) {
     h('span.name', { dir: 'auto' }, plain(name)),
     h('span.text', { dir: 'auto' }, plain(text)),
     advice !== null && [
-      h('span.advice', { dir: 'auto' }, plain(advice)),
+      h('span.advice.faint', { dir: 'auto' }, plain(advice)),
       h('span.buttons', [h(Copy, { text: `${name}: ${text}\n${advice}` })]),
     ],
   ]);

@@ -18,13 +18,8 @@ export function Keys() {
         h(DialogButton, {
           label: 'Create key\u2026',
           kind: 'main',
-          dialog: (close) =>
-            h(MakeKey, {
-              onClose: () => {
-                close();
-                again();
-              },
-            }),
+          dialog: (onClose) => h(MakeKey, { onClose }),
+          onClosed: again,
         }),
     ]),
     h('p.faint', ['A key has full access to the account: through the API, and as the password for SMTP.']),

@@ -143,7 +143,7 @@ function RejectRow({ entry, taken }: { readonly entry: RejectEntry; taken(): voi
   return h('li', { 'data-row': keyOf(entry) }, [
     h('span.mark', [h(State, REASONS[reason])]),
     h('span.address', [h('bdi', plain(email)), subaccount !== null && h('span.faint', ` (${plain(subaccount)})`)]),
-    h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
+    h('span.detail.faint', { dir: 'auto' }, detail === null ? '' : plain(detail)),
     h('span.when.faint', [h(Time, { at }), `, ${termOf(entry)}`]),
     h('span.buttons', [
       message !== null && may('messages/info') && h('a.button.quiet', { href: sentLink(message) }, 'Message'),
@@ -195,7 +195,7 @@ function Whitelist({ q, version }: ListProps) {
               h('li', { key: email, 'data-row': email }, [
                 h('span.mark', [h(State, { icon: 'check', word: 'Whitelisted', tone: 'good' })]),
                 h('span.address', [h('bdi', plain(email))]),
-                h('span.detail', { dir: 'auto' }, detail === null ? '' : plain(detail)),
+                h('span.detail.faint', { dir: 'auto' }, detail === null ? '' : plain(detail)),
                 h('span.when.faint', [h(Time, { at })]),
                 h('span.buttons', [
                   may('whitelists/delete') &&

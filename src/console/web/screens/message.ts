@@ -289,7 +289,7 @@ function Parts({ id, content }: { readonly id: string; readonly content: Content
   return h('ul.rows.parts', [
     content.parts.map((part) =>
       h('li', { key: part.n }, [
-        h('span.path', part.path),
+        h('span.path.faint', part.path),
         h('span.type', plain(part.type)),
         h('span.name', { dir: 'auto' }, [part.name === null ? (part.disposition ?? '') : plain(part.name)]),
         h('span.size', size(part.size)),

@@ -57,27 +57,16 @@ function isSelf({ name }: HostPerson): boolean {
   return name === own && (has || can);
 }
 
-function PersonRow({
-  one,
-  onInvite,
-  removed,
-  again,
-}: {
+interface PersonRowProps {
   readonly one: HostPerson;
   onInvite(): Promise<void>;
   removed(): void;
   again(): void;
-}) {
-  const {
-    name,
-    role,
-    account: whose,
-    has_password: has,
-    has_factor: hasFactor,
-    locked,
-    created_at: createdAt,
-    sessions,
-  } = one;
+}
+
+function PersonRow({ one, onInvite, removed, again }: PersonRowProps) {
+  const { name, role, account: whose, locked, created_at: createdAt, sessions } = one;
+  const { has_password: has, has_factor: hasFactor } = one;
   return h('li', [
     h('span.who', [h('bdi.name', plain(name)), isSelf(one) && h(Own, { word: 'You' })]),
     h(RoleOf, { role, whose }),

@@ -70,18 +70,8 @@ export function Routes({
 }
 
 function RouteRow({ route, again, removed }: { readonly route: InboundRoute; again(): void; removed(): void }) {
-  const {
-    id,
-    pattern,
-    url,
-    batch_events: batch,
-    format,
-    facts,
-    has_password: hasPassword,
-    order,
-    action,
-    also,
-  } = route;
+  const { id, pattern, url, format, facts, order, action, also } = route;
+  const { batch_events: batch, has_password: hasPassword } = route;
   const rules = rulesOf(route);
   return h('li', { 'data-row': id }, [
     h('code.pattern', plain(pattern)),
@@ -308,29 +298,21 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
 ];
 
 function paramsOf(values: Values, route: Partial<InboundRoute>) {
-  const {
-    pattern,
-    action,
-    url = '',
-    format = '',
-    attachments,
-    facts,
-    password = '',
-    batch_events: batch = '',
-  } = values;
+  const { pattern, action, url = '', format = '', attachments, facts, password = '', order, tags } = values;
+  const { batch_events: batch = '', priority = '0' } = values;
   return {
     pattern,
     action,
     when: whenOf(values, route),
-    tags: listOf(values['tags']),
+    tags: listOf(tags),
     url: hasUrl(values) ? url : undefined,
     ...(format !== '' && { format }),
     attachments: isWhole(format) ? 'auto' : attachments,
     facts: facts === 'true',
     ...(password !== '' && { password }),
     ...(batch.trim() !== '' && { batch_events: Number(batch) }),
-    order: values['order'],
-    priority: Number(values['priority'] ?? 0),
+    order,
+    priority: Number(priority),
   };
 }
 

@@ -1,14 +1,10 @@
 import { toFileName } from '../../../mail/filename.ts';
 import { additions, replyIn } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
-import type { ParsedMail, Written } from './mail.ts';
+import type { ParsedMail } from './mail.ts';
 
 /** CloudMailin's "JSON (normalized)". */
-export function cloudmailin(mail: ParsedMail): Written {
-  return { type: 'application/json', pieces: pieces(mail) };
-}
-
-function* pieces(mail: ParsedMail): Iterable<Piece> {
+export function* cloudmailin(mail: ParsedMail): Iterable<Piece> {
   const { inbound } = mail;
   const { mailFrom, client } = inbound.message.envelope;
   const { spf } = inbound.senderAuth;

@@ -1,4 +1,5 @@
 import type { FormatName } from '../../../inbound/formats.ts';
+import type { Piece } from '../pieces.ts';
 import { cloudmailin } from './cloudmailin.ts';
 import { json } from './json.ts';
 import { type ParsedMail, rawBytes, type Written } from './mail.ts';
@@ -9,11 +10,15 @@ import { sendgrid, sendgridRaw } from './sendgrid.ts';
 /** The formats besides Mandrill's (payload.ts), which is a form of its own. */
 export const WRITERS: Readonly<Record<Exclude<FormatName, 'mandrill'>, (mail: ParsedMail) => Written>> = {
   raw: (mail) => ({ type: 'message/rfc822', pieces: rawBytes(mail) }),
-  json,
-  postmark,
+  json: asJson(json),
+  postmark: asJson(postmark),
   mailgun,
   'mailgun-mime': mailgunMime,
   sendgrid,
   'sendgrid-raw': sendgridRaw,
-  cloudmailin,
+  cloudmailin: asJson(cloudmailin),
 };
+
+function asJson(write: (mail: ParsedMail) => Iterable<Piece>): (mail: ParsedMail) => Written {
+  return (mail) => ({ type: 'application/json', pieces: write(mail) });
+}

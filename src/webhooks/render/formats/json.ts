@@ -2,14 +2,10 @@ import { toFileName } from '../../../mail/filename.ts';
 import type { Mailbox } from '../../../mail/message.ts';
 import { additions, envelopeOf, replyIn, scanJson, spamReport, tagsOf } from '../payload.ts';
 import { filePieces, jsonText, type Piece, rawText, sizeOfContent, json as toJson } from '../pieces.ts';
-import { type ParsedMail, rawAsUtf8, type Written } from './mail.ts';
+import { type ParsedMail, rawAsUtf8 } from './mail.ts';
 
 /** Our own format: every key is always there, lists are lists, and files are base64. */
-export function json(mail: ParsedMail): Written {
-  return { type: 'application/json', pieces: pieces(mail) };
-}
-
-function* pieces(mail: ParsedMail): Iterable<Piece> {
+export function* json(mail: ParsedMail): Iterable<Piece> {
   const { inbound, text, html } = mail;
   const { id, message, verdicts, content } = inbound;
   yield `{"event":"inbound","id":${toJson(id)},"message_id":${toJson(message.id)}`;

@@ -38,36 +38,25 @@ export interface Written {
 
 export function toParsedMail(inbound: InboundEvent, rest: Pick<ParsedMail, 'withRaw' | 'key' | 'at'>): ParsedMail {
   const { message, content, author } = inbound;
-  const from = author.mailbox;
+  const parsed = 'parsed' in content ? content.parsed : undefined;
   const trace = traceFields(message);
-  const head = parseHeaders(Buffer.from(headOf(inbound)));
-  if ('parseError' in content) {
-    const nothing = {
-      to: [],
-      cc: [],
-      bcc: [],
-      subject: '',
-      text: undefined,
-      html: undefined,
-
-      files: [],
-    };
-    return { inbound, ...rest, ...nothing, fields: head, from, head: headOf(inbound) };
-  }
-  const { parsed } = content;
+  const head = headOf(inbound);
+  const own = parseHeaders(Buffer.from(head));
   return {
     inbound,
     ...rest,
-    fields: [...head.slice(0, -trace.length || undefined), ...trace, ...sendersFields(inbound, parsed, true)],
-    from,
-    to: parsed.to,
-    cc: parsed.cc ?? [],
-    bcc: allValues(parsed.fields, 'bcc').flatMap((value) => parseAddressList(value).mailboxes),
-    subject: parsed.subject,
-    text: parsed.text,
-    html: parsed.html,
-    files: parsed.files,
-    head: headOf(inbound),
+    fields: parsed
+      ? [...own.slice(0, -trace.length || undefined), ...trace, ...sendersFields(inbound, parsed, true)]
+      : own,
+    from: author.mailbox,
+    to: parsed?.to ?? [],
+    cc: parsed?.cc ?? [],
+    bcc: allValues(parsed?.fields ?? [], 'bcc').flatMap((value) => parseAddressList(value).mailboxes),
+    subject: parsed?.subject ?? '',
+    text: parsed?.text,
+    html: parsed?.html,
+    files: parsed?.files ?? [],
+    head,
   };
 }
 

@@ -7,14 +7,10 @@ import type { Scan } from '../../../mail/scan.ts';
 import { additions, type InboundEvent, replyIn, tagsOf } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import { rawInJson } from './json.ts';
-import { fieldOf, type ParsedMail, toTexts, type Written } from './mail.ts';
+import { fieldOf, type ParsedMail, toTexts } from './mail.ts';
 
 /** Postmark's inbound webhook. Its MessageID is an id of the delivery, not of the header. */
-export function postmark(mail: ParsedMail): Written {
-  return { type: 'application/json', pieces: pieces(mail) };
-}
-
-function* pieces(mail: ParsedMail): Iterable<Piece> {
+export function* postmark(mail: ParsedMail): Iterable<Piece> {
   const { inbound, from } = mail;
   const { recipient, message } = inbound;
   const sender = from ?? { address: '', name: null };
@@ -87,8 +83,7 @@ function receivedSpf({ message, verdicts: { spf }, hostname }: InboundEvent): He
     ['helo', client.helo],
     ['envelope-from', mailFrom],
   ].flatMap(([name, value]) => (value ? [`${name}=${quoted(value)}`] : []));
-  const result = `${spf.result.charAt(0).toUpperCase()}${spf.result.slice(1)}`;
-  return { name: 'Received-SPF', value: `${result}; ${facts.join('; ')}` };
+  return { name: 'Received-SPF', value: `${capitalized(spf.result)}; ${facts.join('; ')}` };
 }
 
 /** A value as it is where it may be, else as a quoted string. */
