@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { build, checkOut, movePackages } from '../support/package/checkout.ts';
+import { bringPackages, build, checkOut, movePackages } from '../support/package/checkout.ts';
 import { boot, inRoot, type Machine, makeRoot, whyNoRoots } from '../support/package/machine.ts';
-import { earlier, release, repack } from '../support/package/release.ts';
+import { earlier, repack } from '../support/package/release.ts';
 import { has, must, run, timed } from '../support/package/run.ts';
 import { stepAt, stepsOf } from '../support/package/steps.ts';
 import { until } from '../support/until.ts';
@@ -70,17 +70,17 @@ describe('the Debian package', function () {
     process.once('exit', clear).once('SIGTERM', cut);
     const rooted = makeRoot(root);
     rooted.catch(() => {});
-    const { checkout, deb } = await release();
-    built.first = deb;
+    const checkout = await checkOut(join(dir, 'first'));
+    await bringPackages(checkout);
+    built.first = await build(checkout);
     if (await has('lintian')) lintian = lint(built.first);
     const again = await checkOut(join(dir, 'again'));
     await movePackages(checkout, again);
     built.again = await build(again, { TZ: 'Pacific/Kiritimati', LC_ALL: 'C' });
-    await movePackages(again, checkout);
     const old = await earlier(join(dir, 'earlier'), EARLIER);
     if (old === undefined) console.log('    an earlier version: this one repacked, because no earlier commit is there');
-    built.earlier = old ?? (await repack(deb, join(dir, 'earlier'), EARLIER));
-    built.next = await repack(deb, join(dir, 'next'), NEXT);
+    built.earlier = old ?? (await repack(built.first, join(dir, 'earlier'), EARLIER));
+    built.next = await repack(built.first, join(dir, 'next'), NEXT);
     const trouble = await rooted
       .then(() => inRoot(root, 'true'))
       .then(({ code, err }) => (code === 0 ? undefined : err), String);
