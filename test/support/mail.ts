@@ -39,12 +39,25 @@ export interface Session {
 }
 
 const GREETING_MS = 30_000;
+/** A host whose event loop lags defers new sessions. Mail servers try again, and so do the tests. */
+const BUSY = '421 4.3.2 Server is busy';
+const BUSY_PAUSE_MS = 500;
+const BUSY_TRIES = 60;
 
 /**
  * An SMTP session that waits for each reply; rejects when the connection is lost. `client`: whose connection a proxy
  * passes on, by the PROXY protocol.
  */
-export async function openSession({ host, port }: Place, client?: string): Promise<Session> {
+export async function openSession(place: Place, client?: string): Promise<Session> {
+  for (let tries = 1; ; tries++) {
+    const { greeting, session } = await connectTo(place, client);
+    if (!greeting.startsWith(BUSY) || tries === BUSY_TRIES) return session;
+    session.close();
+    await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS));
+  }
+}
+
+async function connectTo({ host, port }: Place, client?: string): Promise<{ greeting: string; session: Session }> {
   const socket = connect(port, host);
   socket.setNoDelay(true);
   if (client !== undefined) socket.write(`PROXY TCP4 ${client} 192.0.2.1 50000 25\r\n`);
@@ -80,8 +93,8 @@ export async function openSession({ host, port }: Place, client?: string): Promi
     });
   // A port that was just given up may belong to anybody, who need not greet.
   const deadline = setTimeout(() => socket.destroy(new Error('no greeting came')), GREETING_MS);
-  await reply().finally(() => clearTimeout(deadline));
-  return {
+  const greeting = await reply().finally(() => clearTimeout(deadline));
+  const session: Session = {
     say(line) {
       const answer = reply();
       socket.write(`${line}\r\n`);
@@ -98,6 +111,7 @@ export async function openSession({ host, port }: Place, client?: string): Promi
       socket.destroy();
     },
   };
+  return { greeting, session };
 }
 
 /** A small message. */
