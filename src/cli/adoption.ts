@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createPauses, systemClock } from '../base/clock.ts';
+import { atOnce } from '../base/turns.ts';
 import { spoolDir } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
 import { folderOf } from '../queue/disk/folder.ts';
@@ -15,6 +16,8 @@ import { withSpool, withStore } from './open.ts';
 const MOST_COUNTED = 1000;
 /** How long a takeover may make no progress before the command ends. Milliseconds. */
 const PATIENCE_MS = 60_000;
+/** How often it is counted what is left. Milliseconds. */
+const COUNT_EVERY_MS = 10_000;
 
 /** Unlike timers of the daemon, these keep the command running. */
 export const commandPauses = () =>
@@ -91,23 +94,31 @@ async function handOver(store: Store, lost: HostRow, adopter: HostRow): Promise<
 /** Waits until nothing of its earlier epochs is left. */
 async function untilTaken(call: Invocation, store: Store, lost: HostRow, adopter: HostRow): Promise<number> {
   const { wait } = commandPauses();
-  let [left, since] = [await countCopies(store, lost, lost.epoch), systemClock.monotonic()];
-  while (left !== '0') {
+  const { id, epoch = 0 } = lost;
+  let [counts, since, countedAt] = ['', systemClock.monotonic(), 0];
+  while (await store.copies.one({ host: id, epoch: { range: { lt: epoch } } })) {
+    // Counting reads the copies, which must not slow down the takeover.
+    if (systemClock.monotonic() - countedAt >= COUNT_EVERY_MS) {
+      const now = await countTakeovers(store, adopter);
+      if (now !== counts || now.includes('+')) since = systemClock.monotonic();
+      [counts, countedAt] = [now, systemClock.monotonic()];
+    }
     if (systemClock.monotonic() - since > PATIENCE_MS) {
-      call.print([{ id: lost.id, adopter: adopter.id, left }], () => stuck(left, lost, adopter));
+      const left = await countCopies(store, lost, epoch);
+      call.print([{ id, adopter: adopter.id, left }], () => stuck(left, lost, adopter));
       return EXIT.failed;
     }
     await wait(500);
-    const now = await countCopies(store, lost, lost.epoch);
-    if (now !== left || now.endsWith('+')) since = systemClock.monotonic();
-    left = now;
   }
   const waits = await countCopies(store, lost);
-  call.print(
-    [{ id: lost.id, adopter: adopter.id, left: waits }],
-    () => `${adopter.name} has the mail of ${lost.name}\n`,
-  );
+  call.print([{ id, adopter: adopter.id, left: waits }], () => `${adopter.name} has the mail of ${lost.name}\n`);
   return EXIT.ok;
+}
+
+/** How many copies are left of each host that it takes over. It takes them one after the other. */
+async function countTakeovers(store: Store, adopter: HostRow): Promise<string> {
+  const lost = await store.hosts.many({ adopter: adopter.id }, { sort: 'id' });
+  return (await atOnce(lost, (row) => countCopies(store, row, row.epoch ?? 0))).join();
 }
 
 const stuck = (left: string, lost: HostRow, adopter: HostRow): string =>

@@ -36,7 +36,7 @@ export const demo: Command = {
     },
     hosts: {
       value: 'N',
-      help: `start 2 to ${MOST_HOSTS} hosts over one database, lose one with its disk, and show what happens to its mail`,
+      help: `run 2 to ${MOST_HOSTS} hosts over one database, lose one with its disk, and show what happens to its mail`,
     },
     copies: {
       value: 'none|store',
@@ -45,9 +45,9 @@ export const demo: Command = {
     },
   },
   notes:
-    'Several hosts need a database with the protocol of MongoDB. MONGODB_URL names a server, on which the demo uses a ' +
-    'database of its own; else mongod is started, if it is on the PATH; else SecantusDB, which is fetched by pip in a ' +
-    'clone of the sources.',
+    'Several hosts need a database with the protocol of MongoDB. MONGODB_URL names a server, on which the demo uses ' +
+    'a database of its own; else mongod is started, if it is on the PATH; else SecantusDB, which is fetched by pip in ' +
+    'a clone of the sources.',
   async run(call, io) {
     const hosts = readHosts(call);
     if (hosts) {

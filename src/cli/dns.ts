@@ -44,8 +44,8 @@ export const dns: Command = {
   name: 'dns',
   args: '[DOMAIN…]',
   summary:
-    'Lists the DNS records that this host and its domains need, and whether each name server has them. Exits 1 if one ' +
-    'is missing.',
+    'Lists the DNS records that this host and its domains need, and whether each name server has them. Exits 1 if ' +
+    'one is missing.',
   options: {
     zone: { help: 'print the records as lines of a zone file' },
     missing: { help: 'only records that are not published as they should be' },
@@ -59,8 +59,8 @@ export const dns: Command = {
     timeout: { value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
   },
   notes:
-    'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a new\n' +
-    'record. Advised records are never waited for. For the records of a sender domain, run postern sender add first.\n\n' +
+    'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a\n' +
+    'new record. Advised records are never waited for. For those of a sender domain, run postern sender add first.\n\n' +
     '  postern dns --zone --missing > records.txt\n' +
     '  postern dns --wait',
   async run(call, io) {

@@ -43,7 +43,8 @@ const PROGRESS_EVERY_MS = 1000;
 
 const ALL_HOSTS =
   'With several hosts, all of them are changed, or the one of --host. Those that do not answer are named, and ' +
-  'unchanged; the exit code is 1 then, unless they were stopped or have no http.peer_url. The daemon of this host need not run.';
+  'unchanged; the exit code is 1 then, unless they were stopped or have no http.peer_url. The daemon of this ' +
+  'host need not run.';
 
 interface Change {
   readonly name: string;

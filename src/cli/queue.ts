@@ -165,8 +165,8 @@ export const queueShow: Command = {
     raw: { help: 'print the raw message as received, or the events of a batch as JSON' },
   },
   notes:
-    'If this host does not have it, the other hosts of the store are asked, and the output names the one that has it. ' +
-    'For --raw, run the command there.',
+    'If this host does not have it, the other hosts of the store are asked, and the output names the one that has ' +
+    'it. For --raw, run the command there.',
   async run(call, io) {
     const id = call.word('ID');
     const { settings } = call.settings();

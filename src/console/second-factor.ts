@@ -45,8 +45,8 @@ export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>
 
   return frozen({
     /**
-     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and it was the last try; `locked`: there are
-     * no more tries.
+     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and it was the last try; `locked`: there
+     * are no more tries.
      */
     async use(person: PersonRow, given: string): Promise<'right' | 'wrong' | 'locks' | 'locked'> {
       const counted = await countCode(deps.store, person.id);

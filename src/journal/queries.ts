@@ -132,7 +132,7 @@ export function createJournalQueries(db: DatabaseSync) {
         .all(from, to, ...values)
         .map((row) => [String(row['reason']), Number(row['count'])]);
     },
-    /** Mail in a window that was accepted at that time or later, counted. What another host has taken over, it counts. */
+    /** Counts mail in a window that was accepted at that time or later, without mail that another host took over. */
     mailByAccount: ([from, to]: Window, since: number) =>
       db
         .prepare(

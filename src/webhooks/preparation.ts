@@ -174,8 +174,8 @@ export function createPreparation(deps: PreparationDeps) {
       return verdicts;
     },
     /**
-     * Sends the DSN if the sender requested one. Reports to the reverse-path only if SPF passed: a forged one would make
-     * us send mail to third parties (RFC 3834 section 2).
+     * Sends the DSN if the sender requested one. Reports to the reverse-path only if SPF passed: a forged one would
+     * make us send mail to third parties (RFC 3834 section 2).
      */
     async tell(message: Message, { spf }: Verdicts, delivery: Delivery, outcome: Settled['outcome']) {
       if (!message.envelope.dsn || outcome === 'deferred' || spf.result !== 'pass') return;

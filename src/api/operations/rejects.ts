@@ -246,7 +246,8 @@ const remove = operation({
   path: '/rejects/delete',
   access: 'settings',
   summary: 'Removes an address from the rejection list: mail to it is sent again.',
-  notes: `There is no limit on deletions, but deleting an entry created by events costs reputation. ${REPUTATION_FORMULA}`,
+  notes:
+    'There is no limit on deletions, but deleting an entry created by events costs reputation. ' + REPUTATION_FORMULA,
   params: { email: listAddress, subaccount: subaccountParam },
   returns: z.object({
     email,

@@ -88,8 +88,8 @@ async function tell(story: Story) {
   );
   await receive(story, hosts, around, ledger);
   say(
-    `Each host received ${2 * EACH} messages by SMTP: ${EACH} were posted at once, ${EACH} wait for the webhook that is ` +
-      'down.',
+    `Each host received ${2 * EACH} messages by SMTP: ${EACH} were posted at once, ${EACH} wait for the webhook that ` +
+      'is down.',
   );
   const due = await submit(story, hosts, ledger);
   say(

@@ -268,7 +268,8 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     'UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0',
   );
   const drop = db.prepare(
-    `UPDATE deliveries SET state = ${stateCode('dropped')}, ended_at = ?, note = coalesce(?, note) WHERE key = ? AND state = ?`,
+    `UPDATE deliveries SET state = ${stateCode('dropped')}, ended_at = ?, note = coalesce(?, note)
+      WHERE key = ? AND state = ?`,
   );
   const replay =
     db.prepare(`UPDATE deliveries SET state = 0, due_at = ?3, ended_at = ?1, budget_from = ?1, attempts = 0,

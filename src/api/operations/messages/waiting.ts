@@ -45,7 +45,8 @@ const stop = operation({
   access: 'settings',
   extension: true,
   summary: 'Stops further attempts at a waiting message.',
-  notes: `An attempt in progress is completed. The message gets no event, and its state does not change. ${NOT_WAITING}`,
+  notes:
+    'An attempt in progress is completed. The message gets no event, and its state does not change. ' + NOT_WAITING,
   ...ofWaiting,
   handle: ({ id }, call) => changeWaiting(id, 'dropped', call.messages.stop, call),
 });
