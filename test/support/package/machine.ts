@@ -94,17 +94,38 @@ function leaderOf(nspawn: number): number | undefined {
   }
 }
 
+/** The control groups of a systemd, or of the machine. */
+const GROUPS = '/sys/fs/cgroup /sys/fs/cgroup/systemd /sys/fs/cgroup/unified';
+
+/**
+ * Starts nspawn in a control group of its own. Without it, all containers of this machine share one, and the systemd of
+ * one removes the groups of another while it starts a service in them (status=219/CGROUP).
+ */
+const IN_OWN_GROUP =
+  `group=$1; shift; for at in ${GROUPS}; do ` +
+  '[ ! -f "$at/cgroup.procs" ] || { mkdir -p "$at/$group" && echo $$ >"$at/$group/cgroup.procs"; } || exit; done; ' +
+  'exec systemd-nspawn "$@"';
+
+/** Removes the control groups of a container that has ended. */
+const removeGroup = (group: string): Promise<Ran> =>
+  run('sh', ['-c', `for at in ${GROUPS}; do find "$at/$1" -depth -type d -exec rmdir {} +; done`, 'sh', group]);
+
 /**
  * Boots the root, in a network of its own or in the one of a namespace that is there already. Undefined when that does
  * not work here: containers are not to be had everywhere.
  */
 export async function boot(root: string, network?: string): Promise<Machine | undefined> {
-  const spawned = begin('systemd-nspawn', [
+  const group = `postern-${process.pid}`;
+  const spawned = begin('sh', [
+    '-c',
+    IN_OWN_GROUP,
+    'sh',
+    group,
     ...common(root),
     '--boot',
     ...(network === undefined ? ['--private-network'] : [`--network-namespace-path=${network}`, '--resolv-conf=off']),
     '--console=pipe',
-    `--machine=postern-${process.pid}`,
+    `--machine=${group}`,
   ]);
   spawned.stdout.resume();
   const gone = once(spawned, 'exit');
@@ -161,6 +182,7 @@ export async function boot(root: string, network?: string): Promise<Machine | un
       await gone;
       process.off('exit', kill);
       clearTimeout(late);
+      await removeGroup(group);
     },
   });
 }

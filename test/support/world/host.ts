@@ -69,7 +69,13 @@ export async function bootHost(root: string, { network, trusted }: World): Promi
 function hostOn(machine: Machine, root: string): Host {
   const at = (path: string) => join(root, path);
   const host: Host = {
-    sh: (script) => machine.must('sh', '-ec', script),
+    async sh(script) {
+      const { code, out, err } = await machine.run('sh', '-ec', script);
+      if (code === 0) return out;
+      // systemctl says only that a service failed; why, its journal says.
+      const { out: journal } = await machine.run('journalctl', '--no-pager', '-n', '60', '-o', 'short-precise');
+      throw new Error(`${script}: ${code}\n${out}\n${err}\n${journal}`);
+    },
     run: (script) => machine.run('sh', '-ec', script),
     read: (path) => readFile(at(path), 'utf8'),
     async write(path, text, mode = 0o644) {
