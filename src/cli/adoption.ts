@@ -5,6 +5,7 @@ import { spoolDir } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
 import { folderOf } from '../queue/disk/folder.ts';
 import type { Settings } from '../settings.ts';
+import { StoreAway } from '../store/driver/port.ts';
 import { nameAdopter, SILENCE_MS, watchBeats } from '../store/membership.ts';
 import type { HostRow } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
@@ -91,26 +92,38 @@ async function handOver(store: Store, lost: HostRow, adopter: HostRow): Promise<
   );
 }
 
+/** Repeats a question that the store does not answer in time: the takeover goes on once it does. */
+async function patiently<T>(ask: () => Promise<T>): Promise<T> {
+  const end = systemClock.monotonic() + PATIENCE_MS;
+  for (;;)
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof StoreAway) || systemClock.monotonic() > end) throw error;
+      await commandPauses().wait(1000);
+    }
+}
+
 /** Waits until nothing of its earlier epochs is left. */
 async function untilTaken(call: Invocation, store: Store, lost: HostRow, adopter: HostRow): Promise<number> {
   const { wait } = commandPauses();
   const { id, epoch = 0 } = lost;
   let [counts, since, countedAt] = ['', systemClock.monotonic(), 0];
-  while (await store.copies.one({ host: id, epoch: { range: { lt: epoch } } })) {
+  while (await patiently(() => store.copies.one({ host: id, epoch: { range: { lt: epoch } } }))) {
     // Counting reads the copies, which must not slow down the takeover.
     if (systemClock.monotonic() - countedAt >= COUNT_EVERY_MS) {
-      const now = await countTakeovers(store, adopter);
+      const now = await patiently(() => countTakeovers(store, adopter));
       if (now !== counts || now.includes('+')) since = systemClock.monotonic();
       [counts, countedAt] = [now, systemClock.monotonic()];
     }
     if (systemClock.monotonic() - since > PATIENCE_MS) {
-      const left = await countCopies(store, lost, epoch);
+      const left = await patiently(() => countCopies(store, lost, epoch));
       call.print([{ id, adopter: adopter.id, left }], () => stuck(left, lost, adopter));
       return EXIT.failed;
     }
     await wait(500);
   }
-  const waits = await countCopies(store, lost);
+  const waits = await patiently(() => countCopies(store, lost));
   call.print([{ id, adopter: adopter.id, left: waits }], () => `${adopter.name} has the mail of ${lost.name}\n`);
   return EXIT.ok;
 }

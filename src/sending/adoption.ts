@@ -43,8 +43,9 @@ interface AdoptionDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly ids: Pick<Ids, 'message'>;
 }
 
-/** How often this host looks whether it is to take over mail, and after a failure. Milliseconds. */
+/** How often this host looks whether it is to take over mail. Milliseconds. */
 const LOOK_MS = 2000;
+/** When it tries again to take copies that it could not take. Milliseconds. */
 const AGAIN_MS = 30_000;
 /** Rows read together. Those of inbound mail have a megabyte, or two with what is around it. */
 const BY_ID = { sort: 'id', limit: 500, bytes: 32 * 1024 * 1024 } as const;
@@ -63,11 +64,13 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return left === 0 ? LOOK_MS : AGAIN_MS;
   }
 
-  /** Takes over what a host had in its earlier epochs. Returns how many copies could not be taken. */
+  /**
+   * Takes over what a host had in its earlier epochs. Returns how many messages could not be taken. Throws `StoreAway`.
+   */
   async function takeAll({ id, name, epoch = 0 }: HostRow): Promise<number> {
     const ofLost = { host: id, epoch: { range: { lt: epoch } } };
     if (!(await store.copies.one(ofLost))) return 0;
-    const count = { taken: 0, left: 0 };
+    const count = { taken: 0, left: 0, away: 0 };
     for (let past = 0; past < epoch; past++)
       for (let last = ''; !loop.isStopped(); ) {
         // Asked for each page: it may have come back, or be another's now.
@@ -77,11 +80,23 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
         if (!next) break;
         const rest = await store.copies.many({ host: id, epoch: past, message: next.message });
         const rows = new Map([...page, ...rest].map((row) => [row.id, row]));
-        for (const taken of await atOnce(messagesOf([...rows.values()]), take)) count[taken ? 'taken' : 'left']++;
+        for (const outcome of await atOnce(messagesOf([...rows.values()]), attempt)) count[outcome]++;
+        if (count.away > 0) throw new StoreAway('copies could not be read or changed');
         last = [...rows.keys()].toSorted().at(-1) ?? next.id;
       }
     log.info('host.adopted', { id, name, messages: count.taken, left: count.left });
     return count.left;
+  }
+
+  /** Does not reject: no takeover of a message may still be in progress when the next round begins. */
+  async function attempt(rows: readonly CopyRow[]): Promise<'taken' | 'left' | 'away'> {
+    try {
+      return (await take(rows)) ? 'taken' : 'left';
+    } catch (error) {
+      if (error instanceof StoreAway) return 'away';
+      log.error('copy.fault', { message: rows[0]?.message, error });
+      return 'left';
+    }
   }
 
   /** Puts a message on the queue of this host, and makes its rows ours. False if it cannot be understood. */
@@ -185,7 +200,8 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
 
   const loop = createLoop(clock, () =>
     look().catch((error: unknown) => {
-      if (!(error instanceof StoreAway)) log.error('copy.fault', { error });
+      if (error instanceof StoreAway) return LOOK_MS;
+      log.error('copy.fault', { error });
       return AGAIN_MS;
     }),
   );

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { systemClock } from '../../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
 import { createAdoption, tendCopiesTask } from '../../../src/sending/adoption.ts';
 import { createCopies } from '../../../src/sending/copies.ts';
@@ -45,9 +45,17 @@ describe('the takeover of copies', () => {
       },
     };
     const copies = createCopies({ mode: 'store' }, { store: mortal, member, clock, log });
+    let rounds = 0;
+    const counted: Clock = {
+      ...clock,
+      after(ms, next) {
+        rounds++;
+        return clock.after(ms, next);
+      },
+    };
     const adoption = createAdoption(
       { alone: false },
-      { store: mortal, spool, copies, others: {}, member, clock, ids, log },
+      { store: mortal, spool, copies, others: {}, member, clock: counted, ids, log },
     );
     return {
       id,
@@ -55,6 +63,8 @@ describe('the takeover of copies', () => {
       spool,
       copies,
       adoption,
+      /** How often it has looked for copies to take. */
+      rounds: () => rounds,
       log,
       learn,
       cut() {
@@ -195,6 +205,21 @@ describe('the takeover of copies', () => {
     await untilGone('a');
     await b.adoption.stop();
     expect(await b.waiting()).to.deep.equal(all);
+  });
+
+  it('goes on within seconds if the store did not answer once', async () => {
+    const a = await startHost('a');
+    let refused = 0;
+    const b = await startHost('b', () => ++refused <= 2);
+    for (let n = 0; n < 4; n++) await a.accept(`m${n}`, 1);
+    await handOver(a, b);
+    await b.adoption.start();
+    await until('its first round', () => b.rounds() === 1);
+    expect(await ownedBy('a'), 'the others were taken').to.have.length(2);
+    await b.deps.clock.advance(5000);
+    await untilGone('a');
+    await b.adoption.stop();
+    expect(b.log.of('copy.fault')).to.deep.equal([]);
   });
 
   it('leaves to a host that comes back what was not taken yet', async () => {
