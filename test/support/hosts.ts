@@ -24,7 +24,7 @@ export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'log' | 
   readonly store: Pick<MongoProxy, 'cut' | 'mend' | 'commands' | 'failNext'>;
   /** What waits in its queue or was given up there, as `postern queue list …options` shows it. */
   queue(...options: string[]): Promise<any[]>;
-  /** Runs `postern …argv` on its data. */
+  /** Runs `postern …argv` on its data, and on the store by its wire. */
   cli(...argv: string[]): Promise<Ran>;
   down(): Promise<void>;
   up(): Promise<void>;
@@ -90,12 +90,13 @@ export async function startHosts(
   async function startHost(name: 'a' | 'b'): Promise<Host & { stop(): Promise<void> }> {
     const dir = await tempDir();
     const store = await startMongoProxy(mongo.address);
+    const url = mongo.url(database, store.address);
     const begin = () =>
       startDaemon(
         {
           ...settings,
           POSTERN_HOSTNAME: `${name}.postern.test`,
-          POSTERN_STORE__URL: mongo.url(database, store.address),
+          POSTERN_STORE__URL: url,
           ...own(name),
         },
         { dir, clock: clockOf(name), ...(name === 'b' && features && { features }) },
@@ -109,7 +110,7 @@ export async function startHosts(
       await running?.stop();
       running = undefined;
     };
-    const cli = (...argv: string[]) => postern(argv, { POSTERN_DATA_DIR: dir });
+    const cli = (...argv: string[]) => postern(argv, { POSTERN_STORE__URL: url, POSTERN_DATA_DIR: dir });
     return {
       dir,
       store,

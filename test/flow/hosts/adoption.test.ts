@@ -83,6 +83,20 @@ if (mongoDriver)
       expect(times('to many')).to.equal(30);
     });
 
+    it('is adopted by a command that the store did not answer meanwhile', async () => {
+      hosts = await startHosts(COPIES);
+      await lose();
+      const adopting = hosts.a.cli('host', 'adopt', 'c.postern.test', '--by', 'b.postern.test');
+      const lost = async () => (await hosts.rows.hosts.many({})).find(({ name }) => name === 'c.postern.test');
+      await until('the adopter to be named', async () => Boolean((await lost())?.adopter));
+      hosts.a.store.cut();
+      const host = (await lost())?.id ?? '';
+      await until('all to be taken', async () => !(await hosts.rows.copies.one({ host })));
+      hosts.a.store.mend();
+      const { code, err } = await adopting;
+      expect(code, err).to.equal(0);
+    });
+
     it('is not sent again by a host that comes back after it was adopted', async () => {
       hosts = await startHosts(COPIES);
       const dir = await tempDir();
