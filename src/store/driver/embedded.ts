@@ -78,7 +78,8 @@ export async function openEmbedded(
   settings: EmbeddedSettings,
   { log, clock, room: watched }: { readonly log: Log; readonly clock: Clock; readonly room?: Room },
 ): Promise<Database> {
-  await makeFile(settings.file);
+  await mkdir(dirname(settings.file), { recursive: true });
+  makePrivate(settings.file); // it has keys in it
   const presence = createPresence(log, 'embedded');
   const room =
     watched ?? createRoom('store', settings.room, { clock, log, look: () => lookAtDisk(dirname(settings.file)) });
@@ -105,12 +106,6 @@ export async function openEmbedded(
       await link.close();
     },
   });
-}
-
-/** Only its owner may read the keys in it. */
-async function makeFile(file: string): Promise<void> {
-  await mkdir(dirname(file), { recursive: true });
-  makePrivate(file);
 }
 
 function createCollection<R extends Row>(
