@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, inTime } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Fields, Log } from '../../base/log.ts';
 import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
@@ -291,19 +291,12 @@ export function toSlice(
   return { sort: { field, descending }, limit, bytes };
 }
 
-/**
- * Resolves with the result of `work`, or rejects with `StoreAway` after `ms` milliseconds; `late` is called then, and
- * the result of `work` is ignored.
- */
-export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const cancel = clock.after(ms, () => {
-      late?.();
-      reject(new StoreAway(`no answer within ${ms} ms`));
-    });
-    work.then(resolve, reject).finally(cancel);
+/** Resolves with the result of `work`, or calls `late` and rejects with `StoreAway` after `ms` milliseconds. */
+export const within = <T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> =>
+  inTime(clock, ms, work, () => {
+    late?.();
+    throw new StoreAway(`no answer within ${ms} ms`);
   });
-}
 
 /** Tracks whether the database answers, and logs each change once. */
 export type Presence = ReturnType<typeof createPresence>;
