@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { SqlRow } from '../queue/disk/schema.ts';
+import type { SqlRow } from '../base/sqlite.ts';
 import { type OPEN_STATES, TAKEN_OVER } from '../queue/states.ts';
 import { mergeSamples, readFigures, type WantedSeries } from './minutes.ts';
 import {

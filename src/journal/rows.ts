@@ -1,5 +1,5 @@
+import type { SqlRow } from '../base/sqlite.ts';
 import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
-import type { SqlRow } from '../queue/disk/schema.ts';
 import { END_NAMES } from '../queue/states.ts';
 import { type FailureCause, MAIL_STATES, type MailState, type StoryEntry } from './types.ts';
 

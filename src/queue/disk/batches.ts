@@ -1,11 +1,12 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { deliveryId } from '../../base/ids.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { AttemptRecord, Delivery, Settlement } from '../delivery.ts';
 import type { BatchLimits, EventsForHook, FreezeOutcome, Hook, HookTally, Pending } from '../events.ts';
 import { STATES } from '../states.ts';
 import type { Accepting, Ending } from './changes.ts';
-import { number, numberOrNull, type SqlRow, text, textOrNull, whole } from './schema.ts';
+import { number, numberOrNull, text, textOrNull, whole } from './schema.ts';
 
 /** The new events among those published for a webhook. */
 interface Published {

@@ -1,6 +1,7 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { createBatchChanges, createHookChanges, createTallying } from './batches.ts';
@@ -17,7 +18,6 @@ import {
   kindCode,
   number,
   OPEN_CODES,
-  type SqlRow,
   stateCode,
   taskCode,
   whole,

@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { CopyEnd, CopyMark, CopyStart } from '../copy-marks.ts';
 import { isLost } from './faults.ts';
-import { DELIVERY, isWholeDelivery, number, OPEN_CODES, type SqlRow, text, textOrNull, toDelivery } from './schema.ts';
+import { DELIVERY, isWholeDelivery, number, OPEN_CODES, text, textOrNull, toDelivery } from './schema.ts';
 
 // Which messages of this queue have a copy in the store that hosts share, and whether it is as it should be.
 

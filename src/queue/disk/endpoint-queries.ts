@@ -1,6 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { AttemptAnswer, AttemptWindow } from '../history.ts';
-import { BEHIND, number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
+import { BEHIND, number, numberOrNull, text, textOrNull } from './schema.ts';
 
 /** A place in the order in which deliveries began to wait. */
 type SincePlace = readonly [budgetFrom: number, key: number];

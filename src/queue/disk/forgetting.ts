@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { pragma, type SqlRow } from '../../base/sqlite.ts';
 import { ENDED_STATES, STATES } from '../states.ts';
 import type { ChangeParts } from './changes.ts';
-import { detailKeys, number, type SqlRow, stateCode, text, textOrNull } from './schema.ts';
+import { detailKeys, number, stateCode, text, textOrNull } from './schema.ts';
 import { sequenceOf } from './turns.ts';
 
 // The end of rows: of deliveries that ended long ago, and of messages that were never confirmed.
@@ -99,8 +100,7 @@ function fewEvents(rows: readonly SqlRow[]): readonly SqlRow[] {
 
 /** Shortens the file by a small step if much of it is free. Returns whether it did. */
 function giveBack(db: DatabaseSync): boolean {
-  const free = Number(db.prepare('PRAGMA freelist_count').get()?.['freelist_count']);
-  const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count']);
+  const [free, pages] = [Number(pragma(db, 'freelist_count')), Number(pragma(db, 'page_count'))];
   const spare = free > SPARE_PAGES && free > pages / 4;
   if (spare) db.exec(`PRAGMA incremental_vacuum(${VACUUM_STEP})`);
   return spare;

@@ -1,10 +1,11 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import { callByName } from '../../base/worker.ts';
 import { type Endpoint, endpointKey } from '../delivery.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
-import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
+import { kindCode, kindOfCode, number, text, textOrNull } from './schema.ts';
 import type { Answer, Ask, EndpointRow, News } from './thread.ts';
 import { createTurns } from './turns.ts';
 

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
@@ -20,7 +21,6 @@ import {
   isWholeDelivery,
   number,
   numberOrNull,
-  type SqlRow,
   stateCode,
   text,
   textOrNull,

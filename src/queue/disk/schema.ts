@@ -1,6 +1,7 @@
-import { DatabaseSync, type SQLOutputValue } from 'node:sqlite';
+import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { makePrivate } from '../../base/private-files.ts';
+import { inTransaction, pragma, type SqlRow } from '../../base/sqlite.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
@@ -249,16 +250,12 @@ export function makeTables(db: DatabaseSync): void {
 
 /** Upgrades the tables to this version, in one transaction. */
 export function grow(db: DatabaseSync): void {
-  db.exec('BEGIN IMMEDIATE');
-  try {
+  inTransaction(db, () => {
     const version = versionOf(db);
     db.exec(VERSIONS.slice(version).join(''));
     if (version > 0 && version < WITH_KINDS) fillKinds(db, 'main');
-    db.exec(`PRAGMA user_version = ${VERSION}; COMMIT`);
-  } catch (error) {
-    if (db.isTransaction) db.exec('ROLLBACK');
-    throw error;
-  }
+    db.exec(`PRAGMA user_version = ${VERSION}`);
+  });
 }
 
 export function isOld(db: DatabaseSync): boolean {
@@ -269,9 +266,7 @@ export function lacksKinds(db: DatabaseSync): boolean {
   return versionOf(db) < WITH_KINDS;
 }
 
-function versionOf(db: DatabaseSync): number {
-  return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
-}
+const versionOf = (db: DatabaseSync): number => Number(pragma(db, 'user_version'));
 
 /**
  * Opens the queue file, creates it if it does not exist, and refuses one of a newer version. One of an older version
@@ -295,9 +290,6 @@ export function openFile(path: string): DatabaseSync {
     throw error;
   }
 }
-
-/** A row as node:sqlite returns it. */
-export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
 
 export function text(row: SqlRow, name: string): string {
   const value = row[name];

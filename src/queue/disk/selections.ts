@@ -1,18 +1,9 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import type { SqlRow } from '../../base/sqlite.ts';
 import { tableOf } from '../../base/tables.ts';
 import { type DeliveryName, kindsOf, type Selection } from '../delivery.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../states.ts';
-import {
-  BEHIND,
-  DELIVERY,
-  kindCode,
-  number,
-  numberOrNull,
-  type SqlRow,
-  stateCode,
-  text,
-  toDelivery,
-} from './schema.ts';
+import { BEHIND, DELIVERY, kindCode, number, numberOrNull, stateCode, text, toDelivery } from './schema.ts';
 
 // Deliveries that somebody selects, in windows of keys `from` to `to`, so that each query is short.
 

@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { QueuedDelivery, Settlement } from '../delivery.ts';
-import { BEHIND, DELIVERY, number, type SqlRow, textOrNull, toDelivery, whole } from './schema.ts';
+import { BEHIND, DELIVERY, number, textOrNull, toDelivery, whole } from './schema.ts';
 
 // The order of deliveries that ask for it (decision 0060). Deliveries with the same sequence go out one after another,
 // by their keys: the first that waits is due, and the others are due after every date, so that neither a lane nor a

@@ -3,6 +3,7 @@ import { closeSync, openSync, rmSync, statfsSync, statSync, writeSync } from 'no
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { errorText } from '../../base/errors.ts';
+import { inTransaction, pragma, primaryCode } from '../../base/sqlite.ts';
 import { type Protocol, serveThread, type ThreadReply } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
@@ -93,17 +94,9 @@ const INCREMENTAL = 2;
 /** The log is truncated to this size after it was larger. */
 const LOG_BYTES = 64 * 1024 ** 2;
 
-function codeOf(error: unknown): number {
-  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode & 0xff : 0;
-}
-
 function failed(n: number, error: unknown): StoreReply {
-  const code = codeOf(error);
+  const code = primaryCode(error);
   return [n, code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', errorText(error)];
-}
-
-function pragma(database: DatabaseSync, name: string): unknown {
-  return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0];
 }
 
 function freeOn(file: string): number {
@@ -131,7 +124,7 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
     database.exec('PRAGMA auto_vacuum = INCREMENTAL; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);');
     return undefined;
   } catch (error) {
-    if (BROKEN.has(codeOf(error))) throw error;
+    if (BROKEN.has(primaryCode(error))) throw error;
     return errorText(error);
   }
 }
@@ -227,17 +220,12 @@ function apply(database: DatabaseSync, plans: readonly TablePlan[]): void {
     plan.columns.length + plan.indexes.length > 0 && missing(database, plan).length === 0;
   const incomplete = plans.filter((plan) => !complete(plan));
   if (incomplete.length === 0) return;
-  database.exec('BEGIN IMMEDIATE');
-  try {
+  inTransaction(database, () => {
     for (const plan of incomplete) {
       database.exec(plan.create);
       for (const { add } of missing(database, plan)) database.exec(add);
     }
-    database.exec('COMMIT');
-  } catch (error) {
-    if (database.isTransaction) database.exec('ROLLBACK');
-    throw error;
-  }
+  });
 }
 
 type Reserve = ReturnType<typeof createReserve>;
@@ -265,7 +253,7 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
       }
       return [n, 'done', rows];
     } catch (error) {
-      if (BROKEN.has(codeOf(error)) || codeOf(error) === FULL) throw error;
+      if (BROKEN.has(primaryCode(error)) || primaryCode(error) === FULL) throw error;
       return failed(n, error);
     }
   };
@@ -298,8 +286,8 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
       return replies;
     } catch (error) {
       if (database.isTransaction) database.exec('ROLLBACK');
-      if (BROKEN.has(codeOf(error))) throw error;
-      return (codeOf(error) === FULL ? full : away)(writes, error);
+      if (BROKEN.has(primaryCode(error))) throw error;
+      return (primaryCode(error) === FULL ? full : away)(writes, error);
     }
   };
   const freed = () => Number(pragma(database, 'freelist_count')) - KEEP_PAGES;
@@ -312,9 +300,9 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
       if (freed() <= 0 || pages < STEP_PAGES) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
       return freed() > 0;
     } catch (error) {
-      if (BROKEN.has(codeOf(error))) throw error;
+      if (BROKEN.has(primaryCode(error))) throw error;
       // another process is writing; the next write checks again
-      if (codeOf(error) !== FULL || fewer.length === 0) return false;
+      if (primaryCode(error) !== FULL || fewer.length === 0) return false;
       makeRoom();
       return tidy(fewer);
     }
@@ -346,7 +334,7 @@ function openOnAnyDisk({ file, busyMs, plans }: ThreadData, reserve: Reserve): R
     reserve.intoLog();
     return opened;
   } catch (error) {
-    if (![FULL, IOERR].includes(codeOf(error)) || !reserve.giveUp()) throw error;
+    if (![FULL, IOERR].includes(primaryCode(error)) || !reserve.giveUp()) throw error;
     return openOnAnyDisk({ file, busyMs, plans }, reserve);
   }
 }
