@@ -28,7 +28,7 @@ export const COLUMNS = {
 const RENAMED: Readonly<Record<string, string>> = { transaction: 'transaction_n', durationMs: 'duration' };
 
 /** The values of a new row. */
-export function valuesOf<F extends string>(fields: readonly F[], record: Readonly<Record<F, SQLInputValue>>) {
+export function rowValues<F extends string>(fields: readonly F[], record: Readonly<Record<F, SQLInputValue>>) {
   return fields.map((field) => record[field]);
 }
 

@@ -2,7 +2,7 @@ import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
 import type { DeliveryKind } from '../queue/delivery.ts';
 import { DELIVERY_STATES, type EndName } from '../queue/states.ts';
-import type { actionOfRow, mailOfRow, toCause, toRefusal, toSession } from './rows.ts';
+import type { actionOfRow, causeOfRow, mailOfRow, refusalOfRow, sessionOfRow } from './rows.ts';
 
 // The content of this host's history. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
@@ -14,10 +14,10 @@ export type MailState = (typeof MAIL_STATES)[number];
 
 // Their fields are declared in rows.ts.
 export type MailRecord = Readonly<ReturnType<typeof mailOfRow>>;
-export type RefusalRecord = Readonly<ReturnType<typeof toRefusal>>;
-export type SessionRecord = Readonly<ReturnType<typeof toSession>>;
+export type RefusalRecord = Readonly<ReturnType<typeof refusalOfRow>>;
+export type SessionRecord = Readonly<ReturnType<typeof sessionOfRow>>;
 export type ActionRecord = Readonly<ReturnType<typeof actionOfRow>>;
-export type FailureCause = Readonly<ReturnType<typeof toCause>>;
+export type FailureCause = Readonly<ReturnType<typeof causeOfRow>>;
 
 /** An attempt, or a change that a person made. */
 export type StoryEntry =

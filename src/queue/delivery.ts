@@ -149,7 +149,7 @@ export interface Delivery {
  * The result of an outbound attempt that must reach the store: written with the settlement, kept until reported. `body`
  * is JSON text of sending/reporter.ts.
  */
-export interface Report {
+export interface SendReport {
   readonly id: string;
   readonly body: string;
 }
@@ -214,7 +214,7 @@ export interface Settlement {
   /** The delivery ends and is not kept for inspection or replay: the next purge deletes it. */
   readonly forget?: boolean;
   /** Written in the same transaction. */
-  readonly report?: Report | undefined;
+  readonly report?: SendReport | undefined;
 }
 
 /** The time of the last process, by which the next start checks its clock. */

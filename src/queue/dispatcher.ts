@@ -15,7 +15,7 @@ import { createMakings, type LaneView, viewLane } from './insight.ts';
 import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import { type Attempted, type DeliveryOutcome, type DeliveryOutcomes, type Roads, sameFor } from './road.ts';
 import type { Backlog } from './schedule/backlog.ts';
-import { type Holder, LONGEST_HOLD } from './schedule/breaker.ts';
+import { type HeldBy, LONGEST_HOLD } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
 import { createAgenda, createGate, createLag, createRounds, type LaneGate, type Rounds } from './schedule/gate.ts';
@@ -37,7 +37,7 @@ export interface DispatcherDeps extends Tools {
 /** An endpoint to which nothing is sent until that time (milliseconds since 1970). */
 export interface HeldEndpoint extends Endpoint {
   readonly until: number;
-  readonly by: Holder;
+  readonly by: HeldBy;
 }
 
 export type Dispatcher = ReturnType<typeof createDispatcher>;
@@ -196,7 +196,7 @@ export function createDispatcher(deps: DispatcherDeps) {
     if (lane) poke(lane);
   }
 
-  function hold(lane: Lane, until: number, by: Holder): void {
+  function hold(lane: Lane, until: number, by: HeldBy): void {
     // A whole second, as it is shown.
     const end = Math.floor(until / 1000) * 1000;
     lane.hold(by, Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
@@ -238,7 +238,7 @@ export function createDispatcher(deps: DispatcherDeps) {
      * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire.
      * Resolves once the hold is saved.
      */
-    async hold(endpoint: Endpoint, until: number, by: Holder) {
+    async hold(endpoint: Endpoint, until: number, by: HeldBy) {
       const lane = lanes.of(endpoint, null);
       hold(lane, until, by);
       poke(lane);

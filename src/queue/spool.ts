@@ -32,7 +32,7 @@ import { buryDamaged, lookAtLog, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 import { readHistory } from './history.ts';
 import { createHoldings } from './holdings.ts';
-import { createMessages, toMessageRow } from './messages.ts';
+import { createMessages, messageRowOf } from './messages.ts';
 
 interface SpoolSettings extends RoomSettings {
   /** Folder that contains spool.db, blobs/ and tmp/. */
@@ -246,7 +246,7 @@ function createSpool(parts: Parts, release: () => void) {
 async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
   const { file, room, holdings, blobs, cache, listeners } = parts;
   const given = toTight(message.body);
-  const row = toMessageRow(message, given);
+  const row = messageRowOf(message, given);
   const { outcome, behind, bytes } =
     deliveries.length === 0
       ? ({ outcome: 'accepted', behind: [], bytes: null } as const)

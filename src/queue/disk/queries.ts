@@ -6,7 +6,7 @@ import type { SqlRow } from '../../base/sqlite.ts';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
-import type { Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
+import type { Body, EndpointName, LastTime, Message, QueuedDelivery, SendReport } from '../delivery.ts';
 import type { EventStage, Hook } from '../events.ts';
 import { DELIVERY_STATES, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
@@ -16,7 +16,7 @@ import { createEndpointQueries } from './endpoint-queries.ts';
 import { createScanQueries, toScan } from './scans.ts';
 import {
   BEHIND,
-  DELIVERY,
+  DELIVERY_ROW,
   detailKey,
   isWholeDelivery,
   number,
@@ -57,10 +57,11 @@ export function createQueries(db: DatabaseSync, blobs: string) {
 }
 
 function createScheduling(db: DatabaseSync) {
-  const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
+  const dueRows =
+    db.prepare(`${DELIVERY_ROW} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
   // Few are that old, of all endpoints: the index of start times finds them without reading the others.
-  const overdue = db.prepare(`${DELIVERY} WHERE d.key IN (
+  const overdue = db.prepare(`${DELIVERY_ROW} WHERE d.key IN (
     SELECT key FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND budget_from <= ? AND due_at <= ?
     AND endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) LIMIT ?)`);
   const first = db.prepare(
@@ -127,7 +128,7 @@ function createFigures(db: DatabaseSync) {
 }
 
 function createLookups(db: DatabaseSync) {
-  const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
+  const one = db.prepare(`${DELIVERY_ROW} WHERE d.id = ?`);
   const attempts = db.prepare(
     `SELECT a.*, t.detail FROM deliveries d JOIN attempts a ON a.delivery = d.key
     LEFT JOIN details t ON t.key = ${detailKey('a.delivery', 'a.n')} AND t.n = a.n WHERE d.id = ? ORDER BY a.n`,
@@ -276,7 +277,7 @@ export function createReporting(db: DatabaseSync) {
   const remove = db.prepare('DELETE FROM reports WHERE id = ?');
   return {
     /** Does nothing if the id exists: its settlement was repeated because the first answer was lost. */
-    keepReport: ({ id, body }: Report) => {
+    keepReport: ({ id, body }: SendReport) => {
       insert.run(id, body);
     },
     reported(ids: readonly string[]) {
@@ -289,7 +290,7 @@ export function createReporting(db: DatabaseSync) {
 function createReportQueries(db: DatabaseSync) {
   const oldest = db.prepare('SELECT id, body FROM reports ORDER BY key LIMIT ?');
   return {
-    reports: (limit: number): Report[] =>
+    reports: (limit: number): SendReport[] =>
       oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),
   };
 }

@@ -312,7 +312,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 }
 
 /** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
-export const DELIVERY = `
+export const DELIVERY_ROW = `
 SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern,
   d.recipient, d.state, d.created_at, d.due_at, d.ended_at, d.budget_from, d.attempts, d.posts, d.parked, d.note,
   d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
@@ -323,7 +323,7 @@ LEFT JOIN attempts a ON a.delivery = d.key AND a.n = d.posts
 LEFT JOIN batches b ON b.message = d.message
 LEFT JOIN hooks h ON h.key = b.hook`;
 
-/** Converts a row of `DELIVERY`. */
+/** Converts a row of `DELIVERY_ROW`. */
 export function toDelivery(row: SqlRow): QueuedDelivery {
   const state = DELIVERY_STATES[number(row, 'state')] ?? 'dead';
   const { sequence, held_since: heldSince } = row;
@@ -358,7 +358,7 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
 }
 
 /**
- * Whether a row of `DELIVERY` is as it was written; one of an older version has no checksum. A newer version may have
+ * Whether a row of `DELIVERY_ROW` is as it was written; one of an older version has no checksum. A newer version may have
  * written a kind without a road here: the delivery must not take another road.
  */
 export function isWholeDelivery(row: SqlRow): boolean {

@@ -23,7 +23,7 @@ import type { Rebuilt } from './rebuild.ts';
  */
 type AnswerKind = 'done' | 'full' | 'fault' | 'again' | 'damaged';
 export type Ask = ThreadCall;
-export type Answer = ThreadReply<AnswerKind>;
+export type AskReply = ThreadReply<AnswerKind>;
 export type QueueOutcome = Outcome<AnswerKind>;
 
 /** The requests to the writer besides the changes; they run outside the common transaction. */

@@ -21,27 +21,27 @@ interface ThreadData {
   readonly plans: readonly TablePlan[];
 }
 
-/** Calls, by name. A write that `yields` is not needed for deleting: it fails when the disk is full. */
-export type StoreCall =
-  | readonly [name: 'read', statement: Statement]
-  | readonly [name: 'write', statement: Statement, yields: boolean]
-  | readonly [name: 'plan', plan: TablePlan];
+/** Its calls, by name, with their arguments. */
+export interface StoreCalls {
+  readonly read: readonly [statement: Statement];
+  /** `yields`: it is not needed for deleting, and fails when the disk is full. */
+  readonly write: readonly [statement: Statement, yields: boolean];
+  readonly plan: readonly [plan: TablePlan];
+  /** Cancels the call `lost`, which has no waiter any more, unless it has begun. */
+  readonly forget: readonly [lost: number];
+}
+type Call<K extends keyof StoreCalls> = readonly [n: number, name: K, args: StoreCalls[K]];
 
 /**
  * The protocol of both sides. `away`: temporary (locked, full); `fault`: a fault of ours; `done`: rows of id and JSON.
  */
 export interface StoreProtocol extends Protocol {
   readonly data: ThreadData;
-  readonly call: Read | Write | Plan | Forget;
+  readonly call: { [K in keyof StoreCalls]: Call<K> }[keyof StoreCalls];
   readonly kind: 'done' | 'duplicate' | 'away' | 'fault';
   readonly ready: Durability;
 }
 
-type Read = readonly [n: number, name: 'read', args: readonly [statement: Statement]];
-type Write = readonly [n: number, name: 'write', args: readonly [statement: Statement, yields: boolean]];
-type Plan = readonly [n: number, name: 'plan', args: readonly [plan: TablePlan]];
-/** Cancels call `lost`, which has no waiter any more, unless it has begun. */
-type Forget = readonly [n: number, name: 'forget', args: readonly [lost: number]];
 type StoreReply = ThreadReply<StoreProtocol['kind']>;
 
 /** The durability settings that SQLite reports. */
@@ -240,7 +240,7 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
     prepared.set(sql, made);
     return made;
   };
-  const run = ([n, , [{ sql, params, bytes = Infinity }]]: Read | Write): StoreReply => {
+  const run = ([n, , [{ sql, params, bytes = Infinity }]]: Call<'read' | 'write'>): StoreReply => {
     try {
       const found = statement(sql);
       const rows: [string, string][] = [];
@@ -257,7 +257,7 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
       return failed(n, error);
     }
   };
-  const away = (writes: readonly Write[], error: unknown): StoreReply[] =>
+  const away = (writes: readonly Call<'write'>[], error: unknown): StoreReply[] =>
     writes.map(([n]) => [n, 'away', errorText(error)]);
   /** Frees the space of the reserve, and that of the log once it is restarted. */
   const makeRoom = () => {
@@ -266,14 +266,14 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
     reserve.intoLog();
   };
   /** Refuses writes that yield; retries the others once. */
-  const onFullDisk = (writes: readonly Write[], error: unknown): StoreReply[] => {
+  const onFullDisk = (writes: readonly Call<'write'>[], error: unknown): StoreReply[] => {
     makeRoom();
     const yielding = writes.filter(([, , [, yields]]) => yields);
     const others = writes.filter(([, , [, yields]]) => !yields);
     return [...away(yielding, error), ...runTogether(others, away)];
   };
   /** Runs all writes in one transaction. If it fails as a whole, none of them was written. */
-  const runTogether = (writes: readonly Write[], full = onFullDisk): StoreReply[] => {
+  const runTogether = (writes: readonly Call<'write'>[], full = onFullDisk): StoreReply[] => {
     if (writes.length === 0) return [];
     try {
       database.exec('BEGIN IMMEDIATE');
@@ -311,8 +311,8 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
 }
 
 /** Groups writes into transactions, in their order. */
-function inPortions(writes: readonly Write[]): Write[][] {
-  const portions: Write[][] = [];
+function inPortions(writes: readonly Call<'write'>[]): Call<'write'>[][] {
+  const portions: Call<'write'>[][] = [];
   let bytes = Infinity;
   for (const write of writes) {
     if (bytes > COMMIT_BYTES) {
@@ -353,7 +353,7 @@ serveThread<StoreProtocol>((data, line) => {
   };
   tidying = setTimeout(tidy, TIDY_AFTER_MS);
 
-  const plan = ([n, , [table]]: Plan): StoreReply => {
+  const plan = ([n, , [table]]: Call<'plan'>): StoreReply => {
     try {
       apply(database, [table]);
       return [n, 'done', []];
@@ -367,7 +367,7 @@ serveThread<StoreProtocol>((data, line) => {
       const calls = [...first, ...line.arrived()];
       const forgotten = new Set(calls.flatMap((call) => (call[1] === 'forget' ? call[2] : [])));
       const replies: StoreReply[] = [];
-      const writes: Write[] = [];
+      const writes: Call<'write'>[] = [];
       for (const call of calls) {
         if (forgotten.has(call[0])) continue;
         if (call[1] === 'plan') replies.push(plan(call));

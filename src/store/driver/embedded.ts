@@ -8,7 +8,7 @@ import { moduleUrl } from '../../base/module-url.ts';
 import { makePrivate } from '../../base/private-files.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
 import { type Outcome, startThread, type Thread } from '../../base/worker.ts';
-import type { StoreCall, StoreProtocol } from './embedded-thread.ts';
+import type { StoreCalls, StoreProtocol } from './embedded-thread.ts';
 import {
   type Collection,
   type CollectionSpec,
@@ -226,7 +226,7 @@ function createLink(
     throw kind === 'died' ? away(value) : new StoreAway(value);
   };
 
-  const ask = async (...[name, ...args]: StoreCall): Promise<Rows> => {
+  const ask = async <K extends keyof StoreCalls>(name: K, ...args: StoreCalls[K]): Promise<Rows> => {
     if (closed) throw new StoreAway('the store is closed');
     const thread = running();
     const { promise, resolve } = Promise.withResolvers<Outcome<StoreProtocol['kind']>>();

@@ -119,7 +119,7 @@ export interface Database {
 }
 
 /** An operation of a database. */
-export type Operation = keyof Collection<Row> | 'ping';
+type Operation = keyof Collection<Row> | 'ping';
 
 /** Runs an operation, and returns or throws as it does. */
 export type Around = <T>(operation: Operation, work: () => Promise<T>) => Promise<T>;

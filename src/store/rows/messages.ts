@@ -203,6 +203,6 @@ export const tagRemovals = collection<TagRemovalRow>()({
 });
 
 /** A detail as text. */
-export function textOf(value: string | number | null | undefined): string | null {
+export function asText(value: string | number | null | undefined): string | null {
   return value === undefined || value === null ? null : String(value);
 }
