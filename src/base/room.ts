@@ -1,5 +1,5 @@
 import { statfs } from 'node:fs/promises';
-import type { Clock } from './clock.ts';
+import { type Clock, createLoop } from './clock.ts';
 import { frozen } from './frozen.ts';
 import type { Log } from './log.ts';
 
@@ -58,8 +58,6 @@ export function createRoom(
   /** Bytes written since the last read began. */
   let written = 0;
   let looking: Promise<void> | undefined;
-  let stopped = false;
-  let cancel = () => {};
 
   const spare = () => above - reserved - written;
 
@@ -91,15 +89,15 @@ export function createRoom(
 
   const lookAgain = () => (looking ??= lookNow());
 
-  async function watch(): Promise<void> {
+  const watching = createLoop(clock, async () => {
     await lookAgain();
-    if (!stopped) cancel = clock.after(LOOK_MS, () => void watch());
-  }
+    return LOOK_MS;
+  });
 
   /** Counts bytes that were written without a reservation. */
   function wrote(bytes: number): void {
     written += bytes;
-    if (!stopped && seen && written > above * EARLY_SHARE) void lookAgain();
+    if (!watching.isStopped() && seen && written > above * EARLY_SHARE) void lookAgain();
   }
 
   return frozen({
@@ -126,11 +124,8 @@ export function createRoom(
     /** The result of the last look. */
     disk: () => seen,
     /** Looks now, and once a second from then on. */
-    start: watch,
-    stop() {
-      stopped = true;
-      cancel();
-    },
+    start: watching.start,
+    stop: () => void watching.stop(),
   });
 }
 
