@@ -1,3 +1,4 @@
+import { MINUTE_MS } from '../base/clock.ts';
 import { type EndpointName, endpointKey } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
@@ -18,13 +19,12 @@ export interface WaitingAges extends EndpointName {
 /** Minutes. */
 export const AGES = [5, 10, 20, 40, 80, 160] as const;
 
-const MINUTE = 60_000;
 /** Deliveries counted in one query: about 10 ms. */
 const WINDOW = 20_000;
 
 /** Counts what waits, in steps between which other queries can run. */
 export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Promise<readonly WaitingAges[]> {
-  const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE)];
+  const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE_MS)];
   const found = new Map<string, ReturnType<typeof newCounting>>();
   let after: readonly [number, number] | null = [Number.MIN_SAFE_INTEGER, 0];
   while (after) {

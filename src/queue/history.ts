@@ -1,3 +1,4 @@
+import { DAY_MS, HOUR_MS } from '../base/clock.ts';
 import type { EndpointName } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
@@ -53,8 +54,6 @@ const WINDOW = 5000;
 
 const STRIP = 100;
 const MOST_ANSWERS = 50;
-const HOUR = 3_600_000;
-const DAY = 24 * HOUR;
 
 /** Attempts as columns, because there may be ten thousand. */
 interface Attempts {
@@ -79,8 +78,8 @@ export async function readHistory(
     add(attempts, window);
   }
   return {
-    hour: toFigures(attempts, now - HOUR),
-    day: toFigures(attempts, now - DAY),
+    hour: toFigures(attempts, now - HOUR_MS),
+    day: toFigures(attempts, now - DAY_MS),
     strip: toStrip(attempts),
     answers: toAnswers(attempts),
     sampled: left <= 0 || end > first,

@@ -1,3 +1,4 @@
+import { HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import type { AttemptRecord, LongFailure, QueuedDelivery, Settlement } from './delivery.ts';
 import type { DetailText } from './detail.ts';
 import type { LeaseEnd } from './disk/leases.ts';
@@ -80,21 +81,19 @@ export type AttemptSummary =
   | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
 
 const SECOND = 1000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
 
 // The retry delays after the first attempt, the second, and so on; the last one repeats. Jitter adds up to a fifth, so
 // attempts are at most half an hour apart.
-const GAPS = [5 * SECOND, 30 * SECOND, 5 * MINUTE, 15 * MINUTE, 25 * MINUTE];
+const GAPS = [5 * SECOND, 30 * SECOND, 5 * MINUTE_MS, 15 * MINUTE_MS, 25 * MINUTE_MS];
 const JITTER = 0.2;
 // A delivery that fails while others to its endpoint pass waits longer: most likely the message is the cause.
-const FIRST_PARKED_GAP = HOUR;
-const PARKED_GAP = 6 * HOUR;
+const FIRST_PARKED_GAP = HOUR_MS;
+const PARKED_GAP = 6 * HOUR_MS;
 // Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad response proves
 // nothing.
 const PARK_AFTER = 4;
 // The maximum for Retry-After; a longer one is cut to this.
-const LONGEST_RETRY_AFTER = 6 * HOUR;
+const LONGEST_RETRY_AFTER = 6 * HOUR_MS;
 
 interface Budget {
   /** How long the delivery has been tried, in milliseconds of running time (base/running-time.ts). */
@@ -377,7 +376,7 @@ function shouldPark({ delivery, result, othersPass }: AttemptFacts): boolean {
 
 function gap(attempts: number, parked: boolean, wasParked: boolean): number {
   if (parked) return wasParked ? PARKED_GAP : FIRST_PARKED_GAP;
-  return GAPS[Math.min(attempts, GAPS.length) - 1] ?? 25 * MINUTE;
+  return GAPS[Math.min(attempts, GAPS.length) - 1] ?? 25 * MINUTE_MS;
 }
 
 export function isSuccess(result: AttemptResult): boolean {

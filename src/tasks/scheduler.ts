@@ -1,5 +1,5 @@
 import cron, { type ScheduledTask } from 'node-cron';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, MINUTE_MS } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Task, TaskResult, TaskState } from '../base/service.ts';
@@ -129,7 +129,6 @@ export function createScheduler<N extends string>(
 }
 
 const SECOND_MS = 1000;
-const MINUTE_MS = 60_000;
 /** How far the clocks of hosts may differ and still mean the same scheduled time. Milliseconds. */
 const SAME_TIME_MS = 30_000;
 /** The same for a schedule with several times in one minute: less than its smallest step. */

@@ -1,10 +1,8 @@
 import { z } from 'zod';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/clock.ts';
 import type { Delivery } from '../delivery.ts';
 import type { AttemptSummary, Lesson } from '../settle.ts';
 import { count, newPlaces, type PlaceBounds, type Places } from './places.ts';
-
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 
 // The breaker opens
 // - after MISSES consecutive attempts without an answer (no connection, or none in time),
@@ -16,18 +14,18 @@ const RESULTS = 10;
 const RUN = 5;
 const RUN_MS = 5000;
 /** Failures further apart than this are no run. */
-const RUN_GAP = MINUTE;
+const RUN_GAP = MINUTE_MS;
 // Results are counted in two halves: the current one and the one before. So a result counts for 2.5 to 5 minutes, or
 // for 4 to 8 seconds: the success of minutes must not hide a failure of now.
-const LONG_HALF = 2.5 * MINUTE;
+const LONG_HALF = 2.5 * MINUTE_MS;
 const SHORT_HALF = 4000;
 /** After RESULTS failures in a run, one attempt is begun in this time, until something passes or the breaker opens. */
 const RUN_REST = 100;
 /** Failed deliveries of a run that are remembered. */
 const SUSPECTS = 32;
 const PROBE_GAP = 30_000;
-const LATER_PROBE_GAP = 2 * MINUTE;
-const LATER = 6 * HOUR;
+const LATER_PROBE_GAP = 2 * MINUTE_MS;
+const LATER = 6 * HOUR_MS;
 const PROBE_JITTER = 0.2;
 /** At least this long from the end of a probe to the next. */
 const PROBE_AGAIN = 1000;
@@ -36,9 +34,9 @@ const PROBE_AGAIN = 1000;
 const SECOND_OPINION = 1000;
 const SECOND_OPINION_LATEST = 16_000;
 /** An endpoint that answered 410 is probed once a day, in case that was a mistake. */
-const PAUSE_GAP = 24 * HOUR;
+const PAUSE_GAP = DAY_MS;
 /** The longest time for which an endpoint may be held. */
-export const LONGEST_HOLD = 7 * 24 * HOUR;
+export const LONGEST_HOLD = 7 * DAY_MS;
 
 interface Half {
   readonly passed: number;

@@ -1,5 +1,5 @@
 import { createHash, createHmac } from 'node:crypto';
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, MINUTE_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
@@ -65,7 +65,6 @@ export function keyName({ id }: Pick<KeyRow, 'id'>, secret: string): string {
 /** How long a valid key is cached: a revocation takes effect at most this much later. Milliseconds. */
 const FRESH_MS = 1000;
 const MAX_REMEMBERED = 10_000;
-const MINUTE_MS = 60_000;
 /** Our own keys have 22 characters, imported ones rarely more than 64. */
 const LONGEST_KEY = 256;
 
