@@ -104,9 +104,7 @@ export function createRoom(
     has: () => room && (!seen || spare() >= 0),
     /** Bytes that may still be written, without those that are reserved. */
     left: () => (seen ? Math.max(0, spare()) : 0),
-    /**
-     * Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room.
-     */
+    /** Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room. */
     reserve(bytes: number) {
       if (!room || spare() < bytes) return undefined;
       reserved += bytes;

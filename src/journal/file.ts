@@ -76,10 +76,7 @@ const CACHE_KB = 4096;
 /** How long to wait for a lock of another process. */
 const BUSY_MS = 2000;
 
-/**
- * Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`; `replaced` says why
- * it was set aside.
- */
+/** Opens the journal for writing, or creates it. An unusable file is kept as `journal.db.damaged`; `replaced`: why. */
 export function openJournalFile(path: string): { readonly db: DatabaseSync; readonly replaced: string | undefined } {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   try {
@@ -106,9 +103,7 @@ export function forgetAside(path: string, before: number): void {
 
 const ASIDE = '.damaged';
 
-/**
- * Opens the journal for reading beside the process that writes it. Throws if there is none, or one of another version.
- */
+/** Opens the journal for reading beside the process that writes it. Throws if there is none, or of another version. */
 export function openForReading(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
   try {

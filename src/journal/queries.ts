@@ -295,9 +295,7 @@ function toTokens(text: string): string[] {
 
 const CONTAINS = 'contains_folded';
 
-/**
- * A text in one of the columns. LIKE ignores case only in ASCII, so a function of ours compares other letters.
- */
+/** A text in one of the columns. LIKE ignores case only in ASCII, so a function of ours compares other letters. */
 function containing(columns: readonly string[], text: string): Condition {
   if (text.includes('\0')) return { sql: '0', values: [] }; // it would end the pattern
   const plain = /^[\0-\x7f]*$/.test(text);

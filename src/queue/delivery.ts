@@ -119,10 +119,7 @@ export interface Delivery {
    * kinds a name in the form of a URL, which is never parsed for routing.
    */
   readonly url: string;
-  /**
-   * The route that matched, with `+` and a number for one of its further URLs; for outgoing mail the row of its
-   * subaccount; '' for neither.
-   */
+  /** The route that matched, with `+` and a number for a further URL; of outgoing mail its subaccount's row; or ''. */
   readonly routeId: string;
   readonly pattern: string;
   /** The envelope recipient of this delivery, as given in RCPT. */
@@ -283,10 +280,7 @@ export interface Selection {
   readonly to?: number | undefined;
 }
 
-/**
- * accepted: synced to disk · full: no space (452 4.3.1) · fault: disk or file error (451 4.3.0). Nothing is kept unless
- * accepted.
- */
+/** accepted: synced to disk · full: no space (452 4.3.1) · fault: disk error (451 4.3.0). Only the first is kept. */
 export type AcceptOutcome = 'accepted' | 'full' | 'fault';
 
 /**

@@ -50,9 +50,7 @@ const STOP_WAIT = 10_000;
 /** The delay after an attempt that failed for a local reason. */
 const PUT_OFF = 30_000;
 
-/**
- * The limits of a road: attempts in flight (`posts`), and attempts including preparation and recording (`attempts`).
- */
+/** The limits of a road: attempts in flight (`posts`), and with those being prepared and recorded (`attempts`). */
 interface Places {
   readonly posts: Rounds;
   readonly attempts: Rounds;
@@ -254,10 +252,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       poke(lane);
       await write(lane);
     },
-    /**
-     * Makes all deliveries to an endpoint due now, and probes it now if it is unavailable. Returns how many were not
-     * due yet.
-     */
+    /** Makes all deliveries to an endpoint due now, and probes it if it is down. Returns how many were not due. */
     async retry(endpoint: EndpointName) {
       const count = await spool.retryEndpoint(endpoint.account, endpoint.url, clock.now());
       probe(endpoint);
@@ -345,9 +340,7 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, p
   }
 
   return frozen({
-    /**
-     * Makes one attempt. A local fault in a shared attempt has no known culprit, so each delivery is then tried alone.
-     */
+    /** Makes one attempt. A local fault in a shared one has no known culprit, so each delivery is then tried alone. */
     async attempt(all: Attempted, gate: LaneGate): Promise<DeliveryOutcomes> {
       const [{ delivery }, ...others] = all;
       try {

@@ -306,10 +306,7 @@ export function summaryOf(attempt: MailAttempt): AttemptSummary {
   return { kind: 'answered', status: attempt.code, durationMs };
 }
 
-/**
- * No server, or 421 (RFC 5321 section 3.8: the service is closing), is about the destination; other refusals are about
- * the recipient.
- */
+/** No server, or 421 (RFC 5321 section 3.8), is about the destination; other refusals are about the recipient. */
 function lessonOfMail(attempt: MailAttempt): Lesson {
   if (attempt.kind === 'unanswered') return attempt.permanent ? present : { ...away, suspect: attempt.given ?? false };
   if (attempt.code === 421) return away;
@@ -390,10 +387,7 @@ function toRecord(result: AttemptResult, now: number): AttemptRecord {
   return { at, durationMs, status: null, error: errorOf(result), answer: '' };
 }
 
-/**
- * Returns the milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3: seconds, or a date); undefined if
- * it is unusable.
- */
+/** Milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3); undefined if it is unusable. */
 export function readRetryAfter(value: string | null, now: number): number | undefined {
   if (value === null) return undefined;
   const text = value.trim();

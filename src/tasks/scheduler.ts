@@ -30,9 +30,7 @@ interface Planned {
   readonly task: Task;
 }
 
-/**
- * How often a lease held by another process is requested again, so that the run of a process that died is taken over.
- */
+/** How often a lease held elsewhere is requested again, so that the run of a process that died is taken over. */
 const WATCH_MS = 10_000;
 
 /**
@@ -106,10 +104,7 @@ export function createScheduler<N extends string>(
       const one = planned.get(name);
       if (one) await start(one, Number.POSITIVE_INFINITY);
     },
-    /**
-     * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however
-     * often this is called.
-     */
+    /** Runs a task now because there is work. If it is running, it runs once more, however often this is called. */
     poke(name: string): void {
       const one = planned.get(name);
       if (one && running.has(name)) pokedAgain.add(name);
@@ -202,10 +197,7 @@ function everyTick(clock: Clock, stepMs: number, tick: (time: number) => void): 
   return () => cancel();
 }
 
-/**
- * Runs a task once under its lease, and says how that ended. Returns true if another process holds the lease. Never
- * throws.
- */
+/** Runs a task once under its lease. Returns true if another process holds that. Never throws. */
 function createAttempt(
   { leases, clock, log }: SchedulerDeps,
   meters: Meters,

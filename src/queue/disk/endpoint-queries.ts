@@ -79,10 +79,7 @@ export function createEndpointQueries(db: DatabaseSync) {
         next,
       };
     },
-    /**
-     * Sums up the bytes of deliveries with keys in this range that were not delivered, with the envelopes of their
-     * messages.
-     */
+    /** Sums up the bytes of deliveries in this range that were not delivered, with their envelopes. */
     held: (from: number, to: number): { readonly account: string; readonly bytes: number }[] =>
       held.all(from, to).map((row) => ({ account: text(row, 'account'), bytes: number(row, 'bytes') })),
     oldestOf: (account: string, urls: readonly string[]): [url: string, acceptedAt: number][] =>

@@ -113,10 +113,7 @@ export function appoint({ dir, part, next }: Folder): void {
   syncPath(dir);
 }
 
-/**
- * Replaces the old file with the new one. The old log is removed first: SQLite would replay it into the new file, whose
- * pages differ.
- */
+/** Replaces the old file with the new one. The old log goes first: SQLite would replay it into the new file. */
 export function adopt({ dir, file, next }: Folder): void {
   rmSync(`${file}-wal`, { force: true });
   rmSync(`${file}-shm`, { force: true });

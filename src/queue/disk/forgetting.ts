@@ -30,10 +30,7 @@ const VACUUM_STEP = 256;
 const BOUNDS = { delivered: 'deliveredBefore', dead: 'deadBefore' } as const;
 const ENDED = ENDED_STATES.map((state) => [stateCode(state), BOUNDS[STATES[state].kept]] as const);
 
-/**
- * Deletes ended deliveries, in steps small enough to share a commit with new mail. A message stays as long as any of
- * its deliveries.
- */
+/** Deletes ended deliveries, in steps that share a commit with new mail. The last one takes its message along. */
 export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended

@@ -154,9 +154,7 @@ CREATE TRIGGER copied_deleted AFTER DELETE ON deliveries WHEN EXISTS (SELECT 1 F
 END;
 `;
 
-/**
- * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
- */
+/** The changes of each version. A new file gets them in order too, so that its tables equal those of an old one. */
 const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS, TURNS, COPIED];
 
 /** The first version that has kinds. */
@@ -182,9 +180,7 @@ export const TABLE_KEYS = [
   ['time', 'key'],
 ] as const;
 
-/**
- * The due time of a delivery that waits behind another of its sequence: after every date, so that nothing finds it due.
- */
+/** The due time of a delivery behind another of its sequence: after every date, so that nothing finds it due. */
 export const BEHIND = 9e15;
 
 /** The history of a delivery is limited to its last attempts. */

@@ -91,9 +91,7 @@ const YOUNG_MB = 6;
 /** A thread of the queue that has opened it. */
 export type QueueThread = Pick<Thread<QueueProtocol>, 'ask' | 'end'> & { readonly opened: Opened };
 
-/**
- * Starts a thread and waits until it has opened the queue. `died` is called if the thread ends unexpectedly after that.
- */
+/** Starts a thread and waits until it has opened the queue. `died` is called if it ends unexpectedly after that. */
 export async function startQueueThread(
   script: URL,
   data: ThreadData,

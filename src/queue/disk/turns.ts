@@ -91,9 +91,7 @@ export function createTurns(db: DatabaseSync) {
     mend(now: number) {
       for (const row of stuck.all()) release.run(whole(now), number(row, 'key'));
     },
-    /**
-     * Returns the deliveries that are due now and were not, and those that left their sequence, since the last commit.
-     */
+    /** Returns the deliveries that became due, and those that left their sequence, since the last commit. */
     commit(): readonly QueuedDelivery[] {
       if (news.size === 0) return [];
       const rows = [...news].map((key) => one.get(key)).filter((row) => row !== undefined);

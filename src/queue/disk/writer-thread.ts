@@ -114,9 +114,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
   };
 }
 
-/**
- * Processes the requests in order: changes together, as many as fit in one transaction, other requests between them.
- */
+/** Processes requests in order: changes together, as many as fit in a transaction, others between them. */
 function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say: Say): void {
   let batch: Ask[] = [];
   let bytes = 0;

@@ -225,10 +225,7 @@ export interface Sleeper {
   wakeAt: number;
 }
 
-/**
- * A timer delay must fit in 31 bits (24.8 days) or it fires immediately; for a later time the timer is renewed once a
- * day.
- */
+/** A timer delay must fit in 31 bits (24.8 days) or it fires at once; for later times it is renewed once a day. */
 const LONGEST = 24 * 3_600_000;
 
 /** Wakes many sleepers with one timer. */

@@ -293,9 +293,7 @@ export class Lane implements Endpoint {
     return this.#state.passedAt > at;
   }
 
-  /**
-   * Returns the state that the spool must save now; undefined if unchanged. `shift` is wall time minus monotonic time.
-   */
+  /** Returns the state that the spool must save now; undefined if unchanged. `shift`: wall minus monotonic time. */
   newMemory(shift: number): string | null | undefined {
     const memory = toMemory(this.#state, shift, this.#last);
     if (memory === this.#kept) return undefined;

@@ -32,9 +32,7 @@ export interface StoreCalls {
 }
 type Call<K extends keyof StoreCalls> = readonly [n: number, name: K, args: StoreCalls[K]];
 
-/**
- * The protocol of both sides. `away`: temporary (locked, full); `fault`: a fault of ours; `done`: rows of id and JSON.
- */
+/** The protocol. `away`: temporary (locked, full); `fault`: a fault of ours; `done`: rows of id and JSON. */
 export interface StoreProtocol extends Protocol {
   readonly data: ThreadData;
   readonly call: { [K in keyof StoreCalls]: Call<K> }[keyof StoreCalls];
@@ -169,10 +167,7 @@ function createReserve(file: string) {
       owed += bytes ?? 0;
       return bytes !== undefined;
     },
-    /**
-     * Makes the log as large as the space given up. SQLite writes over what is behind its last entry, and ignores it
-     * when it reads the log.
-     */
+    /** Makes the log as large as the space given up. SQLite overwrites and ignores what is behind its last entry. */
     intoLog(): void {
       const bytes = owed - (size(log) ?? 0);
       owed = 0;
@@ -186,9 +181,7 @@ function createReserve(file: string) {
   };
 }
 
-/**
- * What SQLite actually does; on a file system without shared memory the journal mode stays as it was, without an error.
- */
+/** What SQLite does: on a file system without shared memory the journal mode stays as it was, without an error. */
 function durability(database: DatabaseSync, compacting: string | undefined): Durability {
   const level = Number(pragma(database, 'synchronous'));
   const synchronous = ['off', 'normal', 'full', 'extra'][level] ?? String(level);

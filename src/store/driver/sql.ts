@@ -4,10 +4,7 @@ import type { Shape, StoredFields } from './values.ts';
 /** SQLite parameter types in use. */
 type Param = string | number | bigint | Uint8Array | null;
 
-/**
- * A statement for the thread that owns the file. Equal texts share a prepared statement, so values are always
- * parameters.
- */
+/** A statement for the thread. Equal texts share a prepared statement, so values are always parameters. */
 export interface Statement {
   readonly sql: string;
   readonly params: readonly Param[];

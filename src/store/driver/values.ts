@@ -47,10 +47,7 @@ export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
   });
 }
 
-/**
- * Checks a field name: letters, digits and underscores, so never an operator, a path or a prototype. Throws a
- * TypeError.
- */
+/** Checks a field name: letters, digits and underscores, never an operator or a path. Throws a TypeError. */
 export function checkField(collection: string, field: string): void {
   if (!FIELD.test(field)) throw new TypeError(`${collection}: not a name for a field: ${JSON.stringify(field)}`);
 }

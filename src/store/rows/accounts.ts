@@ -73,10 +73,7 @@ export interface KeyCheckSettings {
   readonly maxBadKeysPerMinute: number;
 }
 
-/**
- * good: its account, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, after too many
- * others.
- */
+/** good: its account, and the id of its row · wrong: unknown or revoked · too-many: wrong, after too many others. */
 type KeyAnswer =
   | { readonly kind: 'good'; readonly account: AccountRow; readonly id: string }
   | { readonly kind: 'wrong' | 'too-many' };

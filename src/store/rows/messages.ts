@@ -64,10 +64,7 @@ export const messageTags = collection<MessageTagRow>()({
   dates: ['createdAt'],
 });
 
-/**
- * By what else than its `_id` answers name a message (mail/sent-names.ts): few messages have any. `id` is
- * `<message> <name>`.
- */
+/** Names of a message besides its `_id` (mail/sent-names.ts); few have any. `id` is `<message> <name>`. */
 interface MessageNameRow extends OwnedRow {
   readonly name: string;
   readonly message: string;
@@ -184,10 +181,7 @@ export function metadataFieldId(account: string, name: string): string {
   return `${account} ${name}`;
 }
 
-/**
- * A deleted tag that is being removed from its messages. `id` is `<account> <tag>`; the row is deleted when none is
- * left.
- */
+/** A deleted tag that is being removed from its messages; the row goes last. `id` is `<account> <tag>`. */
 export interface TagRemovalRow extends OwnedRow {
   readonly tag: string;
   /** When it was deleted: mail sent with the tag later keeps it. */

@@ -94,10 +94,7 @@ const BY_NAME_ONLY: ReadonlySet<HookEvent> = new Set(['delivered', 'deferral', '
 /** The events of a webhook that names none. */
 export const DEFAULT_EVENTS: readonly HookEvent[] = HOOK_EVENTS.filter((event) => !BY_NAME_ONLY.has(event));
 
-/**
- * An event kept in a row until the spool has it: the change and its event are one write. `body` is the webhook payload
- * as JSON.
- */
+/** An event in a row until the spool has it: change and event are one write. `body`: the payload as JSON. */
 export interface UnsentEvent {
   /** The same whenever it is sent again. */
   readonly id: string;

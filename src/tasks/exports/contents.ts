@@ -264,10 +264,7 @@ export type Formulas = 'quote' | 'escape';
 /** What formulas begin with, including full-width forms, and what some programs skip before one. */
 const FORMULA = /^[=+\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]/;
 
-/**
- * Formats lines as CSV (RFC 4180). A lone CR or LF does not end a line here but does for some readers, so it is quoted
- * too.
- */
+/** Formats lines as CSV (RFC 4180). A lone CR or LF is quoted too, since it ends a line for some readers. */
 export function toCsv(lines: readonly Line[], formulas: Formulas): string {
   const shown = (cell: Cell) => {
     if (typeof cell === 'object') return cell.address;
