@@ -35,9 +35,7 @@ export const urlHost = (host: string): string => (host.includes(':') ? `[${host}
  * an IPv6 address, all of which one customer controls.
  */
 export function networkOf(address: string): string {
-  if (!isIPv6(address)) return address;
-  const parts = ipaddr.IPv6.parse(address).parts.slice(0, 4);
-  return `${parts.map((part) => part.toString(16)).join(':')}::/64`;
+  return prefixOf(address, 64);
 }
 
 /**
@@ -45,9 +43,13 @@ export function networkOf(address: string): string {
  * to one site with all its networks (RFC 6177).
  */
 export function siteOf(address: string): string {
+  return prefixOf(address, 48);
+}
+
+function prefixOf(address: string, bits: 48 | 64): string {
   if (!isIPv6(address)) return address;
-  const parts = ipaddr.IPv6.parse(address).parts.slice(0, 3);
-  return `${parts.map((part) => part.toString(16)).join(':')}::/48`;
+  const parts = ipaddr.IPv6.parse(address).parts.slice(0, bits / 16);
+  return `${parts.map((part) => part.toString(16)).join(':')}::/${bits}`;
 }
 
 /** How much more a site may have than one of its networks. */

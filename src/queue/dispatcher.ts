@@ -1,3 +1,4 @@
+import { inTime } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { tableOf } from '../base/tables.ts';
@@ -224,7 +225,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       agenda.stop();
       for (const lane of lanes.all()) lane.callAll();
       await overdue.stop();
-      await Promise.all(allPlaces.map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
+      await inTime(clock, STOP_WAIT, Promise.all(allPlaces.map(({ attempts }) => attempts.stop())), () => undefined);
       phase = 'abandoned';
     },
     /** Returns the lanes of these endpoints, or all. */

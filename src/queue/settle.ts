@@ -185,7 +185,8 @@ export function settle(attempted: AttemptFacts): Settled {
     return { outcome: 'failed', settlement: { ...base, parked, state: 'dead', dueAt: now }, wait: 0, lesson };
   }
   const failure = attempted.order && failureOf(attempted.order, lesson.suspect === true, now);
-  const usual = gap(delivery.attempts + 1, parked, delivery.parked) * (1 + JITTER * attempted.jitter);
+  const parkedGap = delivery.parked ? PARKED_GAP : FIRST_PARKED_GAP;
+  const usual = (parked ? parkedGap : gap(delivery.attempts + 1)) * (1 + JITTER * attempted.jitter);
   const own = soonEnough(usual, failure, attempted.order, now);
   // The last attempt is made at the end of the time budget, not hours later.
   const rest = Math.max(limit - age, own);
@@ -239,7 +240,7 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
   });
   if (attempt.kind === 'answered' && attempt.code >= 200 && attempt.code < 300) return end('delivered', 'delivered');
   if (isFinal(attempt) || (budget.mayEnd && budget.age >= budget.limit)) return end('failed', 'dead');
-  const wait = Math.round(gap(delivery.attempts + 1, false, false) * (1 + JITTER * jitter));
+  const wait = Math.round(gap(delivery.attempts + 1) * (1 + JITTER * jitter));
   return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson };
 }
 
@@ -288,7 +289,7 @@ export function settleLease({ delivery, n, said, now, jitter, budget, order, sto
   if ((status !== null && status === stop) || (budget.mayEnd && budget.age >= budget.limit))
     return { outcome: 'failed', end: { ...base, ...told, state: 'dead', status } };
   const failure = order && failureOf({ ...order, isUp: true }, true, now);
-  const usual = gap(delivery.attempts, false, false) * (1 + JITTER * jitter);
+  const usual = gap(delivery.attempts) * (1 + JITTER * jitter);
   const wait = delay ?? Math.round(soonEnough(usual, failure, order, now));
   const next = { ...base, ...told, state: 'waiting', dueAt: now + wait, status } as const;
   return { outcome: 'deferred', end: failure ? { ...next, failure } : next };
@@ -341,7 +342,7 @@ export function settleUnattempted(
 export function longestWait(delivery: Pick<QueuedDelivery, 'parked' | 'lastStatus' | 'attempts'>): number {
   if (delivery.parked) return PARKED_GAP * (1 + JITTER);
   if (delivery.lastStatus !== null) return LONGEST_RETRY_AFTER;
-  return gap(Math.max(1, delivery.attempts), false, false) * (1 + JITTER);
+  return gap(Math.max(1, delivery.attempts)) * (1 + JITTER);
 }
 
 const passed: Lesson = { kind: 'passed', aside: false, strained: false, leaveAlone: 0 };
@@ -371,10 +372,7 @@ function shouldPark({ delivery, result, othersPass }: AttemptFacts): boolean {
   return result.kind === 'answered' || result.connected;
 }
 
-function gap(attempts: number, parked: boolean, wasParked: boolean): number {
-  if (parked) return wasParked ? PARKED_GAP : FIRST_PARKED_GAP;
-  return GAPS[Math.min(attempts, GAPS.length) - 1] ?? 25 * MINUTE_MS;
-}
+const gap = (attempts: number): number => GAPS[Math.min(attempts, GAPS.length) - 1] ?? 25 * MINUTE_MS;
 
 export function isSuccess(result: AttemptResult): boolean {
   return result.kind === 'answered' && result.status >= 200 && result.status < 300;

@@ -204,16 +204,12 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     },
     /** Whether anything is in flight, or may start. */
     busy: () => inFlight > 0 || sound.size + doubtful.size > 0 || pumping,
-    /** Starts nothing more; resolves when nothing is in flight, or when `giveUp` calls back. */
-    async stop(giveUp: (expired: () => void) => () => void) {
+    /** Starts nothing more; resolves when nothing is in flight. */
+    async stop() {
       stopped = true;
       if (inFlight === 0) return;
       await new Promise<void>((resolve) => {
-        const cancel = giveUp(resolve);
-        onEmpty = () => {
-          cancel();
-          resolve();
-        };
+        onEmpty = resolve;
       });
     },
   });

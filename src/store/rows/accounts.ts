@@ -155,16 +155,7 @@ export async function createAccount(store: Store, name: string, { clock, ids }: 
 }
 
 /** Creates an API key and returns it. The store keeps only its hash, so it cannot be shown again. */
-export async function createKey(
-  store: Pick<Store, 'keys'>,
-  account: string,
-  label: string,
-  parts: Parts,
-  key = parts.ids.key(),
-): Promise<string> {
-  await addKey(store, account, label, parts, key);
-  return key;
-}
+export const createKey = async (...of: Parameters<typeof addKey>): Promise<string> => (await addKey(...of)).key;
 
 /** As `createKey`, with the row. */
 export async function addKey(
