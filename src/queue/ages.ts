@@ -5,16 +5,7 @@ import type { Reader } from './disk/reader.ts';
 // Waiting deliveries, by endpoint and age, as in `qshape` of Postfix.
 
 /** The deliveries that wait for one endpoint. Times are milliseconds since 1970. */
-export interface WaitingAges extends EndpointName {
-  readonly waiting: number;
-  /** How many have waited for less than each number of minutes in `AGES`; the last: longer. */
-  readonly ages: readonly number[];
-  /** Those scheduled for later; they are not in `ages`. */
-  readonly later: number;
-  readonly parked: number;
-  /** When the oldest began to wait: when it was accepted, scheduled or replayed. */
-  readonly oldest: number;
-}
+export type WaitingAges = Readonly<ReturnType<typeof newCounting>>;
 
 /** Minutes. */
 export const AGES = [5, 10, 20, 40, 80, 160] as const;
@@ -49,12 +40,17 @@ export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Pro
   return [...found.values()];
 }
 
-const newCounting = ({ account, url, oldest }: EndpointName & Pick<WaitingAges, 'oldest'>) => ({
-  account,
-  url,
-  waiting: 0,
-  ages: Array.from({ length: AGES.length + 1 }, () => 0),
-  later: 0,
-  parked: 0,
-  oldest,
-});
+function newCounting({ account, url, oldest }: EndpointName & { readonly oldest: number }) {
+  return {
+    account,
+    url,
+    waiting: 0,
+    /** How many have waited for less than each number of minutes in `AGES`; the last: longer. */
+    ages: Array.from({ length: AGES.length + 1 }, () => 0),
+    /** Those scheduled for later; they are not in `ages`. */
+    later: 0,
+    parked: 0,
+    /** When the oldest began to wait: when it was accepted, scheduled or replayed. */
+    oldest,
+  };
+}

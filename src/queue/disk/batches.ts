@@ -8,13 +8,6 @@ import { STATES } from '../states.ts';
 import type { Accepting, Ending } from './changes.ts';
 import { number, numberOrNull, text, textOrNull, whole } from './schema.ts';
 
-/** The new events among those published for a webhook. */
-interface Published {
-  readonly webhook: string;
-  readonly events: number;
-  readonly bytes: number;
-}
-
 /** Open batches per webhook: several, as one may fail; few, as a dead endpoint must not fill the queue. */
 const MOST_OPEN = 4;
 const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
@@ -35,7 +28,8 @@ export function createBatchChanges(db: DatabaseSync, accepting: Accepting) {
   const write = createWriting(db, accepting);
 
   return {
-    publish(wanted: readonly EventsForHook[], now: number): Published[] {
+    /** Returns the new events among those published for each webhook. */
+    publish(wanted: readonly EventsForHook[], now: number) {
       return wanted.flatMap(({ hook, events }) => {
         const key = register(hook);
         return key === undefined ? [] : [{ webhook: hook.id, ...pending.add(key, events, now) }];

@@ -13,14 +13,6 @@ interface Bounds {
   readonly deadBefore: number;
 }
 
-/** The result of a purge step: the deliveries deleted, and the blob files that no row refers to any more. */
-interface Forgotten {
-  readonly deliveries: number;
-  readonly blobs: readonly string[];
-  /** There is more to do. */
-  readonly more: boolean;
-}
-
 /** The file is shortened when more pages are free than this (64 MiB) and than a quarter of the file. */
 const SPARE_PAGES = 16_384;
 /** Event rows deleted in one step, unless a single batch has more. */
@@ -69,7 +61,8 @@ export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeP
     });
   };
   return {
-    purge(bounds: Bounds, limit: number): Forgotten {
+    /** Returns the deliveries deleted, the blob files that no row refers to any more, and whether there is more to do. */
+    purge(bounds: Bounds, limit: number) {
       const found: SqlRow[] = [];
       for (const [state, bound] of ENDED) found.push(...ended.all(state, bounds[bound], limit - found.length));
       const rows = fewEvents(found);

@@ -31,12 +31,6 @@ import {
 import { createSelectionQueries } from './selections.ts';
 import { sumOf } from './sums.ts';
 
-/** The due deliveries, and the keys of deliveries that were damaged on disk. */
-interface Due {
-  readonly found: QueuedDelivery[];
-  readonly damaged: number[];
-}
-
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
 export type Queries = ReturnType<typeof createQueries>;
 
@@ -68,9 +62,10 @@ function createScheduling(db: DatabaseSync) {
     `SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`,
   );
   return {
+    /** Returns the due deliveries, and the keys of those that were damaged on disk. */
     due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
       const left = new Set(except);
-      const due: Due = { found: [], damaged: [] };
+      const due: { found: QueuedDelivery[]; damaged: number[] } = { found: [], damaged: [] };
       // Those in `except` are in flight and so few; skipping them in the index is cheaper than listing them in SQL.
       for (const row of dueRows.iterate(account, url, now, limit + left.size)) {
         if (due.found.length >= limit) break;

@@ -37,18 +37,10 @@ export interface StoreProtocol extends Protocol {
   readonly data: ThreadData;
   readonly call: { [K in keyof StoreCalls]: Call<K> }[keyof StoreCalls];
   readonly kind: 'done' | 'duplicate' | 'away' | 'fault';
-  readonly ready: Durability;
+  readonly ready: ReturnType<typeof durability>;
 }
 
 type StoreReply = ThreadReply<StoreProtocol['kind']>;
-
-/** The durability settings that SQLite reports. */
-interface Durability {
-  readonly journal: string;
-  readonly synchronous: string;
-  /** Set if freed pages are not returned to the disk because an old file could not be converted: the reason. */
-  readonly compacting?: string;
-}
 
 // Primary result codes of SQLite (sqlite.org/rescode.html); the low byte of an extended code is its primary code.
 const BUSY = 5,
@@ -182,18 +174,19 @@ function createReserve(file: string) {
 }
 
 /** What SQLite does: on a file system without shared memory the journal mode stays as it was, without an error. */
-function durability(database: DatabaseSync, compacting: string | undefined): Durability {
+function durability(database: DatabaseSync, compacting: string | undefined) {
   const level = Number(pragma(database, 'synchronous'));
   const synchronous = ['off', 'normal', 'full', 'extra'][level] ?? String(level);
   return {
     journal: String(pragma(database, 'journal_mode')),
     synchronous,
-    ...(compacting === undefined ? {} : { compacting }),
+    /** Why freed pages are not returned to the disk, if an old file could not be converted. */
+    ...(compacting !== undefined && { compacting }),
   };
 }
 
 /** The columns and indexes of a plan that its table lacks. */
-function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan): TablePlan['columns'] {
+function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan) {
   const there = database
     .prepare(
       `SELECT "name" FROM pragma_table_xinfo(?1)
