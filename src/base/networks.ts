@@ -1,10 +1,7 @@
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/**
- * Returns the canonical form of an IP address: no zone, IPv6 compressed and in lower case, IPv4-mapped as IPv4.
- * Undefined if `text` is not an IP address.
- */
+/** The canonical form of an IP address: no zone, IPv6 compressed, IPv4-mapped as IPv4. Undefined for other text. */
 export function normalizeAddress(text: string): string | undefined {
   const bare = text.replace(/%.*$/, '');
   if (isIPv4(bare)) return bare; // ipaddr.js also accepts `1`, `0x7f.1` and `010.0.0.1`

@@ -135,10 +135,7 @@ export function giveBack(chunk: Uint8Array): void {
   if (chunk.buffer.byteLength === chunk.byteLength) free(chunk);
 }
 
-/**
- * Frees the memory of bytes that are no longer used, unless they are part of a slab. Their length is 0 afterwards, and
- * creating a view of their buffer throws.
- */
+/** Frees the memory of bytes that are not used any more, unless it is part of a slab. Their length is 0 then. */
 export function free(bytes: Uint8Array): void {
   const { buffer } = bytes;
   if (buffer instanceof ArrayBuffer && !buffer.detached && isTight(bytes)) buffer.transfer(0);

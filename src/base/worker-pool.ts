@@ -26,10 +26,7 @@ export interface PoolSettings<Data> {
  */
 export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => Promise<Out>;
 
-/**
- * A task exceeded its deadline or memory limit, or threw an uncaught error. The message is a predicate: the name of the
- * work goes in front of it.
- */
+/** A task exceeded its deadline or memory, or threw. The message is a predicate: the name of the work precedes it. */
 export class TaskBroken extends Error {
   override readonly name = 'TaskBroken';
   readonly kind: Breach['kind'];
@@ -111,10 +108,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
           queue.add({ name, pack, n: 0, breaches: 0, resolve, reject }, first);
           dispatch();
         }),
-    /**
-     * Runs a short task without input on every thread that has work. Returns the results that arrive within `ms`; a
-     * thread that is stuck gives none.
-     */
+    /** Runs a short task on every thread that has work. Returns the results within `ms`; a stuck thread gives none. */
     async each<Out>(name: string, ms: number): Promise<readonly Out[]> {
       const answers: Out[] = [];
       const asked = slots.map(async (slot) => {

@@ -34,10 +34,7 @@ export interface Codec {
 const MOST_RECORDS = 256; // per packet; compressed names take long to parse
 const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
 
-/**
- * Encodes and decodes with dns2. Its clients are not used: they ask public servers, accept any packet as the answer,
- * and have no deadline over TCP.
- */
+/** Uses dns2 for packets, but not its clients: they accept any packet as the answer, and have no deadline over TCP. */
 export const CODEC: Codec = frozen({
   encode: (...question: Question) => encode(1, ...question),
   decode(bytes: Buffer): Reply | undefined {

@@ -5,10 +5,7 @@ import type { Scan } from '../mail/scan.ts';
 import type { openSpool } from './spool.ts';
 import type { BulkAction, DeliveryState } from './states.ts';
 
-/**
- * The raw bytes of a message as it is accepted; lines end in CRLF, as received. A file is under `blobs/`; it and its
- * folder are already synced.
- */
+/** The raw bytes of a message, with CRLF as received. A file is under `blobs/`, and synced with its folder. */
 export type Body = BytesInMemory | (BytesInFile & { readonly sha256: string });
 
 /** A message that Postern accepted with 250. */
@@ -283,15 +280,9 @@ export interface Selection {
 /** accepted: synced to disk · full: no space (452 4.3.1) · fault: disk error (451 4.3.0). Only the first is kept. */
 export type AcceptOutcome = 'accepted' | 'full' | 'fault';
 
-/**
- * Writes the body of one message as it arrives: up to 256 KiB in memory, then to a file. To bound memory, await `write`
- * before the next chunk.
- */
+/** Writes a body as it arrives: 256 KiB in memory, then to a file. Await `write` before the next chunk. */
 export interface BodyWriter {
-  /**
-   * Takes ownership of the chunk: the caller must not use it afterwards, its memory may be gone. Returns nothing if the
-   * chunk fits in memory.
-   */
+  /** Takes ownership of the chunk, whose memory may be gone afterwards. Returns nothing if it fits in memory. */
   write(chunk: Uint8Array): Promise<void> | undefined;
   /** Syncs a large body (file and folder) and returns where it is. Throws on a disk error. */
   finish(): Promise<Body>;

@@ -233,10 +233,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       [...lanes.all()].filter(isWanted).map((lane) => viewLane(lane, clock)),
     /** Returns the deliveries that are being prepared, for one endpoint or for all. */
     making: makings.list,
-    /**
-     * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire.
-     * Resolves once the hold is saved.
-     */
+    /** Sends nothing to an endpoint until then (ms since 1970); its mail may expire. Resolves once that is saved. */
     async hold(endpoint: Endpoint, until: number, by: HeldBy) {
       const lane = lanes.of(endpoint, null);
       hold(lane, until, by);

@@ -325,10 +325,7 @@ function toMailRecord(attempt: MailAttempt, now: number): AttemptRecord {
   return { ...base, status: attempt.code, error: null, answer: attempt.diag.slice(0, SHOWN) };
 }
 
-/**
- * Returns a settlement without an attempt, for a delivery that expired while its endpoint was unavailable, was lost
- * from the spool, or is put off.
- */
+/** A settlement without an attempt: it expired while its endpoint was down, was lost, or is put off. */
 export function settleUnattempted(
   deliveryId: string,
   state: Exclude<DeliveryState, 'delivered'>,

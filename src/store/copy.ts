@@ -22,13 +22,7 @@ export interface Progress {
 }
 
 /** The rows copied of a collection, and their digest, which is the same on both sides. */
-export interface Copied {
-  readonly collection: string;
-  readonly rows: number;
-  /** Those that were in TO before. */
-  readonly there: number;
-  readonly digest: string;
-}
+export type Copied = Readonly<Awaited<ReturnType<typeof copyRows>>>;
 
 /** Why a copy ended: not a fault, but something that the operator has to decide. */
 export class CopyRefused extends Error {
@@ -93,7 +87,7 @@ async function mustBeEmpty(pairs: readonly Pair[]): Promise<void> {
     );
 }
 
-async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progress) => void): Promise<Copied> {
+async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progress) => void) {
   const sum = createSum(spec);
   let there = 0;
   for await (const rows of pagesOf(spec, from)) {
@@ -108,6 +102,7 @@ async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progres
     there += before.size;
     onProgress({ collection: spec.name, doing: 'copying', rows: sum.rows() });
   }
+  // `there`: those that were in TO before.
   return { collection: spec.name, rows: sum.rows(), there, digest: sum.text() };
 }
 

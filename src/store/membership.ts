@@ -197,10 +197,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
 /** A host as it was seen: if its process has shown itself since, the filter does not match. */
 const asSeen = ({ id, incarnation, beat }: HostRow) => ({ id, incarnation, beat });
 
-/**
- * Names the adopter of a host, in one step that only one caller can make. Undefined if the host has come back since it
- * was seen, or another was named.
- */
+/** Names the adopter of a host, in one atomic step. Undefined if the host is back, or another was named. */
 export function nameAdopter(
   { hosts }: Pick<Store, 'hosts'>,
   lost: HostRow,

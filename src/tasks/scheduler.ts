@@ -131,10 +131,7 @@ const SAME_SECOND_MS = 500;
 
 type Ticking = ReturnType<typeof atTheirTimes>;
 
-/**
- * Calls `run` at the scheduled times of each task, until it is ended. Ticks are a second apart if a
- * schedule needs seconds, otherwise a minute.
- */
+/** Calls `run` at the times of each task. Ticks are a minute apart, or a second if a schedule needs that. */
 function atTheirTimes(planned: readonly Planned[], clock: Clock, run: (one: Planned, sameTimeMs: number) => unknown) {
   const jobs = planned.map((one) => {
     const seconds = cron.parse(one.schedule).second;

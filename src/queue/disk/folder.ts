@@ -50,10 +50,7 @@ export function makeFolders({ dir, blobs, tmp }: Folder): void {
   syncPath(dirname(dir));
 }
 
-/**
- * Syncs a folder (its names), or a file that is not open elsewhere in this process: closing it drops the locks that
- * SQLite holds on it.
- */
+/** Syncs a folder, or a file that is not open elsewhere here: closing it drops the locks of SQLite on it. */
 export function syncPath(path: string): void {
   const handle = openSync(path, 'r');
   try {

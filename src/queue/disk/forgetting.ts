@@ -61,7 +61,7 @@ export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeP
     });
   };
   return {
-    /** Returns the deliveries deleted, the blob files that no row refers to any more, and whether there is more to do. */
+    /** Returns the deliveries deleted, the blob files without a row now, and whether there is more to do. */
     purge(bounds: Bounds, limit: number) {
       const found: SqlRow[] = [];
       for (const [state, bound] of ENDED) found.push(...ended.all(state, bounds[bound], limit - found.length));

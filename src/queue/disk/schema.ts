@@ -264,10 +264,7 @@ export function lacksKinds(db: DatabaseSync): boolean {
 
 const versionOf = (db: DatabaseSync): number => Number(pragma(db, 'user_version'));
 
-/**
- * Opens the queue file, creates it if it does not exist, and refuses one of a newer version. One of an older version
- * must be upgraded by `grow`.
- */
+/** Opens the queue file, or creates it. Refuses one of a newer version; an older one must be upgraded by `grow`. */
 export function openFile(path: string): DatabaseSync {
   const db = connect(path);
   try {
@@ -354,8 +351,8 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
 }
 
 /**
- * Whether a row of `DELIVERY_ROW` is as it was written; one of an older version has no checksum. A newer version may have
- * written a kind without a road here: the delivery must not take another road.
+ * Whether a row of `DELIVERY_ROW` is as it was written; one of an older version has no checksum. A newer version may
+ * have written a kind without a road here: the delivery must not take another road.
  */
 export function isWholeDelivery(row: SqlRow): boolean {
   const { id, kind, task, message, route, pattern, recipient, sum } = row;

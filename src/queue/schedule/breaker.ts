@@ -168,10 +168,7 @@ export function probeTime({ probeAt, opinionAt }: BreakerState, other: boolean):
   return other ? Math.min(probeAt, opinionAt) : probeAt;
 }
 
-/**
- * Updates the state with the result of an attempt. While the endpoint is not closed, failures count only if they are
- * the probe's (except a 410).
- */
+/** Learns from an attempt. While the endpoint is not closed, failures count only for probes (except a 410). */
 export function learn(before: BreakerState, lesson: Lesson, occasion: Occasion): Learned {
   if (lesson.kind === 'passed') return learnPass(before, occasion);
   if (lesson.kind === 'gone') return pause(before, occasion);
@@ -300,10 +297,7 @@ function mostlyFails({ half, halfBefore }: Window): boolean {
   return all >= RESULTS && failed / all >= FAILED_SHARE;
 }
 
-/**
- * When to send a probe, and a second opinion, after a failure. Second opinions begin when the breaker opens; what
- * failed before gives none.
- */
+/** When to send a probe, and a second opinion, after a failure. What failed before the breaker opened gives none. */
 function nextProbe(
   { since, run, opinionAt, opinionGap }: BreakerState,
   { leaveAlone }: Lesson,

@@ -250,10 +250,7 @@ export function createFifo<T>() {
   };
 }
 
-/**
- * Smallest first; adding and taking cost O(log n). A binary heap ordered by `keyOf`, whose result must not change
- * while an item is in the heap.
- */
+/** A binary heap, smallest first, ordered by `keyOf`, which must not change for an item in the heap. */
 export function createHeap<T>(keyOf: (item: T) => number) {
   let items: { readonly key: number; readonly item: T }[] = [];
 

@@ -138,10 +138,7 @@ function createReserve(file: string) {
   /** Bytes given up and not yet taken by the log. */
   let owed = 0;
   return {
-    /**
-     * Creates the reserve if it is missing and the disk has room. Random bytes, because a compressing file system would
-     * reserve nothing for zeros.
-     */
+    /** Creates the reserve if there is room. Random bytes: a compressing file system reserves nothing for zeros. */
     make(): void {
       const kept = size() ?? 0;
       const bytes = RESERVE_BYTES.find((one) => one <= (freeOn(file) + kept) * RESERVE_SHARE) ?? 0;

@@ -50,10 +50,7 @@ export function fieldIs<R>(field: keyof R & string, is: Scalar | Condition): Fil
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
 export interface PageOptions<R> {
-  /**
-   * Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same
-   * direction. Only indexed fields and `id`.
-   */
+  /** Ascending (null first), or descending with a leading '-'; ties by `id`. Only indexed fields and `id`. */
   readonly sort?: (keyof R & string) | `-${keyof R & string}`;
   readonly limit?: number;
   /**
@@ -150,10 +147,7 @@ export class StoreAway extends Error {
   override readonly name = 'StoreAway';
 }
 
-/**
- * The disk has no room for new data: rows cannot be added or made much larger. Reading, removing and small changes
- * still work, so that data can be deleted.
- */
+/** The disk has no room for new data: rows cannot grow. Reading, removing and small changes still work. */
 export class StoreFull extends StoreAway {
   constructor() {
     super('the disk of the store is nearly full: rows can be deleted but not added');

@@ -141,10 +141,7 @@ export const domainKeys = collection<DomainKeyRow>()({
   dates: ['createdAt', 'rotatingSince'],
 });
 
-/**
- * A link that proves who reads the mail of a domain. The store never has the token itself: `id` is its SHA-256, as
- * computed by `tokenHash`.
- */
+/** A link that proves who reads the mail of a domain. `id` is `tokenHash` of the token, which is not stored. */
 interface VerificationRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;

@@ -143,10 +143,7 @@ export interface ScheduledRow extends OwnedRow, GatedRow {
   /** The recipient, in lower case. */
   readonly email: string;
   readonly subject: string;
-  /**
-   * The delivery on the spool. It is on one spool only, so it identifies who may claim the row, and a claim outlives
-   * the process that made it.
-   */
+  /** The delivery on the spool. It is on one spool only, so it identifies who may claim the row, also later. */
   readonly delivery: string;
   /** Null: it waits for its time. leaving: its host has claimed it, and may have sent it. */
   readonly state: ScheduledChange | 'leaving' | null;

@@ -28,10 +28,7 @@ export function webhookNumber(account: number, sequence: number): number {
   return (sum * (sum + 1)) / 2 + sequence;
 }
 
-/**
- * What one host's spool has sent to a webhook so far, in absolute numbers, so that writing them twice changes nothing.
- * `id` is `<webhook> <spool>`.
- */
+/** What one host's spool has sent to a webhook so far, in absolute numbers. `id` is `<webhook> <spool>`. */
 export interface WebhookTallyRow extends OwnedRow {
   readonly webhook: string;
   readonly batchesSent: number;

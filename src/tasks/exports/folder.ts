@@ -105,10 +105,7 @@ export function expireExportsTask(
   const folder = createArchiveFolder(dir);
   const isSteady = createSteadiness(clock, time);
 
-  /**
-   * Calls `step` for every job in this state that ended more than `days` days ago. `step` must change the row so that
-   * it no longer matches.
-   */
+  /** Calls `step`, which must change its state, for every job in this state that ended over `days` days ago. */
   async function each(
     state: ExportRow['state'],
     days: number,
