@@ -5,7 +5,7 @@ import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
-import { DIRECT_CODEC, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
+import { DIRECT_CODEC, isSilent, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
 import {
   type DnsAnswer,
@@ -176,9 +176,6 @@ async function toAnswer<T>(
   const reading = readReply(outcome.reply, name, type, Number.MAX_SAFE_INTEGER, read);
   return reading.kind === 'answer' ? reading.answer : follow(reading.target);
 }
-
-const isSilent = (outcome: QuestionOutcome) =>
-  outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
 
 /** Finds the zone that a name is in, and the names of its servers: those of the nearest name above it that has some. */
 async function findZone(

@@ -111,6 +111,10 @@ const RCODE_REASONS = new Map<number, DnsFailure>([
   [5, 'refused'],
 ]);
 
+/** Whether the server gave no answer at all. */
+export const isSilent = (outcome: QuestionOutcome): boolean =>
+  outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
+
 /** Decides what a reply means: one to read, or a failure for which to ask another server. */
 export function judgeReply(reply: Reply | undefined): QuestionOutcome {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };

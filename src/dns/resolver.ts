@@ -39,14 +39,10 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
     settings,
   );
   const entries = deps.cacheEntries ?? 10_000;
-  const texts = createLookup(
-    { asking, cache: createCache<string>(entries, clock), read: toTextRecord, clock },
-    settings.timeoutMs,
-  );
-  const exchanges = createLookup(
-    { asking, cache: createCache<MxRecord>(entries, clock), read: readMx, clock },
-    settings.timeoutMs,
-  );
+  const lookupOf = <T>(read: LookupDeps<T>['read']) =>
+    createLookup({ asking, cache: createCache<T>(entries, clock), read, clock }, settings.timeoutMs);
+  const texts = lookupOf(toTextRecord);
+  const exchanges = lookupOf(readMx);
 
   function resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;

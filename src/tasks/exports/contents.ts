@@ -39,30 +39,24 @@ export function contentsOf(
   metadataFields: readonly string[],
 ): ArchiveContents {
   switch (job.type) {
-    case 'reject': {
-      const rows = pagesOf(store.rejects, job.account);
+    case 'reject':
       return {
         file: 'rejects.csv',
         header: REJECT_COLUMNS,
-        pages: lines(rows, toRejectLine, (row) => isOnList(row, now)),
+        pages: lines(pagesOf(store.rejects, job.account), toRejectLine, (row) => isOnList(row, now)),
       };
-    }
-    case 'whitelist': {
-      const rows = pagesOf(store.whitelists, job.account);
+    case 'whitelist':
       return {
         file: 'whitelist.csv',
         header: WHITELIST_COLUMNS,
-        pages: lines(rows, toWhitelistLine, (row) => !row.removed),
+        pages: lines(pagesOf(store.whitelists, job.account), toWhitelistLine, (row) => !row.removed),
       };
-    }
-    case 'activity': {
-      const rows = activityPages(store, job.account, job.filter, now);
+    case 'activity':
       return {
         file: 'activity.csv',
         header: [...ACTIVITY_COLUMNS, ...metadataFields],
-        pages: lines(rows, (row) => toActivityLine(row, metadataFields)),
+        pages: lines(activityPages(store, job.account, job.filter, now), (row) => toActivityLine(row, metadataFields)),
       };
-    }
   }
 }
 
