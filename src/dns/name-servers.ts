@@ -5,7 +5,7 @@ import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
-import { DIRECT_CODEC, isSilent, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
+import { DIRECT_CODEC, gaveNoAnswer, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
 import {
   type DnsAnswer,
@@ -135,7 +135,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     for (const address of addresses.slice(0, MOST_ADDRESSES)) {
       const outcome = await askAddress(address, name, question.type, budget);
       last = { server, address, answer: await toAnswer(outcome, name, question) };
-      if (!isSilent(outcome)) break;
+      if (!gaveNoAnswer(outcome)) break;
     }
     return last;
   }

@@ -112,7 +112,7 @@ const RCODE_REASONS = new Map<number, DnsFailure>([
 ]);
 
 /** Whether the server gave no answer at all. */
-export const isSilent = (outcome: QuestionOutcome): boolean =>
+export const gaveNoAnswer = (outcome: QuestionOutcome): boolean =>
   outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
 
 /** Decides what a reply means: one to read, or a failure for which to ask another server. */

@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
-import { type Codec, type DnsFailure, isReplyTo, isSilent, judgeReply, type QuestionOutcome } from './packets.ts';
+import { type Codec, type DnsFailure, gaveNoAnswer, isReplyTo, judgeReply, type QuestionOutcome } from './packets.ts';
 import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
@@ -91,7 +91,7 @@ function createOutage(clock: Clock, log: Log) {
   return {
     lasts,
     note(name: string, outcome: QuestionOutcome): void {
-      silences = isSilent(outcome) ? silences + 1 : 0;
+      silences = gaveNoAnswer(outcome) ? silences + 1 : 0;
       if (outcome.kind === 'reply' || !lasts() || clock.monotonic() - notedAt < NOTE_EVERY_MS) return;
       notedAt = clock.monotonic();
       log.warn('dns.fault', { note: 'the name servers do not answer', name, reason: outcome.reason });
