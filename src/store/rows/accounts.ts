@@ -1,4 +1,4 @@
-import { createHash, createHmac } from 'node:crypto';
+import { createHmac, hash } from 'node:crypto';
 import { type Clock, MINUTE_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
@@ -45,7 +45,7 @@ export const keys = collection<KeyRow>()({
 
 /** A key has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
 export function keyHash(key: string): string {
-  return createHash('sha256').update(key).digest('hex');
+  return hash('sha256', key);
 }
 
 /** Hexadecimal digits of a SHA-256; the id of a revoked key's row continues after them. */

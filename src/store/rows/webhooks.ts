@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { collection, type OwnedRow } from './collection.ts';
 
 /** Where an account's events are posted. `id` is `number` as text. */
@@ -64,7 +64,7 @@ export const signingKeys = collection<SigningKeyRow>()({
 });
 
 export function signingKeyId(account: string, url: string): string {
-  return createHash('sha256').update(`${account}\0${url}`).digest('hex').slice(0, 32);
+  return hash('sha256', `${account}\0${url}`).slice(0, 32);
 }
 
 /** Events that a webhook can subscribe to. */
