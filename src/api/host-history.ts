@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
+import type { History } from '../journal/history.ts';
 import { faultText, type Parsed, parseMailQuery, parseRefusalQuery } from '../journal/query-language.ts';
 import { toTimeline } from '../journal/timeline.ts';
-import type { History, MailRecord, RefusalRecord } from '../journal/types.ts';
+import type { MailRecord, RefusalRecord } from '../journal/types.ts';
 import type { RefusalTexts } from './account.ts';
 import { invalid } from './errors.ts';
 import type { HostQuestion } from './host-questions.ts';

@@ -33,6 +33,19 @@ export function toTimestamp(date: Date): string {
 /** The largest expected clock difference between hosts, in milliseconds. Times beyond it come from a wrong clock. */
 export const AGREE_MS = 60_000;
 
+/** The result of `work`; if it takes more than `ms` milliseconds, that of `late`, which may throw. */
+export function inTime<T, L>(
+  { after }: Pick<Clock, 'after'>,
+  ms: number,
+  work: Promise<T>,
+  late: () => L,
+): Promise<T | L> {
+  return new Promise<T | L>((resolve, reject) => {
+    const cancel = after(ms, () => resolve(Promise.resolve().then(late)));
+    work.then(resolve, reject).finally(cancel);
+  });
+}
+
 /** Creates pauses: waits that can all be ended early. After `end`, every wait resolves immediately. */
 export function createPauses(clock: Clock) {
   const waiting = new Set<() => void>();

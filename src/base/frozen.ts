@@ -1,7 +1,4 @@
-/**
- * Freezes a part. Unlike with `Object.freeze`, TypeScript infers the parameter types of its functions from the return
- * type of the caller.
- */
+/** Freezes a part. Unlike `Object.freeze`, it lets TypeScript infer parameter types from the caller's return type. */
 export function frozen<T extends object>(part: T): Readonly<T> {
   return Object.freeze(part);
 }

@@ -48,24 +48,20 @@ export function createMemory<V>({ most, keepUsed = false, weight }: MemorySettin
 }
 
 /** A cache whose values expire. */
-export interface ExpiringMemory<V> {
-  get(key: string): V | undefined;
-  /** Keeps the value for `ms` milliseconds. Does nothing if `ms` is not positive. */
-  set(key: string, value: V, ms: number): void;
-  delete(key: string): boolean;
-}
+export type ExpiringMemory<V> = ReturnType<typeof createExpiringMemory<V>>;
 
 /** As `createMemory`, but values expire, by the monotonic clock. */
-export function createExpiringMemory<V>(settings: Omit<MemorySettings<V>, 'weight'>, clock: Clock): ExpiringMemory<V> {
+export function createExpiringMemory<V>(settings: Omit<MemorySettings<V>, 'weight'>, clock: Clock) {
   const kept = createMemory<{ readonly value: V; readonly until: number }>(settings);
   return frozen({
-    get(key) {
+    get(key: string): V | undefined {
       const entry = kept.get(key);
       if (entry === undefined || clock.monotonic() < entry.until) return entry?.value;
       kept.delete(key);
       return undefined;
     },
-    set(key, value, ms) {
+    /** Keeps the value for `ms` milliseconds. Does nothing if `ms` is not positive. */
+    set(key: string, value: V, ms: number) {
       if (ms > 0) kept.set(key, { value, until: clock.monotonic() + ms });
     },
     delete: kept.delete,

@@ -1,10 +1,7 @@
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/**
- * Returns the canonical form of an IP address: no zone, IPv6 compressed and in lower case, IPv4-mapped as IPv4.
- * Undefined if `text` is not an IP address.
- */
+/** The canonical form of an IP address: no zone, IPv6 compressed, IPv4-mapped as IPv4. Undefined for other text. */
 export function normalizeAddress(text: string): string | undefined {
   const bare = text.replace(/%.*$/, '');
   if (isIPv4(bare)) return bare; // ipaddr.js also accepts `1`, `0x7f.1` and `010.0.0.1`
@@ -35,9 +32,7 @@ export const urlHost = (host: string): string => (host.includes(':') ? `[${host}
  * an IPv6 address, all of which one customer controls.
  */
 export function networkOf(address: string): string {
-  if (!isIPv6(address)) return address;
-  const parts = ipaddr.IPv6.parse(address).parts.slice(0, 4);
-  return `${parts.map((part) => part.toString(16)).join(':')}::/64`;
+  return prefixOf(address, 64);
 }
 
 /**
@@ -45,9 +40,13 @@ export function networkOf(address: string): string {
  * to one site with all its networks (RFC 6177).
  */
 export function siteOf(address: string): string {
+  return prefixOf(address, 48);
+}
+
+function prefixOf(address: string, bits: 48 | 64): string {
   if (!isIPv6(address)) return address;
-  const parts = ipaddr.IPv6.parse(address).parts.slice(0, 3);
-  return `${parts.map((part) => part.toString(16)).join(':')}::/48`;
+  const parts = ipaddr.IPv6.parse(address).parts.slice(0, bits / 16);
+  return `${parts.map((part) => part.toString(16)).join(':')}::/${bits}`;
 }
 
 /** How much more a site may have than one of its networks. */

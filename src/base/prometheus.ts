@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
-import type { Clock } from './clock.ts';
+import { type Clock, inTime } from './clock.ts';
 import { frozen } from './frozen.ts';
 import { DECLARED, METRICS, type MetricDeclaration } from './metric-list.ts';
 import {
@@ -143,7 +143,7 @@ export function createPrometheus(
     },
     async level(name) {
       const { readers = [] } = families.get(name) ?? {};
-      const readings = await Promise.all(readers.map((read) => inTime(read, deps.clock)));
+      const readings = await Promise.all(readers.map((read) => readOne(read, deps.clock)));
       return readings.includes('missing') ? undefined : readings.flatMap(toReadings);
     },
     async process() {
@@ -177,7 +177,7 @@ async function readGauges(families: readonly Family[], clock: Clock): Promise<st
     families
       .filter(({ readers }) => readers.length > 0)
       .map(async (family) => {
-        const readings = await Promise.all(family.readers.map((read) => inTime(read, clock)));
+        const readings = await Promise.all(family.readers.map((read) => readOne(read, clock)));
         if (readings.includes('missing')) missing.push(family.name);
         family.readings = readings.flatMap(toReadings);
       }),
@@ -186,17 +186,10 @@ async function readGauges(families: readonly Family[], clock: Clock): Promise<st
 }
 
 /** Reads a gauge; resolves with `missing` if that fails or takes too long. */
-function inTime(read: Reader, clock: Clock): Promise<Awaited<ReturnType<Reader>> | 'missing'> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(SCRAPE_MS, () => resolve('missing'));
-    Promise.resolve()
-      .then(read)
-      .then(resolve, () => resolve('missing'))
-      .finally(cancel);
-  });
-}
+const readOne = (read: Reader, clock: Clock) =>
+  inTime(clock, SCRAPE_MS, Promise.resolve().then(read), () => 'missing' as const).catch(() => 'missing' as const);
 
-function toReadings(reading: Awaited<ReturnType<typeof inTime>>): Family['readings'] {
+function toReadings(reading: Awaited<ReturnType<typeof readOne>>): Family['readings'] {
   if (reading === undefined || reading === 'missing') return [];
   return typeof reading === 'number' ? [[{}, reading]] : [...reading];
 }

@@ -1,5 +1,5 @@
 import { statfs } from 'node:fs/promises';
-import type { Clock } from './clock.ts';
+import { type Clock, createLoop } from './clock.ts';
 import { frozen } from './frozen.ts';
 import type { Log } from './log.ts';
 
@@ -58,8 +58,6 @@ export function createRoom(
   /** Bytes written since the last read began. */
   let written = 0;
   let looking: Promise<void> | undefined;
-  let stopped = false;
-  let cancel = () => {};
 
   const spare = () => above - reserved - written;
 
@@ -91,24 +89,22 @@ export function createRoom(
 
   const lookAgain = () => (looking ??= lookNow());
 
-  async function watch(): Promise<void> {
+  const watching = createLoop(clock, async () => {
     await lookAgain();
-    if (!stopped) cancel = clock.after(LOOK_MS, () => void watch());
-  }
+    return LOOK_MS;
+  });
 
   /** Counts bytes that were written without a reservation. */
   function wrote(bytes: number): void {
     written += bytes;
-    if (!stopped && seen && written > above * EARLY_SHARE) void lookAgain();
+    if (!watching.isStopped() && seen && written > above * EARLY_SHARE) void lookAgain();
   }
 
   return frozen({
     has: () => room && (!seen || spare() >= 0),
     /** Bytes that may still be written, without those that are reserved. */
     left: () => (seen ? Math.max(0, spare()) : 0),
-    /**
-     * Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room.
-     */
+    /** Reserves bytes for a write; call the function that is returned when the write has ended. Undefined: no room. */
     reserve(bytes: number) {
       if (!room || spare() < bytes) return undefined;
       reserved += bytes;
@@ -126,11 +122,8 @@ export function createRoom(
     /** The result of the last look. */
     disk: () => seen,
     /** Looks now, and once a second from then on. */
-    start: watch,
-    stop() {
-      stopped = true;
-      cancel();
-    },
+    start: watching.start,
+    stop: () => void watching.stop(),
   });
 }
 
@@ -142,10 +135,7 @@ export function giveBack(chunk: Uint8Array): void {
   if (chunk.buffer.byteLength === chunk.byteLength) free(chunk);
 }
 
-/**
- * Frees the memory of bytes that are no longer used, unless they are part of a slab. Their length is 0 afterwards, and
- * creating a view of their buffer throws.
- */
+/** Frees the memory of bytes that are not used any more, unless it is part of a slab. Their length is 0 then. */
 export function free(bytes: Uint8Array): void {
   const { buffer } = bytes;
   if (buffer instanceof ArrayBuffer && !buffer.detached && isTight(bytes)) buffer.transfer(0);

@@ -1,4 +1,4 @@
-import type { Clock } from './clock.ts';
+import { type Clock, inTime } from './clock.ts';
 import { frozen } from './frozen.ts';
 import type { Tools } from './tools.ts';
 import { startThread, type Thread, type ThreadEnd } from './worker.ts';
@@ -26,10 +26,7 @@ export interface PoolSettings<Data> {
  */
 export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => Promise<Out>;
 
-/**
- * A task exceeded its deadline or memory limit, or threw an uncaught error. The message is a predicate: the name of the
- * work goes in front of it.
- */
+/** A task exceeded its deadline or memory, or threw. The message is a predicate: the name of the work precedes it. */
 export class TaskBroken extends Error {
   override readonly name = 'TaskBroken';
   readonly kind: Breach['kind'];
@@ -111,20 +108,14 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
           queue.add({ name, pack, n: 0, breaches: 0, resolve, reject }, first);
           dispatch();
         }),
-    /**
-     * Runs a short task without input on every thread that has work. Returns the results that arrive within `ms`; a
-     * thread that is stuck gives none.
-     */
+    /** Runs a short task on every thread that has work. Returns the results within `ms`; a stuck thread gives none. */
     async each<Out>(name: string, ms: number): Promise<readonly Out[]> {
       const answers: Out[] = [];
       const asked = slots.map(async (slot) => {
         const outcome = await slot.ask(name);
         if (outcome?.kind === 'done') answers.push(outcome.value);
       });
-      const late = Promise.withResolvers<void>();
-      const cancel = clock.after(ms, late.resolve);
-      await Promise.race([Promise.all(asked), late.promise]);
-      cancel();
+      await inTime(clock, ms, Promise.all(asked), () => undefined);
       return [...answers];
     },
     /** Rejects all waiting and running tasks. */

@@ -14,7 +14,7 @@ import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
 import { openReading } from '../journal/beside.ts';
 import { isUnusable } from '../journal/file.ts';
-import type { History } from '../journal/types.ts';
+import type { History } from '../journal/history.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';

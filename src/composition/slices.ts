@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
+import { HOUR_MS } from '../base/clock.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { moduleUrl } from '../base/module-url.ts';
 import { isLoopback } from '../base/networks.ts';
@@ -104,7 +105,7 @@ export function linkSettings({ data_dir: dataDir, public_url: publicUrl, inbound
     dir: join(dir, 'links'),
     claimsDir: join(dir, 'link-claims'),
     publicUrl,
-    keepMs: inbound.link_hours * HOUR,
+    keepMs: inbound.link_hours * HOUR_MS,
     mostBytes: inbound.link_bytes,
   };
 }
@@ -235,14 +236,12 @@ export function renderPoolSettings(settings: Settings): PoolSettings<RenderThrea
   };
 }
 
-const HOUR = 3_600_000;
-
 /** How long scans take, and of what. */
 export function scanningSettings({ scan }: Settings) {
   return {
     timeoutMs: scan.timeout_ms,
     maxBytes: scan.max_bytes,
-    waitMs: scan.wait_hours * HOUR,
+    waitMs: scan.wait_hours * HOUR_MS,
     concurrency: scan.concurrency,
   };
 }

@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type Clock, systemClock } from '../base/clock.ts';
+import { type Clock, DAY_MS, systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { keepPrivate } from '../base/private-files.ts';
 import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
@@ -72,8 +72,6 @@ export async function openStorage(
 /** Names in the folder of the data. */
 const OURS = /^(?:spool|exports|links|link-claims|certificates\.json|(?:store|journal)\.db.*)$/;
 const isOurs = (name: string) => OURS.test(name);
-
-const DAY_MS = 86_400_000;
 
 /** Creates the running time, which expiry uses. Warns the operator if the clock is far from the last time seen. */
 async function openTime(

@@ -5,7 +5,7 @@ import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
-import { DIRECT_CODEC, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
+import { DIRECT_CODEC, gaveNoAnswer, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
 import {
   type DnsAnswer,
@@ -135,7 +135,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
     for (const address of addresses.slice(0, MOST_ADDRESSES)) {
       const outcome = await askAddress(address, name, question.type, budget);
       last = { server, address, answer: await toAnswer(outcome, name, question) };
-      if (!isSilent(outcome)) break;
+      if (!gaveNoAnswer(outcome)) break;
     }
     return last;
   }
@@ -176,9 +176,6 @@ async function toAnswer<T>(
   const reading = readReply(outcome.reply, name, type, Number.MAX_SAFE_INTEGER, read);
   return reading.kind === 'answer' ? reading.answer : follow(reading.target);
 }
-
-const isSilent = (outcome: QuestionOutcome) =>
-  outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
 
 /** Finds the zone that a name is in, and the names of its servers: those of the nearest name above it that has some. */
 async function findZone(

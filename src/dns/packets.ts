@@ -34,10 +34,7 @@ export interface Codec {
 const MOST_RECORDS = 256; // per packet; compressed names take long to parse
 const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
 
-/**
- * Encodes and decodes with dns2. Its clients are not used: they ask public servers, accept any packet as the answer,
- * and have no deadline over TCP.
- */
+/** Uses dns2 for packets, but not its clients: they accept any packet as the answer, and have no deadline over TCP. */
 export const CODEC: Codec = frozen({
   encode: (...question: Question) => encode(1, ...question),
   decode(bytes: Buffer): Reply | undefined {
@@ -113,6 +110,10 @@ const RCODE_REASONS = new Map<number, DnsFailure>([
   [2, 'servfail'],
   [5, 'refused'],
 ]);
+
+/** Whether the server gave no answer at all. */
+export const gaveNoAnswer = (outcome: QuestionOutcome): boolean =>
+  outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
 
 /** Decides what a reply means: one to read, or a failure for which to ask another server. */
 export function judgeReply(reply: Reply | undefined): QuestionOutcome {

@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
-import { type Codec, type DnsFailure, isReplyTo, judgeReply, type QuestionOutcome } from './packets.ts';
+import { type Codec, type DnsFailure, gaveNoAnswer, isReplyTo, judgeReply, type QuestionOutcome } from './packets.ts';
 import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
@@ -91,9 +91,8 @@ function createOutage(clock: Clock, log: Log) {
   return {
     lasts,
     note(name: string, outcome: QuestionOutcome): void {
-      const silent = outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
-      silences = silent ? silences + 1 : 0;
-      if (!silent || !lasts() || clock.monotonic() - notedAt < NOTE_EVERY_MS) return;
+      silences = gaveNoAnswer(outcome) ? silences + 1 : 0;
+      if (outcome.kind === 'reply' || !lasts() || clock.monotonic() - notedAt < NOTE_EVERY_MS) return;
       notedAt = clock.monotonic();
       log.warn('dns.fault', { note: 'the name servers do not answer', name, reason: outcome.reason });
     },

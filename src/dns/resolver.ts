@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, inTime } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createMemory, createShared } from '../base/memory.ts';
 import type { Tools } from '../base/tools.ts';
@@ -39,14 +39,10 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
     settings,
   );
   const entries = deps.cacheEntries ?? 10_000;
-  const texts = createLookup(
-    { asking, cache: createCache<string>(entries, clock), read: toTextRecord, clock },
-    settings.timeoutMs,
-  );
-  const exchanges = createLookup(
-    { asking, cache: createCache<MxRecord>(entries, clock), read: readMx, clock },
-    settings.timeoutMs,
-  );
+  const lookupOf = <T>(read: LookupDeps<T>['read']) =>
+    createLookup({ asking, cache: createCache<T>(entries, clock), read, clock }, settings.timeoutMs);
+  const texts = lookupOf(toTextRecord);
+  const exchanges = lookupOf(readMx);
 
   function resolve(name: string, type: 'MX', budget?: DnsBudget): Promise<DnsAnswer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: DnsBudget): Promise<DnsAnswer<string>>;
@@ -95,6 +91,8 @@ interface LookupDeps<T> {
   readonly clock: Clock;
 }
 
+/** The budget of the caller is used up. */
+const OVER: DnsAnswer<never> = Object.freeze({ kind: 'failure', reason: 'budget' });
 const LONGEST_ALIAS_CHAIN = 8;
 const MOST_KEPT_S = 3600;
 const MOST_KEPT_ABSENCE_S = 300;
@@ -118,31 +116,21 @@ function createLookup<T>({ asking, cache, read, clock }: LookupDeps<T>, timeoutM
   }
 
   return async (name, type, budget) => {
-    if (budget && !budget.take()) return { kind: 'failure', reason: 'budget' };
+    if (budget && !budget.take()) return OVER;
     const asked = toQuestionName(name);
     if (asked === undefined) return { kind: 'nxdomain' }; // a name that cannot be looked up does not exist
     const key = `${type} ${asked}`;
     const known = cache.find(key);
     if (known) return known;
-    if (budget && budget.left() <= 0) return { kind: 'failure', reason: 'budget' };
+    if (budget && budget.left() <= 0) return OVER;
     const answer = cache.ask(key, () => look(asked, type));
-    return budget ? within(answer, budget, clock) : answer;
+    // The lookup goes on for other callers and for the cache.
+    return budget ? inTime(clock, budget.left(), answer, () => OVER) : answer;
   };
 }
 
 function keepMs(answer: DnsAnswer<unknown>, ttl: number): number {
   return Math.min(ttl, answer.kind === 'records' ? MOST_KEPT_S : MOST_KEPT_ABSENCE_S) * 1000;
-}
-
-/**
- * The answer, or the failure `budget` if the caller's time runs out first. The lookup continues for other callers and
- * for the cache.
- */
-function within<T>(answer: Promise<DnsAnswer<T>>, budget: DnsBudget, clock: Clock): Promise<DnsAnswer<T>> {
-  return new Promise((resolve, reject) => {
-    const cancel = clock.after(budget.left(), () => resolve({ kind: 'failure', reason: 'budget' }));
-    answer.then(resolve, reject).finally(cancel);
-  });
 }
 
 /** An answer from a server, and how long to cache it. */

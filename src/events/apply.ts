@@ -2,11 +2,11 @@ import type { Tools } from '../base/tools.ts';
 import type { RejectReason } from '../mail/suppression.ts';
 import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
 import {
+  asText,
   type MessageEventKind,
   type MessageEventRow,
   type SentMessageRow,
   type SentState,
-  textOf,
 } from '../store/rows/messages.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { UnsentEvent } from '../store/rows/webhooks.ts';
@@ -77,7 +77,7 @@ async function suppress({ lists }: ApplyDeps, event: MessageEventRow, message: S
     email: message.email,
     subaccount: message.subaccount ?? '',
     reason,
-    detail: textOf(event.detail['diag']),
+    detail: asText(event.detail['diag']),
     sender: message.sender,
     at: event.at,
     eventId: event.id,
@@ -154,7 +154,7 @@ export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Part
         openDetail: latest([...message.openDetail, { ts }]),
       };
     case 'click': {
-      const url = textOf(event.detail['url']) ?? '';
+      const url = asText(event.detail['url']) ?? '';
       return {
         clicks: message.clicks + 1,
         firstClick: message.firstClick ?? event.id,
@@ -164,7 +164,7 @@ export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Part
     }
     case 'hard_bounce':
     case 'soft_bounce':
-      return { state, diag: textOf(event.detail['diag']), bounceDescription: textOf(event.detail['description']) };
+      return { state, diag: asText(event.detail['diag']), bounceDescription: asText(event.detail['description']) };
     default:
       return { state };
   }

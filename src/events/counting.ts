@@ -17,11 +17,11 @@ import {
   urlKey,
 } from '../store/rows/counters.ts';
 import {
+  asText,
   type EventMarks,
   type MessageEventKind,
   type MessageEventRow,
   type SentMessageRow,
-  textOf,
 } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
@@ -152,7 +152,7 @@ function urlAmountsOf(
   message: SentMessageRow,
 ): { readonly url: string; readonly amounts: Partial<UrlCounts> }[] {
   if (event.kind === 'send') return (event.links ?? []).map((url) => ({ url, amounts: { sent: 1 } }));
-  const url = event.kind === 'click' ? (textOf(event.detail['url']) ?? '') : '';
+  const url = event.kind === 'click' ? (asText(event.detail['url']) ?? '') : '';
   if (url === '' || url.length > LONGEST_COUNTED_URL) return [];
   const unique = message.firstClicks?.[urlKey(url)] === event.id;
   return [{ url, amounts: unique ? { clicks: 1, uniqueClicks: 1 } : { clicks: 1 } }];

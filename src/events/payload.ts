@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { toTimestamp } from '../base/clock.ts';
 import { parseUserAgent } from '../mail/user-agent.ts';
-import { type MessageEventKind, type MessageEventRow, type SentMessageRow, textOf } from '../store/rows/messages.ts';
+import { asText, type MessageEventKind, type MessageEventRow, type SentMessageRow } from '../store/rows/messages.ts';
 import type { HookEvent } from '../store/rows/webhooks.ts';
 import { toSyncReject } from './lists.ts';
 
@@ -47,12 +47,12 @@ const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
 function visitOf({ kind, detail }: PayloadEvent): object {
   if (kind !== 'open' && kind !== 'click') return {};
   const visit = {
-    ip: textOf(detail['ip']),
-    user_agent: textOf(detail['user_agent']),
+    ip: asText(detail['ip']),
+    user_agent: asText(detail['user_agent']),
     location: null,
-    user_agent_parsed: parseUserAgent(textOf(detail['user_agent']) ?? '') ?? null,
+    user_agent_parsed: parseUserAgent(asText(detail['user_agent']) ?? '') ?? null,
   };
-  return kind === 'click' ? { url: textOf(detail['url']) ?? '', ...visit } : visit;
+  return kind === 'click' ? { url: asText(detail['url']) ?? '', ...visit } : visit;
 }
 
 /** The answer that came in. */
@@ -90,20 +90,20 @@ function extraOf({ kind, at, detail }: PayloadEvent, message: SentMessageRow): o
     case 'delivered':
       return {
         ...visits,
-        smtp_events: textOf(detail['diag']) === null ? [] : [smtpEvent('sent', at, detail)],
+        smtp_events: asText(detail['diag']) === null ? [] : [smtpEvent('sent', at, detail)],
         resends: [],
         reject: null,
       };
     case 'deferral':
-      return { ...visits, diag: textOf(detail['diag']), smtp_events: [smtpEvent('deferred', at, detail)] };
+      return { ...visits, diag: asText(detail['diag']), smtp_events: [smtpEvent('deferred', at, detail)] };
     case 'hard_bounce':
     case 'soft_bounce':
       return bounceOf(detail);
     case 'reject':
       return {
         ...visits,
-        diag: textOf(detail['diag']),
-        reject: textOf(detail['reason']) === null ? null : { reason: textOf(detail['reason']) },
+        diag: asText(detail['diag']),
+        reject: asText(detail['reason']) === null ? null : { reason: asText(detail['reason']) },
       };
     default:
       return visits;
@@ -114,22 +114,22 @@ function smtpEvent(type: 'sent' | 'deferred', at: Date, detail: MessageEventRow[
   return {
     ts: seconds(at),
     type,
-    diag: textOf(detail['diag']),
-    source_ip: textOf(detail['source_ip']) ?? '',
-    destination_ip: textOf(detail['destination_ip']) ?? '',
+    diag: asText(detail['diag']),
+    source_ip: asText(detail['source_ip']) ?? '',
+    destination_ip: asText(detail['destination_ip']) ?? '',
     size: 0,
   };
 }
 
 function bounceOf(detail: MessageEventRow['detail']): object {
-  const description = textOf(detail['description']);
+  const description = asText(detail['description']);
   const code = typeof detail['code'] === 'number' ? detail['code'] : BOUNCE_CODES[description ?? ''];
   return {
     bounce_description: description,
     bgtools_code: code ?? null,
-    diag: textOf(detail['diag']),
+    diag: asText(detail['diag']),
     // Beyond Mandrill's: the rule of our classifier; events of earlier versions have none.
-    ...(textOf(detail['rule']) === null ? {} : { bounce_rule: textOf(detail['rule']) }),
+    ...(asText(detail['rule']) === null ? {} : { bounce_rule: asText(detail['rule']) }),
   };
 }
 

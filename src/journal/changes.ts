@@ -1,4 +1,5 @@
-import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
+import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import { inTransaction, pragma } from '../base/sqlite.ts';
 import { fieldsIn, namesOf } from '../base/tables.ts';
 import { mailSummaryOf } from '../mail/summary.ts';
 import { END_NAMES, ENDED_STATES } from '../queue/states.ts';
@@ -27,7 +28,7 @@ export const COLUMNS = {
 const RENAMED: Readonly<Record<string, string>> = { transaction: 'transaction_n', durationMs: 'duration' };
 
 /** The values of a new row. */
-export function valuesOf<F extends string>(fields: readonly F[], record: Readonly<Record<F, SQLInputValue>>) {
+export function rowValues<F extends string>(fields: readonly F[], record: Readonly<Record<F, SQLInputValue>>) {
   return fields.map((field) => record[field]);
 }
 
@@ -92,7 +93,7 @@ export function createJournalChanges(db: DatabaseSync) {
     write(batch: Batch): void {
       const summaries = new Map<SQLInputValue, string>();
       each(batch.summaries, 2, ([id = '', fields = '']) => summaries.set(id, fields));
-      within(db, () => {
+      inTransaction(db, () => {
         for (const { table, width, insert } of inserts)
           each(batch[table], width, (values) => insert.run(...(table === 'mail' ? named(values, summaries) : values)));
         each(batch.patches, PATCH.length, patch);
@@ -103,7 +104,7 @@ export function createJournalChanges(db: DatabaseSync) {
     /** Marks the file as complete: it has everything that was in the queue when the file was created. */
     filled: (): void => void filled.run(),
     /** Indexes the words of up to `most` rows, oldest first. Returns how many rows are not indexed yet. */
-    index: (most: number): number => within(db, () => indexing.goOn(most)),
+    index: (most: number): number => inTransaction(db, () => indexing.goOn(most)),
     /** Deletes some of the rows that are too old or too many. Returns whether there are more. */
     purge: createPurge(db, indexing),
   };
@@ -234,7 +235,7 @@ function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => 
     }, Number.POSITIVE_INFINITY);
 
   return ({ mailBefore, refusalsBefore, actionsBefore, minutesBefore, maxBytes }) =>
-    within(db, () => {
+    inTransaction(db, () => {
       const full = bytes() > maxBytes;
       const least = full ? cutoff() : 0;
       const before = {
@@ -254,21 +255,4 @@ function createPurge(db: DatabaseSync, indexing: Indexing): (limits: Limits) => 
       db.exec(`PRAGMA incremental_vacuum(${PURGE_STEP})`);
       return most >= PURGE_STEP || (full && most > 0);
     });
-}
-
-function pragma(db: DatabaseSync, name: string): SQLOutputValue | undefined {
-  return Object.values(db.prepare(`PRAGMA ${name}`).get() ?? {})[0];
-}
-
-/** One transaction. */
-function within<T>(db: DatabaseSync, work: () => T): T {
-  db.exec('BEGIN IMMEDIATE');
-  try {
-    const done = work();
-    db.exec('COMMIT');
-    return done;
-  } catch (error) {
-    if (db.isTransaction) db.exec('ROLLBACK');
-    throw error;
-  }
 }

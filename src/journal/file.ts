@@ -2,6 +2,7 @@ import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { errorText } from '../base/errors.ts';
 import { makePrivate } from '../base/private-files.ts';
+import { pragma, primaryCode } from '../base/sqlite.ts';
 
 // The file of the journal. An unusable file is replaced by a new one: history may be lost, mail never.
 
@@ -75,10 +76,7 @@ const CACHE_KB = 4096;
 /** How long to wait for a lock of another process. */
 const BUSY_MS = 2000;
 
-/**
- * Opens the journal for writing, or creates it. One unusable file is kept, as `journal.db.damaged`; `replaced` says why
- * it was set aside.
- */
+/** Opens the journal for writing, or creates it. An unusable file is kept as `journal.db.damaged`; `replaced`: why. */
 export function openJournalFile(path: string): { readonly db: DatabaseSync; readonly replaced: string | undefined } {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   try {
@@ -105,14 +103,12 @@ export function forgetAside(path: string, before: number): void {
 
 const ASIDE = '.damaged';
 
-/**
- * Opens the journal for reading beside the process that writes it. Throws if there is none, or one of another version.
- */
+/** Opens the journal for reading beside the process that writes it. Throws if there is none, or of another version. */
 export function openForReading(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
   try {
     db.exec(`PRAGMA cache_size = -${CACHE_KB}`);
-    if (versionOf(db) !== VERSION) throw new WrongVersion();
+    if (pragma(db, 'user_version') !== VERSION) throw new WrongVersion();
     return db;
   } catch (error) {
     db.close();
@@ -127,9 +123,7 @@ class WrongVersion extends Error {
 
 /** Whether the file itself is unusable: damaged, not a database, or of another version. */
 export function isUnusable(error: unknown): boolean {
-  if (error instanceof WrongVersion) return true;
-  const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : 0;
-  return code === SQLITE_CORRUPT || code === SQLITE_NOTADB;
+  return error instanceof WrongVersion || [SQLITE_CORRUPT, SQLITE_NOTADB].includes(primaryCode(error));
 }
 
 const SQLITE_CORRUPT = 11;
@@ -142,7 +136,7 @@ function open(path: string): DatabaseSync {
     // The first pragma has no effect on a file that is not empty.
     db.exec(`PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
       PRAGMA cache_size = -${CACHE_KB}; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 8388608`);
-    const version = versionOf(db);
+    const version = pragma(db, 'user_version');
     if (version === 0) db.exec(`BEGIN; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
     else if (version !== VERSION) throw new WrongVersion();
     addLater(db);
@@ -152,8 +146,4 @@ function open(path: string): DatabaseSync {
     db.close();
     throw error;
   }
-}
-
-function versionOf(db: DatabaseSync): number {
-  return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
 }

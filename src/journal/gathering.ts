@@ -6,7 +6,7 @@ import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, summaryOfOutgoing } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, QueuedDelivery } from '../queue/delivery.ts';
 import { type DeliveryState, STATES } from '../queue/states.ts';
-import { type Batch, COLUMNS, MAX_STORY, valuesOf } from './changes.ts';
+import { type Batch, COLUMNS, MAX_STORY, rowValues } from './changes.ts';
 import { createMinute, createRefusals, dropFirst } from './counted-refusals.ts';
 import type { ActionRecord, MailState, Note, SessionRecord, SessionTransaction } from './types.ts';
 
@@ -241,10 +241,10 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
         patches,
         summaries,
         arrivals: late,
-        refusals: refused.flatMap((one) => valuesOf(COLUMNS.refusals, one)),
-        sessions: sessions.flatMap((one) => valuesOf(COLUMNS.sessions, one)),
-        actions: actions.flatMap((one) => valuesOf(COLUMNS.actions, one)),
-        minutes: minutes.flatMap((one) => valuesOf(COLUMNS.minutes, one)),
+        refusals: refused.flatMap((one) => rowValues(COLUMNS.refusals, one)),
+        sessions: sessions.flatMap((one) => rowValues(COLUMNS.sessions, one)),
+        actions: actions.flatMap((one) => rowValues(COLUMNS.actions, one)),
+        minutes: minutes.flatMap((one) => rowValues(COLUMNS.minutes, one)),
       };
       [sessions, actions, minutes] = [[], [], []];
       return { batch, entries };

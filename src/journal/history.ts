@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLookedUp, type JournalQueries, type Window } from './queries.ts';
 import { mergeCauses } from './rows.ts';
-import type { AccountFigures, FailureCause, History, HistoryPage, MailFilter } from './types.ts';
+import type { AccountFigures, FailureCause, HistoryPage, MailFilter, MailStory, RefusalFilter } from './types.ts';
 
 /** Queries the file of the journal; rejects if it cannot answer. */
 export type AskJournal = <K extends string>(
@@ -16,8 +16,10 @@ const LOOKED_UP_STEP = 200_000;
 /** The duration after which a search returns the rows found so far. */
 const LONGEST_MS = 60;
 
+export type History = ReturnType<typeof createHistory>;
+
 /** The history behind `ask`, which is queried in steps, so that no search delays others for long. */
-export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>): History {
+export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>) {
   /** Searches backwards in steps, until there are enough rows or the time is over. */
   async function back<T extends { readonly n: number; readonly at: number }>(
     bounds: Promise<Window>,
@@ -40,7 +42,8 @@ export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>):
   }
 
   return frozen({
-    mail: (filter, limit, cursor) =>
+    /** Newest first, those before `cursor`. After a tenth of a second the rows so far, with a cursor to continue. */
+    mail: (filter: MailFilter, limit: number, cursor?: number) =>
       back(
         ask('mailBounds', timesOf(filter)),
         stepOf(filter),
@@ -48,34 +51,39 @@ export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>):
         limit,
         cursor,
       ),
-    async *ids(filter) {
+    /** The ids of all matching deliveries, newest first, in pages. */
+    async *ids(filter: MailFilter): AsyncIterable<readonly string[]> {
       for (const window of windows(await ask('mailBounds', timesOf(filter)), stepOf(filter))) {
         const found = await ask('ids', filter, window);
         if (found.length > 0) yield found;
       }
     },
-    async causes(filter) {
+    /** All matching deliveries counted by endpoint and last answer, the most frequent first. */
+    async causes(filter: MailFilter): Promise<readonly FailureCause[]> {
       let causes: readonly FailureCause[] = [];
       for (const window of windows(await ask('mailBounds', timesOf(filter)), stepOf(filter)))
         causes = mergeCauses([...causes, ...(await ask('causes', filter, window))]);
       return causes;
     },
-    async one(id, account) {
+    /** The story of one delivery; undefined if it is not known, or another account's. */
+    async one(id: string, account?: string): Promise<MailStory | undefined> {
       const found = await ask('one', id, account);
       return account === undefined || found?.mail.account === account ? found : undefined;
     },
-    refusals: (filter, limit, cursor) =>
+    refusals: (filter: RefusalFilter, limit: number, cursor?: number) =>
       back(ask('refusalBounds', timesOf(filter)), STEP, (...step) => ask('refusals', filter, ...step), limit, cursor),
-    async refusalsByReason(filter) {
+    /** Refusals counted by reason, the most frequent first. */
+    async refusalsByReason(filter: RefusalFilter) {
       const counts = new Map<string, number>();
       for (const window of windows(await ask('refusalBounds', timesOf(filter)), STEP))
         for (const [reason, count] of await ask('reasons', filter, window))
           counts.set(reason, (counts.get(reason) ?? 0) + count);
       return [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
     },
-    actions: (account, limit, cursor) =>
+    actions: (account: string | undefined, limit: number, cursor?: number) =>
       back(ask('actionBounds'), STEP, (...step) => ask('actions', account, ...step), limit, cursor),
-    async byAccount(since) {
+    /** Mail since that time, by account. */
+    async byAccount(since: number): Promise<ReadonlyMap<string, AccountFigures>> {
       const figures = new Map<string, Writable<AccountFigures>>();
       const of = (account: string) => {
         const known = figures.get(account) ?? { received: 0, delivered: 0, givenUp: 0, refused: 0, sent: 0 };

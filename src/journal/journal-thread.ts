@@ -74,9 +74,7 @@ function inodeOf(path: string): number | undefined {
   return statSync(path, { throwIfNoEntry: false })?.ino;
 }
 
-/**
- * The journal may use half of the space that the queue leaves free, so that it can still record why mail is refused.
- */
+/** The journal may use half of the space that the queue leaves free, so that it can record why mail is refused. */
 function hasRoom(file: string, room: RoomSettings): boolean {
   const { blocks, bavail, bsize } = statfsSync(dirname(file));
   return bavail * bsize >= floorOf(room, blocks * bsize) / 2;

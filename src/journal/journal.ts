@@ -44,9 +44,7 @@ const GATHER_MS = 250;
 /** How often the index is updated, and old rows are deleted. */
 const TEND_MS = 1000;
 const PURGE_MS = 60_000;
-/**
- * The index is updated in seconds with fewer notes than `QUIET`, or if more rows than `MAX_UNINDEXED` are not in it.
- */
+/** The index is updated in seconds with fewer notes than `QUIET`, or if it lacks more rows than `MAX_UNINDEXED`. */
 const QUIET = 400;
 const INDEX_STEP = 2000;
 const MAX_UNINDEXED = 10_000;
@@ -54,10 +52,7 @@ const MAX_UNINDEXED = 10_000;
 const MAX_STEPS = 5;
 /** A thread that does not answer for this long is ended; the next one starts after RESTART_MS. */
 const ANSWER_MS = 15_000;
-/**
- * Number of checks in ANSWER_MS. Checks are counted instead of time, because our own event loop may be late too, or the
- * machine may have slept.
- */
+/** Number of checks in ANSWER_MS. They are counted because our event loop may be late, or the machine asleep. */
 const ANSWER_LOOKS = 15;
 const SILENT = 'it does not answer';
 /** Failures that a busy host causes, which are no faults of the file or of ours. */

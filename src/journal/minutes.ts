@@ -48,10 +48,7 @@ export function mergeSamples(
   return steps;
 }
 
-/**
- * Reads the figures of a minute; none if they are unreadable. Without zod: loading it would double the time in which
- * the journal's thread starts.
- */
+/** Reads the figures of a minute, if they are readable. Without zod, which would double the start of the thread. */
 export function readFigures(text: string): Readonly<Record<string, number>> {
   try {
     const read: unknown = JSON.parse(text);

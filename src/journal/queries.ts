@@ -1,15 +1,15 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import type { SqlRow } from '../queue/disk/schema.ts';
+import type { SqlRow } from '../base/sqlite.ts';
 import { type OPEN_STATES, TAKEN_OVER } from '../queue/states.ts';
 import { mergeSamples, readFigures, type WantedSeries } from './minutes.ts';
 import {
   actionOfRow,
+  causeOfRow,
   mailOfRow,
   mergeCauses,
-  toCause,
+  refusalOfRow,
+  sessionOfRow,
   toKind,
-  toRefusal,
-  toSession,
   toState,
   UNDELIVERED,
 } from './rows.ts';
@@ -99,20 +99,20 @@ export function createJournalQueries(db: DatabaseSync) {
       findMail('mail.id', filter, window, -1).map((row) => String(row['id'])),
     /** Matching mail in a window, counted by endpoint and last answer. */
     causes: (filter: MailFilter, window: Window): readonly FailureCause[] =>
-      mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(toCause)),
+      mergeCauses(findMail('url, last_status, last_error, at, ended_at', filter, window, -1).map(causeOfRow)),
     /** With `account`, refusals of other accounts are left out. */
     one(id: string, account?: string): MailStory | undefined {
       const row = one.get(id);
       if (!row) return undefined;
       const mail = mailOfRow(row);
       const found = mail.session === null ? undefined : session.get(mail.session);
-      const all = mail.session === null ? [] : refusalsOf.all(mail.session).map(toRefusal);
+      const all = mail.session === null ? [] : refusalsOf.all(mail.session).map(refusalOfRow);
       const theirs = all.filter((one) => account === undefined || one.account === null || one.account === account);
       const own = theirs.filter((one) => isOf(mail, one));
       const others = theirs.filter((one) => !own.includes(one)).reduce((sum, { times }) => sum + times, 0);
       return {
         mail,
-        session: found && toSession(found),
+        session: found && sessionOfRow(found),
         refusals: own.slice(0, MAX_REFUSALS_SHOWN),
         otherRefusals: others,
       };
@@ -124,7 +124,7 @@ export function createJournalQueries(db: DatabaseSync) {
         return row ? [{ ...mailOfRow(row), story: [] }] : [];
       }),
     refusals: (filter: RefusalFilter, window: Window, limit: number): RefusalRecord[] =>
-      rowsOf('refusals', toRefusalCondition(filter), window, limit).map(toRefusal),
+      rowsOf('refusals', toRefusalCondition(filter), window, limit).map(refusalOfRow),
     reasons(filter: RefusalFilter, [from, to]: Window): [reason: string, count: number][] {
       const { sql, values } = toRefusalCondition(filter);
       return db
@@ -295,9 +295,7 @@ function toTokens(text: string): string[] {
 
 const CONTAINS = 'contains_folded';
 
-/**
- * A text in one of the columns. LIKE ignores case only in ASCII, so a function of ours compares other letters.
- */
+/** A text in one of the columns. LIKE ignores case only in ASCII, so a function of ours compares other letters. */
 function containing(columns: readonly string[], text: string): Condition {
   if (text.includes('\0')) return { sql: '0', values: [] }; // it would end the pattern
   const plain = /^[\0-\x7f]*$/.test(text);

@@ -1,5 +1,5 @@
+import type { SqlRow } from '../base/sqlite.ts';
 import { DELIVERY_KINDS, type DeliveryKind, routeOfTarget } from '../queue/delivery.ts';
-import type { SqlRow } from '../queue/disk/schema.ts';
 import { END_NAMES } from '../queue/states.ts';
 import { type FailureCause, MAIL_STATES, type MailState, type StoryEntry } from './types.ts';
 
@@ -52,7 +52,7 @@ export function mailOfRow(row: SqlRow) {
 }
 
 /** Deliveries to one endpoint with the same last answer: of one row, itself. */
-export function toCause(row: SqlRow) {
+export function causeOfRow(row: SqlRow) {
   return {
     url: String(row['url']),
     lastStatus: number(row, 'last_status'),
@@ -90,7 +90,7 @@ function earliest(a: number | null, b: number | null): number | null {
 }
 
 /** A refused command or session. */
-export function toRefusal(row: SqlRow) {
+export function refusalOfRow(row: SqlRow) {
   return {
     n: Number(row['n']),
     at: Number(row['at']),
@@ -116,7 +116,7 @@ export function toRefusal(row: SqlRow) {
 }
 
 /** One SMTP session. */
-export function toSession(row: SqlRow) {
+export function sessionOfRow(row: SqlRow) {
   return {
     id: String(row['id']),
     at: Number(row['at']),

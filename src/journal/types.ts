@@ -2,7 +2,7 @@ import type { Verdicts } from '../mail/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
 import type { DeliveryKind } from '../queue/delivery.ts';
 import { DELIVERY_STATES, type EndName } from '../queue/states.ts';
-import type { actionOfRow, mailOfRow, toCause, toRefusal, toSession } from './rows.ts';
+import type { actionOfRow, causeOfRow, mailOfRow, refusalOfRow, sessionOfRow } from './rows.ts';
 
 // The content of this host's history. It is derived: losing it loses history, never mail. Times are milliseconds since
 // 1970.
@@ -14,10 +14,10 @@ export type MailState = (typeof MAIL_STATES)[number];
 
 // Their fields are declared in rows.ts.
 export type MailRecord = Readonly<ReturnType<typeof mailOfRow>>;
-export type RefusalRecord = Readonly<ReturnType<typeof toRefusal>>;
-export type SessionRecord = Readonly<ReturnType<typeof toSession>>;
+export type RefusalRecord = Readonly<ReturnType<typeof refusalOfRow>>;
+export type SessionRecord = Readonly<ReturnType<typeof sessionOfRow>>;
 export type ActionRecord = Readonly<ReturnType<typeof actionOfRow>>;
-export type FailureCause = Readonly<ReturnType<typeof toCause>>;
+export type FailureCause = Readonly<ReturnType<typeof causeOfRow>>;
 
 /** An attempt, or a change that a person made. */
 export type StoryEntry =
@@ -72,6 +72,7 @@ export interface MailFilter {
   readonly from?: readonly string[] | undefined;
   readonly to?: readonly string[] | undefined;
   readonly subject?: readonly string[] | undefined;
+  /** In the address or HELO name of the client. */
   readonly client?: readonly string[] | undefined;
   /** Of this conversation. */
   readonly thread?: string | undefined;
@@ -93,20 +94,12 @@ export interface MailFilter {
   readonly before?: number | undefined;
 }
 
-/** Selects refusals. */
-export interface RefusalFilter {
-  readonly account?: string | undefined;
-  /** Each in sender, recipient, client or HELO name, ignoring case. */
-  readonly words?: readonly string[] | undefined;
-  readonly from?: readonly string[] | undefined;
-  readonly to?: readonly string[] | undefined;
-  /** In the address or HELO name of the client. */
-  readonly client?: readonly string[] | undefined;
+/** Selects refusals; `words` are in sender, recipient, client or HELO name, `from` in the sender. */
+export interface RefusalFilter
+  extends Pick<MailFilter, 'account' | 'words' | 'from' | 'to' | 'client' | 'since' | 'before'> {
   readonly reason?: string | undefined;
   /** The domain of the recipient. */
   readonly domain?: string | undefined;
-  readonly since?: number | undefined;
-  readonly before?: number | undefined;
 }
 
 /** Rows, and the cursor for the next ones; null if there are no more. */
@@ -124,27 +117,6 @@ export interface AccountFigures {
   readonly refused: number;
   /** Messages of the account that were sent. */
   readonly sent: number;
-}
-
-/** The queries of the history. */
-export interface History {
-  /**
-   * Newest first, those before `cursor`. After a tenth of a second it returns the rows so far, with a cursor to
-   * continue.
-   */
-  mail(filter: MailFilter, limit: number, cursor?: number): Promise<HistoryPage<MailRecord>>;
-  /** The ids of all matching deliveries, newest first, in pages. */
-  ids(filter: MailFilter): AsyncIterable<readonly string[]>;
-  /** All matching deliveries counted by endpoint and last answer, the most frequent first. */
-  causes(filter: MailFilter): Promise<readonly FailureCause[]>;
-  /** The story of one delivery; undefined if it is not known, or another account's. */
-  one(id: string, account?: string): Promise<MailStory | undefined>;
-  refusals(filter: RefusalFilter, limit: number, cursor?: number): Promise<HistoryPage<RefusalRecord>>;
-  /** Refusals counted by reason, the most frequent first. */
-  refusalsByReason(filter: RefusalFilter): Promise<readonly { readonly reason: string; readonly count: number }[]>;
-  actions(account: string | undefined, limit: number, cursor?: number): Promise<HistoryPage<ActionRecord>>;
-  /** Mail since that time, by account. */
-  byAccount(since: number): Promise<ReadonlyMap<string, AccountFigures>>;
 }
 
 /** One delivery with its session. */

@@ -1,30 +1,21 @@
+import { MINUTE_MS } from '../base/clock.ts';
 import { type EndpointName, endpointKey } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
 // Waiting deliveries, by endpoint and age, as in `qshape` of Postfix.
 
 /** The deliveries that wait for one endpoint. Times are milliseconds since 1970. */
-export interface WaitingAges extends EndpointName {
-  readonly waiting: number;
-  /** How many have waited for less than each number of minutes in `AGES`; the last: longer. */
-  readonly ages: readonly number[];
-  /** Those scheduled for later; they are not in `ages`. */
-  readonly later: number;
-  readonly parked: number;
-  /** When the oldest began to wait: when it was accepted, scheduled or replayed. */
-  readonly oldest: number;
-}
+export type WaitingAges = Readonly<ReturnType<typeof newCounting>>;
 
 /** Minutes. */
 export const AGES = [5, 10, 20, 40, 80, 160] as const;
 
-const MINUTE = 60_000;
 /** Deliveries counted in one query: about 10 ms. */
 const WINDOW = 20_000;
 
 /** Counts what waits, in steps between which other queries can run. */
 export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Promise<readonly WaitingAges[]> {
-  const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE)];
+  const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE_MS)];
   const found = new Map<string, ReturnType<typeof newCounting>>();
   let after: readonly [number, number] | null = [Number.MIN_SAFE_INTEGER, 0];
   while (after) {
@@ -49,12 +40,17 @@ export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Pro
   return [...found.values()];
 }
 
-const newCounting = ({ account, url, oldest }: EndpointName & Pick<WaitingAges, 'oldest'>) => ({
-  account,
-  url,
-  waiting: 0,
-  ages: Array.from({ length: AGES.length + 1 }, () => 0),
-  later: 0,
-  parked: 0,
-  oldest,
-});
+function newCounting({ account, url, oldest }: EndpointName & { readonly oldest: number }) {
+  return {
+    account,
+    url,
+    waiting: 0,
+    /** How many have waited for less than each number of minutes in `AGES`; the last: longer. */
+    ages: Array.from({ length: AGES.length + 1 }, () => 0),
+    /** Those scheduled for later; they are not in `ages`. */
+    later: 0,
+    parked: 0,
+    /** When the oldest began to wait: when it was accepted, scheduled or replayed. */
+    oldest,
+  };
+}

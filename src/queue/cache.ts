@@ -1,4 +1,5 @@
 import { frozen } from '../base/frozen.ts';
+import { messageOf } from '../base/ids.ts';
 import { free } from '../base/room.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Body, Message } from './delivery.ts';
@@ -63,7 +64,7 @@ export function createCache() {
     },
     /** Stores the verdicts in the message of the delivery. */
     keepVerdicts(deliveryId: string, verdicts: Message['verdicts']) {
-      const entry = entries.get(messageIdOf(deliveryId));
+      const entry = entries.get(messageOf(deliveryId));
       if (entry) entry.message = { ...entry.message, verdicts };
     },
     scanOf: (messageId: string) => entries.get(messageId)?.message.scan,
@@ -75,12 +76,4 @@ export function createCache() {
       for (const [id, entry] of entries) forget(id, entry);
     },
   });
-}
-
-/**
- * A delivery id is the message id, a hyphen and 12 characters (base/ids.ts). For an id of another form, the cache entry
- * just stays until evicted.
- */
-function messageIdOf(deliveryId: string): string {
-  return deliveryId.slice(0, -13);
 }

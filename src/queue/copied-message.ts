@@ -1,4 +1,5 @@
 import { type Bytes, chunksOf, toBuffer } from '../base/bytes.ts';
+import { slicesOf } from '../base/json-steps.ts';
 import type { CopiedDelivery } from '../store/rows/copies.ts';
 import { DELIVERY_KINDS, type Delivery, type NewMessage, type QueuedDelivery, RETURN_TASKS } from './delivery.ts';
 import { ENDED_STATES } from './states.ts';
@@ -25,17 +26,7 @@ export function fromContent(content: string): CopiedMessage {
   return { ...message, bytes: new Uint8Array(Buffer.from(body, 'base64')) };
 }
 
-export function toParts(content: string): readonly string[] {
-  const parts: string[] = [];
-  for (let at = 0; at < content.length; ) {
-    const end = at + PART_LENGTH;
-    // Not between the two halves of a character.
-    const isHigh = content.charCodeAt(end - 1) >> 10 === 0x36 && end < content.length;
-    parts.push(content.slice(at, isHigh ? end - 1 : end));
-    at = isHigh ? end - 1 : end;
-  }
-  return parts;
-}
+export const toParts = (content: string): readonly string[] => [...slicesOf(content, PART_LENGTH)];
 
 /** The same text as `toContent`, in parts, without the whole of a large message in memory. */
 export async function* contentParts(message: Facts, body: Bytes): AsyncGenerator<string> {

@@ -46,10 +46,7 @@ export type CopyMarks = ReturnType<typeof createCopyMarks>;
 
 export function createCopyMarks({ file, reading }: { readonly file: QueueFile; readonly reading: Reader }) {
   return frozen({
-    /**
-     * Marks messages as copied. Returns the marks as they are in the file, without those of messages that are gone.
-     * Throws SpoolFault if it fails now.
-     */
+    /** Marks messages as copied. Returns the marks of those that are there. Throws SpoolFault if it fails now. */
     start: (starts: readonly CopyStart[]) => file.once('startCopies', starts),
     /** Notes results. */
     end: (ends: readonly CopyEnd[]) => file.write('endCopies', ends),

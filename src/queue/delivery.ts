@@ -5,10 +5,7 @@ import type { Scan } from '../mail/scan.ts';
 import type { openSpool } from './spool.ts';
 import type { BulkAction, DeliveryState } from './states.ts';
 
-/**
- * The raw bytes of a message as it is accepted; lines end in CRLF, as received. A file is under `blobs/`; it and its
- * folder are already synced.
- */
+/** The raw bytes of a message, with CRLF as received. A file is under `blobs/`, and synced with its folder. */
 export type Body = BytesInMemory | (BytesInFile & { readonly sha256: string });
 
 /** A message that Postern accepted with 250. */
@@ -119,10 +116,7 @@ export interface Delivery {
    * kinds a name in the form of a URL, which is never parsed for routing.
    */
   readonly url: string;
-  /**
-   * The route that matched, with `+` and a number for one of its further URLs; for outgoing mail the row of its
-   * subaccount; '' for neither.
-   */
+  /** The route that matched, with `+` and a number for a further URL; of outgoing mail its subaccount's row; or ''. */
   readonly routeId: string;
   readonly pattern: string;
   /** The envelope recipient of this delivery, as given in RCPT. */
@@ -149,7 +143,7 @@ export interface Delivery {
  * The result of an outbound attempt that must reach the store: written with the settlement, kept until reported. `body`
  * is JSON text of sending/reporter.ts.
  */
-export interface Report {
+export interface SendReport {
   readonly id: string;
   readonly body: string;
 }
@@ -214,7 +208,7 @@ export interface Settlement {
   /** The delivery ends and is not kept for inspection or replay: the next purge deletes it. */
   readonly forget?: boolean;
   /** Written in the same transaction. */
-  readonly report?: Report | undefined;
+  readonly report?: SendReport | undefined;
 }
 
 /** The time of the last process, by which the next start checks its clock. */
@@ -283,21 +277,12 @@ export interface Selection {
   readonly to?: number | undefined;
 }
 
-/**
- * accepted: synced to disk · full: no space (452 4.3.1) · fault: disk or file error (451 4.3.0). Nothing is kept unless
- * accepted.
- */
+/** accepted: synced to disk · full: no space (452 4.3.1) · fault: disk error (451 4.3.0). Only the first is kept. */
 export type AcceptOutcome = 'accepted' | 'full' | 'fault';
 
-/**
- * Writes the body of one message as it arrives: up to 256 KiB in memory, then to a file. To bound memory, await `write`
- * before the next chunk.
- */
+/** Writes a body as it arrives: 256 KiB in memory, then to a file. Await `write` before the next chunk. */
 export interface BodyWriter {
-  /**
-   * Takes ownership of the chunk: the caller must not use it afterwards, its memory may be gone. Returns nothing if the
-   * chunk fits in memory.
-   */
+  /** Takes ownership of the chunk, whose memory may be gone afterwards. Returns nothing if it fits in memory. */
   write(chunk: Uint8Array): Promise<void> | undefined;
   /** Syncs a large body (file and folder) and returns where it is. Throws on a disk error. */
   finish(): Promise<Body>;

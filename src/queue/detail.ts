@@ -5,7 +5,7 @@
 export const DETAIL_BYTES = 4096;
 
 /** A header field. */
-export type Field = readonly [name: string, value: string];
+export type Header = readonly [name: string, value: string];
 
 /** An attempt over HTTP. What is not known is not there. */
 export interface HttpDetail {
@@ -24,8 +24,8 @@ export interface HttpDetail {
     readonly firstByte?: number | undefined;
   };
   /** As sent, but for secrets. Not there when nothing was sent, and when the first attempt delivered. */
-  readonly request?: readonly Field[] | undefined;
-  readonly response?: readonly Field[] | undefined;
+  readonly request?: readonly Header[] | undefined;
+  readonly response?: readonly Header[] | undefined;
   /** Fields that had no room. */
   readonly leftOut?: number | undefined;
 }
@@ -103,7 +103,7 @@ export function readDetail(text: string): HttpDetail | MailDetail | undefined {
   }
 }
 
-const shownField = ([name, value]: Field): Field => [shown(name, FIELD_CHARACTERS), shown(value, FIELD_CHARACTERS)];
+const shownField = ([name, value]: Header): Header => [shown(name, FIELD_CHARACTERS), shown(value, FIELD_CHARACTERS)];
 
 function shownHop({ host, error, dialog, ...rest }: HopDetail): HopDetail {
   return {

@@ -1,3 +1,4 @@
+import { inTime } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { tableOf } from '../base/tables.ts';
@@ -15,7 +16,7 @@ import { createMakings, type LaneView, viewLane } from './insight.ts';
 import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import { type Attempted, type DeliveryOutcome, type DeliveryOutcomes, type Roads, sameFor } from './road.ts';
 import type { Backlog } from './schedule/backlog.ts';
-import { type Holder, LONGEST_HOLD } from './schedule/breaker.ts';
+import { type HeldBy, LONGEST_HOLD } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
 import { createAgenda, createGate, createLag, createRounds, type LaneGate, type Rounds } from './schedule/gate.ts';
@@ -37,7 +38,7 @@ export interface DispatcherDeps extends Tools {
 /** An endpoint to which nothing is sent until that time (milliseconds since 1970). */
 export interface HeldEndpoint extends Endpoint {
   readonly until: number;
-  readonly by: Holder;
+  readonly by: HeldBy;
 }
 
 export type Dispatcher = ReturnType<typeof createDispatcher>;
@@ -50,9 +51,7 @@ const STOP_WAIT = 10_000;
 /** The delay after an attempt that failed for a local reason. */
 const PUT_OFF = 30_000;
 
-/**
- * The limits of a road: attempts in flight (`posts`), and attempts including preparation and recording (`attempts`).
- */
+/** The limits of a road: attempts in flight (`posts`), and with those being prepared and recorded (`attempts`). */
 interface Places {
   readonly posts: Rounds;
   readonly attempts: Rounds;
@@ -196,7 +195,7 @@ export function createDispatcher(deps: DispatcherDeps) {
     if (lane) poke(lane);
   }
 
-  function hold(lane: Lane, until: number, by: Holder): void {
+  function hold(lane: Lane, until: number, by: HeldBy): void {
     // A whole second, as it is shown.
     const end = Math.floor(until / 1000) * 1000;
     lane.hold(by, Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
@@ -226,7 +225,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       agenda.stop();
       for (const lane of lanes.all()) lane.callAll();
       await overdue.stop();
-      await Promise.all(allPlaces.map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
+      await inTime(clock, STOP_WAIT, Promise.all(allPlaces.map(({ attempts }) => attempts.stop())), () => undefined);
       phase = 'abandoned';
     },
     /** Returns the lanes of these endpoints, or all. */
@@ -234,11 +233,8 @@ export function createDispatcher(deps: DispatcherDeps) {
       [...lanes.all()].filter(isWanted).map((lane) => viewLane(lane, clock)),
     /** Returns the deliveries that are being prepared, for one endpoint or for all. */
     making: makings.list,
-    /**
-     * Sends nothing to an endpoint until that time (milliseconds since 1970). Its deliveries wait and may expire.
-     * Resolves once the hold is saved.
-     */
-    async hold(endpoint: Endpoint, until: number, by: Holder) {
+    /** Sends nothing to an endpoint until then (ms since 1970); its mail may expire. Resolves once that is saved. */
+    async hold(endpoint: Endpoint, until: number, by: HeldBy) {
       const lane = lanes.of(endpoint, null);
       hold(lane, until, by);
       poke(lane);
@@ -254,10 +250,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       poke(lane);
       await write(lane);
     },
-    /**
-     * Makes all deliveries to an endpoint due now, and probes it now if it is unavailable. Returns how many were not
-     * due yet.
-     */
+    /** Makes all deliveries to an endpoint due now, and probes it if it is down. Returns how many were not due. */
     async retry(endpoint: EndpointName) {
       const count = await spool.retryEndpoint(endpoint.account, endpoint.url, clock.now());
       probe(endpoint);
@@ -345,9 +338,7 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, p
   }
 
   return frozen({
-    /**
-     * Makes one attempt. A local fault in a shared attempt has no known culprit, so each delivery is then tried alone.
-     */
+    /** Makes one attempt. A local fault in a shared one has no known culprit, so each delivery is then tried alone. */
     async attempt(all: Attempted, gate: LaneGate): Promise<DeliveryOutcomes> {
       const [{ delivery }, ...others] = all;
       try {

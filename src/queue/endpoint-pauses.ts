@@ -7,7 +7,7 @@ import { type PauseRow, pauseId } from '../store/rows/pauses.ts';
 import type { Store } from '../store/store.ts';
 import { DELIVERY_KINDS, type Endpoint, type EndpointName, endpointKey } from './delivery.ts';
 import type { Dispatcher, HeldEndpoint } from './dispatcher.ts';
-import type { Holder } from './schedule/breaker.ts';
+import type { HeldBy } from './schedule/breaker.ts';
 
 interface PausesSettings {
   /** Whether the store is a file of this host: then nobody else changes it. */
@@ -104,7 +104,7 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
      * Pauses an endpoint on every host until that time (milliseconds since 1970). If the operator has paused it, its
      * account cannot change that: returns when that pause ends. Throws `StoreAway`.
      */
-    pause: (endpoint: Endpoint, until: number, by: Holder): Promise<Date | undefined> =>
+    pause: (endpoint: Endpoint, until: number, by: HeldBy): Promise<Date | undefined> =>
       inTurn(async () => {
         const end = Math.floor(until / 1000) * 1000;
         const other = await write({ ...endpoint, until: end, by });
@@ -114,7 +114,7 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
         return undefined;
       }),
     /** Ends a pause on every host; returns and throws as `pause`. */
-    resume: ({ account, url }: EndpointName, by: Holder): Promise<Date | undefined> =>
+    resume: ({ account, url }: EndpointName, by: HeldBy): Promise<Date | undefined> =>
       inTurn(async () => {
         const id = pauseId(account, url);
         const row = await pauses.one({ id });

@@ -1,3 +1,4 @@
+import { DAY_MS, HOUR_MS } from '../base/clock.ts';
 import type { EndpointName } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
@@ -25,25 +26,9 @@ export interface AttemptWindow {
 }
 
 /** The attempts of a period. A POST that several deliveries share counts once. */
-export interface AttemptFigures {
-  readonly attempts: number;
-  /** Answered with 2xx. */
-  readonly ok: number;
-  /** The median and the 95th percentile of their durations; null if there were none. */
-  readonly p50: number | null;
-  readonly p95: number | null;
-}
+export type AttemptFigures = Readonly<ReturnType<typeof toFigures>>;
 
-export interface EndpointHistory {
-  readonly hour: AttemptFigures;
-  readonly day: AttemptFigures;
-  /** The last attempts, oldest first. */
-  readonly strip: readonly (Pick<AttemptAnswer, 'status' | 'error'> & { readonly at: number; readonly ms: number })[];
-  /** Failures before successes, each by frequency. */
-  readonly answers: readonly (AttemptAnswer & { readonly count: number; readonly lastAt: number })[];
-  /** Whether there may be attempts that were not read. */
-  readonly sampled: boolean;
-}
+export type EndpointHistory = Readonly<Awaited<ReturnType<typeof readHistory>>>;
 
 /** The limits of a scan: attempts of the endpoint, and deliveries of the host among which they are searched. */
 const MOST_ATTEMPTS = 10_000;
@@ -53,8 +38,6 @@ const WINDOW = 5000;
 
 const STRIP = 100;
 const MOST_ANSWERS = 50;
-const HOUR = 3_600_000;
-const DAY = 24 * HOUR;
 
 /** Attempts as columns, because there may be ten thousand. */
 interface Attempts {
@@ -64,11 +47,7 @@ interface Attempts {
 }
 
 /** Reads the attempts of the newest deliveries to an endpoint, in steps between which other queries can run. */
-export async function readHistory(
-  { read }: Pick<Reader, 'read'>,
-  { account, url }: EndpointName,
-  now: number,
-): Promise<EndpointHistory> {
+export async function readHistory({ read }: Pick<Reader, 'read'>, { account, url }: EndpointName, now: number) {
   const [first, last] = await read('span');
   const end = Math.max(first, last - MOST_DELIVERIES + 1);
   const attempts: Attempts = { at: [], ms: [], answer: [] };
@@ -79,10 +58,12 @@ export async function readHistory(
     add(attempts, window);
   }
   return {
-    hour: toFigures(attempts, now - HOUR),
-    day: toFigures(attempts, now - DAY),
+    hour: toFigures(attempts, now - HOUR_MS),
+    day: toFigures(attempts, now - DAY_MS),
+    /** The last attempts, oldest first. */
     strip: toStrip(attempts),
     answers: toAnswers(attempts),
+    /** Whether there may be attempts that were not read. */
     sampled: left <= 0 || end > first,
   };
 }
@@ -97,11 +78,18 @@ function add(attempts: Attempts, { at, ms, answer, answers }: AttemptWindow): vo
   }
 }
 
-function toFigures({ at, ms, answer }: Attempts, since: number): AttemptFigures {
+function toFigures({ at, ms, answer }: Attempts, since: number) {
   const isSince = (_: unknown, i: number) => (at[i] ?? 0) >= since;
   const times = Float64Array.from(ms.filter(isSince)).sort();
   const ok = answer.filter(isSince).filter(isSuccess).length;
-  return { attempts: times.length, ok, p50: rank(times, 0.5), p95: rank(times, 0.95) };
+  return {
+    attempts: times.length,
+    /** Answered with 2xx. */
+    ok,
+    /** The median and the 95th percentile of their durations; null if there were none. */
+    p50: rank(times, 0.5),
+    p95: rank(times, 0.95),
+  };
 }
 
 /** The percentile by nearest rank. */
@@ -109,7 +97,7 @@ function rank(sorted: Float64Array, share: number): number | null {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null;
 }
 
-function toStrip({ at, ms, answer }: Attempts): EndpointHistory['strip'] {
+function toStrip({ at, ms, answer }: Attempts) {
   const from = Float64Array.from(at).sort().at(-STRIP) ?? 0;
   return at
     .flatMap((began, i) => {
@@ -120,9 +108,10 @@ function toStrip({ at, ms, answer }: Attempts): EndpointHistory['strip'] {
     .slice(-STRIP);
 }
 
-function toAnswers({ at, answer }: Attempts): EndpointHistory['answers'] {
+/** Failures before successes, each by frequency. */
+function toAnswers({ at, answer }: Attempts) {
   // Each window has its own entry for the same answer.
-  const merged = new Map<string, EndpointHistory['answers'][number]>();
+  const merged = new Map<string, AttemptAnswer & { readonly count: number; readonly lastAt: number }>();
   for (const [i, said] of answer.entries()) {
     const key = `${said.status}\n${said.error}\n${said.text}`;
     const known = merged.get(key) ?? { ...said, count: 0, lastAt: 0 };

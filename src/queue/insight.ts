@@ -2,43 +2,20 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Endpoint, EndpointName } from './delivery.ts';
 import type { Roads, Steps } from './road.ts';
-import { type EndpointHold, type LastAttempt, toWholeSecond } from './schedule/breaker.ts';
+import { toWholeSecond } from './schedule/breaker.ts';
 import type { LaneGate } from './schedule/gate.ts';
 import type { Lane } from './schedule/lane.ts';
 import type { Waiting } from './schedule/waiting.ts';
 
 // Views of the dispatcher's memory. All times are milliseconds since 1970.
 
-/** up: deliveries flow · down: failing, one probe at a time · gone: answered 410, one probe a day. */
-type BreakerWord = 'up' | 'down' | 'gone';
-
-/** The states of the breaker in words. */
+/** The breaker in words. up: deliveries flow · down: failing, one probe at a time · gone: answered 410, one a day. */
 export const BREAKER_WORDS = { closed: 'up', open: 'down', paused: 'gone' } as const;
 
 /** The state of a lane. */
-export interface LaneView extends Endpoint {
-  readonly breaker: BreakerWord;
-  /** When it went down; null while it is up. */
-  readonly since: number | null;
-  /** When the next probe may be sent; null while it is up or held. */
-  readonly nextProbeAt: number | null;
-  /** Set while it is held. */
-  readonly hold: EndpointHold | null;
-  /** The number of deliveries waiting in memory, and of the parked ones among them. */
-  readonly waiting: number;
-  readonly parked: number;
-  /** The number of attempts that are being prepared, that wait for a place, and that are in flight. */
-  readonly preparing: number;
-  readonly ready: number;
-  readonly inFlight: number;
-  /** How many may be in flight now, and the limit that this never exceeds. */
-  readonly places: number;
-  readonly mostPlaces: number;
-  /** The last attempt that ended; null if it is not known: of an endpoint that is up, none has since the start. */
-  readonly last: LastAttempt | null;
-}
+export type LaneView = Readonly<ReturnType<typeof viewLane>>;
 
-export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>): LaneView {
+export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
   const now = clock.monotonic();
   const toWall = (steady: number) => Math.round(steady + clock.now() - now);
   const { account, url, kind, state, making, posting, places, mostPlaces, last } = lane;
@@ -52,15 +29,22 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>): L
     url,
     kind,
     breaker: BREAKER_WORDS[phase],
+    /** When it went down; null while it is up. */
     since: away ? toWall(since) : null,
+    /** When the next probe may be sent; null while it is up or held. */
     nextProbeAt: away && !held ? toWall(Math.max(probeAt, now)) : null,
+    /** Set while it is held. */
     hold: held,
+    /** The number of deliveries waiting in memory, and of the parked ones among them. */
     waiting: waiting.length,
     parked: waiting.filter(({ parked }) => parked).length,
+    /** The number of attempts that are being prepared, that wait for a place (`ready`), and that are in flight. */
     ...making,
     inFlight: posting,
+    /** How many may be in flight now, and the limit that this never exceeds. */
     places,
     mostPlaces,
+    /** The last attempt that ended; null if it is not known: of an endpoint that is up, none has since the start. */
     last,
   };
 }

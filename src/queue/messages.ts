@@ -34,7 +34,7 @@ export function createMessages(parts: MessagesParts) {
 
   /** Writes a message and its delivery over what was damaged of them. False if the queue has no such delivery. */
   async function restore({ message, delivery }: Rescued, reason: string): Promise<boolean> {
-    const isDone = await file.write('restore', toMessageRow(message, message.body), delivery);
+    const isDone = await file.write('restore', messageRowOf(message, message.body), delivery);
     if (isDone) blobs.claim(message.body);
     else if (message.body.kind === 'file') await blobs.remove([basename(message.body.path)]);
     if (isDone) log.warn('spool.restored', { message: message.id, delivery: delivery.id, reason });
@@ -74,7 +74,7 @@ export function createMessages(parts: MessagesParts) {
 }
 
 /** A message as its row stores it. */
-export function toMessageRow({ id, receivedAt, envelope, trace, verdicts, scan }: NewMessage, body: Body): MessageRow {
+export function messageRowOf({ id, receivedAt, envelope, trace, verdicts, scan }: NewMessage, body: Body): MessageRow {
   const row = {
     id,
     receivedAt,

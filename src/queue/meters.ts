@@ -4,12 +4,12 @@ import type { Metrics } from '../base/metrics.ts';
 import { tableOf } from '../base/tables.ts';
 import { DELIVERY_KINDS, type Delivery, type DeliveryKind, ENDPOINT_KINDS, KINDS } from './delivery.ts';
 import type { DeliveryOutcome, Roads } from './road.ts';
-import type { Change, Holder } from './schedule/breaker.ts';
+import type { Change, HeldBy } from './schedule/breaker.ts';
 import type { Lane } from './schedule/lane.ts';
 import type { Waiting } from './schedule/waiting.ts';
 import type { AttemptSummary, Settled } from './settle.ts';
 
-const HOLDER_WORDS: Readonly<Record<Holder, string>> = { account: 'its account', operator: 'the operator' };
+const HOLDER_WORDS: Readonly<Record<HeldBy, string>> = { account: 'its account', operator: 'the operator' };
 const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
 const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
 

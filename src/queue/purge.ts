@@ -17,10 +17,7 @@ const STEADY_MS = 600_000;
 /** Whether the clock was in doubt at the start. */
 export type Belief = Pick<RunningTime, 'believed'>;
 
-/**
- * Returns a function that tells whether the wall clock can be trusted: after a jump of days, one purge must not delete
- * what should be kept for weeks.
- */
+/** Returns a test whether the wall clock can be trusted: after a jump, no purge may delete what is kept for weeks. */
 export function createSteadiness(clock: Clock, time: Belief): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;

@@ -11,20 +11,14 @@ import type { AttemptSummary, Settled } from './settle.ts';
 export interface Road {
   /** The maximum of attempts in flight over this road. */
   readonly concurrency: number;
-  /**
-   * The maximum per endpoint, and the initial limit. Between them the limit adapts to the endpoint
-   * (schedule/places.ts).
-   */
+  /** The maximum per endpoint, and the initial limit; between them it adapts to the endpoint (schedule/places.ts). */
   readonly concurrencyPerEndpoint: number;
   readonly concurrencyAtStart: number;
   /** Whether slow responses are a sign of load. */
   readonly heedsLatency: boolean;
   /** The age in milliseconds at which a delivery is given up. */
   readonly limit: number;
-  /**
-   * Whether the due time before the first attempt is a chosen send time and not a backoff: then no probe sends it
-   * earlier.
-   */
+  /** Whether the due time before the first attempt is a chosen send time: then no probe sends it earlier. */
   readonly timed: boolean;
   /**
    * Whether the consumer of this endpoint fetches its deliveries. The dispatcher then attempts none of them, and gives
@@ -96,10 +90,7 @@ export interface EndpointStatus {
   othersPass(): boolean;
   /** Whether the endpoint takes deliveries, as far as is known. */
   isUp(): boolean;
-  /**
-   * True once the grace period for attempts in flight is over: connections are then cut, which says nothing about the
-   * endpoint.
-   */
+  /** True once the grace period for attempts is over: connections are cut, which says nothing of the endpoint. */
   abandoned(): boolean;
 }
 

@@ -1,3 +1,4 @@
+import { HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import type { AttemptRecord, LongFailure, QueuedDelivery, Settlement } from './delivery.ts';
 import type { DetailText } from './detail.ts';
 import type { LeaseEnd } from './disk/leases.ts';
@@ -80,21 +81,19 @@ export type AttemptSummary =
   | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
 
 const SECOND = 1000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
 
 // The retry delays after the first attempt, the second, and so on; the last one repeats. Jitter adds up to a fifth, so
 // attempts are at most half an hour apart.
-const GAPS = [5 * SECOND, 30 * SECOND, 5 * MINUTE, 15 * MINUTE, 25 * MINUTE];
+const GAPS = [5 * SECOND, 30 * SECOND, 5 * MINUTE_MS, 15 * MINUTE_MS, 25 * MINUTE_MS];
 const JITTER = 0.2;
 // A delivery that fails while others to its endpoint pass waits longer: most likely the message is the cause.
-const FIRST_PARKED_GAP = HOUR;
-const PARKED_GAP = 6 * HOUR;
+const FIRST_PARKED_GAP = HOUR_MS;
+const PARKED_GAP = 6 * HOUR_MS;
 // Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad response proves
 // nothing.
 const PARK_AFTER = 4;
 // The maximum for Retry-After; a longer one is cut to this.
-const LONGEST_RETRY_AFTER = 6 * HOUR;
+const LONGEST_RETRY_AFTER = 6 * HOUR_MS;
 
 interface Budget {
   /** How long the delivery has been tried, in milliseconds of running time (base/running-time.ts). */
@@ -186,7 +185,8 @@ export function settle(attempted: AttemptFacts): Settled {
     return { outcome: 'failed', settlement: { ...base, parked, state: 'dead', dueAt: now }, wait: 0, lesson };
   }
   const failure = attempted.order && failureOf(attempted.order, lesson.suspect === true, now);
-  const usual = gap(delivery.attempts + 1, parked, delivery.parked) * (1 + JITTER * attempted.jitter);
+  const parkedGap = delivery.parked ? PARKED_GAP : FIRST_PARKED_GAP;
+  const usual = (parked ? parkedGap : gap(delivery.attempts + 1)) * (1 + JITTER * attempted.jitter);
   const own = soonEnough(usual, failure, attempted.order, now);
   // The last attempt is made at the end of the time budget, not hours later.
   const rest = Math.max(limit - age, own);
@@ -240,7 +240,7 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
   });
   if (attempt.kind === 'answered' && attempt.code >= 200 && attempt.code < 300) return end('delivered', 'delivered');
   if (isFinal(attempt) || (budget.mayEnd && budget.age >= budget.limit)) return end('failed', 'dead');
-  const wait = Math.round(gap(delivery.attempts + 1, false, false) * (1 + JITTER * jitter));
+  const wait = Math.round(gap(delivery.attempts + 1) * (1 + JITTER * jitter));
   return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson };
 }
 
@@ -289,7 +289,7 @@ export function settleLease({ delivery, n, said, now, jitter, budget, order, sto
   if ((status !== null && status === stop) || (budget.mayEnd && budget.age >= budget.limit))
     return { outcome: 'failed', end: { ...base, ...told, state: 'dead', status } };
   const failure = order && failureOf({ ...order, isUp: true }, true, now);
-  const usual = gap(delivery.attempts, false, false) * (1 + JITTER * jitter);
+  const usual = gap(delivery.attempts) * (1 + JITTER * jitter);
   const wait = delay ?? Math.round(soonEnough(usual, failure, order, now));
   const next = { ...base, ...told, state: 'waiting', dueAt: now + wait, status } as const;
   return { outcome: 'deferred', end: failure ? { ...next, failure } : next };
@@ -307,10 +307,7 @@ export function summaryOf(attempt: MailAttempt): AttemptSummary {
   return { kind: 'answered', status: attempt.code, durationMs };
 }
 
-/**
- * No server, or 421 (RFC 5321 section 3.8: the service is closing), is about the destination; other refusals are about
- * the recipient.
- */
+/** No server, or 421 (RFC 5321 section 3.8), is about the destination; other refusals are about the recipient. */
 function lessonOfMail(attempt: MailAttempt): Lesson {
   if (attempt.kind === 'unanswered') return attempt.permanent ? present : { ...away, suspect: attempt.given ?? false };
   if (attempt.code === 421) return away;
@@ -328,10 +325,7 @@ function toMailRecord(attempt: MailAttempt, now: number): AttemptRecord {
   return { ...base, status: attempt.code, error: null, answer: attempt.diag.slice(0, SHOWN) };
 }
 
-/**
- * Returns a settlement without an attempt, for a delivery that expired while its endpoint was unavailable, was lost
- * from the spool, or is put off.
- */
+/** A settlement without an attempt: it expired while its endpoint was down, was lost, or is put off. */
 export function settleUnattempted(
   deliveryId: string,
   state: Exclude<DeliveryState, 'delivered'>,
@@ -345,7 +339,7 @@ export function settleUnattempted(
 export function longestWait(delivery: Pick<QueuedDelivery, 'parked' | 'lastStatus' | 'attempts'>): number {
   if (delivery.parked) return PARKED_GAP * (1 + JITTER);
   if (delivery.lastStatus !== null) return LONGEST_RETRY_AFTER;
-  return gap(Math.max(1, delivery.attempts), false, false) * (1 + JITTER);
+  return gap(Math.max(1, delivery.attempts)) * (1 + JITTER);
 }
 
 const passed: Lesson = { kind: 'passed', aside: false, strained: false, leaveAlone: 0 };
@@ -375,10 +369,7 @@ function shouldPark({ delivery, result, othersPass }: AttemptFacts): boolean {
   return result.kind === 'answered' || result.connected;
 }
 
-function gap(attempts: number, parked: boolean, wasParked: boolean): number {
-  if (parked) return wasParked ? PARKED_GAP : FIRST_PARKED_GAP;
-  return GAPS[Math.min(attempts, GAPS.length) - 1] ?? 25 * MINUTE;
-}
+const gap = (attempts: number): number => GAPS[Math.min(attempts, GAPS.length) - 1] ?? 25 * MINUTE_MS;
 
 export function isSuccess(result: AttemptResult): boolean {
   return result.kind === 'answered' && result.status >= 200 && result.status < 300;
@@ -391,10 +382,7 @@ function toRecord(result: AttemptResult, now: number): AttemptRecord {
   return { at, durationMs, status: null, error: errorOf(result), answer: '' };
 }
 
-/**
- * Returns the milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3: seconds, or a date); undefined if
- * it is unusable.
- */
+/** Milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3); undefined if it is unusable. */
 export function readRetryAfter(value: string | null, now: number): number | undefined {
   if (value === null) return undefined;
   const text = value.trim();

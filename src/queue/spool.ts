@@ -32,7 +32,7 @@ import { buryDamaged, lookAtLog, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 import { readHistory } from './history.ts';
 import { createHoldings } from './holdings.ts';
-import { createMessages, toMessageRow } from './messages.ts';
+import { createMessages, messageRowOf } from './messages.ts';
 
 interface SpoolSettings extends RoomSettings {
   /** Folder that contains spool.db, blobs/ and tmp/. */
@@ -139,10 +139,7 @@ function createSpool(parts: Parts, release: () => void) {
     body: blobs.writer,
     /** Writes the message and its deliveries atomically and syncs them. Writes that arrive meanwhile share a sync. */
     accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
-    /**
-     * Whether new mail can be accepted: false below the floor of free disk space or after a failed sync. Cached in
-     * memory, refreshed every second.
-     */
+    /** Whether new mail can be accepted: false when the disk is nearly full, or after a failed sync. From memory. */
     hasRoom: () => file.sound() && room.has(),
     isWithinShare: holdings.isWithinShare,
     backlog: file.tally.ofAccount,
@@ -202,10 +199,7 @@ function createSpool(parts: Parts, release: () => void) {
     /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
     overdue: (endpoint: EndpointName, before: number, now: number, limit: number) =>
       reading.read('overdue', endpoint, before, now, limit),
-    /**
-     * Leases those of these deliveries that wait for the endpoint and are due: none of them is due again before the end
-     * of its lease. Returns them in order.
-     */
+    /** Leases those of these deliveries that are due, in order: none is due again before the end of its lease. */
     lease: (endpoint: EndpointName, ids: readonly string[], times: LeaseTimes) =>
       file.write('lease', endpoint, ids, times),
     /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
@@ -246,7 +240,7 @@ function createSpool(parts: Parts, release: () => void) {
 async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
   const { file, room, holdings, blobs, cache, listeners } = parts;
   const given = toTight(message.body);
-  const row = toMessageRow(message, given);
+  const row = messageRowOf(message, given);
   const { outcome, behind, bytes } =
     deliveries.length === 0
       ? ({ outcome: 'accepted', behind: [], bytes: null } as const)
@@ -302,10 +296,7 @@ function createListeners(log: Log) {
      * with an empty list after an outside change to the queue (command line).
      */
     onChange: deliveries.on,
-    /**
-     * The listener is called with deliveries that waited behind others of their sequence and are due now, and with
-     * those that left their sequence.
-     */
+    /** The listener is called with deliveries that became due in their sequence, and those that left it. */
     onTurn: turns.on,
     onNews: events.on,
     /** Announces new deliveries; an empty list: the queue was changed by hand. */

@@ -109,13 +109,7 @@ const kindOf = ({ fields }: ReturnedMessage, sender: string) =>
   returnedKindOf({ fields, author: correspondentsOf(fields).from, mailFrom: sender });
 
 /** A complaint (RFC 5965), or a message forwarded by hand as one. */
-interface FeedbackReport {
-  /** `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure` …; empty if the message was only attached. */
-  readonly type: string;
-  readonly userAgent: string;
-  /** What the report contains of the original: its header section, and report fields quoting its envelope. */
-  readonly original: string;
-}
+type FeedbackReport = ReturnType<typeof toReport>;
 
 const REPORT = 'message/feedback-report';
 const ORIGINAL = pattern()`
@@ -135,12 +129,14 @@ function parseAttached(mail: ReturnedMessage): FeedbackReport | undefined {
   return mail.leaves.some(({ type }) => ORIGINAL.test(type)) ? toReport(mail, []) : undefined;
 }
 
-function toReport(mail: ReturnedMessage, fields: Parameters<typeof firstValue>[0]): FeedbackReport {
+function toReport(mail: ReturnedMessage, fields: Parameters<typeof firstValue>[0]) {
   const quoted = fields.filter(({ name }) => QUOTED.includes(name.toLowerCase())).map(({ value }) => value);
   const originals = mail.leaves.filter(({ type }) => ORIGINAL.test(type)).map((leaf) => headerText(leaf.bytes()));
   return {
+    /** `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure` …; empty if the message was only attached. */
     type: (firstValue(fields, 'feedback-type') ?? '').trim().toLowerCase(),
     userAgent: firstValue(fields, 'user-agent') ?? '',
+    /** Of the original: its header section, and report fields that quote its envelope. */
     // Header folding may have split a token.
     original: [...quoted, ...originals.map((text) => text.replaceAll(/\n[ \t]+/g, ' '))].join('\n'),
   };

@@ -91,15 +91,6 @@ function diagnosticOf(value: string): string {
   return words === '' ? '' : `${(typed?.[1] ?? 'smtp').toLowerCase()};${words}`;
 }
 
-/** The result of parsing a bounce that is not in RFC 3464 format. */
-interface PlainBounce {
-  readonly action: 'failed' | 'delayed';
-  /** `5.1.1` if the text has one, else null. */
-  readonly status: string | null;
-  /** `smtp;` and the line with the reason. */
-  readonly diag: string;
-}
-
 // Opening phrases of common software; each is sufficient.
 const OPENING = [
   /^\s*hi\. this is the\b[^\n]{0,60}\bqmail/i, // qmail's own format (QSBMF)
@@ -146,17 +137,17 @@ const MOST_WORDS = 300;
  * Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. One that
  * states no reason that we know has its first words instead: nothing is known but that the mail came back.
  */
-export function parsePlainBounce(mail: ReturnedMessage): PlainBounce | undefined {
+export function parsePlainBounce(mail: ReturnedMessage) {
   return isBounce(mail, clipped(readText(mail))) ? reasonGiven(mail) : undefined;
 }
 
-/** The contents of a returned mail, in any format. */
-export function reasonGiven(mail: ReturnedMessage): PlainBounce {
+/** The contents of a returned mail, in any format. `status`: such as `5.1.1`, if the text has one. */
+export function reasonGiven(mail: ReturnedMessage) {
   const text = clipped(readText(mail));
   const said = reasonOf(text);
   const delayed = DELAYED.test(text) || /\bdelayed\b/i.test(decodeWords(valueOf(mail, 'subject')));
   const line = said?.line ?? (lineOf(text.slice(0, MOST_WORDS)) || decodeWords(valueOf(mail, 'subject')));
-  return { action: delayed ? 'delayed' : 'failed', status: said?.status ?? null, diag: `smtp;${line}` };
+  return { action: delayed ? 'delayed' : 'failed', status: said?.status ?? null, diag: `smtp;${line}` } as const;
 }
 
 function isBounce(mail: ReturnedMessage, text: string): boolean {
@@ -165,12 +156,7 @@ function isBounce(mail: ReturnedMessage, text: string): boolean {
   return named || readsAsBounce({ fields: mail.fields, author: correspondentsOf(mail.fields).from });
 }
 
-interface Reason {
-  readonly status: string | null;
-  readonly line: string;
-}
-
-function reasonOf(text: string): Reason | undefined {
+function reasonOf(text: string) {
   const reply = REPLY.exec(text);
   if (reply) return { status: reply[2] ?? null, line: lineFrom(text, reply) };
   const bracketed = BRACKETED.exec(text) ?? ENHANCED.exec(text);

@@ -31,10 +31,7 @@ export function valueOf({ fields }: ReturnedMessage, name: string): string {
   return (firstValue(fields, name) ?? '').slice(0, LONGEST_LINE).trim();
 }
 
-/**
- * The text that a person would read first, at most 64 Ki characters, with LF line ends. Without plain text, that of the
- * HTML, without its tags.
- */
+/** The text that a person reads first, up to 64 Ki characters with LF; of HTML, without tags. */
 export function readText({ leaves }: ReturnedMessage): string {
   const leaf = leaves.find(({ type }) => type === 'text/plain') ?? leaves.find(({ type }) => type === 'text/html');
   if (!leaf) return '';

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { type Bytes, readStart, sizeOf } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
@@ -116,7 +116,7 @@ function toEvent(
 /** The Message-ID, or else a hash of the content. */
 function idOf(bytes: Buffer): string {
   const id = firstValue(parseHeaders(Buffer.from(headerText(bytes), 'latin1')), 'message-id');
-  return id === undefined || id === '' ? createHash('sha256').update(bytes).digest('hex') : id;
+  return id === undefined || id === '' ? hash('sha256', bytes) : id;
 }
 
 interface FeedbackDeps extends Pick<Tools, 'clock' | 'log'> {

@@ -1,4 +1,5 @@
 import { type Bytes, readAll } from '../base/bytes.ts';
+import { HOUR_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Tools } from '../base/tools.ts';
@@ -54,11 +55,12 @@ const SHORTEST_GAP_MS = 1000;
 const LONGEST_GAP_MS = 60_000;
 const gapFor = (ageMs: number) => Math.min(Math.max(ageMs, SHORTEST_GAP_MS), LONGEST_GAP_MS);
 /** How often mail without a destination is checked again; after a restart with another setting, at once. */
-const LOOK_MS = 3_600_000;
+const LOOK_MS = HOUR_MS;
 
 export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadDeps): Road {
   const { spool, returns, clock, log, time } = deps;
-  const limit = settings.retryHours * 3_600_000;
+  const { retryHours, postmaster, ...places } = settings;
+  const limit = retryHours * HOUR_MS;
   const budgetOf = ({ budgetFrom }: Waiting) => ({ age: time.age(budgetFrom), limit, mayEnd: time.sure() });
 
   async function prepare(all: Attempted): Promise<Prepared> {
@@ -72,12 +74,10 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     if (found === 'store away') return notSent(all, { kind: 'put off' });
     if (!found) return notSent(all, ended(waiting, 'dropped'));
     const { task } = delivery;
-    if (task === 'forward' && settings.postmaster === '') return notSent(all, keep(waiting, found.message));
+    if (task === 'forward' && postmaster === '') return notSent(all, keep(waiting, found.message));
     const send = (endpoint: EndpointStatus): Promise<DeliveryOutcome> => {
       if (task === 'report') return forward(waiting, found, delivery.recipient, endpoint);
-      return task === 'forward'
-        ? forward(waiting, found, settings.postmaster, endpoint)
-        : take(waiting, found, endpoint);
+      return task === 'forward' ? forward(waiting, found, postmaster, endpoint) : take(waiting, found, endpoint);
     };
     return {
       outcomes: new Map(),
@@ -178,9 +178,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   }
 
   return frozen({
-    concurrency: settings.concurrency,
-    concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
-    concurrencyAtStart: settings.concurrencyAtStart,
+    ...places,
     // Mail servers are slow on purpose: greylisting, tarpits, slow filters.
     heedsLatency: false,
     limit,

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, createPauses } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
@@ -102,8 +102,8 @@ export type VisitQueue = ReturnType<typeof createVisitQueue>;
 export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueueDeps) {
   const waiting = new Map<string, Visit>();
   const perMessage = new Map<string, number>();
+  const pauses = createPauses(clock);
   let working: Promise<void> | undefined;
-  let wake = () => {};
   let stopping = false;
   let lost = 0;
 
@@ -118,7 +118,7 @@ export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueue
     while (waiting.size > 0) {
       const away = (await Promise.all([...waiting.values()].slice(0, AT_A_TIME).map(recordOne))).includes('away');
       if (away && stopping) break;
-      if (away) await pause();
+      if (away) await pauses.wait(AGAIN_MS);
     }
     lost += waiting.size;
     waiting.clear();
@@ -141,16 +141,6 @@ export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueue
     return 'done';
   }
 
-  function pause(): Promise<void> {
-    return new Promise((resolve) => {
-      const cancel = clock.after(AGAIN_MS, resolve);
-      wake = () => {
-        cancel();
-        resolve();
-      };
-    });
-  }
-
   return frozen({
     add(visit: Visit) {
       if (waiting.has(visit.id)) return;
@@ -166,7 +156,7 @@ export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueue
     /** Records what waits, unless the store is unavailable. */
     async stop() {
       stopping = true;
-      wake();
+      pauses.end();
       await working;
     },
   });

@@ -6,7 +6,7 @@ import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts
 import { bounceDetail, classifyReply } from '../mail/bounce.ts';
 import { sentId } from '../mail/return-address.ts';
 import { namesInReply } from '../mail/sent-names.ts';
-import type { Message, Report, Spool } from '../queue/delivery.ts';
+import type { Message, SendReport, Spool } from '../queue/delivery.ts';
 import { isFinal, type MailAttempt, type Settled } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Copies } from './copies.ts';
@@ -104,7 +104,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
   }
 
   /** Whether it was recorded; false: the store is unavailable. */
-  async function tell(report: Report): Promise<boolean | 'refused'> {
+  async function tell(report: SendReport): Promise<boolean | 'refused'> {
     try {
       await record(report);
       return true;
@@ -116,7 +116,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
     }
   }
 
-  async function record(report: Report): Promise<void> {
+  async function record(report: SendReport): Promise<void> {
     const told = readReport(report);
     if (!told) throw new Error('the report cannot be parsed');
     const { event, sent } = told;
@@ -184,7 +184,7 @@ interface ReportFacts {
 export function toReport(
   { delivery, attempts, at, message }: ReportFacts,
   { kind, detail, links, names }: Happening,
-): Report {
+): SendReport {
   const { id, account } = delivery;
   const outgoing = message?.envelope.outgoing;
   const sent = message && outgoing ? toEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
@@ -197,7 +197,7 @@ export function toReport(
 }
 
 /** Parses a report. Undefined if the disk damaged it or a later version wrote it. */
-export function readReport({ id, body }: Report): OutcomeReport | undefined {
+export function readReport({ id, body }: SendReport): OutcomeReport | undefined {
   try {
     // Written by `toReport` and kept by the spool, which is trusted.
     const { event, sent, copy }: Body = JSON.parse(body);

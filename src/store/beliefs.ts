@@ -8,10 +8,7 @@ const AGAIN_MS = 2000;
 /** Cached values; beyond that the oldest is evicted. */
 const MOST = 50_000;
 
-/**
- * Store reads, cached by key for a while; other hosts may have changed the values since. `read` asks the store and must
- * not return undefined.
- */
+/** Store reads, cached by key for a while; other hosts may change them. `read` must not return undefined. */
 export function createBeliefs<T extends NonNullable<unknown> | null>(
   read: (key: string) => Promise<T>,
   freshMs: number,

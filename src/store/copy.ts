@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { atOnce } from '../base/turns.ts';
-import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './driver/port.ts';
+import { type Collection, type CollectionSpec, type Database, type Row, StoreAway, wrapped } from './driver/port.ts';
 import { COPYING } from './rows/hosts.ts';
 import { COLLECTIONS } from './store.ts';
 import { usage } from './usage.ts';
@@ -22,13 +22,7 @@ export interface Progress {
 }
 
 /** The rows copied of a collection, and their digest, which is the same on both sides. */
-export interface Copied {
-  readonly collection: string;
-  readonly rows: number;
-  /** Those that were in TO before. */
-  readonly there: number;
-  readonly digest: string;
-}
+export type Copied = Readonly<Awaited<ReturnType<typeof copyRows>>>;
 
 /** Why a copy ended: not a fault, but something that the operator has to decide. */
 export class CopyRefused extends Error {
@@ -45,22 +39,19 @@ export async function copyStore(
   { from, to }: { readonly from: Database; readonly to: Database },
   { resume, onProgress }: { readonly resume: boolean; readonly onProgress: (progress: Progress) => void },
 ): Promise<readonly Copied[]> {
+  const [source, target] = [named('FROM', from), named('TO', to)];
   const pairs: Pair[] = [];
   for (const spec of STORED)
-    pairs.push({
-      spec,
-      from: await of('FROM', from.collection(spec)),
-      to: await of('TO', to.collection(spec)),
-    });
-  const [marks, marksOfFrom] = [await of('TO', to.collection(MARKS)), await of('FROM', from.collection(MARKS))];
-  if (await of('FROM', marksOfFrom.one(MARK)))
+    pairs.push({ spec, from: await source.collection(spec), to: await target.collection(spec) });
+  const [marks, marksOfFrom] = [await target.collection(MARKS), await source.collection(MARKS)];
+  if (await marksOfFrom.one(MARK))
     throw new CopyRefused('FROM is not complete: a copy into it has begun and not ended');
   if (!resume) await mustBeEmpty(pairs);
-  await of('TO', marks.insert({ ...MARK, count: 1 }));
+  await marks.insert({ ...MARK, count: 1 });
   const copied: Copied[] = [];
   for (const pair of pairs) copied.push(await copyRows(pair, onProgress));
   for (const [at, pair] of pairs.entries()) await compare(pair, copied[at], onProgress);
-  await of('TO', marks.remove(MARK));
+  await marks.remove(MARK);
   return copied;
 }
 
@@ -73,32 +64,36 @@ interface Pair {
   readonly to: Collection<AnyRow>;
 }
 
-/** Says which side is away. */
-async function of<T>(side: 'FROM' | 'TO', work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof StoreAway) throw new StoreAway(`${side} is unavailable: ${error.message}`, { cause: error });
-    throw error;
-  }
+/** A database that says which side is away. */
+function named(side: 'FROM' | 'TO', database: Database): Pick<Database, 'collection'> {
+  const run = async <T>(work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof StoreAway) throw new StoreAway(`${side} is unavailable: ${error.message}`, { cause: error });
+      throw error;
+    }
+  };
+  const { collection } = wrapped(database, (_, work) => run(work));
+  return { collection: (spec) => run(() => collection(spec)) };
 }
 
 async function mustBeEmpty(pairs: readonly Pair[]): Promise<void> {
   const filled: string[] = [];
-  for (const { spec, to } of pairs) if (await of('TO', to.one({}))) filled.push(spec.name);
+  for (const { spec, to } of pairs) if (await to.one({})) filled.push(spec.name);
   if (filled.length > 0)
     throw new CopyRefused(
       `TO is not empty (${filled.join(', ')}); if an earlier copy of the same store was interrupted, add --continue`,
     );
 }
 
-async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progress) => void): Promise<Copied> {
+async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progress) => void) {
   const sum = createSum(spec);
   let there = 0;
-  for await (const rows of pagesOf('FROM', spec, from)) {
+  for await (const rows of pagesOf(spec, from)) {
     // One question for the whole page: after an interruption most of a collection may be there.
     const ids = rows.map(({ id }) => id);
-    const before = new Map((await of('TO', to.many({ id: { in: ids } }))).map((row) => [row.id, row]));
+    const before = new Map((await to.many({ id: { in: ids } })).map((row) => [row.id, row]));
     await atOnce(rows, async (row) => {
       const found = before.get(row.id) ?? (await insert(spec, to, row));
       if (found && digestOf(spec, found) !== digestOf(spec, row)) throw different(spec, row);
@@ -107,18 +102,19 @@ async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progres
     there += before.size;
     onProgress({ collection: spec.name, doing: 'copying', rows: sum.rows() });
   }
+  // `there`: those that were in TO before.
   return { collection: spec.name, rows: sum.rows(), there, digest: sum.text() };
 }
 
 /** Inserts a row; returns the one that is there instead, for instance because the answer to an insert was lost. */
 async function insert(spec: CollectionSpec<AnyRow>, to: Collection<AnyRow>, row: AnyRow): Promise<AnyRow | undefined> {
   try {
-    if ((await of('TO', to.insert(row))) === 'inserted') return undefined;
+    if ((await to.insert(row)) === 'inserted') return undefined;
   } catch (error) {
     if (error instanceof TypeError) throw new CopyRefused(`${spec.name}, row ${row.id}: ${error.message}`);
     throw error;
   }
-  const found = await of('TO', to.one({ id: row.id }));
+  const found = await to.one({ id: row.id });
   if (found) return found;
   throw new CopyRefused(`${spec.name}: TO has another row with the unique values of ${row.id}; copy to an empty store`);
 }
@@ -135,7 +131,7 @@ async function compare(
   copied: Copied | undefined,
   onProgress: (progress: Progress) => void,
 ): Promise<void> {
-  const [source, target] = await Promise.all([sumOf('FROM', spec, from, onProgress), sumOf('TO', spec, to)]);
+  const [source, target] = await Promise.all([sumOf(spec, from, onProgress), sumOf(spec, to)]);
   if (source.text() !== copied?.digest)
     throw new CopyRefused(
       `${spec.name}: FROM changed during the copy; stop every daemon that uses it, and copy to an empty store`,
@@ -148,13 +144,12 @@ async function compare(
 }
 
 async function sumOf(
-  side: 'FROM' | 'TO',
   spec: CollectionSpec<AnyRow>,
   collection: Collection<AnyRow>,
   onProgress?: (progress: Progress) => void,
 ): Promise<Sum> {
   const sum = createSum(spec);
-  for await (const rows of pagesOf(side, spec, collection)) {
+  for await (const rows of pagesOf(spec, collection)) {
     for (const row of rows) sum.add(row);
     onProgress?.({ collection: spec.name, doing: 'checking', rows: sum.rows() });
   }
@@ -172,14 +167,13 @@ async function readable<T>(name: string, work: Promise<T>): Promise<T> {
 
 /** All rows by id, in pages. */
 async function* pagesOf(
-  side: 'FROM' | 'TO',
   { name }: CollectionSpec<AnyRow>,
   collection: Collection<AnyRow>,
 ): AsyncGenerator<readonly AnyRow[]> {
   for (let last = ''; ; ) {
     // The empty id, the lowest, is possible too.
     const range = last === '' ? { gte: last } : { gt: last };
-    const rows = await readable(name, of(side, collection.many({ id: { range } }, { sort: 'id', ...PAGE })));
+    const rows = await readable(name, collection.many({ id: { range } }, { sort: 'id', ...PAGE }));
     const end = rows.at(-1);
     if (!end) return;
     // The mark of this copy is no row of either store.

@@ -22,10 +22,7 @@ interface Need<V> {
 
 type OptionalKeys<R> = { [F in keyof R]-?: object extends Pick<R, F> ? F : never }[keyof R];
 
-/**
- * The needs of each field; null: none. A field that was added later is optional, because old rows lack it, and must be
- * here.
- */
+/** The needs of each field; null: none. A field added later is optional, as old rows lack it, and must be here. */
 export type Features<R> = {
   readonly [F in Exclude<OptionalKeys<R>, keyof GatedRow> & string]: Need<NonNullable<R[F]>> | null;
 } & { readonly [F in Exclude<keyof R, keyof GatedRow> & string]?: Need<NonNullable<R[F]>> | null };

@@ -1,4 +1,4 @@
-import { type Clock, createPauses, toTimestamp } from '../base/clock.ts';
+import { type Clock, createLoop, createPauses, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { StoreAway } from './driver/port.ts';
@@ -52,9 +52,6 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   let id = '';
   let beat = 0;
   let joined = false;
-  let stopped = false;
-  let cancel = () => {};
-  let ticking: Promise<void> = Promise.resolve();
 
   /** When the last beat was sent that the store has, on the monotonic clock. */
   let lastBeat = Number.NEGATIVE_INFINITY;
@@ -96,7 +93,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
       const since = clock.monotonic();
       const running = alone ? undefined : await watch(others, isOurs ? beatOnce : undefined);
       if (running) throw new HostRefused(running.id === id ? twice(running, queueDir) : namesake(running));
-      if (stopped) return;
+      if (loop.isStopped()) return;
       if (!alone && others.some((row) => row.id === id)) liveFrom = since + SILENCE_MS;
       for (const row of others) await hosts.change(asSeen(row), { incarnation: null, silentAt: row.beat });
     }
@@ -126,7 +123,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
       clock,
       pause: pauses.wait,
       meanwhile,
-      isEnough: (ids) => stopped || ids.size > 0,
+      isEnough: (ids) => loop.isStopped() || ids.size > 0,
     });
     return rows.find((row) => seen.has(row.id));
   }
@@ -142,36 +139,29 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
     // Also reads the epoch, which a takeover has raised.
     if (!(await beatOnce())) return;
     joined = true;
-    if (!stopped) log.info('host.joined', { id, name });
+    if (!loop.isStopped()) log.info('host.joined', { id, name });
   }
 
   async function leave(): Promise<void> {
     await hosts.change({ id, incarnation }, { incarnation: null, seenAt: new Date(clock.now()) });
   }
 
-  async function tick(): Promise<void> {
+  const loop = createLoop(clock, async () => {
     try {
       await keep();
     } catch (error) {
-      if (error instanceof HostRefused) return refuse(error);
+      if (error instanceof HostRefused) await refuse(error);
       // The store logs its own outage; mail is accepted without it.
-      if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'hosts', error });
+      else if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'hosts', error });
     }
-    next();
-  }
+    return alone ? BEAT_ALONE_MS : BEAT_MS;
+  });
 
   async function refuse(error: HostRefused): Promise<void> {
-    stopped = true;
+    void loop.stop();
     log.error('host.refused', { id, name, reason: error.message });
     await leave().catch(() => undefined);
     refusing.resolve(error);
-  }
-
-  function next(): void {
-    if (stopped) return;
-    cancel = clock.after(alone ? BEAT_ALONE_MS : BEAT_MS, () => {
-      ticking = tick();
-    });
   }
 
   return frozen({
@@ -191,16 +181,14 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
     /** Joins the hosts of the store, or later if it is away. Throws `HostRefused`. */
     async start() {
       id = identify();
-      ticking = tick();
-      await ticking;
-      if (stopped) throw await refusing.promise;
+      await loop.start();
+      if (loop.isStopped()) throw await refusing.promise;
     },
     /** Frees the row, so that the next start needs no watch. Never throws. */
     async stop() {
-      stopped = true;
-      cancel();
+      const ended = loop.stop();
       pauses.end();
-      await ticking;
+      await ended;
       if (joined) await leave().catch(() => undefined);
     },
   });
@@ -209,10 +197,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
 /** A host as it was seen: if its process has shown itself since, the filter does not match. */
 const asSeen = ({ id, incarnation, beat }: HostRow) => ({ id, incarnation, beat });
 
-/**
- * Names the adopter of a host, in one step that only one caller can make. Undefined if the host has come back since it
- * was seen, or another was named.
- */
+/** Names the adopter of a host, in one atomic step. Undefined if the host is back, or another was named. */
 export function nameAdopter(
   { hosts }: Pick<Store, 'hosts'>,
   lost: HostRow,

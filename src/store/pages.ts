@@ -82,10 +82,7 @@ interface Span<R> extends Wanted<R> {
   readonly before?: Date;
 }
 
-/**
- * Reads rows in the order of an indexed time, and by id among rows of the same time: after each page the rest of its
- * last time is read.
- */
+/** Reads rows by an indexed time, and by id within a time: after each page the rest of its last time is read. */
 export async function* pagesByTime<R extends Row>(
   rows: Readable<R>,
   field: keyof R & string,

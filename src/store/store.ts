@@ -37,9 +37,7 @@ import { subaccounts } from './rows/subaccounts.ts';
 import { templateLabels, templates } from './rows/templates.ts';
 import { signingKeys, webhooks, webhookTallies } from './rows/webhooks.ts';
 
-/**
- * Every collection, by its name in the code. Each is declared under rows/; all types below are derived from this list.
- */
+/** Every collection, by its name in the code. Each is declared under rows/; all types below derive from this list. */
 export const COLLECTIONS = {
   accounts,
   keys,

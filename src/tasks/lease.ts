@@ -31,10 +31,7 @@ export function createLeases(
   { holder }: { readonly holder: string },
   { store: { leases }, clock }: { store: Pick<Store, 'leases'>; clock: Clock },
 ) {
-  /**
-   * Requests the lease of a task, for a run that is not needed if another began after `since` (milliseconds since
-   * 1970). Throws StoreAway.
-   */
+  /** Requests the lease of a task, unless another run began after `since` (ms since 1970). Throws StoreAway. */
   async function ask(task: string, since: number): Promise<LeaseAnswer> {
     const row = await leases.one({ id: task });
     const now = clock.now();

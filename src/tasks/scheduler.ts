@@ -1,5 +1,5 @@
 import cron, { type ScheduledTask } from 'node-cron';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, MINUTE_MS } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Task, TaskResult, TaskState } from '../base/service.ts';
@@ -30,9 +30,7 @@ interface Planned {
   readonly task: Task;
 }
 
-/**
- * How often a lease held by another process is requested again, so that the run of a process that died is taken over.
- */
+/** How often a lease held elsewhere is requested again, so that the run of a process that died is taken over. */
 const WATCH_MS = 10_000;
 
 /**
@@ -106,10 +104,7 @@ export function createScheduler<N extends string>(
       const one = planned.get(name);
       if (one) await start(one, Number.POSITIVE_INFINITY);
     },
-    /**
-     * Runs a task now because there is work for it. If it is running already, runs it once more afterwards, however
-     * often this is called.
-     */
+    /** Runs a task now because there is work. If it is running, it runs once more, however often this is called. */
     poke(name: string): void {
       const one = planned.get(name);
       if (one && running.has(name)) pokedAgain.add(name);
@@ -129,7 +124,6 @@ export function createScheduler<N extends string>(
 }
 
 const SECOND_MS = 1000;
-const MINUTE_MS = 60_000;
 /** How far the clocks of hosts may differ and still mean the same scheduled time. Milliseconds. */
 const SAME_TIME_MS = 30_000;
 /** The same for a schedule with several times in one minute: less than its smallest step. */
@@ -137,10 +131,7 @@ const SAME_SECOND_MS = 500;
 
 type Ticking = ReturnType<typeof atTheirTimes>;
 
-/**
- * Calls `run` at the scheduled times of each task, until it is ended. Ticks are a second apart if a
- * schedule needs seconds, otherwise a minute.
- */
+/** Calls `run` at the times of each task. Ticks are a minute apart, or a second if a schedule needs that. */
 function atTheirTimes(planned: readonly Planned[], clock: Clock, run: (one: Planned, sameTimeMs: number) => unknown) {
   const jobs = planned.map((one) => {
     const seconds = cron.parse(one.schedule).second;
@@ -203,10 +194,7 @@ function everyTick(clock: Clock, stepMs: number, tick: (time: number) => void): 
   return () => cancel();
 }
 
-/**
- * Runs a task once under its lease, and says how that ended. Returns true if another process holds the lease. Never
- * throws.
- */
+/** Runs a task once under its lease. Returns true if another process holds that. Never throws. */
 function createAttempt(
   { leases, clock, log }: SchedulerDeps,
   meters: Meters,

@@ -39,7 +39,7 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   'smtp-server': /^(smtp\/connection|cli\/demo\/around)\.ts$/,
   'iconv-lite': /^mail\/charset\.ts$/,
   mongodb: /^(store\/driver\/mongo(-client)?|cli\/demo\/database)\.ts$/,
-  'node:sqlite': /^(journal\/[\w-]+|store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
+  'node:sqlite': /^(base\/sqlite|journal\/[\w-]+|store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
   undici: /^(webhooks\/post\/wire|scan\/rspamd|certificates\/wire)\.ts$/,
   dns2: /^(dns\/|cli\/demo\/around\.ts$)/,
   mailauth: /^inbound\/verdicts\/(authenticate|signatures)\.ts$/,

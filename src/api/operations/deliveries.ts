@@ -4,7 +4,7 @@ import { inWords } from '../../base/tables.ts';
 import { atOnce } from '../../base/turns.ts';
 import type { Scan } from '../../mail/scan.ts';
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
-import { DETAIL_BYTES, type Field, readDetail } from '../../queue/detail.ts';
+import { DETAIL_BYTES, type Header, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
 import { askAll, eachOnce } from '../joining.ts';
 import { operation } from '../operation.ts';
@@ -152,7 +152,7 @@ function toDetailRecord({ detail: text }: AttemptRecord): z.input<typeof attempt
   };
 }
 
-const toField = ([name, value]: Field) => ({ name, value });
+const toField = ([name, value]: Header) => ({ name, value });
 
 export const MAX_LISTED = 1000;
 /** Concurrent queries for a list: an account that lists deliveries must not delay the acceptance of mail. */

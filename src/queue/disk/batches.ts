@@ -1,23 +1,14 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { deliveryId } from '../../base/ids.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { AttemptRecord, Delivery, Settlement } from '../delivery.ts';
 import type { BatchLimits, EventsForHook, FreezeOutcome, Hook, HookTally, Pending } from '../events.ts';
 import { STATES } from '../states.ts';
 import type { Accepting, Ending } from './changes.ts';
-import { number, numberOrNull, type SqlRow, text, textOrNull, whole } from './schema.ts';
+import { number, numberOrNull, text, textOrNull, whole } from './schema.ts';
 
-/** The new events among those published for a webhook. */
-interface Published {
-  readonly webhook: string;
-  readonly events: number;
-  readonly bytes: number;
-}
-
-/**
- * The maximum of open batches per webhook: a failing one does not delay the next, and a dead endpoint does not fill the
- * queue.
- */
+/** Open batches per webhook: several, as one may fail; few, as a dead endpoint must not fill the queue. */
 const MOST_OPEN = 4;
 const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 /** A batch has no sender. */
@@ -37,7 +28,8 @@ export function createBatchChanges(db: DatabaseSync, accepting: Accepting) {
   const write = createWriting(db, accepting);
 
   return {
-    publish(wanted: readonly EventsForHook[], now: number): Published[] {
+    /** Returns the new events among those published for each webhook. */
+    publish(wanted: readonly EventsForHook[], now: number) {
       return wanted.flatMap(({ hook, events }) => {
         const key = register(hook);
         return key === undefined ? [] : [{ webhook: hook.id, ...pending.add(key, events, now) }];
@@ -216,9 +208,7 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   };
 
   return {
-    /**
-     * Deletes a webhook, one step at a time. Returns whether there is more to do, and how many batches were dropped.
-     */
+    /** Deletes a webhook, one step at a time. Returns whether there is more to do, and how many batches it dropped. */
     forgetHook(webhook: string, now: number, limit: number): { readonly more: boolean; readonly batches: number } {
       const key = keyOf(webhook);
       if (key === undefined) return { more: false, batches: 0 };
@@ -239,10 +229,7 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
         url,
       );
     },
-    /**
-     * Drops pending events that arrived before a time, one step at a time. Returns how many per webhook; empty when
-     * done.
-     */
+    /** Drops pending events that arrived before a time, one step at a time. Returns how many per webhook, if any. */
     expireEvents: (before: number, limit: number): { readonly webhook: string; readonly events: number }[] =>
       all.all().flatMap((row) => {
         const events = removePending(number(row, 'key'), before, limit);
@@ -265,9 +252,7 @@ export function createTallying(db: DatabaseSync) {
   const url = db.prepare('SELECT url FROM endpoints WHERE key = ?');
   const tally = db.prepare(`${TALLY} WHERE gone = 0 AND key = (SELECT hook FROM batches WHERE message = ?)`);
   return {
-    /**
-     * Returns the counts of its webhook; null if the webhook was deleted. `waits`: the delivery was waiting until now.
-     */
+    /** Returns the counts of its webhook; null if that was deleted. `waits`: the delivery was waiting until now. */
     settled(delivery: number, endpoint: number, { state, parked, attempt, at }: Settlement, waits: boolean) {
       if (waits) open.run(openness(state, parked), delivery);
       if (state === 'delivered') {

@@ -1,6 +1,7 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { createBatchChanges, createHookChanges, createTallying } from './batches.ts';
@@ -17,7 +18,6 @@ import {
   kindCode,
   number,
   OPEN_CODES,
-  type SqlRow,
   stateCode,
   taskCode,
   whole,
@@ -52,12 +52,6 @@ export interface Accepted {
 
 /** The operations of the writer thread on the file; each runs inside the common transaction. */
 export type Changes = ReturnType<typeof createChanges>;
-
-/** `tally`: the new counts of its webhook, for a batch of events. `behind`: it waits behind another now. */
-interface SettledRow {
-  readonly tally: HookTally | null;
-  readonly behind: boolean;
-}
 
 const KEEP_VERDICTS = `INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
   ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`;
@@ -225,7 +219,8 @@ function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { k
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
   const keep = db.prepare(KEEP_VERDICTS);
   const tallying = createTallying(db);
-  return (settlement: Settlement, verdicts: string | null): SettledRow => {
+  /** `tally`: the new counts of its webhook, for a batch of events. `behind`: it waits behind another now. */
+  return (settlement: Settlement, verdicts: string | null): { tally: HookTally | null; behind: boolean } => {
     const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
     // The attempt took place, whatever became of the delivery meanwhile.
     if (report) keepReport(report);

@@ -10,10 +10,7 @@ const MANY = 2048;
 const FEW = 512;
 /** Pages at which the log restarts once all of it was moved (32 MiB). A log of this length stays on disk. */
 const LONG = 4 * MANY;
-/**
- * Unmoved pages at which new mail waits for the disk (128 MiB): if the disk cannot keep up, the log must not grow
- * forever.
- */
+/** Unmoved pages at which new mail waits for the disk (128 MiB), so that the log does not grow forever. */
 const TOO_MANY = 64 * FEW;
 /** The longest wait for a running move, in milliseconds. */
 const REST_MS = 60_000;
@@ -79,17 +76,13 @@ export function createCheckpoints(path: string) {
   };
 }
 
-/**
- * Throws an error that makes the file untrustworthy. If the file is busy or the disk full, the log just stays as it is.
- */
+/** Throws an error that makes the file untrustworthy. If the file is busy or the disk full, the log stays as it is. */
 function tell(error: unknown): void {
   const kind = kindOf(error);
   if (kind !== 'busy' && kind !== 'full') throw error;
 }
 
-/**
- * Creates the mover thread, started by the first move. Its results are polled between commits, without the event loop.
- */
+/** Creates the mover thread, started by the first move. Its results are polled between commits, not by events. */
 function createMover() {
   const cell = new SharedArrayBuffer(4);
   const working = new Int32Array(cell);

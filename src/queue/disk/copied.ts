@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { CopyEnd, CopyMark, CopyStart } from '../copy-marks.ts';
 import { isLost } from './faults.ts';
-import { DELIVERY, isWholeDelivery, number, OPEN_CODES, type SqlRow, text, textOrNull, toDelivery } from './schema.ts';
+import { DELIVERY_ROW, isWholeDelivery, number, OPEN_CODES, text, textOrNull, toDelivery } from './schema.ts';
 
 // Which messages of this queue have a copy in the store that hosts share, and whether it is as it should be.
 
@@ -54,7 +55,7 @@ export function createCopyQueries(db: DatabaseSync) {
 }
 
 function createOpenDeliveries(db: DatabaseSync) {
-  const open = db.prepare(`${DELIVERY} WHERE d.key BETWEEN ? AND ? AND d.state IN (${OPEN_CODES.join(', ')})`);
+  const open = db.prepare(`${DELIVERY_ROW} WHERE d.key BETWEEN ? AND ? AND d.state IN (${OPEN_CODES.join(', ')})`);
   const first = db.prepare('SELECT 1 FROM deliveries WHERE key = ?1 AND message = ?1');
   return (mark: SqlRow): Pick<CopyMark, 'deliveries' | 'isDamaged'> => {
     const key = number(mark, 'key');

@@ -1,27 +1,10 @@
 import type { DatabaseSync } from 'node:sqlite';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { AttemptAnswer, AttemptWindow } from '../history.ts';
-import { BEHIND, number, numberOrNull, type SqlRow, text, textOrNull } from './schema.ts';
+import { BEHIND, number, numberOrNull, text, textOrNull } from './schema.ts';
 
 /** A place in the order in which deliveries began to wait. */
 type SincePlace = readonly [budgetFrom: number, key: number];
-
-/** Waiting deliveries of one endpoint within one span of age. */
-interface WaitingCount {
-  readonly account: string;
-  readonly url: string;
-  /** The index in `since`; as many as there are: before all of them. */
-  readonly age: number;
-  readonly count: number;
-  readonly parked: number;
-  /** When the oldest began to wait. */
-  readonly oldest: number;
-}
-
-interface WaitingSince {
-  readonly counts: readonly WaitingCount[];
-  /** The place of the last one; null if there are no more. */
-  readonly next: SincePlace | null;
-}
 
 /** Characters of an answer that are compared. */
 const LONGEST_START = 120;
@@ -55,7 +38,7 @@ export function createEndpointQueries(db: DatabaseSync) {
      * Counts up to `limit` waiting deliveries that began to wait after this place, by endpoint and age: in the first
      * of `since` (milliseconds since 1970, the latest first) that is not after the time at which they began to wait.
      */
-    waitingSince(since: readonly number[], [from, key]: SincePlace, limit: number): WaitingSince {
+    waitingSince(since: readonly number[], [from, key]: SincePlace, limit: number) {
       const last = place.get(from, key, limit - 1);
       const next: SincePlace | null = last ? [number(last, 'budget_from'), number(last, 'key')] : null;
       const age = `CASE ${since.map((_, i) => `WHEN budget_from >= ? THEN ${i} `).join('')}ELSE ${since.length} END`;
@@ -70,18 +53,17 @@ export function createEndpointQueries(db: DatabaseSync) {
         counts: counts.map((row) => ({
           account: text(row, 'account'),
           url: text(row, 'url'),
+          /** The index in `since`; as many as there are: before all of them. */
           age: number(row, 'age'),
           count: number(row, 'n'),
           parked: number(row, 'parked'),
           oldest: number(row, 'oldest'),
         })),
+        /** The place of the last one; null if there are no more. */
         next,
       };
     },
-    /**
-     * Sums up the bytes of deliveries with keys in this range that were not delivered, with the envelopes of their
-     * messages.
-     */
+    /** Sums up the bytes of deliveries in this range that were not delivered, with their envelopes. */
     held: (from: number, to: number): { readonly account: string; readonly bytes: number }[] =>
       held.all(from, to).map((row) => ({ account: text(row, 'account'), bytes: number(row, 'bytes') })),
     oldestOf: (account: string, urls: readonly string[]): [url: string, acceptedAt: number][] =>

@@ -1,4 +1,5 @@
 import { hasCode } from '../../base/errors.ts';
+import { resultCode } from '../../base/sqlite.ts';
 import type { QueuedDelivery } from '../delivery.ts';
 
 /** The disk has no space: the sender may retry later (452 4.3.1). */
@@ -53,13 +54,8 @@ const KINDS: Readonly<Record<number, FailureKind>> = {
 /** SQLITE_IOERR_SHMSIZE: the WAL index could not grow, which means lack of space, not loss. */
 const SHM_SIZE = 4874;
 
-/** Returns the result code that node:sqlite adds to its errors. */
-export function codeOf(error: unknown): number | undefined {
-  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode : undefined;
-}
-
 export function kindOf(error: unknown): FailureKind {
-  const code = codeOf(error);
+  const code = resultCode(error);
   if (code === undefined) return 'misuse';
   if (code === SHM_SIZE) return 'full';
   return KINDS[code & 0xff] ?? 'misuse';

@@ -20,10 +20,7 @@ import type { Reader } from './reader.ts';
 import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './thread.ts';
 import { openWriter, type Writer } from './writer.ts';
 
-/**
- * The queue file as used from the main thread: its operations survive a failed sync, a full disk and the death of the
- * writer thread.
- */
+/** The queue file as used from the main thread: it survives a failed sync, a full disk and the death of the writer. */
 export type QueueFile = Awaited<ReturnType<typeof openQueueFile>>;
 
 /** The result for a message; without its bytes unless it was accepted. */
@@ -85,9 +82,7 @@ export async function openQueueFile(
     sound: writer.sound,
     /** Transfers the bytes of the message; they are returned on acceptance. */
     accept: writing.accept,
-    /**
-     * Resolves after the sync, however long that takes; throws only if the write itself is invalid, or after close.
-     */
+    /** Resolves after the sync, however long that takes; throws only if the write is invalid, or after close. */
     write: writing.write,
     /** Like `write`, tried once: throws SpoolFault if it fails now, or if the result is unknown. */
     once: writing.once,
@@ -217,10 +212,7 @@ interface Counted<T> {
   readonly ms: number;
 }
 
-/**
- * Counting a million ended deliveries takes the reader a tenth of a second: at most this share of its time is spent on
- * it.
- */
+/** Counting a million ended deliveries takes the reader 0.1 s: at most this share of its time is spent on it. */
 const SHARE = 0.01;
 
 interface ShownParts {

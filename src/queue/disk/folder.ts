@@ -21,32 +21,23 @@ import { makePrivate } from '../../base/private-files.ts';
 import { kindOf, SpoolInUse } from './faults.ts';
 
 /** The paths in the folder of the queue. */
-export interface Folder {
-  readonly dir: string;
-  /** The queue file, with `-wal` and `-shm` beside it. */
-  readonly file: string;
-  /** A new queue file while it is written; worthless until it is renamed to `next`. */
-  readonly part: string;
-  /** A complete new queue file that replaces `file`, even after a crash. */
-  readonly next: string;
-  /** Locked by the one daemon. */
-  readonly lock: string;
-  /** The id of the host. */
-  readonly hostId: string;
-  /** Large bodies, and the folder where they are written first. */
-  readonly blobs: string;
-  readonly tmp: string;
-}
+export type Folder = Readonly<ReturnType<typeof folderOf>>;
 
-export function folderOf(dir: string): Folder {
+export function folderOf(dir: string) {
   const at = (name: string) => join(dir, name);
   return {
     dir,
+    /** The queue file, with `-wal` and `-shm` beside it. */
     file: at('spool.db'),
+    /** A new queue file while it is written; worthless until it is renamed to `next`. */
     part: at('spool.db.part'),
+    /** A complete new queue file that replaces `file`, even after a crash. */
     next: at('spool.db.next'),
+    /** Locked by the one daemon. */
     lock: at('daemon.lock'),
+    /** The id of the host. */
     hostId: at('host-id'),
+    /** Large bodies, and the folder where they are written first. */
     blobs: at('blobs'),
     tmp: at('tmp'),
   };
@@ -59,10 +50,7 @@ export function makeFolders({ dir, blobs, tmp }: Folder): void {
   syncPath(dirname(dir));
 }
 
-/**
- * Syncs a folder (its names), or a file that is not open elsewhere in this process: closing it drops the locks that
- * SQLite holds on it.
- */
+/** Syncs a folder, or a file that is not open elsewhere here: closing it drops the locks of SQLite on it. */
 export function syncPath(path: string): void {
   const handle = openSync(path, 'r');
   try {
@@ -113,10 +101,7 @@ export function appoint({ dir, part, next }: Folder): void {
   syncPath(dir);
 }
 
-/**
- * Replaces the old file with the new one. The old log is removed first: SQLite would replay it into the new file, whose
- * pages differ.
- */
+/** Replaces the old file with the new one. The old log goes first: SQLite would replay it into the new file. */
 export function adopt({ dir, file, next }: Folder): void {
   rmSync(`${file}-wal`, { force: true });
   rmSync(`${file}-shm`, { force: true });

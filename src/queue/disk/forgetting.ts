@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { pragma, type SqlRow } from '../../base/sqlite.ts';
 import { ENDED_STATES, STATES } from '../states.ts';
 import type { ChangeParts } from './changes.ts';
-import { detailKeys, number, type SqlRow, stateCode, text, textOrNull } from './schema.ts';
+import { detailKeys, number, stateCode, text, textOrNull } from './schema.ts';
 import { sequenceOf } from './turns.ts';
 
 // The end of rows: of deliveries that ended long ago, and of messages that were never confirmed.
@@ -10,14 +11,6 @@ import { sequenceOf } from './turns.ts';
 interface Bounds {
   readonly deliveredBefore: number;
   readonly deadBefore: number;
-}
-
-/** The result of a purge step: the deliveries deleted, and the blob files that no row refers to any more. */
-interface Forgotten {
-  readonly deliveries: number;
-  readonly blobs: readonly string[];
-  /** There is more to do. */
-  readonly more: boolean;
 }
 
 /** The file is shortened when more pages are free than this (64 MiB) and than a quarter of the file. */
@@ -29,10 +22,7 @@ const VACUUM_STEP = 256;
 const BOUNDS = { delivered: 'deliveredBefore', dead: 'deadBefore' } as const;
 const ENDED = ENDED_STATES.map((state) => [stateCode(state), BOUNDS[STATES[state].kept]] as const);
 
-/**
- * Deletes ended deliveries, in steps small enough to share a commit with new mail. A message stays as long as any of
- * its deliveries.
- */
+/** Deletes ended deliveries, in steps that share a commit with new mail. The last one takes its message along. */
 export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
@@ -71,7 +61,8 @@ export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeP
     });
   };
   return {
-    purge(bounds: Bounds, limit: number): Forgotten {
+    /** Returns the deliveries deleted, the blob files without a row now, and whether there is more to do. */
+    purge(bounds: Bounds, limit: number) {
       const found: SqlRow[] = [];
       for (const [state, bound] of ENDED) found.push(...ended.all(state, bounds[bound], limit - found.length));
       const rows = fewEvents(found);
@@ -99,8 +90,7 @@ function fewEvents(rows: readonly SqlRow[]): readonly SqlRow[] {
 
 /** Shortens the file by a small step if much of it is free. Returns whether it did. */
 function giveBack(db: DatabaseSync): boolean {
-  const free = Number(db.prepare('PRAGMA freelist_count').get()?.['freelist_count']);
-  const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count']);
+  const [free, pages] = [Number(pragma(db, 'freelist_count')), Number(pragma(db, 'page_count'))];
   const spare = free > SPARE_PAGES && free > pages / 4;
   if (spare) db.exec(`PRAGMA incremental_vacuum(${VACUUM_STEP})`);
   return spare;

@@ -1,9 +1,10 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { AttemptRecord, EndpointName, Settlement } from '../delivery.ts';
 import { longFailure } from '../settle.ts';
 import type { Endpoints } from './open-file.ts';
-import { KEPT_ATTEMPTS, number, numberOrNull, type SqlRow, stateCode, toAttempt, whole } from './schema.ts';
+import { KEPT_ATTEMPTS, number, numberOrNull, stateCode, toAttempt, whole } from './schema.ts';
 import { sequenceOf, type Turns } from './turns.ts';
 
 // Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a

@@ -1,13 +1,5 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 
-/** Damage in a write-ahead log. */
-interface LogDamage {
-  /** The frame, from 0, at which SQLite stops reading. */
-  readonly frame: number;
-  /** Transactions behind it that were committed completely. */
-  readonly transactions: number;
-}
-
 // https://www.sqlite.org/fileformat.html#the_write_ahead_log
 const HEADER = 32;
 const FRAME_HEADER = 24;
@@ -20,9 +12,11 @@ const STEP = 1024 * 1024;
  * Looks for damage that SQLite would take for the end of the log. SQLite stops at the first frame with a wrong
  * checksum. After a power cut that is correct: such a frame belongs to the last transaction, since the next one begins
  * only when that is synced. But if two complete transactions follow it, each frame chained to the one before by its
- * checksum, a bit was changed. Returns undefined if there is no such damage. Reads the whole file in steps.
+ * checksum, a bit was changed. Returns the frame, from 0, at which SQLite stops
+ * reading, and how many complete transactions are behind it; undefined if there is no such damage. Reads the whole file
+ * in steps.
  */
-export function findLogDamage(path: string): LogDamage | undefined {
+export function findLogDamage(path: string) {
   const file = openSync(path, 'r');
   try {
     return walk(file);
@@ -31,7 +25,7 @@ export function findLogDamage(path: string): LogDamage | undefined {
   }
 }
 
-function walk(file: number): LogDamage | undefined {
+function walk(file: number) {
   const header = Buffer.alloc(HEADER);
   if (readSync(file, header, 0, HEADER, 0) < HEADER) return undefined;
   const layout = layoutOf(header);

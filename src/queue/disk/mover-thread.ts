@@ -1,6 +1,7 @@
 import { fdatasyncSync, openSync, statSync } from 'node:fs';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { codeOf, reasonOf } from './faults.ts';
+import { resultCode } from '../../base/sqlite.ts';
+import { reasonOf } from './faults.ts';
 import { connect } from './schema.ts';
 
 /** The data of the mover thread: the port for its results, and the cell that is 1 while it works. */
@@ -31,7 +32,7 @@ function createMove(sync: (path: string) => void): (path: string) => Moved {
         db.close();
       }
     } catch (error) {
-      return { failed: true, code: codeOf(error), reason: reasonOf(error) };
+      return { failed: true, code: resultCode(error), reason: reasonOf(error) };
     }
     try {
       sync(path);

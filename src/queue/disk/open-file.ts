@@ -1,16 +1,17 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import { callByName } from '../../base/worker.ts';
 import { type Endpoint, endpointKey } from '../delivery.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
-import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
-import type { Answer, Ask, EndpointRow, News } from './thread.ts';
+import { kindCode, kindOfCode, number, text, textOrNull } from './schema.ts';
+import type { Ask, AskReply, EndpointRow, News } from './thread.ts';
 import { createTurns } from './turns.ts';
 
 /** The result of one transaction. */
 interface Committed {
-  readonly answers: readonly Answer[];
+  readonly answers: readonly AskReply[];
   readonly news: News;
 }
 
@@ -47,7 +48,7 @@ export function createOpenFile(db: DatabaseSync, now?: number) {
     let reloaded = false;
     try {
       reloaded = outside() !== undefined;
-      const answers = asks.map((ask): Answer => [ask[0], 'done', run(changes, ask)]);
+      const answers = asks.map((ask): AskReply => [ask[0], 'done', run(changes, ask)]);
       db.exec('COMMIT');
       const changed = { ...endpoints.commit(), due: turns.commit() };
       return { answers, news: reloaded ? { loaded: endpoints.load() } : changed };
@@ -149,7 +150,8 @@ function failed(asks: readonly Ask[], error: unknown): Committed {
   const kind = kindOf(error);
   const reason = reasonOf(error);
   const answers = asks.map(
-    ([n, name]): Answer => (name === 'accept' ? [n, kind === 'full' ? 'full' : 'fault', reason] : [n, 'again', reason]),
+    ([n, name]): AskReply =>
+      name === 'accept' ? [n, kind === 'full' ? 'full' : 'fault', reason] : [n, 'again', reason],
   );
   return { answers, news: isBreak(kind) ? { broken: { reason, damaged: kind === 'damaged' } } : {} };
 }

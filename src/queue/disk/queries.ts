@@ -2,10 +2,11 @@ import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import { tableOf } from '../../base/tables.ts';
 import { START_BYTES } from '../../mail/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
-import type { Body, EndpointName, LastTime, Message, QueuedDelivery, Report } from '../delivery.ts';
+import type { Body, EndpointName, LastTime, Message, QueuedDelivery, SendReport } from '../delivery.ts';
 import type { EventStage, Hook } from '../events.ts';
 import { DELIVERY_STATES, ENDED_STATES } from '../states.ts';
 import { PENDING, TALLY, toPending, toTally } from './batches.ts';
@@ -15,12 +16,11 @@ import { createEndpointQueries } from './endpoint-queries.ts';
 import { createScanQueries, toScan } from './scans.ts';
 import {
   BEHIND,
-  DELIVERY,
+  DELIVERY_ROW,
   detailKey,
   isWholeDelivery,
   number,
   numberOrNull,
-  type SqlRow,
   stateCode,
   text,
   textOrNull,
@@ -30,12 +30,6 @@ import {
 } from './schema.ts';
 import { createSelectionQueries } from './selections.ts';
 import { sumOf } from './sums.ts';
-
-/** The due deliveries, and the keys of deliveries that were damaged on disk. */
-interface Due {
-  readonly found: QueuedDelivery[];
-  readonly damaged: number[];
-}
 
 /** The queries of the reader thread. Each is short: long scans run in windows of keys `from` to `to`. */
 export type Queries = ReturnType<typeof createQueries>;
@@ -57,19 +51,21 @@ export function createQueries(db: DatabaseSync, blobs: string) {
 }
 
 function createScheduling(db: DatabaseSync) {
-  const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
+  const dueRows =
+    db.prepare(`${DELIVERY_ROW} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
   // Few are that old, of all endpoints: the index of start times finds them without reading the others.
-  const overdue = db.prepare(`${DELIVERY} WHERE d.key IN (
+  const overdue = db.prepare(`${DELIVERY_ROW} WHERE d.key IN (
     SELECT key FROM deliveries INDEXED BY deliveries_since WHERE state = 0 AND budget_from <= ? AND due_at <= ?
     AND endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?) LIMIT ?)`);
   const first = db.prepare(
     `SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`,
   );
   return {
+    /** Returns the due deliveries, and the keys of those that were damaged on disk. */
     due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
       const left = new Set(except);
-      const due: Due = { found: [], damaged: [] };
+      const due: { found: QueuedDelivery[]; damaged: number[] } = { found: [], damaged: [] };
       // Those in `except` are in flight and so few; skipping them in the index is cheaper than listing them in SQL.
       for (const row of dueRows.iterate(account, url, now, limit + left.size)) {
         if (due.found.length >= limit) break;
@@ -127,7 +123,7 @@ function createFigures(db: DatabaseSync) {
 }
 
 function createLookups(db: DatabaseSync) {
-  const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
+  const one = db.prepare(`${DELIVERY_ROW} WHERE d.id = ?`);
   const attempts = db.prepare(
     `SELECT a.*, t.detail FROM deliveries d JOIN attempts a ON a.delivery = d.key
     LEFT JOIN details t ON t.key = ${detailKey('a.delivery', 'a.n')} AND t.n = a.n WHERE d.id = ? ORDER BY a.n`,
@@ -276,7 +272,7 @@ export function createReporting(db: DatabaseSync) {
   const remove = db.prepare('DELETE FROM reports WHERE id = ?');
   return {
     /** Does nothing if the id exists: its settlement was repeated because the first answer was lost. */
-    keepReport: ({ id, body }: Report) => {
+    keepReport: ({ id, body }: SendReport) => {
       insert.run(id, body);
     },
     reported(ids: readonly string[]) {
@@ -289,7 +285,7 @@ export function createReporting(db: DatabaseSync) {
 function createReportQueries(db: DatabaseSync) {
   const oldest = db.prepare('SELECT id, body FROM reports ORDER BY key LIMIT ?');
   return {
-    reports: (limit: number): Report[] =>
+    reports: (limit: number): SendReport[] =>
       oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),
   };
 }

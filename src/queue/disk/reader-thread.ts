@@ -4,7 +4,7 @@ import { kindOf, reasonOf } from './faults.ts';
 import { folderOf } from './folder.ts';
 import { createQueries, type Queries } from './queries.ts';
 import { connect } from './schema.ts';
-import type { Answer, Ask, QueueProtocol } from './thread.ts';
+import type { Ask, AskReply, QueueProtocol } from './thread.ts';
 
 // The reader thread: its queries never delay a commit.
 serveThread<QueueProtocol>(({ dir }, line) => {
@@ -18,7 +18,7 @@ serveThread<QueueProtocol>(({ dir }, line) => {
     queries = createQueries(db, folder.blobs);
   };
 
-  const answer = (ask: Ask): Answer => {
+  const answer = (ask: Ask): AskReply => {
     const [n, name] = ask;
     try {
       if (name !== 'reopen') return [n, 'done', callByName(queries, ask)];

@@ -29,10 +29,14 @@ export async function openReader(
       died(reason) {
         if (closed) return;
         deps.log.error('spool.fault', { reason: `the reader thread ended: ${reason}` });
-        starting = start();
-        starting.catch(() => undefined); // the next query gets the error
+        restart();
       },
     });
+  }
+
+  function restart(): void {
+    starting = start();
+    starting.catch(() => undefined); // the next query gets the error
   }
 
   async function ask(name: string, args: readonly unknown[]): Promise<QueueOutcome> {
@@ -41,8 +45,7 @@ export async function openReader(
       const reply = await starting.then(
         (thread) => thread.ask(name, args),
         (error: unknown) => {
-          starting = start();
-          starting.catch(() => undefined);
+          restart();
           const reply: QueueOutcome = { kind: 'fault', value: error };
           return reply;
         },

@@ -29,10 +29,7 @@ export async function quarantine(
   if (count > 0) log.error('spool.fault', { reason: LOST + reason, message: messageId, deliveries: count });
 }
 
-/**
- * Gives up single deliveries, by key or id: their rows were damaged, or the row of their message cannot be found by its
- * id.
- */
+/** Gives up deliveries, by key or id, whose rows were damaged, or whose message cannot be found by its id. */
 export async function buryDamaged(
   { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
   which: readonly (number | string)[],

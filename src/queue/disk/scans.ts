@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { Scan } from '../../mail/scan.ts';
-import { type SqlRow, text } from './schema.ts';
+import { text } from './schema.ts';
 
 // The results of scanners, in the queue file.
 

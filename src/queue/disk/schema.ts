@@ -1,6 +1,7 @@
-import { DatabaseSync, type SQLOutputValue } from 'node:sqlite';
+import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { makePrivate } from '../../base/private-files.ts';
+import { inTransaction, pragma, type SqlRow } from '../../base/sqlite.ts';
 import {
   type AttemptRecord,
   DELIVERY_KINDS,
@@ -153,9 +154,7 @@ CREATE TRIGGER copied_deleted AFTER DELETE ON deliveries WHEN EXISTS (SELECT 1 F
 END;
 `;
 
-/**
- * The changes of each version. A new file gets them in order too, so that its tables equal those of an upgraded one.
- */
+/** The changes of each version. A new file gets them in order too, so that its tables equal those of an old one. */
 const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND, SHARED, DETAILS, SCANS, TURNS, COPIED];
 
 /** The first version that has kinds. */
@@ -181,9 +180,7 @@ export const TABLE_KEYS = [
   ['time', 'key'],
 ] as const;
 
-/**
- * The due time of a delivery that waits behind another of its sequence: after every date, so that nothing finds it due.
- */
+/** The due time of a delivery behind another of its sequence: after every date, so that nothing finds it due. */
 export const BEHIND = 9e15;
 
 /** The history of a delivery is limited to its last attempts. */
@@ -249,16 +246,12 @@ export function makeTables(db: DatabaseSync): void {
 
 /** Upgrades the tables to this version, in one transaction. */
 export function grow(db: DatabaseSync): void {
-  db.exec('BEGIN IMMEDIATE');
-  try {
+  inTransaction(db, () => {
     const version = versionOf(db);
     db.exec(VERSIONS.slice(version).join(''));
     if (version > 0 && version < WITH_KINDS) fillKinds(db, 'main');
-    db.exec(`PRAGMA user_version = ${VERSION}; COMMIT`);
-  } catch (error) {
-    if (db.isTransaction) db.exec('ROLLBACK');
-    throw error;
-  }
+    db.exec(`PRAGMA user_version = ${VERSION}`);
+  });
 }
 
 export function isOld(db: DatabaseSync): boolean {
@@ -269,14 +262,9 @@ export function lacksKinds(db: DatabaseSync): boolean {
   return versionOf(db) < WITH_KINDS;
 }
 
-function versionOf(db: DatabaseSync): number {
-  return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
-}
+const versionOf = (db: DatabaseSync): number => Number(pragma(db, 'user_version'));
 
-/**
- * Opens the queue file, creates it if it does not exist, and refuses one of a newer version. One of an older version
- * must be upgraded by `grow`.
- */
+/** Opens the queue file, or creates it. Refuses one of a newer version; an older one must be upgraded by `grow`. */
 export function openFile(path: string): DatabaseSync {
   const db = connect(path);
   try {
@@ -295,9 +283,6 @@ export function openFile(path: string): DatabaseSync {
     throw error;
   }
 }
-
-/** A row as node:sqlite returns it. */
-export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
 
 export function text(row: SqlRow, name: string): string {
   const value = row[name];
@@ -320,7 +305,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 }
 
 /** The columns for `toDelivery`: a delivery `d` with its endpoint and its last attempt. */
-export const DELIVERY = `
+export const DELIVERY_ROW = `
 SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, m.size, e.account, e.url, d.route, d.pattern,
   d.recipient, d.state, d.created_at, d.due_at, d.ended_at, d.budget_from, d.attempts, d.posts, d.parked, d.note,
   d.sequence, d.held_since, a.status, a.error, b.events, h.id AS hook
@@ -331,7 +316,7 @@ LEFT JOIN attempts a ON a.delivery = d.key AND a.n = d.posts
 LEFT JOIN batches b ON b.message = d.message
 LEFT JOIN hooks h ON h.key = b.hook`;
 
-/** Converts a row of `DELIVERY`. */
+/** Converts a row of `DELIVERY_ROW`. */
 export function toDelivery(row: SqlRow): QueuedDelivery {
   const state = DELIVERY_STATES[number(row, 'state')] ?? 'dead';
   const { sequence, held_since: heldSince } = row;
@@ -366,8 +351,8 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
 }
 
 /**
- * Whether a row of `DELIVERY` is as it was written; one of an older version has no checksum. A newer version may have
- * written a kind without a road here: the delivery must not take another road.
+ * Whether a row of `DELIVERY_ROW` is as it was written; one of an older version has no checksum. A newer version may
+ * have written a kind without a road here: the delivery must not take another road.
  */
 export function isWholeDelivery(row: SqlRow): boolean {
   const { id, kind, task, message, route, pattern, recipient, sum } = row;

@@ -1,18 +1,9 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import type { SqlRow } from '../../base/sqlite.ts';
 import { tableOf } from '../../base/tables.ts';
 import { type DeliveryName, kindsOf, type Selection } from '../delivery.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../states.ts';
-import {
-  BEHIND,
-  DELIVERY,
-  kindCode,
-  number,
-  numberOrNull,
-  type SqlRow,
-  stateCode,
-  text,
-  toDelivery,
-} from './schema.ts';
+import { BEHIND, DELIVERY_ROW, kindCode, number, numberOrNull, stateCode, text, toDelivery } from './schema.ts';
 
 // Deliveries that somebody selects, in windows of keys `from` to `to`, so that each query is short.
 
@@ -64,12 +55,12 @@ export function createSelectionQueries(db: DatabaseSync) {
     list(selection: Selection, limit: number, from: number, to: number) {
       const { where, values } = within(selection, from, to);
       return db
-        .prepare(`${DELIVERY} ${where} ORDER BY d.key DESC LIMIT ?`)
+        .prepare(`${DELIVERY_ROW} ${where} ORDER BY d.key DESC LIMIT ?`)
         .all(...values, limit)
         .map(toDelivery);
     },
     page: (selection: Selection, limit: number, from: number, to: number) =>
-      pageOf(DELIVERY, toDelivery, within(selection, from, to), limit, to),
+      pageOf(DELIVERY_ROW, toDelivery, within(selection, from, to), limit, to),
     names: (selection: Selection, limit: number, from: number, to: number) =>
       pageOf(NAME, toName, within(selection, from, to), limit, to),
     count(selection: Selection, from: number, to: number) {

@@ -23,7 +23,7 @@ import type { Rebuilt } from './rebuild.ts';
  */
 type AnswerKind = 'done' | 'full' | 'fault' | 'again' | 'damaged';
 export type Ask = ThreadCall;
-export type Answer = ThreadReply<AnswerKind>;
+export type AskReply = ThreadReply<AnswerKind>;
 export type QueueOutcome = Outcome<AnswerKind>;
 
 /** The requests to the writer besides the changes; they run outside the common transaction. */
@@ -91,9 +91,7 @@ const YOUNG_MB = 6;
 /** A thread of the queue that has opened it. */
 export type QueueThread = Pick<Thread<QueueProtocol>, 'ask' | 'end'> & { readonly opened: Opened };
 
-/**
- * Starts a thread and waits until it has opened the queue. `died` is called if the thread ends unexpectedly after that.
- */
+/** Starts a thread and waits until it has opened the queue. `died` is called if it ends unexpectedly after that. */
 export async function startQueueThread(
   script: URL,
   data: ThreadData,

@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
+import type { SqlRow } from '../../base/sqlite.ts';
 import type { QueuedDelivery, Settlement } from '../delivery.ts';
-import { BEHIND, DELIVERY, number, type SqlRow, textOrNull, toDelivery, whole } from './schema.ts';
+import { BEHIND, DELIVERY_ROW, number, textOrNull, toDelivery, whole } from './schema.ts';
 
 // The order of deliveries that ask for it (decision 0060). Deliveries with the same sequence go out one after another,
 // by their keys: the first that waits is due, and the others are due after every date, so that neither a lane nor a
@@ -25,7 +26,7 @@ export function createTurns(db: DatabaseSync) {
   const putBack = db.prepare(`UPDATE deliveries SET due_at = ${BEHIND}, held_since = NULL WHERE key = ?`);
   const keepFailure = db.prepare('UPDATE deliveries SET held_since = ? WHERE key = ?');
   const stuck = db.prepare(STUCK);
-  const one = db.prepare(`${DELIVERY} WHERE d.key = ? AND d.state = 0 AND d.due_at < ${BEHIND}`);
+  const one = db.prepare(`${DELIVERY_ROW} WHERE d.key = ? AND d.state = 0 AND d.due_at < ${BEHIND}`);
   let news = new Set<number>();
 
   const isBehind = (row: SqlRow): boolean => number(row, 'due_at') === BEHIND;
@@ -90,9 +91,7 @@ export function createTurns(db: DatabaseSync) {
     mend(now: number) {
       for (const row of stuck.all()) release.run(whole(now), number(row, 'key'));
     },
-    /**
-     * Returns the deliveries that are due now and were not, and those that left their sequence, since the last commit.
-     */
+    /** Returns the deliveries that became due, and those that left their sequence, since the last commit. */
     commit(): readonly QueuedDelivery[] {
       if (news.size === 0) return [];
       const rows = [...news].map((key) => one.get(key)).filter((row) => row !== undefined);

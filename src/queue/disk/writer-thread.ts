@@ -5,7 +5,7 @@ import { adopt, type Folder, folderOf, isAppointed, syncPath } from './folder.ts
 import { createOpenFile, type OpenFile } from './open-file.ts';
 import { type Rebuilt, rebuild } from './rebuild.ts';
 import { grow, isOld, openFile } from './schema.ts';
-import type { Answer, Ask, QueueProtocol, ThreadData } from './thread.ts';
+import type { Ask, AskReply, QueueProtocol, ThreadData } from './thread.ts';
 
 /** The maximum of body bytes in one transaction, to keep its sync short and its memory bounded. */
 const COMMIT_BYTES = 32 * 1024 * 1024;
@@ -51,7 +51,7 @@ function close(db: OpenFile['db'] | null): void {
 }
 
 /** The replies while the file is broken: new mail fails at once, the rest is repeated later. */
-function refuse(asks: readonly Ask[], reason: string): Answer[] {
+function refuse(asks: readonly Ask[], reason: string): AskReply[] {
   return asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', reason]);
 }
 
@@ -114,9 +114,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
   };
 }
 
-/**
- * Processes the requests in order: changes together, as many as fit in one transaction, other requests between them.
- */
+/** Processes requests in order: changes together, as many as fit in a transaction, others between them. */
 function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say: Say): void {
   let batch: Ask[] = [];
   let bytes = 0;

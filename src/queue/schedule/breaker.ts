@@ -1,10 +1,8 @@
 import { z } from 'zod';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/clock.ts';
 import type { Delivery } from '../delivery.ts';
 import type { AttemptSummary, Lesson } from '../settle.ts';
 import { count, newPlaces, type PlaceBounds, type Places } from './places.ts';
-
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 
 // The breaker opens
 // - after MISSES consecutive attempts without an answer (no connection, or none in time),
@@ -16,18 +14,18 @@ const RESULTS = 10;
 const RUN = 5;
 const RUN_MS = 5000;
 /** Failures further apart than this are no run. */
-const RUN_GAP = MINUTE;
+const RUN_GAP = MINUTE_MS;
 // Results are counted in two halves: the current one and the one before. So a result counts for 2.5 to 5 minutes, or
 // for 4 to 8 seconds: the success of minutes must not hide a failure of now.
-const LONG_HALF = 2.5 * MINUTE;
+const LONG_HALF = 2.5 * MINUTE_MS;
 const SHORT_HALF = 4000;
 /** After RESULTS failures in a run, one attempt is begun in this time, until something passes or the breaker opens. */
 const RUN_REST = 100;
 /** Failed deliveries of a run that are remembered. */
 const SUSPECTS = 32;
 const PROBE_GAP = 30_000;
-const LATER_PROBE_GAP = 2 * MINUTE;
-const LATER = 6 * HOUR;
+const LATER_PROBE_GAP = 2 * MINUTE_MS;
+const LATER = 6 * HOUR_MS;
 const PROBE_JITTER = 0.2;
 /** At least this long from the end of a probe to the next. */
 const PROBE_AGAIN = 1000;
@@ -36,9 +34,9 @@ const PROBE_AGAIN = 1000;
 const SECOND_OPINION = 1000;
 const SECOND_OPINION_LATEST = 16_000;
 /** An endpoint that answered 410 is probed once a day, in case that was a mistake. */
-const PAUSE_GAP = 24 * HOUR;
+const PAUSE_GAP = DAY_MS;
 /** The longest time for which an endpoint may be held. */
-export const LONGEST_HOLD = 7 * 24 * HOUR;
+export const LONGEST_HOLD = 7 * DAY_MS;
 
 interface Half {
   readonly passed: number;
@@ -68,11 +66,11 @@ type Attempted = Pick<Delivery, 'id' | 'messageId'>;
 
 /** Who paused an endpoint. The account cannot end a pause of the operator. */
 export const HOLDERS = ['account', 'operator'] as const;
-export type Holder = (typeof HOLDERS)[number];
+export type HeldBy = (typeof HOLDERS)[number];
 
 /** A wish that nothing is sent to an endpoint for a time. */
 export interface EndpointHold {
-  readonly by: Holder;
+  readonly by: HeldBy;
   readonly since: number;
   readonly until: number;
   /** Set if it was made by a version whose pauses were not in the store. */
@@ -80,7 +78,7 @@ export interface EndpointHold {
 }
 
 /** The state of an endpoint. Times are milliseconds of the monotonic clock. */
-export interface EndpointState {
+export interface BreakerState {
   /** closed: deliveries flow · open: failing, one probe at a time · paused: answered 410, one probe a day. */
   readonly phase: 'closed' | 'open' | 'paused';
   readonly since: number;
@@ -124,7 +122,7 @@ export interface Occasion {
 export type Change = 'opened' | 'closed' | 'paused' | 'resumed';
 
 export interface Learned {
-  readonly state: EndpointState;
+  readonly state: BreakerState;
   readonly change: Change | null;
 }
 
@@ -132,7 +130,7 @@ const EMPTY: Half = { passed: 0, failed: 0 };
 const NO_RUN: Run = { failed: 0, from: 0, last: Number.NEGATIVE_INFINITY, doubtful: false, suspects: [] };
 const NEVER = Number.POSITIVE_INFINITY;
 
-export function newEndpoint(now: number, { start, most }: PlaceBounds): EndpointState {
+export function newEndpoint(now: number, { start, most }: PlaceBounds): BreakerState {
   return {
     phase: 'closed',
     since: now,
@@ -151,30 +149,27 @@ export function newEndpoint(now: number, { start, most }: PlaceBounds): Endpoint
 }
 
 /** Whether only failures came from it lately. */
-export function failsOnly({ misses, run }: EndpointState): boolean {
+export function failsOnly({ misses, run }: BreakerState): boolean {
   return misses > 0 || run.failed >= RUN;
 }
 
 /** Whether this message failed in the current run of failures, and may be its cause. */
-export function isSuspect({ run }: EndpointState, { messageId }: Pick<Attempted, 'messageId'>): boolean {
+export function isSuspect({ run }: BreakerState, { messageId }: Pick<Attempted, 'messageId'>): boolean {
   return run.suspects.some((suspect) => suspect.messageId === messageId);
 }
 
 /** Whether a probe may be sent now to an unavailable endpoint; `other`: of a message that did not fail lately. */
-export function mayProbe(state: EndpointState, now: number, probing: boolean, other = false): boolean {
+export function mayProbe(state: BreakerState, now: number, probing: boolean, other = false): boolean {
   return state.phase !== 'closed' && !probing && now >= probeTime(state, other);
 }
 
 /** When a probe may be sent, which may be earlier for a message that did not fail lately. */
-export function probeTime({ probeAt, opinionAt }: EndpointState, other: boolean): number {
+export function probeTime({ probeAt, opinionAt }: BreakerState, other: boolean): number {
   return other ? Math.min(probeAt, opinionAt) : probeAt;
 }
 
-/**
- * Updates the state with the result of an attempt. While the endpoint is not closed, failures count only if they are
- * the probe's (except a 410).
- */
-export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
+/** Learns from an attempt. While the endpoint is not closed, failures count only for probes (except a 410). */
+export function learn(before: BreakerState, lesson: Lesson, occasion: Occasion): Learned {
   if (lesson.kind === 'passed') return learnPass(before, occasion);
   if (lesson.kind === 'gone') return pause(before, occasion);
   if (lesson.kind === 'present')
@@ -190,7 +185,7 @@ export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion)
 }
 
 /** An attempt is begun. While all fail, the next one is begun a little later. */
-export function begun(state: EndpointState, now: number): EndpointState {
+export function begun(state: BreakerState, now: number): BreakerState {
   return state.run.failed >= RESULTS ? { ...state, restUntil: now + RUN_REST } : state;
 }
 
@@ -198,22 +193,22 @@ export function begun(state: EndpointState, now: number): EndpointState {
  * Which of those that wait is to be a probe, as a part of the queue. If messages may be the cause of the failures, it
  * is seldom near those that failed (the golden ratio spreads evenly).
  */
-export function probePlace({ run }: EndpointState): number {
+export function probePlace({ run }: BreakerState): number {
   return run.doubtful ? (run.failed * 0.618034) % 1 : 0;
 }
 
 /** A probe ended, perhaps before it was sent, because this host could not make it ready: the next one comes later. */
-export function probed(state: EndpointState, now: number): EndpointState {
+export function probed(state: BreakerState, now: number): BreakerState {
   const next = now + PROBE_AGAIN;
   return { ...state, probeAt: Math.max(state.probeAt, next), opinionAt: Math.max(state.opinionAt, next) };
 }
 
 /** Allows a probe now, after an operator changed the queue by hand. */
-export function askNow(state: EndpointState, now: number): EndpointState {
+export function askNow(state: BreakerState, now: number): BreakerState {
   return state.phase === 'closed' ? state : { ...state, probeAt: now };
 }
 
-function learnPass(before: EndpointState, occasion: Occasion): Learned {
+function learnPass(before: BreakerState, occasion: Occasion): Learned {
   const { now, bounds } = occasion;
   if (before.phase !== 'closed') {
     // Restarts with one at a time, whatever the limit was before.
@@ -232,14 +227,14 @@ function learnPass(before: EndpointState, occasion: Occasion): Learned {
   });
 }
 
-function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
+function learnFailure(before: BreakerState, lesson: Lesson, occasion: Occasion): Learned {
   const { now, attempted } = occasion;
   if (lesson.aside) return unchanged(before);
   const kind = lesson.strained || lesson.kind === 'unanswered' ? 'strained' : 'failed';
   const places = count(before.places, { ...occasion, kind }, occasion.bounds);
   // One message that fails again and again says nothing new about the endpoint, but that nothing has passed since.
   const isAgain = lesson.suspect === true && isIn(before.run, attempted);
-  const state: EndpointState = isAgain
+  const state: BreakerState = isAgain
     ? { ...before, places, run: { ...before.run, last: now } }
     : {
         ...before,
@@ -250,7 +245,7 @@ function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion)
         short: counted(before.short, SHORT_HALF, now, 0, 1),
       };
   if (!isDown(state, now)) return unchanged(state);
-  const open: EndpointState = { ...state, phase: 'open', since: now };
+  const open: BreakerState = { ...state, phase: 'open', since: now };
   return { state: { ...open, ...nextProbe(open, lesson, occasion, before.run) }, change: 'opened' };
 }
 
@@ -270,12 +265,12 @@ function longer(run: Run, { suspect }: Lesson, { now, attempted }: Occasion): Ru
 const isIn = ({ suspects }: Run, attempted: Attempted | undefined): boolean =>
   suspects.some(({ id }) => id === attempted?.id);
 
-function pause(before: EndpointState, { now }: Occasion): Learned {
+function pause(before: BreakerState, { now }: Occasion): Learned {
   if (before.phase === 'paused') return unchanged({ ...before, probeAt: now + PAUSE_GAP });
   return { state: { ...before, phase: 'paused', since: now, probeAt: now + PAUSE_GAP }, change: 'paused' };
 }
 
-const unchanged = (state: EndpointState): Learned => ({ state, change: null });
+const unchanged = (state: BreakerState): Learned => ({ state, change: null });
 
 function counted(
   { from, half, halfBefore }: Window,
@@ -289,7 +284,7 @@ function counted(
   return { from: from + halves * span, half: { passed, failed }, halfBefore: halves === 1 ? half : EMPTY };
 }
 
-function isDown({ misses, run, long, short }: EndpointState, now: number): boolean {
+function isDown({ misses, run, long, short }: BreakerState, now: number): boolean {
   if (misses >= MISSES || mostlyFails(long)) return true;
   // A burst proves nothing: failures of both halves.
   if (short.halfBefore.failed > 0 && mostlyFails(short)) return true;
@@ -302,16 +297,13 @@ function mostlyFails({ half, halfBefore }: Window): boolean {
   return all >= RESULTS && failed / all >= FAILED_SHARE;
 }
 
-/**
- * When to send a probe, and a second opinion, after a failure. Second opinions begin when the breaker opens; what
- * failed before gives none.
- */
+/** When to send a probe, and a second opinion, after a failure. What failed before the breaker opened gives none. */
 function nextProbe(
-  { since, run, opinionAt, opinionGap }: EndpointState,
+  { since, run, opinionAt, opinionGap }: BreakerState,
   { leaveAlone }: Lesson,
   { now, jitter, attempted }: Occasion,
   before: Run,
-): Pick<EndpointState, 'probeAt' | 'opinionAt' | 'opinionGap'> {
+): Pick<BreakerState, 'probeAt' | 'opinionAt' | 'opinionGap'> {
   const gap = now - since >= LATER ? LATER_PROBE_GAP : PROBE_GAP;
   const probeAt = now + Math.max(gap * (1 - PROBE_JITTER + 2 * PROBE_JITTER * jitter), leaveAlone);
   const asksOthers = run.doubtful && leaveAlone === 0 && opinionGap <= SECOND_OPINION_LATEST;
@@ -360,7 +352,7 @@ export type EndpointMemory = z.infer<typeof memorySchema>;
  * closed and not held. `shift` is wall time minus `now`; `last`: what people are told when they ask why mail waits.
  */
 export function toMemory(
-  { phase, since, probeAt, hold }: EndpointState,
+  { phase, since, probeAt, hold }: BreakerState,
   shift: number,
   last: LastAttempt | null,
 ): string | null {
@@ -384,7 +376,7 @@ export function toWholeSecond(time: number): number {
  * Restores the saved state. Unreadable text counts as none, and a wrong clock delays a probe by at most 24 hours
  * (paused) or 6 hours (open), and the end of a hold by at most the longest one.
  */
-export function fromMemory(memory: string | null, shift: number, now: number, bounds: PlaceBounds): EndpointState {
+export function fromMemory(memory: string | null, shift: number, now: number, bounds: PlaceBounds): BreakerState {
   const fresh = newEndpoint(now, bounds);
   const kept = readMemory(memory);
   if (!kept) return fresh;

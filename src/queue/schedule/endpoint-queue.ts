@@ -131,19 +131,14 @@ export function createEndpointQueue() {
     waiting: (): readonly Waiting[] => [...due.items(), ...later.items()],
     /** Whether to load from the spool now. */
     wantsLoad: (now: number) => !loading && outside <= now && due.size() < LOW,
-    /**
-     * Marks the load as begun. Returns the ids not to be read: those held in memory, and those taken and not finished.
-     */
+    /** Marks the load as begun. Returns the ids not to be read: those in memory, and those taken and not finished. */
     beginLoad(): readonly string[] {
       loading = true;
       stale = false;
       outside = Number.POSITIVE_INFINITY;
       return [...held];
     },
-    /**
-     * Adds the loaded deliveries, ordered by due time; `full`: there may be more. Undefined: the load failed and is
-     * retried later.
-     */
+    /** Adds the loaded deliveries in order; `full`: there may be more. Undefined: the load failed, and is retried. */
     endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number) {
       loading = false;
       if (!found || stale) {
@@ -255,10 +250,7 @@ export function createFifo<T>() {
   };
 }
 
-/**
- * Smallest first; adding and taking cost O(log n). A binary heap ordered by `keyOf`, whose result must not change
- * while an item is in the heap.
- */
+/** A binary heap, smallest first, ordered by `keyOf`, which must not change for an item in the heap. */
 export function createHeap<T>(keyOf: (item: T) => number) {
   let items: { readonly key: number; readonly item: T }[] = [];
 

@@ -72,9 +72,7 @@ export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }
   });
 }
 
-/**
- * The longest time in milliseconds that an endpoint's deliveries stay unread, in case a wrong clock wrote the due time.
- */
+/** The longest time in ms that an endpoint's deliveries stay unread, in case a wrong clock wrote the due time. */
 const LONGEST_SLEEP = 1_800_000;
 const AGAIN = 5000;
 
@@ -156,10 +154,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
   }
 
   return frozen({
-    /**
-     * Loads every endpoint with deliveries on the spool, then listens for changes. `before` is called before any of
-     * them starts.
-     */
+    /** Loads every endpoint with deliveries, then listens for changes. `before` is called before any starts. */
     async open(before: () => void) {
       spool.onChange(hear);
       spool.onTurn(hearTurns);

@@ -204,16 +204,12 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     },
     /** Whether anything is in flight, or may start. */
     busy: () => inFlight > 0 || sound.size + doubtful.size > 0 || pumping,
-    /** Starts nothing more; resolves when nothing is in flight, or when `giveUp` calls back. */
-    async stop(giveUp: (expired: () => void) => () => void) {
+    /** Starts nothing more; resolves when nothing is in flight. */
+    async stop() {
       stopped = true;
       if (inFlight === 0) return;
       await new Promise<void>((resolve) => {
-        const cancel = giveUp(resolve);
-        onEmpty = () => {
-          cancel();
-          resolve();
-        };
+        onEmpty = resolve;
       });
     },
   });
@@ -225,10 +221,7 @@ export interface Sleeper {
   wakeAt: number;
 }
 
-/**
- * A timer delay must fit in 31 bits (24.8 days) or it fires immediately; for a later time the timer is renewed once a
- * day.
- */
+/** A timer delay must fit in 31 bits (24.8 days) or it fires at once; for later times it is renewed once a day. */
 const LONGEST = 24 * 3_600_000;
 
 /** Wakes many sleepers with one timer. */

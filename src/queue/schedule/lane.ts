@@ -3,12 +3,12 @@ import type { Road } from '../road.ts';
 import type { AttemptSummary, Lesson } from '../settle.ts';
 import {
   askNow,
+  type BreakerState,
   begun,
   type Change,
-  type EndpointState,
   failsOnly,
   fromMemory,
-  type Holder,
+  type HeldBy,
   isSuspect,
   type LastAttempt,
   learn,
@@ -46,7 +46,7 @@ export class Lane implements Endpoint {
   readonly queue: EndpointQueue = createEndpointQueue();
   wakeAt = Number.POSITIVE_INFINITY;
   readonly #bounds: PlaceBounds;
-  #state: EndpointState;
+  #state: BreakerState;
   /** The state last saved on the spool. */
   #kept: string | null;
   /** Attempts in preparation: reading, parsing, signing. */
@@ -79,12 +79,12 @@ export class Lane implements Endpoint {
   }
 
   /** closed: deliveries flow · open: failing · paused: answered 410. */
-  get phase(): EndpointState['phase'] {
+  get phase(): BreakerState['phase'] {
     return this.#state.phase;
   }
 
   /** All that is known of the endpoint. */
-  get state(): EndpointState {
+  get state(): BreakerState {
     return this.#state;
   }
 
@@ -277,7 +277,7 @@ export class Lane implements Endpoint {
   }
 
   /** Starts or extends a hold: nothing is sent, and attempts that are ready are turned back. */
-  hold(by: Holder, ms: number, now: number): void {
+  hold(by: HeldBy, ms: number, now: number): void {
     const { hold } = this.#state;
     this.#state = { ...this.#state, hold: { by, since: hold?.since ?? now, until: now + ms } };
     this.callAll();
@@ -293,9 +293,7 @@ export class Lane implements Endpoint {
     return this.#state.passedAt > at;
   }
 
-  /**
-   * Returns the state that the spool must save now; undefined if unchanged. `shift` is wall time minus monotonic time.
-   */
+  /** Returns the state that the spool must save now; undefined if unchanged. `shift`: wall minus monotonic time. */
   newMemory(shift: number): string | null | undefined {
     const memory = toMemory(this.#state, shift, this.#last);
     if (memory === this.#kept) return undefined;

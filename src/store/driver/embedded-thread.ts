@@ -3,6 +3,7 @@ import { closeSync, openSync, rmSync, statfsSync, statSync, writeSync } from 'no
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { errorText } from '../../base/errors.ts';
+import { inTransaction, pragma, primaryCode } from '../../base/sqlite.ts';
 import { type Protocol, serveThread, type ThreadReply } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
@@ -20,36 +21,26 @@ interface ThreadData {
   readonly plans: readonly TablePlan[];
 }
 
-/** Calls, by name. A write that `yields` is not needed for deleting: it fails when the disk is full. */
-export type StoreCall =
-  | readonly [name: 'read', statement: Statement]
-  | readonly [name: 'write', statement: Statement, yields: boolean]
-  | readonly [name: 'plan', plan: TablePlan];
+/** Its calls, by name, with their arguments. */
+export interface StoreCalls {
+  readonly read: readonly [statement: Statement];
+  /** `yields`: it is not needed for deleting, and fails when the disk is full. */
+  readonly write: readonly [statement: Statement, yields: boolean];
+  readonly plan: readonly [plan: TablePlan];
+  /** Cancels the call `lost`, which has no waiter any more, unless it has begun. */
+  readonly forget: readonly [lost: number];
+}
+type Call<K extends keyof StoreCalls> = readonly [n: number, name: K, args: StoreCalls[K]];
 
-/**
- * The protocol of both sides. `away`: temporary (locked, full); `fault`: a fault of ours; `done`: rows of id and JSON.
- */
+/** The protocol. `away`: temporary (locked, full); `fault`: a fault of ours; `done`: rows of id and JSON. */
 export interface StoreProtocol extends Protocol {
   readonly data: ThreadData;
-  readonly call: Read | Write | Plan | Forget;
+  readonly call: { [K in keyof StoreCalls]: Call<K> }[keyof StoreCalls];
   readonly kind: 'done' | 'duplicate' | 'away' | 'fault';
-  readonly ready: Durability;
+  readonly ready: ReturnType<typeof durability>;
 }
 
-type Read = readonly [n: number, name: 'read', args: readonly [statement: Statement]];
-type Write = readonly [n: number, name: 'write', args: readonly [statement: Statement, yields: boolean]];
-type Plan = readonly [n: number, name: 'plan', args: readonly [plan: TablePlan]];
-/** Cancels call `lost`, which has no waiter any more, unless it has begun. */
-type Forget = readonly [n: number, name: 'forget', args: readonly [lost: number]];
 type StoreReply = ThreadReply<StoreProtocol['kind']>;
-
-/** The durability settings that SQLite reports. */
-interface Durability {
-  readonly journal: string;
-  readonly synchronous: string;
-  /** Set if freed pages are not returned to the disk because an old file could not be converted: the reason. */
-  readonly compacting?: string;
-}
 
 // Primary result codes of SQLite (sqlite.org/rescode.html); the low byte of an extended code is its primary code.
 const BUSY = 5,
@@ -93,17 +84,9 @@ const INCREMENTAL = 2;
 /** The log is truncated to this size after it was larger. */
 const LOG_BYTES = 64 * 1024 ** 2;
 
-function codeOf(error: unknown): number {
-  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode & 0xff : 0;
-}
-
 function failed(n: number, error: unknown): StoreReply {
-  const code = codeOf(error);
+  const code = primaryCode(error);
   return [n, code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', errorText(error)];
-}
-
-function pragma(database: DatabaseSync, name: string): unknown {
-  return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0];
 }
 
 function freeOn(file: string): number {
@@ -131,7 +114,7 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
     database.exec('PRAGMA auto_vacuum = INCREMENTAL; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);');
     return undefined;
   } catch (error) {
-    if (BROKEN.has(codeOf(error))) throw error;
+    if (BROKEN.has(primaryCode(error))) throw error;
     return errorText(error);
   }
 }
@@ -155,10 +138,7 @@ function createReserve(file: string) {
   /** Bytes given up and not yet taken by the log. */
   let owed = 0;
   return {
-    /**
-     * Creates the reserve if it is missing and the disk has room. Random bytes, because a compressing file system would
-     * reserve nothing for zeros.
-     */
+    /** Creates the reserve if there is room. Random bytes: a compressing file system reserves nothing for zeros. */
     make(): void {
       const kept = size() ?? 0;
       const bytes = RESERVE_BYTES.find((one) => one <= (freeOn(file) + kept) * RESERVE_SHARE) ?? 0;
@@ -176,10 +156,7 @@ function createReserve(file: string) {
       owed += bytes ?? 0;
       return bytes !== undefined;
     },
-    /**
-     * Makes the log as large as the space given up. SQLite writes over what is behind its last entry, and ignores it
-     * when it reads the log.
-     */
+    /** Makes the log as large as the space given up. SQLite overwrites and ignores what is behind its last entry. */
     intoLog(): void {
       const bytes = owed - (size(log) ?? 0);
       owed = 0;
@@ -193,21 +170,20 @@ function createReserve(file: string) {
   };
 }
 
-/**
- * What SQLite actually does; on a file system without shared memory the journal mode stays as it was, without an error.
- */
-function durability(database: DatabaseSync, compacting: string | undefined): Durability {
+/** What SQLite does: on a file system without shared memory the journal mode stays as it was, without an error. */
+function durability(database: DatabaseSync, compacting: string | undefined) {
   const level = Number(pragma(database, 'synchronous'));
   const synchronous = ['off', 'normal', 'full', 'extra'][level] ?? String(level);
   return {
     journal: String(pragma(database, 'journal_mode')),
     synchronous,
-    ...(compacting === undefined ? {} : { compacting }),
+    /** Why freed pages are not returned to the disk, if an old file could not be converted. */
+    ...(compacting !== undefined && { compacting }),
   };
 }
 
 /** The columns and indexes of a plan that its table lacks. */
-function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan): TablePlan['columns'] {
+function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan) {
   const there = database
     .prepare(
       `SELECT "name" FROM pragma_table_xinfo(?1)
@@ -227,17 +203,12 @@ function apply(database: DatabaseSync, plans: readonly TablePlan[]): void {
     plan.columns.length + plan.indexes.length > 0 && missing(database, plan).length === 0;
   const incomplete = plans.filter((plan) => !complete(plan));
   if (incomplete.length === 0) return;
-  database.exec('BEGIN IMMEDIATE');
-  try {
+  inTransaction(database, () => {
     for (const plan of incomplete) {
       database.exec(plan.create);
       for (const { add } of missing(database, plan)) database.exec(add);
     }
-    database.exec('COMMIT');
-  } catch (error) {
-    if (database.isTransaction) database.exec('ROLLBACK');
-    throw error;
-  }
+  });
 }
 
 type Reserve = ReturnType<typeof createReserve>;
@@ -252,7 +223,7 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
     prepared.set(sql, made);
     return made;
   };
-  const run = ([n, , [{ sql, params, bytes = Infinity }]]: Read | Write): StoreReply => {
+  const run = ([n, , [{ sql, params, bytes = Infinity }]]: Call<'read' | 'write'>): StoreReply => {
     try {
       const found = statement(sql);
       const rows: [string, string][] = [];
@@ -265,11 +236,11 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
       }
       return [n, 'done', rows];
     } catch (error) {
-      if (BROKEN.has(codeOf(error)) || codeOf(error) === FULL) throw error;
+      if (BROKEN.has(primaryCode(error)) || primaryCode(error) === FULL) throw error;
       return failed(n, error);
     }
   };
-  const away = (writes: readonly Write[], error: unknown): StoreReply[] =>
+  const away = (writes: readonly Call<'write'>[], error: unknown): StoreReply[] =>
     writes.map(([n]) => [n, 'away', errorText(error)]);
   /** Frees the space of the reserve, and that of the log once it is restarted. */
   const makeRoom = () => {
@@ -278,14 +249,14 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
     reserve.intoLog();
   };
   /** Refuses writes that yield; retries the others once. */
-  const onFullDisk = (writes: readonly Write[], error: unknown): StoreReply[] => {
+  const onFullDisk = (writes: readonly Call<'write'>[], error: unknown): StoreReply[] => {
     makeRoom();
     const yielding = writes.filter(([, , [, yields]]) => yields);
     const others = writes.filter(([, , [, yields]]) => !yields);
     return [...away(yielding, error), ...runTogether(others, away)];
   };
   /** Runs all writes in one transaction. If it fails as a whole, none of them was written. */
-  const runTogether = (writes: readonly Write[], full = onFullDisk): StoreReply[] => {
+  const runTogether = (writes: readonly Call<'write'>[], full = onFullDisk): StoreReply[] => {
     if (writes.length === 0) return [];
     try {
       database.exec('BEGIN IMMEDIATE');
@@ -298,8 +269,8 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
       return replies;
     } catch (error) {
       if (database.isTransaction) database.exec('ROLLBACK');
-      if (BROKEN.has(codeOf(error))) throw error;
-      return (codeOf(error) === FULL ? full : away)(writes, error);
+      if (BROKEN.has(primaryCode(error))) throw error;
+      return (primaryCode(error) === FULL ? full : away)(writes, error);
     }
   };
   const freed = () => Number(pragma(database, 'freelist_count')) - KEEP_PAGES;
@@ -312,9 +283,9 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
       if (freed() <= 0 || pages < STEP_PAGES) database.exec('PRAGMA wal_checkpoint(PASSIVE)');
       return freed() > 0;
     } catch (error) {
-      if (BROKEN.has(codeOf(error))) throw error;
+      if (BROKEN.has(primaryCode(error))) throw error;
       // another process is writing; the next write checks again
-      if (codeOf(error) !== FULL || fewer.length === 0) return false;
+      if (primaryCode(error) !== FULL || fewer.length === 0) return false;
       makeRoom();
       return tidy(fewer);
     }
@@ -323,8 +294,8 @@ function createRunner(database: DatabaseSync, reserve: Pick<Reserve, 'giveUp' | 
 }
 
 /** Groups writes into transactions, in their order. */
-function inPortions(writes: readonly Write[]): Write[][] {
-  const portions: Write[][] = [];
+function inPortions(writes: readonly Call<'write'>[]): Call<'write'>[][] {
+  const portions: Call<'write'>[][] = [];
   let bytes = Infinity;
   for (const write of writes) {
     if (bytes > COMMIT_BYTES) {
@@ -346,7 +317,7 @@ function openOnAnyDisk({ file, busyMs, plans }: ThreadData, reserve: Reserve): R
     reserve.intoLog();
     return opened;
   } catch (error) {
-    if (![FULL, IOERR].includes(codeOf(error)) || !reserve.giveUp()) throw error;
+    if (![FULL, IOERR].includes(primaryCode(error)) || !reserve.giveUp()) throw error;
     return openOnAnyDisk({ file, busyMs, plans }, reserve);
   }
 }
@@ -365,7 +336,7 @@ serveThread<StoreProtocol>((data, line) => {
   };
   tidying = setTimeout(tidy, TIDY_AFTER_MS);
 
-  const plan = ([n, , [table]]: Plan): StoreReply => {
+  const plan = ([n, , [table]]: Call<'plan'>): StoreReply => {
     try {
       apply(database, [table]);
       return [n, 'done', []];
@@ -379,7 +350,7 @@ serveThread<StoreProtocol>((data, line) => {
       const calls = [...first, ...line.arrived()];
       const forgotten = new Set(calls.flatMap((call) => (call[1] === 'forget' ? call[2] : [])));
       const replies: StoreReply[] = [];
-      const writes: Write[] = [];
+      const writes: Call<'write'>[] = [];
       for (const call of calls) {
         if (forgotten.has(call[0])) continue;
         if (call[1] === 'plan') replies.push(plan(call));

@@ -8,7 +8,7 @@ import { moduleUrl } from '../../base/module-url.ts';
 import { makePrivate } from '../../base/private-files.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
 import { type Outcome, startThread, type Thread } from '../../base/worker.ts';
-import type { StoreCall, StoreProtocol } from './embedded-thread.ts';
+import type { StoreCalls, StoreProtocol } from './embedded-thread.ts';
 import {
   type Collection,
   type CollectionSpec,
@@ -78,7 +78,8 @@ export async function openEmbedded(
   settings: EmbeddedSettings,
   { log, clock, room: watched }: { readonly log: Log; readonly clock: Clock; readonly room?: Room },
 ): Promise<Database> {
-  await makeFile(settings.file);
+  await mkdir(dirname(settings.file), { recursive: true });
+  makePrivate(settings.file); // it has keys in it
   const presence = createPresence(log, 'embedded');
   const room =
     watched ?? createRoom('store', settings.room, { clock, log, look: () => lookAtDisk(dirname(settings.file)) });
@@ -105,12 +106,6 @@ export async function openEmbedded(
       await link.close();
     },
   });
-}
-
-/** Only its owner may read the keys in it. */
-async function makeFile(file: string): Promise<void> {
-  await mkdir(dirname(file), { recursive: true });
-  makePrivate(file);
 }
 
 function createCollection<R extends Row>(
@@ -231,7 +226,7 @@ function createLink(
     throw kind === 'died' ? away(value) : new StoreAway(value);
   };
 
-  const ask = async (...[name, ...args]: StoreCall): Promise<Rows> => {
+  const ask = async <K extends keyof StoreCalls>(name: K, ...args: StoreCalls[K]): Promise<Rows> => {
     if (closed) throw new StoreAway('the store is closed');
     const thread = running();
     const { promise, resolve } = Promise.withResolvers<Outcome<StoreProtocol['kind']>>();

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, inTime } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { type Around, type Database, pings, StoreAway, StoreFull, wrapped } from './port.ts';
 
@@ -43,17 +43,8 @@ function createGate(probe: () => Promise<unknown>, clock: Clock) {
     else absence = undefined;
   }
 
-  /** Resolves at the end of the first probe, or after a moment. */
-  async function moment(verdict: Promise<void>): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const end = clock.after(DOUBT_MS, resolve);
-    void verdict.then(resolve);
-    await promise;
-    end();
-  }
-
   async function pass<T>(work: () => Promise<T>): Promise<T> {
-    if (absence) await moment(absence.verdict);
+    if (absence) await inTime(clock, DOUBT_MS, absence.verdict, () => undefined);
     if (absence) throw new StoreAway(absence.reason);
     return work();
   }

@@ -39,9 +39,7 @@ interface Doc extends Document {
   _id: string;
 }
 
-/**
- * Writes are acknowledged when a majority has journaled them. Set for every collection, so that no URL can weaken it.
- */
+/** A majority must have journaled a write. Set for every collection, so that no URL can weaken it. */
 const DURABLE = { writeConcern: { w: 'majority', j: true }, readPreference: 'primary' } as const;
 
 /**

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, inTime } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Fields, Log } from '../../base/log.ts';
 import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
@@ -50,10 +50,7 @@ export function fieldIs<R>(field: keyof R & string, is: Scalar | Condition): Fil
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
 export interface PageOptions<R> {
-  /**
-   * Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same
-   * direction. Only indexed fields and `id`.
-   */
+  /** Ascending (null first), or descending with a leading '-'; ties by `id`. Only indexed fields and `id`. */
   readonly sort?: (keyof R & string) | `-${keyof R & string}`;
   readonly limit?: number;
   /**
@@ -119,7 +116,7 @@ export interface Database {
 }
 
 /** An operation of a database. */
-export type Operation = keyof Collection<Row> | 'ping';
+type Operation = keyof Collection<Row> | 'ping';
 
 /** Runs an operation, and returns or throws as it does. */
 export type Around = <T>(operation: Operation, work: () => Promise<T>) => Promise<T>;
@@ -150,10 +147,7 @@ export class StoreAway extends Error {
   override readonly name = 'StoreAway';
 }
 
-/**
- * The disk has no room for new data: rows cannot be added or made much larger. Reading, removing and small changes
- * still work, so that data can be deleted.
- */
+/** The disk has no room for new data: rows cannot grow. Reading, removing and small changes still work. */
 export class StoreFull extends StoreAway {
   constructor() {
     super('the disk of the store is nearly full: rows can be deleted but not added');
@@ -291,19 +285,12 @@ export function toSlice(
   return { sort: { field, descending }, limit, bytes };
 }
 
-/**
- * Resolves with the result of `work`, or rejects with `StoreAway` after `ms` milliseconds; `late` is called then, and
- * the result of `work` is ignored.
- */
-export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const cancel = clock.after(ms, () => {
-      late?.();
-      reject(new StoreAway(`no answer within ${ms} ms`));
-    });
-    work.then(resolve, reject).finally(cancel);
+/** Resolves with the result of `work`, or calls `late` and rejects with `StoreAway` after `ms` milliseconds. */
+export const within = <T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> =>
+  inTime(clock, ms, work, () => {
+    late?.();
+    throw new StoreAway(`no answer within ${ms} ms`);
   });
-}
 
 /** Tracks whether the database answers, and logs each change once. */
 export type Presence = ReturnType<typeof createPresence>;

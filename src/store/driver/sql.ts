@@ -4,10 +4,7 @@ import type { Shape, StoredFields } from './values.ts';
 /** SQLite parameter types in use. */
 type Param = string | number | bigint | Uint8Array | null;
 
-/**
- * A statement for the thread that owns the file. Equal texts share a prepared statement, so values are always
- * parameters.
- */
+/** A statement for the thread. Equal texts share a prepared statement, so values are always parameters. */
 export interface Statement {
   readonly sql: string;
   readonly params: readonly Param[];
@@ -16,12 +13,7 @@ export interface Statement {
 }
 
 /** A table with its columns and indexes; `create` makes it with all columns, `add` what an existing one lacks. */
-export interface TablePlan {
-  readonly table: string;
-  readonly create: string;
-  readonly columns: readonly { readonly name: string; readonly add: string }[];
-  readonly indexes: readonly { readonly name: string; readonly add: string }[];
-}
+export type TablePlan = ReturnType<typeof toPlan>;
 
 const TRUE = Uint8Array.of(1);
 const FALSE = Uint8Array.of(0);
@@ -42,11 +34,7 @@ function column(shape: Shape, field: string): string {
 }
 
 /** The plan of a table; `indexes` and `unique` are those of the declaration. */
-export function toPlan(
-  shape: Shape,
-  indexes: readonly (readonly string[])[],
-  unique: readonly (readonly string[])[],
-): TablePlan {
+export function toPlan(shape: Shape, indexes: readonly (readonly string[])[], unique: readonly (readonly string[])[]) {
   const table = shape.name;
   const columns = [...shape.indexed].map((field) => {
     const definition = `"f_${field}" GENERATED ALWAYS AS (${expression(field)}) VIRTUAL`;

@@ -10,14 +10,7 @@ import type { CollectionSpec, Row } from './port.ts';
  * - names inside a value may be anything: `$`, `.`, NUL and the empty name are escaped, so that no server interprets
  *    them.
  */
-export interface Shape {
-  readonly name: string;
-  readonly indexed: ReadonlySet<string>;
-  readonly unique: ReadonlySet<string>;
-  readonly dates: ReadonlySet<string>;
-  /** As in the declaration. */
-  readonly upkeep: boolean;
-}
+export type Shape = ReturnType<typeof shapeOf>;
 
 /** The checked top-level fields of a row, without its id: safe names, and values that both drivers store alike. */
 export type StoredFields = Record<string, unknown>;
@@ -32,7 +25,7 @@ const LAST_DAY = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 const FIRST_DAY = Date.parse('0000-01-01T00:00:00.000Z');
 
 /** Validates a declaration; refuses names that could have a meaning to a database. */
-export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
+export function shapeOf<R extends Row>(spec: CollectionSpec<R>) {
   const unique = (spec.unique ?? []).flat();
   const indexed = [...spec.indexes.flat(), ...unique];
   if (!COLLECTION.test(spec.name) || spec.name.startsWith('sqlite_'))
@@ -40,17 +33,14 @@ export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
   for (const field of [...indexed, ...spec.dates]) checkField(spec.name, field);
   return Object.freeze({
     name: spec.name,
-    indexed: new Set(indexed),
-    unique: new Set(unique),
-    dates: new Set(spec.dates),
+    indexed: new Set<string>(indexed),
+    unique: new Set<string>(unique),
+    dates: new Set<string>(spec.dates),
     upkeep: spec.upkeep ?? false,
   });
 }
 
-/**
- * Checks a field name: letters, digits and underscores, so never an operator, a path or a prototype. Throws a
- * TypeError.
- */
+/** Checks a field name: letters, digits and underscores, never an operator or a path. Throws a TypeError. */
 export function checkField(collection: string, field: string): void {
   if (!FIELD.test(field)) throw new TypeError(`${collection}: not a name for a field: ${JSON.stringify(field)}`);
 }

@@ -1,5 +1,5 @@
-import { createHash, createHmac } from 'node:crypto';
-import type { Clock } from '../../base/clock.ts';
+import { createHmac, hash } from 'node:crypto';
+import { type Clock, MINUTE_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
@@ -45,7 +45,7 @@ export const keys = collection<KeyRow>()({
 
 /** A key has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
 export function keyHash(key: string): string {
-  return createHash('sha256').update(key).digest('hex');
+  return hash('sha256', key);
 }
 
 /** Hexadecimal digits of a SHA-256; the id of a revoked key's row continues after them. */
@@ -65,7 +65,6 @@ export function keyName({ id }: Pick<KeyRow, 'id'>, secret: string): string {
 /** How long a valid key is cached: a revocation takes effect at most this much later. Milliseconds. */
 const FRESH_MS = 1000;
 const MAX_REMEMBERED = 10_000;
-const MINUTE_MS = 60_000;
 /** Our own keys have 22 characters, imported ones rarely more than 64. */
 const LONGEST_KEY = 256;
 
@@ -74,10 +73,7 @@ export interface KeyCheckSettings {
   readonly maxBadKeysPerMinute: number;
 }
 
-/**
- * good: its account, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, after too many
- * others.
- */
+/** good: its account, and the id of its row · wrong: unknown or revoked · too-many: wrong, after too many others. */
 type KeyAnswer =
   | { readonly kind: 'good'; readonly account: AccountRow; readonly id: string }
   | { readonly kind: 'wrong' | 'too-many' };
@@ -159,16 +155,7 @@ export async function createAccount(store: Store, name: string, { clock, ids }: 
 }
 
 /** Creates an API key and returns it. The store keeps only its hash, so it cannot be shown again. */
-export async function createKey(
-  store: Pick<Store, 'keys'>,
-  account: string,
-  label: string,
-  parts: Parts,
-  key = parts.ids.key(),
-): Promise<string> {
-  await addKey(store, account, label, parts, key);
-  return key;
-}
+export const createKey = async (...of: Parameters<typeof addKey>): Promise<string> => (await addKey(...of)).key;
 
 /** As `createKey`, with the row. */
 export async function addKey(

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/clock.ts';
 import type { Counts } from '../../mail/stats.ts';
 import { collection, type OwnedRow } from './collection.ts';
 import type { EventMarks } from './messages.ts';
@@ -54,11 +55,9 @@ export const counters = collection<CounterRow>()({
   dates: ['start', 'firstAt'],
 });
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
-const WEEK_MS = 7 * 24 * HOUR_MS;
+const WEEK_MS = 7 * DAY_MS;
 /** 1970 began on a Thursday; the Monday before was 29 December. */
-const FIRST_MONDAY = -3 * 24 * HOUR_MS;
+const FIRST_MONDAY = -3 * DAY_MS;
 
 /** The start of the span that contains `at`. Weeks begin on Monday, months on the 1st, all at 00:00 UTC. */
 export function startOf(span: CounterSpan, at: Date): Date {

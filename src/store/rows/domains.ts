@@ -141,10 +141,7 @@ export const domainKeys = collection<DomainKeyRow>()({
   dates: ['createdAt', 'rotatingSince'],
 });
 
-/**
- * A link that proves who reads the mail of a domain. The store never has the token itself: `id` is its SHA-256, as
- * computed by `tokenHash`.
- */
+/** A link that proves who reads the mail of a domain. `id` is `tokenHash` of the token, which is not stored. */
 interface VerificationRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
@@ -245,10 +242,7 @@ export function isClaim({ id }: Pick<InboundDomainRow, 'id'>): boolean {
   return id.includes(' ');
 }
 
-/**
- * A route: mail to mailboxes of `domain` that match `pattern` is posted to `url`. `id` is `<account
- * number>.<sequence>`.
- */
+/** A route: mail to mailboxes of `domain` that match `pattern` goes to `url`. `id` is `<account number>.<sequence>`. */
 export interface InboundRouteRow extends OwnedRow, GatedRow {
   /** `id` of the inbound domain. */
   readonly domain: string;
@@ -344,10 +338,7 @@ export const inboundRoutes = collection<InboundRouteRow>()({
   },
 });
 
-/**
- * A change of an inbound domain or its routes, so that each host reads that domain again, and no other
- * (inbound/route-changes.ts).
- */
+/** A change of an inbound domain or its routes: each host reads that domain again (inbound/route-changes.ts). */
 export interface RoutingChangeRow extends Row {
   /** `id` of the inbound domain. */
   readonly domain: string;

@@ -95,10 +95,7 @@ export class HostRefused extends Error {
   override readonly name = 'HostRefused';
 }
 
-/**
- * Returns the format of the store, 0 if it has none yet. Throws `HostRefused` if a newer Postern has raised it, or if a
- * copy into the store has not ended.
- */
+/** Returns the format of the store; 0: none yet. Throws `HostRefused` if it is newer, or if a copy has not ended. */
 export async function checkFormat({ revisions: rows }: Pick<Store, 'revisions'>): Promise<number> {
   const found = await rows.many({ id: { in: [FORMAT, COPYING] } });
   if (found.some(({ id }) => id === COPYING))

@@ -54,9 +54,7 @@ export interface WhitelistRow extends OwnedRow, Carrier {
   readonly email: string;
   readonly detail: string | null;
   readonly createdAt: Date;
-  /**
-   * The lists from which it removed event entries, one element each: '' for the whole account's, else the subaccount.
-   */
+  /** The lists from which it removed event entries: '' for the whole account's, else the subaccount. */
   readonly overruled?: readonly string[];
   /** Removed; the row stays until its event is on the spool. */
   readonly removed: boolean;

@@ -64,10 +64,7 @@ export const messageTags = collection<MessageTagRow>()({
   dates: ['createdAt'],
 });
 
-/**
- * By what else than its `_id` answers name a message (mail/sent-names.ts): few messages have any. `id` is
- * `<message> <name>`.
- */
+/** Names of a message besides its `_id` (mail/sent-names.ts); few have any. `id` is `<message> <name>`. */
 interface MessageNameRow extends OwnedRow {
   readonly name: string;
   readonly message: string;
@@ -146,10 +143,7 @@ export interface ScheduledRow extends OwnedRow, GatedRow {
   /** The recipient, in lower case. */
   readonly email: string;
   readonly subject: string;
-  /**
-   * The delivery on the spool. It is on one spool only, so it identifies who may claim the row, and a claim outlives
-   * the process that made it.
-   */
+  /** The delivery on the spool. It is on one spool only, so it identifies who may claim the row, also later. */
   readonly delivery: string;
   /** Null: it waits for its time. leaving: its host has claimed it, and may have sent it. */
   readonly state: ScheduledChange | 'leaving' | null;
@@ -184,10 +178,7 @@ export function metadataFieldId(account: string, name: string): string {
   return `${account} ${name}`;
 }
 
-/**
- * A deleted tag that is being removed from its messages. `id` is `<account> <tag>`; the row is deleted when none is
- * left.
- */
+/** A deleted tag that is being removed from its messages; the row goes last. `id` is `<account> <tag>`. */
 export interface TagRemovalRow extends OwnedRow {
   readonly tag: string;
   /** When it was deleted: mail sent with the tag later keeps it. */
@@ -203,6 +194,6 @@ export const tagRemovals = collection<TagRemovalRow>()({
 });
 
 /** A detail as text. */
-export function textOf(value: string | number | null | undefined): string | null {
+export function asText(value: string | number | null | undefined): string | null {
   return value === undefined || value === null ? null : String(value);
 }

@@ -1,10 +1,7 @@
 import type { Row } from '../driver/port.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
-/**
- * A notice, our own mail to one person: a verification link, a finished export. Kept for a while after it was sent or
- * has failed.
- */
+/** A notice, our own mail to one person: a verification link, a finished export. Kept for a while after its end. */
 export interface NoticeRow extends OwnedRow {
   /** With its domain in lower-case A-labels. */
   readonly to: string;

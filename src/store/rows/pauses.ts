@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Row } from '../driver/port.ts';
 import { collection } from './collection.ts';
 
@@ -21,5 +21,4 @@ export const pauses = collection<PauseRow>()({
   upkeep: true,
 });
 
-export const pauseId = (account: string, url: string): string =>
-  createHash('sha256').update(`${account}\0${url}`).digest('base64url');
+export const pauseId = (account: string, url: string): string => hash('sha256', `${account}\0${url}`, 'base64url');

@@ -163,10 +163,7 @@ export function isLocked({ wrongCodes }: { readonly wrongCodes?: number | null |
   return (wrongCodes ?? 0) >= MOST_WRONG_CODES;
 }
 
-/**
- * Counts a code as wrong before it is compared, so that tries side by side cannot outrun the count. Returns the person;
- * undefined if no more codes are tried.
- */
+/** Counts a code as wrong before it is compared, so that no try outruns the count. Undefined: no more are tried. */
 export async function countCode({ people }: Pick<Store, 'people'>, id: string): Promise<PersonRow | undefined> {
   for (;;) {
     const row = await people.one({ id });

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { collection, type OwnedRow } from './collection.ts';
 
 /** Where an account's events are posted. `id` is `number` as text. */
@@ -28,10 +28,7 @@ export function webhookNumber(account: number, sequence: number): number {
   return (sum * (sum + 1)) / 2 + sequence;
 }
 
-/**
- * What one host's spool has sent to a webhook so far, in absolute numbers, so that writing them twice changes nothing.
- * `id` is `<webhook> <spool>`.
- */
+/** What one host's spool has sent to a webhook so far, in absolute numbers. `id` is `<webhook> <spool>`. */
 export interface WebhookTallyRow extends OwnedRow {
   readonly webhook: string;
   readonly batchesSent: number;
@@ -67,7 +64,7 @@ export const signingKeys = collection<SigningKeyRow>()({
 });
 
 export function signingKeyId(account: string, url: string): string {
-  return createHash('sha256').update(`${account}\0${url}`).digest('hex').slice(0, 32);
+  return hash('sha256', `${account}\0${url}`).slice(0, 32);
 }
 
 /** Events that a webhook can subscribe to. */
@@ -94,10 +91,7 @@ const BY_NAME_ONLY: ReadonlySet<HookEvent> = new Set(['delivered', 'deferral', '
 /** The events of a webhook that names none. */
 export const DEFAULT_EVENTS: readonly HookEvent[] = HOOK_EVENTS.filter((event) => !BY_NAME_ONLY.has(event));
 
-/**
- * An event kept in a row until the spool has it: the change and its event are one write. `body` is the webhook payload
- * as JSON.
- */
+/** An event in a row until the spool has it: change and event are one write. `body`: the payload as JSON. */
 export interface UnsentEvent {
   /** The same whenever it is sent again. */
   readonly id: string;

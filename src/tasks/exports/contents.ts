@@ -39,30 +39,24 @@ export function contentsOf(
   metadataFields: readonly string[],
 ): ArchiveContents {
   switch (job.type) {
-    case 'reject': {
-      const rows = pagesOf(store.rejects, job.account);
+    case 'reject':
       return {
         file: 'rejects.csv',
         header: REJECT_COLUMNS,
-        pages: lines(rows, toRejectLine, (row) => isOnList(row, now)),
+        pages: lines(pagesOf(store.rejects, job.account), toRejectLine, (row) => isOnList(row, now)),
       };
-    }
-    case 'whitelist': {
-      const rows = pagesOf(store.whitelists, job.account);
+    case 'whitelist':
       return {
         file: 'whitelist.csv',
         header: WHITELIST_COLUMNS,
-        pages: lines(rows, toWhitelistLine, (row) => !row.removed),
+        pages: lines(pagesOf(store.whitelists, job.account), toWhitelistLine, (row) => !row.removed),
       };
-    }
-    case 'activity': {
-      const rows = activityPages(store, job.account, job.filter, now);
+    case 'activity':
       return {
         file: 'activity.csv',
         header: [...ACTIVITY_COLUMNS, ...metadataFields],
-        pages: lines(rows, (row) => toActivityLine(row, metadataFields)),
+        pages: lines(activityPages(store, job.account, job.filter, now), (row) => toActivityLine(row, metadataFields)),
       };
-    }
   }
 }
 
@@ -264,10 +258,7 @@ export type Formulas = 'quote' | 'escape';
 /** What formulas begin with, including full-width forms, and what some programs skip before one. */
 const FORMULA = /^[=+\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]/;
 
-/**
- * Formats lines as CSV (RFC 4180). A lone CR or LF does not end a line here but does for some readers, so it is quoted
- * too.
- */
+/** Formats lines as CSV (RFC 4180). A lone CR or LF is quoted too, since it ends a line for some readers. */
 export function toCsv(lines: readonly Line[], formulas: Formulas): string {
   const shown = (cell: Cell) => {
     if (typeof cell === 'object') return cell.address;

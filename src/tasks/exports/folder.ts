@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ZipFile } from 'yazl';
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, DAY_MS } from '../../base/clock.ts';
 import { hasCode } from '../../base/errors.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
@@ -88,7 +88,6 @@ export async function writeArchive(path: string, entry: Entry, text: AsyncIterab
   }
 }
 
-const DAY_MS = 86_400_000;
 /** How long a finished job stays in the list. */
 const KEEP_ROWS_DAYS = 90;
 const STEP = 100;
@@ -106,10 +105,7 @@ export function expireExportsTask(
   const folder = createArchiveFolder(dir);
   const isSteady = createSteadiness(clock, time);
 
-  /**
-   * Calls `step` for every job in this state that ended more than `days` days ago. `step` must change the row so that
-   * it no longer matches.
-   */
+  /** Calls `step`, which must change its state, for every job in this state that ended over `days` days ago. */
   async function each(
     state: ExportRow['state'],
     days: number,

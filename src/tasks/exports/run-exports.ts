@@ -231,10 +231,7 @@ function createClaims(
   }
 
   return frozen({
-    /**
-     * Claims a job whose worker died, or else a waiting one: the oldest of the account that was served least in this
-     * run.
-     */
+    /** Claims a job whose worker died, or the oldest waiting one of the account served least in this run. */
     next: async (served: ReadonlyMap<string, number>): Promise<ExportRow | undefined> =>
       (await orphan()) ?? (await waiting(served)),
     /** Renews the claim if that is due. False if it was lost. */

@@ -1,6 +1,6 @@
 import type { Bytes } from '../../base/bytes.ts';
 import { urlHost } from '../../base/networks.ts';
-import { type DetailText, type Field, type HttpDetail, httpDetailText } from '../../queue/detail.ts';
+import { type DetailText, type Header, type HttpDetail, httpDetailText } from '../../queue/detail.ts';
 
 /** One HTTP request. */
 export interface Request {
@@ -75,13 +75,13 @@ export function toDetailText(notes: AttemptNotes): DetailText {
 const rounded = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms * 10) / 10);
 
 /** The header fields as undici sends them, but for secrets. */
-function sentFields({ request, size }: AttemptNotes): readonly Field[] {
+function sentFields({ request, size }: AttemptNotes): readonly Header[] {
   if (!request) return [];
   const { method, host, headers } = request;
   return [
     ['host', host],
     ['connection', method === 'HEAD' ? 'close' : 'keep-alive'],
-    ...Object.entries(headers).map(([name, value]): Field => [name, withoutSecret(name, value)]),
+    ...Object.entries(headers).map(([name, value]): Header => [name, withoutSecret(name, value)]),
     ...(method === 'HEAD' ? [] : [['content-length', String(size)] as const]),
   ];
 }
@@ -103,8 +103,8 @@ function withoutSecret(name: string, value: string): string {
 }
 
 /** A cookie may be what its holder logs in with: only its name is shown. */
-function receivedFields(headers: HeaderValues): readonly Field[] {
+function receivedFields(headers: HeaderValues): readonly Header[] {
   return Object.entries(headers).flatMap(([name, values]) =>
-    [values ?? []].flat().map((value): Field => [name, name === 'set-cookie' ? value.replace(/=[^;]*/, '=…') : value]),
+    [values ?? []].flat().map((value): Header => [name, name === 'set-cookie' ? value.replace(/=[^;]*/, '=…') : value]),
   );
 }

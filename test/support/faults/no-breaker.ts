@@ -1,5 +1,5 @@
 import {
-  type EndpointState,
+  type BreakerState,
   type Learned,
   learn as learnReally,
   type Occasion,
@@ -9,6 +9,6 @@ import type { Lesson } from '../../../src/queue/settle.ts';
 export * from '../../../src/queue/schedule/breaker.ts';
 
 /** Learns nothing from failures: no endpoint is ever thought to be away. */
-export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
+export function learn(before: BreakerState, lesson: Lesson, occasion: Occasion): Learned {
   return lesson.kind === 'passed' ? learnReally(before, lesson, occasion) : { state: before, change: null };
 }

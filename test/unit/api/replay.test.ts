@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
-import type { History } from '../../../src/journal/types.ts';
+import type { History } from '../../../src/journal/history.ts';
 import { createKey } from '../../../src/store/rows/accounts.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../../support/api.ts';
 import { clockAt } from '../../support/clock.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import {
   askNow,
+  type BreakerState,
   type Change,
-  type EndpointState,
   fromMemory,
   learn,
   mayProbe,
@@ -27,7 +27,7 @@ const BOUNDS: PlaceBounds = { start: 2, most: 8, heedsLatency: true };
 const occasionAt = (now: number) => ({ now, jitter: 0.5, sentAt: now, full: true, lag: 0, bounds: BOUNDS });
 
 /** An endpoint that gets results one after the other. */
-function pupil(state: EndpointState = newEndpoint(0, BOUNDS)) {
+function pupil(state: BreakerState = newEndpoint(0, BOUNDS)) {
   let now = 0;
   const changes: Change[] = [];
   return {

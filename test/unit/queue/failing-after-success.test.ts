@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import type { DeliveryKind } from '../../../src/queue/delivery.ts';
 import { type Road, sameFor } from '../../../src/queue/road.ts';
 import { createBacklog } from '../../../src/queue/schedule/backlog.ts';
-import { type EndpointState, learn, newEndpoint } from '../../../src/queue/schedule/breaker.ts';
+import { type BreakerState, learn, newEndpoint } from '../../../src/queue/schedule/breaker.ts';
 import {
   type AttemptResult,
   type Lesson,
@@ -27,7 +27,7 @@ const pass: Lesson = { kind: 'passed', aside: false, strained: false, leaveAlone
 const unavailable: Lesson = { kind: 'failed', aside: false, strained: true, leaveAlone: 0, suspect: true };
 
 /** What an endpoint becomes that is sent a message every `every` ms, of which `answer` decides the result. */
-function attend(state: EndpointState, from: number, ms: number, every: number, answer: (n: number) => Lesson) {
+function attend(state: BreakerState, from: number, ms: number, every: number, answer: (n: number) => Lesson) {
   let n = 0;
   for (let now = from; now < from + ms; now += every) {
     const attempted = { id: `d${now}`, messageId: `m${now}` };

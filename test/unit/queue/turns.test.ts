@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type { Delivery } from '../../../src/queue/delivery.ts';
 import { createOpenFile, type OpenFile } from '../../../src/queue/disk/open-file.ts';
-import { BEHIND, DELIVERY, openFile, toDelivery } from '../../../src/queue/disk/schema.ts';
+import { BEHIND, DELIVERY_ROW, openFile, toDelivery } from '../../../src/queue/disk/schema.ts';
 import { longFailure } from '../../../src/queue/settle.ts';
 import type { DeliveryState } from '../../../src/queue/states.ts';
 import { aDelivery } from '../../support/delivery.ts';
@@ -28,7 +28,7 @@ async function openQueue() {
   const due: string[] = [];
   const rows = (where = '1') =>
     file.db
-      .prepare(`${DELIVERY} WHERE ${where} ORDER BY d.key`)
+      .prepare(`${DELIVERY_ROW} WHERE ${where} ORDER BY d.key`)
       .all()
       .map((row) => toDelivery(row));
   return {

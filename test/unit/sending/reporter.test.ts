@@ -3,7 +3,7 @@ import { createIds } from '../../../src/base/ids.ts';
 import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder, type Recorder } from '../../../src/events/record.ts';
 import { sentId } from '../../../src/mail/return-address.ts';
-import type { Report } from '../../../src/queue/delivery.ts';
+import type { SendReport } from '../../../src/queue/delivery.ts';
 import { createReporter, toReport } from '../../../src/sending/reporter.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -54,7 +54,7 @@ describe('reports to the store', () => {
   const rows = async () => (await store.messages.many({})).map(({ id }) => id);
   const untold = async () => (await world.spool.reports(1000)).length;
   /** Puts a report on the queue. */
-  const report = (one: Report) =>
+  const report = (one: SendReport) =>
     world.spool.settle({
       deliveryId: aDelivery().id,
       attempt: null,

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { expect } from 'chai';
-import { DETAIL_BYTES, type Field, type HttpDetail } from '../../../src/queue/detail.ts';
+import { DETAIL_BYTES, type Header, type HttpDetail } from '../../../src/queue/detail.ts';
 import type { AttemptResult } from '../../../src/queue/settle.ts';
 import type { Poster } from '../../../src/webhooks/types.ts';
 import { createTestClock } from '../../support/clock.ts';
@@ -20,7 +20,7 @@ const HEADERS = { 'content-type': 'application/x-www-form-urlencoded', 'webhook-
 
 const textOf = (result: AttemptResult, brief = false): string => result.detail?.(brief) ?? '';
 const detailOf = (result: AttemptResult, brief = false): HttpDetail => JSON.parse(textOf(result, brief));
-const valueOf = (fields: readonly Field[] | undefined, name: string) => fields?.find(([one]) => one === name)?.[1];
+const valueOf = (fields: readonly Header[] | undefined, name: string) => fields?.find(([one]) => one === name)?.[1];
 
 describe('the details of a POST', () => {
   let receiver: Receiver;
