@@ -12,9 +12,8 @@ const STEP = 1024 * 1024;
  * Looks for damage that SQLite would take for the end of the log. SQLite stops at the first frame with a wrong
  * checksum. After a power cut that is correct: such a frame belongs to the last transaction, since the next one begins
  * only when that is synced. But if two complete transactions follow it, each frame chained to the one before by its
- * checksum, a bit was changed. Returns the frame, from 0, at which SQLite stops
- * reading, and how many complete transactions are behind it; undefined if there is no such damage. Reads the whole file
- * in steps.
+ * checksum, a bit was changed. Returns the frame, from 0, at which SQLite stops reading, and how many complete
+ * transactions are behind it; undefined if there is no such damage. Reads the whole file in steps.
  */
 export function findLogDamage(path: string) {
   const file = openSync(path, 'r');
