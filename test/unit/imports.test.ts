@@ -142,7 +142,7 @@ describe('the sources', () => {
       expect(files, large).to.include(large);
       expect([...allLoadedBy(program)], program).to.not.include(large);
     }
-    expect([...allLoadedBy('main.ts')]).to.include.members(['cli/queue.ts', 'queue/spool.ts', 'settings.ts']);
+    expect([...allLoadedBy('cli/queue.ts')]).to.include('queue/spool.ts');
   });
 
   it('have no circular imports', () => {
