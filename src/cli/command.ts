@@ -73,8 +73,10 @@ export interface Invocation {
   print(records: readonly object[], text: () => string): void;
   /** Prints records as JSON, or as a table for people; without `cells`, of all their fields. */
   table<R extends object>(records: readonly R[], headings: readonly string[], cells?: (record: R) => Cells): void;
-  /** Loads the settings from `--config`, POSTERN_CONFIG and the environment. */
+  /** The settings from `--config`, POSTERN_CONFIG and the environment, loaded once. */
   settings(): LoadedSettings;
+  /** Loads the settings again. */
+  reload(): LoadedSettings;
 }
 
 /** A command, as its file declares it. */

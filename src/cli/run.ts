@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { Refusal } from '../api/errors.ts';
 import { errorText } from '../base/errors.ts';
-import { ConfigError, loadSettings } from '../config.ts';
+import { ConfigError, type LoadedSettings, loadSettings } from '../config.ts';
 import { HostRefused } from '../store/rows/hosts.ts';
 import {
   COMMON,
@@ -50,6 +50,8 @@ function invocation(command: LoadedCommand, argv: readonly string[], io: Io): In
     else if (format === 'json') io.out(JSON.stringify(records) + '\n');
     else for (const record of records) io.out(JSON.stringify(record) + '\n');
   }
+  const reload = () => loadSettings(text('config') ?? (io.env.POSTERN_CONFIG || undefined), io.env);
+  let loaded: LoadedSettings | undefined;
   return {
     name: command.name,
     words: parsed.positionals,
@@ -75,7 +77,11 @@ function invocation(command: LoadedCommand, argv: readonly string[], io: Io): In
     format,
     print,
     table: (records, headings, cells = Object.values) => print(records, () => toTable(headings, records.map(cells))),
-    settings: () => loadSettings(text('config') ?? (io.env.POSTERN_CONFIG || undefined), io.env),
+    settings() {
+      loaded ??= reload();
+      return loaded;
+    },
+    reload,
   };
 }
 

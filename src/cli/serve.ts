@@ -209,7 +209,7 @@ function createReload(
   async function reload(): Promise<void> {
     await notifier.reloading();
     try {
-      const loaded = call.settings();
+      const loaded = call.reload();
       await daemon.reload(loaded);
       state = { ok: true, at: systemClock.now() };
       const later = changedBetween(atStart, loaded.shown);
