@@ -70,7 +70,7 @@ const withoutTypes = (file: string) => {
 };
 /** What a file loads with itself: neither types, nor what it imports when it is needed. */
 const loadedBy = (file: string) =>
-  [...readFileSync(join('src', file), 'utf8').matchAll(/^(?:import|export)(?! type)\b[^'";]*'(\.[^']+)'/gm)].map(
+  [...readFileSync(join('src', file), 'utf8').matchAll(/^(?:import|export)(?! type)\b[^'";()]*'(\.[^']+)'/gm)].map(
     ([, name = '']) => normalize(join(dirname(file), name)),
   );
 function allLoadedBy(file: string, known = new Set<string>()): ReadonlySet<string> {
