@@ -13,7 +13,7 @@ export async function runCommandLine(
   }
   const command = find(commands, argv);
   if (!command) return overview(commands, argv, io);
-  // With the settings and their schemas, which the lines above do without.
+  // It loads the settings and their schemas, which take longer than all of the above.
   const { runCommand } = await import('./run.ts');
   return runCommand(command, argv.slice(command.name.split(' ').length), io);
 }

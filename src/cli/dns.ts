@@ -4,6 +4,7 @@ import { createIds } from '../base/ids.ts';
 import { createLog, printable } from '../base/log.ts';
 import { normalizeAddress } from '../base/networks.ts';
 import { atOnce } from '../base/turns.ts';
+import { orderAgain } from '../certificates/certificates.ts';
 import { nameServerSettings } from '../composition/slices.ts';
 import { createNameServers } from '../dns/name-servers.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -232,7 +233,6 @@ async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<Surv
 /** What waited for the records goes on at once: the first certificates, and the tests of sender domains. */
 async function goOn({ call, store, needs }: Job): Promise<void> {
   if (!store) return;
-  const { orderAgain } = await import('../certificates/certificates.ts');
   await orderAgain(store, systemClock);
   if (!needs.includes('sending')) return;
   const { isAsked } = askedNames(call);

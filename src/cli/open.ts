@@ -18,7 +18,7 @@ import { checkFormat } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { Denied, type Invocation, type Io, Unavailable } from './command.ts';
 
-// The queue, the store and all else that a command opens is loaded when it is opened.
+// The code for the queue, the store and all else that a command opens is loaded when it opens them.
 
 /** Commands report their own errors; nothing goes to the daemon's log. */
 const quiet: Log = createLog('silent');

@@ -136,7 +136,6 @@ describe('the sources', () => {
         [file, 'daemon.ts'] as const,
         [file, 'examination/examine.ts'] as const,
         [file, 'inbound/verdicts/authenticate.ts'] as const,
-        [file, 'certificates/certificates.ts'] as const,
       ]),
       ['main.ts', 'config.ts'],
       ['cli/open.ts', 'queue/spool.ts'],

@@ -24,7 +24,7 @@ async function loadedBy(argv: readonly string[], env: Readonly<Record<string, st
   };
 }
 
-describe('the command line', function () {
+describe('a start of the command line', function () {
   this.timeout(60_000);
 
   it('loads no command for the version and for the overview', async () => {
