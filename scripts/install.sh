@@ -155,6 +155,9 @@ if [ -z "\${POSTERN_CONFIG:-}" ] && { [ -e /etc/postern/postern.yaml ] || { [ -d
 fi
 # What root writes into the queue the service could not read: root becomes the service's user first. setup does that itself.
 if [ "\$here" = "$prefix/bin" ] && [ "\${1:-}" != setup ] && [ "\$(id -u)" = 0 ] && id -u postern >/dev/null 2>&1; then
+  # Without compiling again what the service has compiled. Its user only: root must not run what others can write.
+  NODE_COMPILE_CACHE=\${NODE_COMPILE_CACHE:-/var/cache/postern}
+  export NODE_COMPILE_CACHE
   exec setpriv --reuid=postern --regid=postern --init-groups -- "\$postern" "\$@"
 fi
 exec "\$postern" "\$@"

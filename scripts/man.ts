@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { VERSION } from '../src/base/version.ts';
-import { COMMON, type Command, EXIT, EXIT_MEANINGS } from '../src/cli/command.ts';
+import { COMMON, EXIT, EXIT_MEANINGS, type LoadedCommand, loadCommand } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
 import { DEFAULTS_FILE } from '../src/config.ts';
 import { readSettings } from './configuration.ts';
@@ -29,7 +29,7 @@ const page = (name: string, section: number, title: string, body: readonly strin
     '',
   ].join('\n');
 
-function commandLines(command: Command): string[] {
+function commandLines(command: LoadedCommand): string[] {
   const args = command.args === undefined ? '' : ` ${text(command.args)}`;
   const options = Object.entries(command.options ?? {}).flatMap(([name, option]) => [
     '.RS',
@@ -63,7 +63,8 @@ const KINDS_OF_EXIT = [
 ] as const satisfies readonly (keyof typeof EXIT)[];
 
 /** postern(1): every command, with its options. */
-export function commandPage(): string {
+export async function commandPage(): Promise<string> {
+  const loaded = await Promise.all(commands.map(loadCommand));
   return page('postern', 1, 'receive mail by SMTP and post it to webhooks', [
     '.SH SYNOPSIS',
     '\\fBpostern\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]',
@@ -71,7 +72,7 @@ export function commandPage(): string {
     'Started by root, the installed command switches to the user \\fIpostern\\fR. Commands for the queue work ' +
       'beside a running daemon, which notices their changes.',
     '.SH COMMANDS',
-    ...commands.flatMap(commandLines),
+    ...loaded.flatMap(commandLines),
     '.SH OPTIONS',
     'Every command has these:',
     ...Object.entries(COMMON).flatMap(([name, option]) => ['.TP', optionName(name, option), text(option.help)]),
@@ -168,7 +169,7 @@ if (import.meta.main) {
     process.exit(64);
   }
   for (const [path, roff] of [
-    ['man1/postern.1', commandPage()],
+    ['man1/postern.1', await commandPage()],
     ['man5/postern.yaml.5', settingsPage()],
     ['man8/postern.8', daemonPage()],
   ] as const) {

@@ -67,7 +67,8 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   for (const [path, { origin }] of leaves) {
     if (!known.has(path)) faults.push({ path, text: `${unknown(path, known)} (in ${origin})` });
   }
-  const read = schema.safeParse(grow([...leaves].filter(([path]) => known.has(path))));
+  // Settings are read once: compiling their schema would take longer than it saves.
+  const read = schema.safeParse(grow([...leaves].filter(([path]) => known.has(path))), { jitless: true });
   for (const issue of read.error?.issues ?? []) {
     const path = issue.path.join('.');
     faults.push({ path, text: `${issue.message}${originOf(path, leaves)}` });

@@ -1,6 +1,7 @@
 import { isatty } from 'node:tty';
 import { setFlagsFromString } from 'node:v8';
-import { type Io, runCommandLine } from './cli/command.ts';
+import type { Io } from './cli/command.ts';
+import { runCommandLine } from './cli/command-line.ts';
 import { commands } from './cli/commands.ts';
 
 // The heap of this thread has the size that --max-semi-space-size says (docs/decisions/0033-memory-and-writing.md).

@@ -43,11 +43,8 @@ export async function accountsOf(store: Pick<Store, 'accounts'>, call: Invocatio
   return { names, only: call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id } };
 }
 
-const accountCreate: Command = {
-  name: 'account create',
+export const accountCreate: Command = {
   args: 'NAME',
-  summary:
-    'Creates an account and its first API key, and prints the key to standard output. The key is shown only once.',
   async run(call, io) {
     const name = call.word('NAME');
     return withStore(call.settings().settings, async (store) => {
@@ -59,9 +56,7 @@ const accountCreate: Command = {
   },
 };
 
-const accountList: Command = {
-  name: 'account list',
-  summary: 'Lists the accounts.',
+export const accountList: Command = {
   run: overStore(async ({ call, store }) => {
     const rows = await store.accounts.many({}, { sort: 'number' });
     const shown = rows.map(({ id, name, number, createdAt }) => ({
@@ -74,10 +69,8 @@ const accountList: Command = {
   }),
 };
 
-const keyCreate: Command = {
-  name: 'key create',
+export const keyCreate: Command = {
   args: '[LABEL]',
-  summary: 'Creates an API key and prints it to standard output. The key is shown only once.',
   options: { account: accountOption },
   run: overStore(async ({ call, io, store }) => {
     const owner = await theAccount(store, call);
@@ -88,11 +81,7 @@ const keyCreate: Command = {
   }),
 };
 
-const keyList: Command = {
-  name: 'key list',
-  summary:
-    'Lists the API keys by their first four characters, with their last use (which a running daemon writes ' +
-    'every minute). Only hashes of keys are stored.',
+export const keyList: Command = {
   options: { account: accountOption },
   run: overStore(async ({ call, store }) => {
     const owner = await theAccount(store, call);
@@ -110,10 +99,8 @@ const keyList: Command = {
   }),
 };
 
-const keyRevoke: Command = {
-  name: 'key revoke',
+export const keyRevoke: Command = {
   args: 'KEY | ID',
-  summary: 'Revokes an API key, given in full or by its id from `key list`. Running daemons refuse it within seconds.',
   options: { account: accountOption },
   async run(call) {
     const wanted = call.word('KEY or ID (postern key list shows the ids)');
@@ -131,5 +118,3 @@ const keyRevoke: Command = {
     });
   },
 };
-
-export const accountCommands = [accountCreate, accountList, keyCreate, keyList, keyRevoke];

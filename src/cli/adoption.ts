@@ -150,9 +150,7 @@ function mustBeShared(settings: Settings): void {
 }
 
 export const hostAdopt: Command = {
-  name: 'host adopt',
   args: 'HOSTNAME',
-  summary: 'Lets another host deliver the mail and webhook events of a host that is lost.',
   notes:
     'Takes over the mail and the events that queue.copies: store has kept. The lost host must be stopped, or silent ' +
     'for 16 seconds, which the command waits for. Mail that it was sending when it died may be sent twice. Inbound ' +
@@ -211,8 +209,6 @@ function countUncopied(settings: Settings, { copies }: Store): Promise<number> {
 }
 
 export const hostDrain: Command = {
-  name: 'host drain',
-  summary: 'Hands the mail and webhook events of this host to another, so that it can be taken away.',
   notes:
     'Run it on the host that you take away, after systemctl stop postern; nothing is sent twice then. It hands over ' +
     'what queue.copies: store has kept, and says how many other deliveries wait in the queue here. Only ' +

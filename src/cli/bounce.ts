@@ -17,9 +17,7 @@ interface Explained {
 }
 
 export const bounceExplain: Command = {
-  name: 'bounce explain',
   args: '[FILE]',
-  summary: 'Explains how a bounce is classified, and by which rule. Reads a mail from FILE, or from standard input.',
   options: {
     reply: { value: 'TEXT', help: 'explain this reply of a server instead, for example "550 5.1.1 No such user"' },
     recipient: { value: 'ADDRESS', help: 'the recipient of the message that bounced' },

@@ -1,30 +1,33 @@
-import { COMMON, type Command, type Option, UsageError } from './command.ts';
+import {
+  COMMON,
+  type Command,
+  type ListedCommand,
+  type LoadedCommand,
+  loadCommand,
+  type Option,
+  UsageError,
+} from './command.ts';
 
 /** Supported shells. */
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** The `completion` command; it completes `commands` and itself. */
-export function createCompletion(commands: readonly Command[]): Command {
-  const completion: Command = {
-    name: 'completion',
-    args: SHELLS.join(' | '),
-    summary: 'Prints the completion script for a shell. The Debian package installs all three.',
-    notes:
-      '  . <(postern completion bash)\n' +
-      '  postern completion zsh > "${fpath[1]}/_postern"\n' +
-      '  postern completion fish > ~/.config/fish/completions/postern.fish',
-    async run(call, io) {
-      const shell = SHELLS.find((known) => known === call.words[0]);
-      if (!shell) throw new UsageError(`missing argument: one of ${SHELLS.join(', ')}`);
-      io.out(completionScript(shell, [...commands, completion]));
-    },
-  };
-  return completion;
-}
+/** The command that completes `commands`, itself among them. */
+export const createCompletion = (commands: readonly ListedCommand[]): Command => ({
+  args: SHELLS.join(' | '),
+  notes:
+    '  . <(postern completion bash)\n' +
+    '  postern completion zsh > "${fpath[1]}/_postern"\n' +
+    '  postern completion fish > ~/.config/fish/completions/postern.fish',
+  async run(call, io) {
+    const shell = SHELLS.find((known) => known === call.words[0]);
+    if (!shell) throw new UsageError(`missing argument: one of ${SHELLS.join(', ')}`);
+    io.out(completionScript(shell, await Promise.all(commands.map(loadCommand))));
+  },
+});
 
 /** The completion script of all commands and their options for one shell. */
-function completionScript(shell: Shell, commands: readonly Command[]): string {
+function completionScript(shell: Shell, commands: readonly LoadedCommand[]): string {
   const tree = toTree(commands);
   return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](tree);
 }
@@ -32,7 +35,7 @@ function completionScript(shell: Shell, commands: readonly Command[]): string {
 /** A first word: a group with its commands, or a command of its own (`leaf`), or both. */
 type Head = ReturnType<typeof toTree>[number];
 
-function toTree(commands: readonly Command[]) {
+function toTree(commands: readonly LoadedCommand[]) {
   const leaves = commands.map((command) => ({
     name: command.name,
     word: command.name.split(' ').at(-1) ?? '',

@@ -24,9 +24,7 @@ import { overStore, type StoreCall, withStore } from './open.ts';
 
 const tools = { clock: systemClock, ids: createIds(systemClock) };
 
-const consoleLink: Command = {
-  name: 'console link',
-  summary: 'Prints a link that opens the console once, within an hour, as an operator who sees all accounts.',
+export const consoleLink: Command = {
   notes:
     'If the console cannot be reached, the command says which setting to change. For regular users, add a ' +
     'person: postern person add NAME.',
@@ -60,12 +58,8 @@ async function printLink(
   return EXIT.ok;
 }
 
-const personAdd: Command = {
-  name: 'person add',
+export const personAdd: Command = {
   args: 'NAME',
-  summary:
-    'Adds a person who may use the console, and prints a link for them: it opens the console once, within an ' +
-    'hour, and lets them choose a password.',
   options: {
     role: {
       value: 'ROLE',
@@ -94,10 +88,8 @@ const personAdd: Command = {
   },
 };
 
-const personInvite: Command = {
-  name: 'person invite',
+export const personInvite: Command = {
   args: 'NAME',
-  summary: 'Prints a new link for a person, who can choose another password with it.',
   run: overStore(async (parts) => {
     const person = await thePerson(parts);
     notePerson(parts, 'person invited', person);
@@ -105,9 +97,7 @@ const personInvite: Command = {
   }),
 };
 
-const personList: Command = {
-  name: 'person list',
-  summary: 'Lists the people who may use the console.',
+export const personList: Command = {
   run: overStore(async ({ call, store }) => {
     const rows = await store.people.many({}, { sort: 'name' });
     const shown = await Promise.all(
@@ -134,7 +124,7 @@ const personList: Command = {
 
 type PersonChange = 'person added' | 'person invited' | 'person removed' | 'person unlocked' | 'second factor reset';
 
-interface Changing extends Pick<Command, 'name' | 'summary' | 'notes'> {
+interface Changing extends Pick<Command, 'notes'> {
   readonly what: PersonChange;
   change(store: Store, id: string): Promise<unknown>;
   /** What is different now, for JSON and in words. */
@@ -154,27 +144,21 @@ const changing = ({ what, change, now, said, ...command }: Changing): Command =>
   }),
 });
 
-const personRemove = changing({
-  name: 'person remove',
-  summary: 'Removes a person and ends their sessions at once.',
+export const personRemove = changing({
   what: 'person removed',
   change: removePerson,
   now: { removed: true },
   said: (name) => `Removed ${name}`,
 });
 
-const personResetFactor = changing({
-  name: 'person reset-factor',
-  summary: "Removes a person's second factor, for example after a lost phone.",
+export const personResetFactor = changing({
   what: 'second factor reset',
   change: resetFactor,
   now: { has_factor: false },
   said: (name) => `${name} can sign in without a code now`,
 });
 
-const personUnlock = changing({
-  name: 'person unlock',
-  summary: 'Lets a person sign in again after too many wrong codes of the second factor.',
+export const personUnlock = changing({
   notes:
     'The wrong codes were entered after a correct password or link. If that was somebody else, have the person ' +
     'choose a new password: postern person invite NAME.',
@@ -194,9 +178,7 @@ async function thePerson({ call, store }: StoreCall): Promise<PersonRow> {
 /** Characters of a session's id that are shown, and that name it. */
 const SHOWN_ID = 12;
 
-const consoleSessionList: Command = {
-  name: 'console sessions',
-  summary: 'Lists the console sessions.',
+export const consoleSessionList: Command = {
   run: overStore(async ({ call, settings, store }) => {
     const now = systemClock.now();
     const idleMs = settings.console.idle_minutes * 60_000;
@@ -215,10 +197,8 @@ const consoleSessionList: Command = {
   }),
 };
 
-const consoleEnd: Command = {
-  name: 'console end',
+export const consoleEnd: Command = {
   args: '[ID…]',
-  summary: 'Ends console sessions, by their ids from `console sessions` or all of them.',
   options: { all: { help: 'end all sessions' } },
   async run(call) {
     if (call.flag('all') === call.words.length > 0) throw new UsageError('pass the ids of sessions, or --all');
@@ -235,15 +215,3 @@ const consoleEnd: Command = {
     });
   },
 };
-
-export const consoleCommands = [
-  consoleLink,
-  consoleSessionList,
-  consoleEnd,
-  personAdd,
-  personInvite,
-  personList,
-  personRemove,
-  personResetFactor,
-  personUnlock,
-];

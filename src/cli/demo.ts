@@ -24,10 +24,6 @@ const MOST_HOSTS = 9;
 const COPIES = ['none', 'store'] as const;
 
 export const demo: Command = {
-  name: 'demo',
-  summary:
-    'Shows the main path: a real message comes in by SMTP and goes out as a signed webhook POST. Needs no ' +
-    'setup and leaves nothing behind.',
   options: {
     once: {
       help:

@@ -65,9 +65,7 @@ function theDomain(call: Invocation): string | undefined {
 
 const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (postern dkim list)`);
 
-const dkimList: Command = {
-  name: 'dkim list',
-  summary: 'Lists the DKIM keys of sender domains and their states.',
+export const dkimList: Command = {
   run: overStore(async ({ call, settings, store }) => {
     const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
     call.table(shown, ['domain', 'selector', 'state'], ({ domain, selector, state, at }) => [
@@ -78,11 +76,8 @@ const dkimList: Command = {
   }),
 };
 
-const dkimShow: Command = {
-  name: 'dkim show',
+export const dkimShow: Command = {
   args: '[DOMAIN]',
-  summary:
-    'Shows the DKIM records to publish for a sender domain, or for the domains that sign mail of Postern itself.',
   async run(call) {
     const { settings } = call.settings();
     const given = theDomain(call);
@@ -103,11 +98,8 @@ async function keyToShow(domain: string, settings: Settings, store: Store): Prom
   return createDomainKeys({ store, clock: systemClock, newKeyPair }).keyOf(domain);
 }
 
-const dkimRotate: Command = {
-  name: 'dkim rotate',
+export const dkimRotate: Command = {
   args: '[DOMAIN]',
-  summary:
-    'Creates a new DKIM key for a sender domain. The old key signs until the record of the new one is in the DNS.',
   options: {
     all: { help: 'rotate the key of every domain' },
     cancel: { help: 'discard the new key, if it does not sign yet' },
@@ -167,5 +159,3 @@ async function cancel(domains: readonly string[], parts: StoreCall): Promise<num
   );
   return shown.length === 0 && domains.length === 1 ? EXIT.failed : EXIT.ok;
 }
-
-export const dkimCommands = [dkimList, dkimShow, dkimRotate];

@@ -41,11 +41,7 @@ export const addressOption = {
 } as const;
 
 export const dns: Command = {
-  name: 'dns',
   args: '[DOMAIN…]',
-  summary:
-    'Lists the DNS records that this host and its domains need, and whether each name server has them. Exits 1 if ' +
-    'one is missing.',
   options: {
     zone: { help: 'print the records as lines of a zone file' },
     missing: { help: 'only records that are not published as they should be' },

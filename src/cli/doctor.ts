@@ -9,8 +9,6 @@ import { type Command, EXIT } from './command.ts';
 import { hasStore, withResolver, withSpool, withStore } from './open.ts';
 
 export const doctor: Command = {
-  name: 'doctor',
-  summary: 'Checks everything that a mail host needs, and explains how to fix problems. Exits 1 if it finds a fault.',
   options: {
     reach: {
       value: 'DOMAIN',

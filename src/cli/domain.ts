@@ -67,10 +67,8 @@ function proofHint(record: Readonly<Record<string, unknown>>): string {
   return `Mail for it is accepted once this record is in the DNS:\n\n  ${name}  TXT  "${value}"\n`;
 }
 
-const domainAdd: Command = {
-  name: 'domain add',
+export const domainAdd: Command = {
   args: 'DOMAIN',
-  summary: 'Adds an inbound domain to an account, as /inbound/add-domain does.',
   options: { account: accountOption },
   notes:
     'A running daemon accepts mail for it within seconds (inbound.refresh_ms), once it has a route: postern route add.',
@@ -83,25 +81,18 @@ const domainAdd: Command = {
   },
 };
 
-const domainRemove: Command = {
-  name: 'domain remove',
+export const domainRemove: Command = {
   args: 'DOMAIN',
   options: { account: claimantOption },
-  summary:
-    'Removes an inbound domain and its routes; new mail for it is refused. Mail already accepted is still delivered.',
   async run(call) {
     const { domain, account, record } = await operateOnDomain('/inbound/delete-domain', call);
     call.print([record], () => `Removed ${domain} from account ${account.name}.\n`);
   },
 };
 
-const domainCheck: Command = {
-  name: 'domain check',
+export const domainCheck: Command = {
   args: 'DOMAIN',
   options: { account: claimantOption },
-  summary:
-    'Checks the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this ' +
-    'service.',
   async run(call) {
     const { record } = await operateOnDomain('/inbound/check-domain', call);
     call.print([record], () =>
@@ -117,9 +108,7 @@ const domainCheck: Command = {
   },
 };
 
-const domainList: Command = {
-  name: 'domain list',
-  summary: 'Lists the inbound domains of all accounts or of one.',
+export const domainList: Command = {
   options: { account: onlyAccount },
   run: overStore(async ({ call, store }) => {
     const { names, only } = await accountsOf(store, call);
@@ -142,10 +131,8 @@ const domainList: Command = {
   }),
 };
 
-const routeList: Command = {
-  name: 'route list',
+export const routeList: Command = {
   args: '[DOMAIN]',
-  summary: 'Lists all routes, or those of one domain.',
   run: overStore(async ({ call, store }) => {
     const [domain] = call.words;
     const rows = await store.inboundRoutes.many(
@@ -178,8 +165,7 @@ const routeList: Command = {
   }),
 };
 
-const routeAdd: Command = {
-  name: 'route add',
+export const routeAdd: Command = {
   args: 'DOMAIN PATTERN [URL]',
   options: {
     account: claimantOption,
@@ -215,9 +201,6 @@ const routeAdd: Command = {
     tag: { multiple: true, value: 'TAG', help: 'add to `tags` in the payload; may be repeated' },
     priority: { value: 'NUMBER', help: 'routes with a higher priority are tried first (default: 0)' },
   },
-  summary:
-    'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern ' +
-    'is posted to the URL.',
   notes:
     'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the ' +
     'URL has to\n' +
@@ -276,10 +259,8 @@ function toCount(text: string): number {
   return Number(text);
 }
 
-const routeRemove: Command = {
-  name: 'route remove',
+export const routeRemove: Command = {
   args: 'ID',
-  summary: 'Removes a route. Mail already accepted is still delivered.',
   async run(call) {
     const id = call.word('ID (postern route list shows the ids)');
     const { settings } = call.settings();
@@ -312,10 +293,8 @@ function toSentence({ choices = [], routeId, pattern, url, fate }: Match): strin
   return `${route} ${isPulled(url) ? 'queues it at' : 'posts it to'} ${url}`;
 }
 
-const routeTest: Command = {
-  name: 'route test',
+export const routeTest: Command = {
   args: 'ADDRESS',
-  summary: 'Shows which route matches an address; exits 1 if mail to it would be refused.',
   async run(call) {
     const text = call.word('ADDRESS');
     const address = parseAddress(text);
@@ -335,14 +314,3 @@ const routeTest: Command = {
     });
   },
 };
-
-export const domainCommands = [
-  domainAdd,
-  domainList,
-  domainCheck,
-  domainRemove,
-  routeAdd,
-  routeList,
-  routeTest,
-  routeRemove,
-];

@@ -16,8 +16,6 @@ function endpointTable(rows: readonly Of<EndpointState>[], isSeveral: boolean): 
 }
 
 export const queueEndpoints: Command = {
-  name: 'queue endpoints',
-  summary: 'Lists the endpoints with waiting deliveries, and those that are down or paused.',
   options: {
     account: { value: 'ID', help: 'only this account' },
     kind: {

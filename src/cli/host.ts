@@ -4,7 +4,7 @@ import type { Settings } from '../settings.ts';
 import { watchBeats } from '../store/membership.ts';
 import { type HostRow, isSilent } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
-import { commandPauses, countCopies, hostAdopt, hostDrain } from './adoption.ts';
+import { commandPauses, countCopies } from './adoption.ts';
 import { type Command, toTable, UsageError } from './command.ts';
 import { overStore, withStore } from './open.ts';
 
@@ -38,9 +38,7 @@ function stateOf(row: HostRow, isRunning: boolean | undefined) {
   return isRunning ? 'running' : 'silent';
 }
 
-const hostList: Command = {
-  name: 'host list',
-  summary: 'Lists the hosts that share the store, with their versions.',
+export const hostList: Command = {
   notes:
     'Hosts that do not answer at once are watched for some seconds. silent: it was not stopped, but does not ' +
     'run or has lost the store. copies: its mail and webhook events in the store, which another host takes over ' +
@@ -65,10 +63,8 @@ const hostList: Command = {
   }),
 };
 
-const hostForget: Command = {
-  name: 'host forget',
+export const hostForget: Command = {
   args: 'ID',
-  summary: 'Deletes the row of a host that does not run and will not come back.',
   notes: 'It deletes no mail. A host that comes back is listed again.',
   async run(call) {
     const id = call.word('ID (see: postern host list)');
@@ -87,5 +83,3 @@ const hostForget: Command = {
     });
   },
 };
-
-export const hostCommands = [hostList, hostAdopt, hostDrain, hostForget];

@@ -11,9 +11,6 @@ const AT_ONCE = 4;
 const REPORT_EVERY = 500;
 
 export const importMandrill: Command = {
-  name: 'import mandrill',
-  summary:
-    'Imports an account: templates, lists, subaccounts, domains, routes and webhooks. Existing items are not changed.',
   options: {
     from: { value: 'URL', help: `the API to import from (default: ${THEIRS})` },
     'from-key-file': { value: 'FILE', help: 'a file with its key (default: $MANDRILL_API_KEY)' },

@@ -33,10 +33,8 @@ async function conflict(store: Store, id: string): Promise<UsageError> {
   return new UsageError(row ? `${id} is in use by account ${row.account}` : `${id} is not in the inventory`);
 }
 
-const ipAdd: Command = {
-  name: 'ip add',
+export const ipAdd: Command = {
   args: 'ADDRESS',
-  summary: 'Adds an address to the inventory, from which accounts get dedicated addresses.',
   options: {
     domain: { value: 'NAME', help: 'its reverse DNS name (default: the address as a label below hostname)' },
   },
@@ -67,10 +65,8 @@ const ipAdd: Command = {
   },
 };
 
-const ipRemove: Command = {
-  name: 'ip remove',
+export const ipRemove: Command = {
   args: 'ADDRESS',
-  summary: 'Removes an address from the inventory. An address in use stays with its account.',
   async run(call) {
     const id = theAddress(call);
     return withStore(call.settings().settings, async (store) => {
@@ -94,9 +90,7 @@ function toShown(row: IpRow, names: ReadonlyMap<string, string>, now: Date) {
   };
 }
 
-const ipList: Command = {
-  name: 'ip list',
-  summary: 'Lists all addresses: those in the inventory and those in use by accounts.',
+export const ipList: Command = {
   notes: 'A pending custom domain needs your action: set the PTR record of the address to it.',
   run: overStore(async ({ call, store }) => {
     const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
@@ -109,5 +103,3 @@ const ipList: Command = {
     call.print(shown, () => toTable(headings, shown.map(Object.values)) + note);
   }),
 };
-
-export const ipCommands = [ipAdd, ipList, ipRemove];

@@ -34,10 +34,6 @@ const tapped = z.object({ cursor: z.union([z.int(), z.string()]), gap: z.boolean
 type Mail = z.output<typeof mail>;
 
 export const listen: Command = {
-  name: 'listen',
-  summary:
-    'Forwards mail of a route to a port on this machine, for development, with the headers, body and ' +
-    'signatures of a POST.',
   options: {
     'forward-to': { value: 'URL', help: 'where to post it, for example http://localhost:3000/mail' },
     server: { value: 'URL', help: 'the API of Postern (default: http.listen in the settings)' },

@@ -65,10 +65,8 @@ const SYNTAX =
   'an age such as 30m, 2h or 3d.';
 const MORE = '\nMore rows match; see --limit.\n';
 
-const mailFind: Command = {
-  name: 'mail find',
+export const mailFind: Command = {
   args: '[QUERY…]',
-  summary: 'Finds mail in the history, newest first, including mail whose content was deleted.',
   options,
   notes:
     'Words are searched in sender, From, recipient, Subject and Message-ID. Fields: ' +
@@ -103,10 +101,8 @@ const mailFind: Command = {
   },
 };
 
-const mailShow: Command = {
-  name: 'mail show',
+export const mailShow: Command = {
   args: 'ID',
-  summary: 'Shows the history of one mail: its SMTP session with refusals, and every attempt.',
   notes:
     'ID is the id of a delivery, or of a message, as in "250 2.0.0 OK: queued as ID".\n\nIf this host does not have ' +
     'it, the other hosts of the store are asked, and the output names the one that has it.',
@@ -120,10 +116,8 @@ const mailShow: Command = {
   },
 };
 
-const mailRefused: Command = {
-  name: 'mail refused',
+export const mailRefused: Command = {
   args: '[QUERY…]',
-  summary: 'Lists refused mail, newest first, with the meaning of each refusal and what to do.',
   options,
   notes:
     'Words are searched in sender, recipient, client and HELO name. Fields: ' +
@@ -299,5 +293,3 @@ function toOffset(ms: number): string {
   const [sign, size] = [ms < 0 ? '-' : '+', Math.abs(ms)];
   return size < 10_000 ? `${sign}${(size / 1000).toFixed(3)}s` : `${sign}${toSpan(size)}`;
 }
-
-export const mailCommands = [mailFind, mailShow, mailRefused];

@@ -1,26 +1,24 @@
 import { accessSync, constants, existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { createHostDeliveries } from '../api/host-deliveries.ts';
+import type { createHostDeliveries } from '../api/host-deliveries.ts';
 import { systemClock } from '../base/clock.ts';
 import { errorText, hasCode } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
-import { FEATURES } from '../composition/known-features.ts';
 import { dnsSettings, journalSettings, scannerSettings } from '../composition/slices.ts';
-import { openDatabase } from '../composition/storage.ts';
 import type { Daemon } from '../daemon.ts';
-import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
 import { openReading } from '../journal/beside.ts';
 import { isUnusable } from '../journal/file.ts';
 import type { History } from '../journal/history.ts';
 import type { Spool } from '../queue/delivery.ts';
-import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
 import { checkFormat } from '../store/rows/hosts.ts';
-import { openStore, type Store } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
 import { Denied, type Invocation, type Io, Unavailable } from './command.ts';
+
+// The code for the queue, the store and all else that a command opens is loaded when it opens them.
 
 /** Commands report their own errors; nothing goes to the daemon's log. */
 const quiet: Log = createLog('silent');
@@ -31,6 +29,7 @@ const queueDir = (settings: Settings) => join(settings.data_dir, 'spool');
 export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Promise<T>): Promise<T> {
   const dir = queueDir(settings);
   mustHaveQueue(dir);
+  const { openSpool } = await import('../queue/spool.ts');
   const spool = await openSpool(
     { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: settings.smtp.max_message_bytes },
     { clock: systemClock, log: quiet, role: 'visitor', metrics: NO_METRICS },
@@ -43,13 +42,14 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
 }
 
 /** Opens this host's queue as its daemon lists it to other hosts. */
-export function withDeliveries<T>(
+export async function withDeliveries<T>(
   settings: Settings,
   use: (deliveries: ReturnType<typeof createHostDeliveries>) => Promise<T>,
 ): Promise<T> {
   const { rspamd, spamd, clamd, milters } = scannerSettings(settings);
   const hasScanners = rspamd !== '' || Boolean(spamd) || Boolean(clamd) || milters.length > 0;
   const { subjects: keepsHeaders } = journalSettings(settings);
+  const { createHostDeliveries } = await import('../api/host-deliveries.ts');
   return withSpool(settings, (spool) =>
     use(createHostDeliveries({ keepsHeaders, hasScanners }, { spool, clock: systemClock })),
   );
@@ -62,6 +62,7 @@ export function hasStore({ store, data_dir: dir }: Settings): boolean {
 
 /** A resolver without a cache, because the operator has often just changed a record. */
 export async function withResolver<T>(settings: Settings, use: (resolver: Resolver) => Promise<T>): Promise<T> {
+  const { createResolver } = await import('../dns/resolver.ts');
   const resolver = createResolver(dnsSettings(settings), {
     clock: systemClock,
     log: quiet,
@@ -124,6 +125,9 @@ export const overStore =
 export async function withStore<T>(settings: Settings, use: (store: Store) => Promise<T>): Promise<T> {
   mustBeOurs(settings.data_dir);
   mkdirSync(settings.data_dir, { recursive: true, mode: 0o750 });
+  const { FEATURES } = await import('../composition/known-features.ts');
+  const { openDatabase } = await import('../composition/storage.ts');
+  const { openStore } = await import('../store/store.ts');
   const store = await openStore(await openDatabase(settings, quiet), new Set(FEATURES));
   try {
     await checkFormat(store);

@@ -2,7 +2,6 @@ import type { Asked, OtherHost } from '../api/host-questions.ts';
 import { CHANGE, changeOnHosts, type HostShare, JOBS, type QueueChange, type QueueOrder } from '../api/host-queue.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
-import { inWords } from '../base/tables.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
 import { HOST } from '../journal/actions.ts';
@@ -14,7 +13,6 @@ import {
   type BulkAction,
   type DeliveryState,
   ENDED_STATES,
-  OPEN_STATES,
   STATES,
 } from '../queue/states.ts';
 import type { Settings } from '../settings.ts';
@@ -47,8 +45,6 @@ const ALL_HOSTS =
   'host need not run.';
 
 interface Change {
-  readonly name: string;
-  readonly summary: string;
   readonly notes?: string;
   readonly options?: NonNullable<Command['options']>;
   readonly action: BulkAction;
@@ -64,10 +60,8 @@ interface Change {
  * Creates a command that changes the selected deliveries on all hosts of the store. It exits 1 if ids were given and
  * none could be changed, or if a host that should run has no part in it.
  */
-function changing({ name, summary, notes, options, action, done, wouldDo, narrow }: Change): Command {
+function changing({ notes, options, action, done, wouldDo, narrow }: Change): Command {
   return {
-    name,
-    summary,
     notes: notes === undefined ? ALL_HOSTS : `${notes}\n\n${ALL_HOSTS}`,
     args: '[ID…]',
     options: {
@@ -91,14 +85,16 @@ function changing({ name, summary, notes, options, action, done, wouldDo, narrow
         words: toWords(chosen),
       };
       return withHosts(call, async ({ own, isHere, others, fault }) => {
-        const here = { name: own, change: (given: QueueOrder) => changeQueueHere(given, name, settings, io) };
+        const here = { name: own, change: (given: QueueOrder) => changeQueueHere(given, call.name, settings, io) };
         const there = others.map(({ row, ask }) => ({
           name: row.name,
           change: (given: QueueOrder) => ask(CHANGE, given),
         }));
         const { hosts } = await changeOnHosts([...(isHere ? [here] : []), ...there], order);
         const shares = await Promise.all(
-          hosts.map((share, n) => untilEnded(share, others[isHere ? n - 1 : n], createProgress(io, name, share.count))),
+          hosts.map((share, n) =>
+            untilEnded(share, others[isHere ? n - 1 : n], createProgress(io, call.name, share.count)),
+          ),
         );
         if (!dryRun) noteOthers(shares.slice(isHere ? 1 : 0), order, settings, io);
         const count = shares.reduce((sum, share) => sum + share.count, 0);
@@ -185,16 +181,12 @@ function createProgress(io: Io, name: string, total: number): (done: number) => 
 }
 
 export const queueRetry = changing({
-  name: 'queue retry',
-  summary: 'Retries waiting deliveries now, except pulled mail.',
   action: 'retry',
   done: 'Retrying',
   wouldDo: 'Would retry',
 });
 
 export const queueDrop = changing({
-  name: 'queue drop',
-  summary: `Drops ${inWords(OPEN_STATES)} deliveries.`,
   action: 'drop',
   done: 'Dropped',
   wouldDo: 'Would drop',
@@ -202,8 +194,6 @@ export const queueDrop = changing({
 
 export const queueFlush: Command = {
   ...queueRetry,
-  name: 'queue flush',
-  summary: 'Retries all waiting deliveries now.',
   args: '',
   options: {
     host: hostOption,
@@ -213,10 +203,6 @@ export const queueFlush: Command = {
 };
 
 const requeue = changing({
-  name: 'replay',
-  summary:
-    `Delivers dead letters again, under the same ids; ${inWords(ASKED_STATES)} messages too with ` +
-    `${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id.`,
   options: {
     ...Object.fromEntries(ASKED_STATES.map((state) => [state, { help: STATES[state].replayOption }] as const)),
     to: {

@@ -118,9 +118,7 @@ function whatFor({ recipient, webhook, events }: Listed): string {
 }
 
 export const queueList: Command = {
-  name: 'queue list',
   args: '[ID…]',
-  summary: 'Lists deliveries, newest first; by default those that are waiting, dead or held.',
   options: {
     ...selecting,
     state: {
@@ -157,9 +155,7 @@ export const queueList: Command = {
 };
 
 export const queueShow: Command = {
-  name: 'queue show',
   args: 'ID',
-  summary: 'Shows one delivery with all its attempts. --raw prints the message, or the events of a batch.',
   options: {
     verbose: { short: 'v', help: 'also print addresses, times, headers and SMTP dialogs of the last eight attempts' },
     raw: { help: 'print the raw message as received, or the events of a batch as JSON' },

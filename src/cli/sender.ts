@@ -33,11 +33,8 @@ function ownable(word: string): string {
   return domain;
 }
 
-const senderAdd: Command = {
-  name: 'sender add',
+export const senderAdd: Command = {
   args: 'DOMAIN',
-  summary:
-    'Adds a sender domain to an account as verified, without the mail of /senders/verify-domain, and tests its DNS.',
   options: { account: accountOption },
   notes:
     'For your own domains: ownership is not checked. Prints the DKIM and SPF records to publish.\n' +
@@ -85,9 +82,7 @@ function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): 
   );
 }
 
-const senderList: Command = {
-  name: 'sender list',
-  summary: 'Lists the sender domains of all accounts or of one, and whether they sign mail.',
+export const senderList: Command = {
   options: { account: onlyAccount },
   run: overStore(async ({ call, store }) => {
     const { names, only } = await accountsOf(store, call);
@@ -112,5 +107,3 @@ const senderList: Command = {
     ]);
   }),
 };
-
-export const senderCommands = [senderAdd, senderList];

@@ -29,10 +29,6 @@ const STOP_MS = 60_000;
 const EXTEND_EVERY_S = 30;
 
 export const serve: Command = {
-  name: 'serve',
-  summary:
-    'Runs the daemon: accepts mail by SMTP and API calls by HTTP until SIGTERM. Under a service manager, ' +
-    'SIGHUP reloads settings and certificates.',
   async run(call, io) {
     const { settings, shown } = call.settings();
     const supervision = readSupervision(io.env, io.pid);
@@ -213,7 +209,7 @@ function createReload(
   async function reload(): Promise<void> {
     await notifier.reloading();
     try {
-      const loaded = call.settings();
+      const loaded = call.reload();
       await daemon.reload(loaded);
       state = { ok: true, at: systemClock.now() };
       const later = changedBetween(atStart, loaded.shown);

@@ -6,10 +6,6 @@ import { createReport } from './setup/report.ts';
 /** The command, for a machine that is examined when it runs. */
 export function createSetup(machineOf: () => Machine): Command {
   return {
-    name: 'setup',
-    summary:
-      'Makes this machine a mail host: asks three questions, looks at the machine, writes the settings, starts the ' +
-      'service, adds an account, a key and a domain, and prints the DNS records to publish.',
     options: {
       hostname: { value: 'NAME', help: 'host name of this server, such as mx.example.com' },
       domain: { value: 'DOMAIN', help: 'first domain, for mail in and out' },

@@ -27,11 +27,7 @@ const LEAST_TIMEOUT_MS = 60_000;
 const REPORT_EVERY = 10_000;
 
 export const storeCopy: Command = {
-  name: 'store copy',
   args: 'FROM TO',
-  summary:
-    'Copies the store, for instance from the embedded store to MongoDB, and compares both sides. Stop every ' +
-    'daemon that uses either of them first.',
   options: {
     continue: { help: 'continue an interrupted copy: TO may contain rows, which must be those of FROM' },
   },

@@ -402,6 +402,18 @@ describe('the Debian package', function () {
       await arrives('The first');
     });
 
+    it('keeps what Node compiles for its commands where the service does, if they run as its user', async () => {
+      const cache = '/var/cache/postern';
+      await here().must('find', cache, '-mindepth', '1', '-delete');
+      await here().must('env', '-u', 'NODE_COMPILE_CACHE', 'postern', '--version');
+      const owners = await here().must('find', cache, '-type', 'f', '-printf', '%u\n');
+      expect(new Set(owners.trim().split('\n'))).to.deep.equal(new Set(['postern']));
+      // Root must not run code that another user can write.
+      await here().run('env', '-u', 'NODE_COMPILE_CACHE', 'postern', 'setup', '--help');
+      const after = await here().must('find', cache, '-type', 'f', '-printf', '%u\n');
+      expect(after).to.equal(owners);
+    });
+
     it('does not fall back to the defaults if an ordinary user may not read the settings: prints the reason and exits', async () => {
       const ran = await here().run(
         'setpriv',

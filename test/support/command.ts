@@ -1,4 +1,4 @@
-import { runCommandLine } from '../../src/cli/command.ts';
+import { runCommandLine } from '../../src/cli/command-line.ts';
 import { commands } from '../../src/cli/commands.ts';
 
 export interface Ran {

@@ -49,8 +49,7 @@ const search = operation({
   path: '/urls/search',
   access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
-  notes:
-    `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ` + NOTES,
+  notes: `Case is ignored. The ${SEARCHED} most clicked URLs of the account are searched. ` + NOTES,
   params: { q: text(1000).describe('text that the URL must contain') },
   returns: z.array(urlRecord),
   example: { q: 'example.com/OFF' },

@@ -267,8 +267,8 @@ describe('the command line', () => {
     }
   });
 
-  it('documents every exit code in the manual', () => {
-    const page = commandPage().replaceAll('\\-', '-');
+  it('documents every exit code in the manual', async () => {
+    const page = (await commandPage()).replaceAll('\\-', '-');
     for (const [name, code] of Object.entries(EXIT)) expect(page, name).to.contain(`.TP\n${code}\n`);
   });
 

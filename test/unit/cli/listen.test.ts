@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { runCommandLine } from '../../../src/cli/command.ts';
+import { runCommandLine } from '../../../src/cli/command-line.ts';
 import { commands } from '../../../src/cli/commands.ts';
 import { subjectOfPost } from '../../../src/cli/listen/forward.ts';
 import { postern } from '../../support/command.ts';

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect } from 'chai';
 import { readSettings } from '../../../scripts/configuration.ts';
 import { commandPage, daemonPage, settingsPage } from '../../../scripts/man.ts';
+import { loadCommand } from '../../../src/cli/command.ts';
 import { commands } from '../../../src/cli/commands.ts';
 import { DEFAULTS_FILE } from '../../../src/config.ts';
 
@@ -13,9 +14,10 @@ describe('the manual pages', () => {
       .replaceAll('\\&', '')
       .replaceAll(/\\f[BIR]/g, '');
 
-  it('document every command and option', () => {
-    const page = plain(commandPage());
-    const names = commands.flatMap(({ name, options }) => [
+  it('document every command and option', async () => {
+    const page = plain(await commandPage());
+    const loaded = await Promise.all(commands.map(loadCommand));
+    const names = loaded.flatMap(({ name, options }) => [
       name,
       ...Object.keys(options ?? {}).map((option) => `--${option}`),
     ]);
@@ -35,9 +37,9 @@ describe('the manual pages', () => {
     ).to.deep.equal([]);
   });
 
-  it('are valid roff', function () {
+  it('are valid roff', async function () {
     if (spawnSync('groff', ['--version']).status !== 0) this.skip();
-    for (const page of [commandPage(), settingsPage(), daemonPage()]) {
+    for (const page of [await commandPage(), settingsPage(), daemonPage()]) {
       const { status, stderr } = spawnSync('groff', ['-man', '-ww', '-Tutf8'], { input: page, encoding: 'utf8' });
       expect(stderr).to.equal('');
       expect(status).to.equal(0);

@@ -13,7 +13,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
-import { runCommandLine } from '../../../src/cli/command.ts';
+import { runCommandLine } from '../../../src/cli/command-line.ts';
 import { fullName, withoutLoopback, withSettings } from '../../../src/cli/setup/files.ts';
 import { createMachine, type Machine } from '../../../src/cli/setup/machine.ts';
 import { createSetup } from '../../../src/cli/setup.ts';
@@ -120,7 +120,8 @@ describe('postern setup', function () {
     const { on = machine(), terminal = false } = options;
     let out = '';
     let err = '';
-    const code = await runCommandLine([createSetup(() => on)], ['setup', ...argv], {
+    const command = { name: 'setup', summary: '', load: async () => createSetup(() => on) };
+    const code = await runCommandLine([command], ['setup', ...argv], {
       env: env(),
       pid: 1,
       terminals: { in: terminal, out: terminal, err: terminal },
