@@ -33,6 +33,33 @@ export function toTimestamp(date: Date): string {
 /** The largest expected clock difference between hosts, in milliseconds. Times beyond it come from a wrong clock. */
 export const AGREE_MS = 60_000;
 
+/** The result of `work`, or undefined if there is none after `ms` milliseconds; the work goes on then. */
+export async function within<T>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>): Promise<T | undefined> {
+  const late = Promise.withResolvers<undefined>();
+  const cancel = clock.after(ms, () => late.resolve(undefined));
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    cancel();
+  }
+}
+
+/** Runs `work` with a signal that is aborted after `ms` milliseconds, for that reason. */
+export async function withDeadline<T>(
+  clock: Pick<Clock, 'after'>,
+  ms: number,
+  work: (signal: AbortSignal) => Promise<T>,
+  reason?: Error,
+): Promise<T> {
+  const late = new AbortController();
+  const cancel = clock.after(ms, () => late.abort(reason));
+  try {
+    return await work(late.signal);
+  } finally {
+    cancel();
+  }
+}
+
 /** Creates pauses: waits that can all be ended early. After `end`, every wait resolves immediately. */
 export function createPauses(clock: Clock) {
   const waiting = new Set<() => void>();

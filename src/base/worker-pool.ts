@@ -1,4 +1,4 @@
-import type { Clock } from './clock.ts';
+import { type Clock, within } from './clock.ts';
 import { frozen } from './frozen.ts';
 import type { Tools } from './tools.ts';
 import { startThread, type Thread, type ThreadEnd } from './worker.ts';
@@ -121,10 +121,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
         const outcome = await slot.ask(name);
         if (outcome?.kind === 'done') answers.push(outcome.value);
       });
-      const late = Promise.withResolvers<void>();
-      const cancel = clock.after(ms, late.resolve);
-      await Promise.race([Promise.all(asked), late.promise]);
-      cancel();
+      await within(clock, ms, Promise.all(asked));
       return [...answers];
     },
     /** Rejects all waiting and running tasks. */

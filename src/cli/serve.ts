@@ -1,6 +1,6 @@
 import { unwatchFile, watchFile } from 'node:fs';
 import { resolve } from 'node:path';
-import { systemClock } from '../base/clock.ts';
+import { systemClock, within } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, createTerminalLog, type Log } from '../base/log.ts';
@@ -243,12 +243,12 @@ function changedBetween(before: LoadedSettings['shown'], after: LoadedSettings['
 async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<number> {
   log.info('daemon.stopping');
   await notifier.stopping('Finishing open sessions');
-  const late = new Promise<'late'>((resolve) => systemClock.after(STOP_MS, () => resolve('late')));
-  const outcome = await Promise.race([daemon.stop(), late]);
-  log.info(
-    'daemon.stopped',
-    outcome === 'late' ? { note: 'the deadline passed; unfinished work stays in the queue' } : {},
+  const isDone = await within(
+    systemClock,
+    STOP_MS,
+    daemon.stop().then(() => true),
   );
+  log.info('daemon.stopped', isDone ? {} : { note: 'the deadline passed; unfinished work stays in the queue' });
   return EXIT.ok;
 }
 

@@ -1,4 +1,4 @@
-import { toTimestamp } from '../base/clock.ts';
+import { toTimestamp, within } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createRecent } from '../base/memory.ts';
 import type { Tools } from '../base/tools.ts';
@@ -68,13 +68,8 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
   async function testedRow(account: string, domain: string): Promise<SenderDomainRow | undefined> {
     const row = await store.senderDomains.one({ id: senderDomainId(account, domain) });
     if (!row || row.verifiedAt === null || (row.spfValid === true && row.dkimValid === true)) return row;
-    const { promise: late, resolve } = Promise.withResolvers<SenderDomainRow>();
-    const cancel = clock.after(TEST_MS, () => resolve(row));
-    try {
-      return await Promise.race([freshTests.test(row).catch(() => row), late]);
-    } finally {
-      cancel();
-    }
+    const test = freshTests.test(row).catch(() => row);
+    return (await within(clock, TEST_MS, test)) ?? row;
   }
 
   async function signAs(domain: string): Promise<NonNullable<Signer>> {
