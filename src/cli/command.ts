@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { Refusal } from '../api/errors.ts';
 import { errorText } from '../base/errors.ts';
 import { printable } from '../base/log.ts';
-import { urlHost } from '../base/networks.ts';
+import { withPort } from '../base/networks.ts';
 import { VERSION } from '../base/version.ts';
 import { ConfigError, type LoadedSettings, loadSettings } from '../config.ts';
 import { HostRefused } from '../store/rows/hosts.ts';
@@ -263,7 +263,7 @@ export function readSecret(path: string): string {
 /** The URL of the daemon of the settings. */
 export function ownServer(call: Pick<Invocation, 'settings'>): string {
   const { host, port } = call.settings().settings.http.listen;
-  return `http://${urlHost(host)}:${port}`;
+  return `http://${withPort(host, port)}`;
 }
 
 /** A table with aligned columns for a terminal. Control characters in cells are escaped. */

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { DAY_MS } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
-import { createAddressList, isLoopback, urlHost } from '../base/networks.ts';
+import { createAddressList, isLoopback, withPort } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
 import { sameName } from '../dns/types.ts';
@@ -23,7 +23,7 @@ export const listening: Check = {
     const isProxy = createAddressList(settings.smtp.proxy_protocol);
     yield* await Promise.all(
       places.smtp.map(async ({ host, port }): Promise<Finding> => {
-        const check = `SMTP ${urlHost(host)}:${port}`;
+        const check = `SMTP ${withPort(host, port)}`;
         const line = await firstOf(reachable(host), port, isProxy);
         if (line instanceof Error)
           return fault(

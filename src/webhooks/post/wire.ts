@@ -3,11 +3,12 @@ import type { Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
 import { frozen } from '../../base/frozen.ts';
+import { withPort } from '../../base/networks.ts';
 import { namesIn } from '../../base/tables.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 import { type AnswerReading, MOST_HEAD_BYTES, readHeads } from './answer-head.ts';
 import type { FileBody } from './file-body.ts';
-import { type AttemptNotes, type OpenedConnection, type Request, withPort } from './notes.ts';
+import type { AttemptNotes, OpenedConnection, Request } from './notes.ts';
 import { tlsCause } from './tls-faults.ts';
 
 /** The outcome of one request on one connection. */
