@@ -70,13 +70,19 @@ export function createLists(deps: ListsDeps) {
     return changed.before;
   }
 
-  /** Returns the lists from which event entries were removed: '' for the whole account's, else the subaccount. */
-  async function unrejectAll(account: string, email: string): Promise<readonly string[]> {
+  /**
+   * Removes all entries of an address or of a subaccount. Returns the lists from which event entries were removed: ''
+   * for the whole account's, else the subaccount.
+   */
+  async function unrejectAll(
+    of: Pick<RejectRow, 'account'> & (Pick<RejectRow, 'email'> | Pick<RejectRow, 'subaccount'>),
+  ): Promise<readonly string[]> {
     const overruled: string[] = [];
+    // Each half of the index in turn.
     for (const expired of [false, true]) {
       for (let more = true; more; ) {
-        const found = await store.rejects.many({ account, expired, email, removed: false }, { limit: AT_ONCE });
-        const rows = await Promise.all(found.map(({ subaccount }) => unreject(account, email, subaccount)));
+        const found = await store.rejects.many({ ...of, expired, removed: false }, { limit: AT_ONCE });
+        const rows = await Promise.all(found.map(({ email, subaccount }) => unreject(of.account, email, subaccount)));
         overruled.push(...rows.flatMap((row) => (row && isOfEvents(row) ? [row.subaccount] : [])));
         more = found.length === AT_ONCE;
       }
@@ -103,6 +109,7 @@ export function createLists(deps: ListsDeps) {
 
   return frozen({
     reject,
+    unrejectAll,
     /** Returns the removed entry. */
     async unreject(account: string, text: string, subaccount: string) {
       const email = listedAddress(text);
@@ -116,7 +123,7 @@ export function createLists(deps: ListsDeps) {
         whitelisted({ account, email, detail }, live, deps),
       );
       await announce(whitelists, changed);
-      const overruled = await unrejectAll(account, email);
+      const overruled = await unrejectAll({ account, email });
       if (overruled.length > 0) {
         await change(whitelists, whitelistId(account, email), (live) => live && overruling(live, overruled, deps));
       }

@@ -2,6 +2,7 @@ import { AGREE_MS, type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
+import { domainOf } from '../mail/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import { type Collection, type Filter, filterOf, type Row, StoreAway } from '../store/driver/port.ts';
 import type { CounterSpan } from '../store/rows/counters.ts';
@@ -117,7 +118,7 @@ export function createRecorder(deps: RecorderDeps) {
     async begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'> {
       const row = toMessageRow(message);
       const { account, createdAt } = row;
-      await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
+      await noteSenderDomain(store, account, domainOf(row.sender), new Date(clock.now()));
       // Tags first: after an interruption, a tag row without its message is harmless; a message without its tag rows
       // would keep a deleted tag.
       await Promise.all(

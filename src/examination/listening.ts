@@ -6,6 +6,7 @@ import { createAddressList, isLoopback, withPort } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
 import { sameName } from '../dns/types.ts';
+import { domainOf } from '../mail/address.ts';
 import { parseRelay, type Relay } from '../sending/carry/hops.ts';
 import type { Settings } from '../settings.ts';
 import { certificateNames, isCertificateFor } from '../smtp/certificate.ts';
@@ -164,7 +165,7 @@ const WELL_KNOWN = 'gmail.com';
 async function others({ settings, store }: World): Promise<readonly string[]> {
   const { postmaster } = settings.smtp;
   const rows = store ? await store.senderDomains.many({}, { limit: 10 }) : [];
-  const domains = [postmaster.slice(postmaster.lastIndexOf('@') + 1), ...rows.map(({ domain }) => domain), WELL_KNOWN];
+  const domains = [domainOf(postmaster), ...rows.map(({ domain }) => domain), WELL_KNOWN];
   return [...new Set(domains.filter((domain) => domain !== ''))];
 }
 

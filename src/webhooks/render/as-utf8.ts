@@ -63,12 +63,7 @@ export function* textWithoutForged(bytes: Buffer, root: Part | undefined, own: O
   if (others.length === 0 && first.length === bytes.length) return yield* asUtf8(bytes, root);
   // The places of parts moved.
   const rest = Buffer.concat(kept);
-  yield* asUtf8(rest, root && rootOf(rest));
-}
-
-function rootOf(bytes: Buffer): Part | undefined {
-  const { root, breach } = scanStructure(bytes);
-  return breach === undefined ? root : undefined;
+  yield* asUtf8(rest, root && scanStructure(rest).root);
 }
 
 function encodingOf(part: Part) {
@@ -79,8 +74,7 @@ function encodingOf(part: Part) {
 function innerMessage(part: Part, body: Buffer, depth: number): Part | undefined {
   if (!/^message\/(?:rfc822|global)$/.test(mediaTypeOf(part)) || encodingOf(part) !== 'identity' || depth >= DEEPEST)
     return undefined;
-  const scan = scanStructure(body);
-  return scan.breach === undefined ? scan.root : undefined;
+  return scanStructure(body).root;
 }
 
 /** Encodes a part; undefined if its type allows no encoding (RFC 2045 section 6.4). `changes` are for its header. */
