@@ -1,3 +1,4 @@
+import { wholeCharacters } from '../base/characters.ts';
 import { AGREE_MS, type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -209,26 +210,24 @@ const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
   reply: ['inbound', 'from', 'recipient', 'subject', 'automated'],
 };
 
-/** The first `max` UTF-16 code units of a text, without splitting a surrogate pair. */
-function cut(text: string, max: number): string {
-  return text.length <= max ? text : text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
-}
-
 export function toMessageRow(message: NewSentMessage): SentMessageRow {
   const metadata = Object.entries(message.metadata)
     .slice(0, MOST_METADATA)
     .map(
       ([name, value]) =>
-        [cut(name, LONGEST.name), typeof value === 'string' ? cut(value, LONGEST.value) : value] as const,
+        [
+          wholeCharacters(name, LONGEST.name),
+          typeof value === 'string' ? wholeCharacters(value, LONGEST.value) : value,
+        ] as const,
     );
   return {
     id: message.id,
     account: message.account,
     createdAt: message.createdAt,
-    sender: cut(message.sender.toLowerCase(), LONGEST.address),
-    email: cut(message.email, LONGEST.address),
-    subject: cut(message.subject, LONGEST.subject),
-    tags: [...new Set(message.tags.map((tag) => cut(tag, LONGEST.tag)))]
+    sender: wholeCharacters(message.sender.toLowerCase(), LONGEST.address),
+    email: wholeCharacters(message.email, LONGEST.address),
+    subject: wholeCharacters(message.subject, LONGEST.subject),
+    tags: [...new Set(message.tags.map((tag) => wholeCharacters(tag, LONGEST.tag)))]
       .filter((tag) => tag !== '')
       .slice(0, MOST_TAGS),
     template: message.template,
@@ -255,7 +254,9 @@ function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | 
   return Object.fromEntries(
     DETAILS[kind].flatMap((name) => {
       const value = detail[name];
-      return value === undefined ? [] : [[name, typeof value === 'string' ? cut(value, LONGEST.detail) : value]];
+      return value === undefined
+        ? []
+        : [[name, typeof value === 'string' ? wholeCharacters(value, LONGEST.detail) : value]];
     }),
   );
 }

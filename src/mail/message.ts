@@ -1,3 +1,4 @@
+import { wholeCharacters } from '../base/characters.ts';
 import { correspondentsOf } from './author.ts';
 import { decoderOfText } from './charset.ts';
 import { referencesIn, toCidKey, toLocationKey } from './cid.ts';
@@ -20,6 +21,16 @@ export interface Mailbox {
 
 /** Decoded text with LF line ends: a string, or for large texts a function that decodes it piece by piece. */
 export type Text = string | (() => Iterable<string>);
+
+/** The start of a text, and whether that is all of it. */
+export function startOfText(text: Text, most: number): { readonly start: string; readonly whole: boolean } {
+  let start = '';
+  for (const piece of typeof text === 'string' ? [text] : text()) {
+    start += piece;
+    if (start.length > most) return { start: wholeCharacters(start, most), whole: false };
+  }
+  return { start, whole: true };
+}
 
 export const wholeText = (text: Text): string => (typeof text === 'string' ? text : [...text()].join(''));
 

@@ -12,8 +12,8 @@ import {
 } from '../../mail/compose/fields.ts';
 import { rawCharset } from '../../mail/header-section.ts';
 import { asciiParameter, decodeUnlabelled, firstValue } from '../../mail/headers.ts';
-import { leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
-import { decodeTransfer, toTransferEncoding } from '../../mail/transfer.ts';
+import { encodingOf, leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
+import { decodeTransfer } from '../../mail/transfer.ts';
 
 // 840 lines of base64, large enough to make the cost per piece negligible.
 const PIECE = 57 * 840;
@@ -64,10 +64,6 @@ export function* textWithoutForged(bytes: Buffer, root: Part | undefined, own: O
   // The places of parts moved.
   const rest = Buffer.concat(kept);
   yield* asUtf8(rest, root && scanStructure(rest).root);
-}
-
-function encodingOf(part: Part) {
-  return toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding'));
 }
 
 /** A message within a message must not be encoded (RFC 2046 section 5.2.1), but its parts can be. */

@@ -1,7 +1,7 @@
 import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
 import { toCidKey } from '../../mail/cid.ts';
 import { withHeader } from '../../mail/header-section.ts';
-import { bytesOfContent, type ParsedMessage, parseMessage, type Text } from '../../mail/message.ts';
+import { bytesOfContent, type ParsedMessage, parseMessage, startOfText } from '../../mail/message.ts';
 import { listParts, partBytes } from '../../mail/parts.ts';
 import { type Picture, type ShownPage, toShownPage } from '../../mail/shown/html.ts';
 import { scanStructure } from '../../mail/structure.ts';
@@ -64,16 +64,7 @@ function toPage({ html, files }: ParsedMessage): Shown {
     if (known) decoded.set(key, known);
     return known;
   };
-  const { text, cut } = upTo(MOST_HTML, html);
-  const page = toShownPage(text, pictureOf, { maxLength: MOST_PAGE });
-  return { kind: 'page', ...page, cut: cut || page.cut };
-}
-
-function upTo(most: number, text: Text): { readonly text: string; readonly cut: boolean } {
-  let found = '';
-  for (const piece of typeof text === 'string' ? [text] : text()) {
-    found += piece;
-    if (found.length > most) return { text: found.slice(0, most), cut: true };
-  }
-  return { text: found, cut: false };
+  const { start, whole } = startOfText(html, MOST_HTML);
+  const page = toShownPage(start, pictureOf, { maxLength: MOST_PAGE });
+  return { kind: 'page', ...page, cut: !whole || page.cut };
 }
