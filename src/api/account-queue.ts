@@ -28,6 +28,7 @@ export interface QueuedMail {
   readonly body: Bytes;
 }
 
+/** A selection of inbound mail; for batches of events, see `bindWebhooks`. */
 type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
 
 /** Inbound mail of one account on this host's queue. */

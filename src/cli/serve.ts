@@ -121,7 +121,7 @@ async function open(
   }
 }
 
-const place = ({ host, port }: { readonly host: string; readonly port: number }) => `${withPort(host, port)}`;
+const place = ({ host, port }: { readonly host: string; readonly port: number }) => withPort(host, port);
 
 /** Errors of Node and SQLite for a data_dir that is not a folder or not writable. */
 const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open database file|readonly database/;

@@ -46,7 +46,7 @@ export function createMe(settings: ConsoleSettings, { store, permissions, doors,
       },
       hostname: settings.hostname,
       version: settings.version,
-      smtp: smtpAddresses().map(({ address, port }) => `${withPort(address, port)}`),
+      smtp: smtpAddresses().map(({ address, port }) => withPort(address, port)),
       reads_content: permissions.may(role, 'content'),
       calls: [...OPERATIONS, ...HOST_OPERATIONS]
         .filter(({ access }) => permissions.may(role, access))
