@@ -1,6 +1,7 @@
 import { authorOf } from '../src/mail/author.ts';
 import { factsOfMessage } from '../src/mail/facts/facts.ts';
-import { parseMessage, scanMessage } from '../src/mail/message.ts';
+import { parseMessage } from '../src/mail/message.ts';
+import { scanStructure } from '../src/mail/structure.ts';
 import { createFormEncoder } from '../src/webhooks/render/form.ts';
 import { eventPieces, type InboundEvent } from '../src/webhooks/render/payload.ts';
 import { readOptions, usually } from './options.ts';
@@ -64,7 +65,7 @@ const KINDS = {
 const encoder = createFormEncoder();
 
 async function render(bytes: Buffer, withFacts: boolean): Promise<number> {
-  const scanned = scanMessage(bytes);
+  const scanned = scanStructure(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   const parsed = parseMessage(bytes, scanned.root);
   const author = authorOf(parsed.fields, 'shop@example.com');

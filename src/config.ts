@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { hostname as machineName } from 'node:os';
 import { parse } from 'yaml';
-import { urlHost } from './base/networks.ts';
+import { withPort } from './base/networks.ts';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { isConsoleUrl, type Settings, schema } from './settings.ts';
 
@@ -113,7 +113,7 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
 function complete(settings: Settings): Settings {
   const { host, port } = settings.http.listen;
   const name = settings.hostname || toAsciiDomain(machineName()) || 'localhost';
-  const publicUrl = (settings.public_url || `http://${urlHost(host)}:${port}`).replace(/\/+$/, '');
+  const publicUrl = (settings.public_url || `http://${withPort(host, port)}`).replace(/\/+$/, '');
   const senders = { ...settings.senders, spf_include: settings.senders.spf_include || `spf.${name}` };
   const mail = { ...settings.mail, from: settings.mail.from || `postmaster@${name}` };
   const outbound = {

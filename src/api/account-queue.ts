@@ -10,6 +10,7 @@ import {
   type Message,
   type QueuedDelivery,
   type Selection,
+  writeAll,
 } from '../queue/delivery.ts';
 import type { LaneView, Making } from '../queue/insight.ts';
 import { type WaitReason, waitReason } from '../queue/wait-reason.ts';
@@ -27,7 +28,6 @@ export interface QueuedMail {
   readonly body: Bytes;
 }
 
-const CHUNK_BYTES = 65_536;
 /** A selection of inbound mail; for batches of events, see `bindWebhooks`. */
 type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
 
@@ -69,7 +69,7 @@ async function accept(
   if (!spool.hasRoom() || !routed.every(({ match }) => spool.isWithinShare(match.account))) return { outcome: 'full' };
   const { messageId, body } = acceptance.begin();
   try {
-    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await body.write(bytes.subarray(at, at + CHUNK_BYTES));
+    await writeAll(body, bytes);
     return await acceptance.accept(messageId, arrival, routed, await body.finish());
   } catch (error) {
     await body.abort();

@@ -33,17 +33,33 @@ export function toTimestamp(date: Date): string {
 /** The largest expected clock difference between hosts, in milliseconds. Times beyond it come from a wrong clock. */
 export const AGREE_MS = 60_000;
 
-/** The result of `work`; if it takes more than `ms` milliseconds, that of `late`, which may throw. */
-export function inTime<T, L>(
-  { after }: Pick<Clock, 'after'>,
-  ms: number,
-  work: Promise<T>,
-  late: () => L,
-): Promise<T | L> {
-  return new Promise<T | L>((resolve, reject) => {
+/**
+ * The result of `work`, or undefined if it takes more than `ms` milliseconds; with `late`, the result of that, which may
+ * throw. The work goes on.
+ */
+export function inTime<T>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>): Promise<T | undefined>;
+export function inTime<T, L>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>, late: () => L): Promise<T | L>;
+export function inTime<T, L>({ after }: Pick<Clock, 'after'>, ms: number, work: Promise<T>, late?: () => L) {
+  return new Promise<T | L | undefined>((resolve, reject) => {
     const cancel = after(ms, () => resolve(Promise.resolve().then(late)));
     work.then(resolve, reject).finally(cancel);
   });
+}
+
+/** Runs `work` with a signal that is aborted after `ms` milliseconds, for that reason. */
+export async function withDeadline<T>(
+  clock: Pick<Clock, 'after'>,
+  ms: number,
+  work: (signal: AbortSignal) => Promise<T>,
+  reason?: Error,
+): Promise<T> {
+  const late = new AbortController();
+  const cancel = clock.after(ms, () => late.abort(reason));
+  try {
+    return await work(late.signal);
+  } finally {
+    cancel();
+  }
 }
 
 /** Creates pauses: waits that can all be ended early. After `end`, every wait resolves immediately. */

@@ -10,3 +10,21 @@ const ESCAPES: Readonly<Record<string, string>> = {
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => ESCAPES[char] ?? char);
 }
+
+const ENTITY = /&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(amp|lt|gt|quot|apos|nbsp));/gi;
+const NAMED: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };
+
+/** Without the escapes of HTML that occur in addresses. */
+export function withoutEntities(text: string): string {
+  if (!text.includes('&')) return text;
+  return text.replace(ENTITY, (whole, decimal?: string, hex?: string, name?: string) =>
+    name === undefined
+      ? charOf(Number.parseInt(decimal ?? hex ?? '', decimal === undefined ? 16 : 10), whole)
+      : (NAMED[name.toLowerCase()] ?? whole),
+  );
+}
+
+/** The character with this number; `otherwise` if there is none. */
+export function charOf(code: number, otherwise: string): string {
+  return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : otherwise;
+}

@@ -27,6 +27,12 @@ export const reachableHost = (host: string): string =>
 /** A host name or an address as URLs have it. */
 export const urlHost = (host: string): string => (host.includes(':') ? `[${host}]` : host);
 
+/** The same with a port: `[2001:db8::1]:443`. */
+export const withPort = (host: string, port: number): string => `${urlHost(host)}:${port}`;
+
+/** The host of a URL without the brackets of an IPv6 address. */
+export const bareHost = ({ hostname }: Pick<URL, 'hostname'>): string => hostname.replace(/^\[(.*)\]$/, '$1');
+
 /**
  * The key for counters and limits per client, from an address in canonical form: an IPv4 address itself, or the /64 of
  * an IPv6 address, all of which one customer controls.

@@ -115,7 +115,7 @@ export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolD
         const outcome = await slot.ask(name);
         if (outcome?.kind === 'done') answers.push(outcome.value);
       });
-      await inTime(clock, ms, Promise.all(asked), () => undefined);
+      await inTime(clock, ms, Promise.all(asked));
       return [...answers];
     },
     /** Rejects all waiting and running tasks. */

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { errorText } from '../base/errors.ts';
 import { printable } from '../base/log.ts';
-import { urlHost } from '../base/networks.ts';
+import { withPort } from '../base/networks.ts';
 import type { LoadedSettings } from '../config.ts';
 
 /** Exit codes of sysexits.h, so that scripts and systemd can tell the cases apart. */
@@ -144,7 +144,7 @@ export function readSecret(path: string): string {
 /** The URL of the daemon of the settings. */
 export function ownServer(call: Pick<Invocation, 'settings'>): string {
   const { host, port } = call.settings().settings.http.listen;
-  return `http://${urlHost(host)}:${port}`;
+  return `http://${withPort(host, port)}`;
 }
 
 /** A table with aligned columns for a terminal. Control characters in cells are escaped. */

@@ -1,10 +1,10 @@
 import { unwatchFile, watchFile } from 'node:fs';
 import { resolve } from 'node:path';
-import { systemClock } from '../base/clock.ts';
+import { inTime, systemClock } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, createTerminalLog, type Log } from '../base/log.ts';
-import { urlHost } from '../base/networks.ts';
+import { withPort } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import { VERSION } from '../base/version.ts';
 import { checkFiles, checkNames } from '../composition/files.ts';
@@ -117,7 +117,7 @@ async function open(
   }
 }
 
-const place = ({ host, port }: { readonly host: string; readonly port: number }) => `${urlHost(host)}:${port}`;
+const place = ({ host, port }: { readonly host: string; readonly port: number }) => withPort(host, port);
 
 /** Errors of Node and SQLite for a data_dir that is not a folder or not writable. */
 const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open database file|readonly database/;
@@ -239,12 +239,12 @@ function changedBetween(before: LoadedSettings['shown'], after: LoadedSettings['
 async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<number> {
   log.info('daemon.stopping');
   await notifier.stopping('Finishing open sessions');
-  const late = new Promise<'late'>((resolve) => systemClock.after(STOP_MS, () => resolve('late')));
-  const outcome = await Promise.race([daemon.stop(), late]);
-  log.info(
-    'daemon.stopped',
-    outcome === 'late' ? { note: 'the deadline passed; unfinished work stays in the queue' } : {},
+  const isDone = await inTime(
+    systemClock,
+    STOP_MS,
+    daemon.stop().then(() => true),
   );
+  log.info('daemon.stopped', isDone ? {} : { note: 'the deadline passed; unfinished work stays in the queue' });
   return EXIT.ok;
 }
 

@@ -1,5 +1,5 @@
 import { OPERATIONS } from '../api/operations/index.ts';
-import { urlHost } from '../base/networks.ts';
+import { withPort } from '../base/networks.ts';
 import type { Store } from '../store/store.ts';
 import type { ConsoleDeps, ConsoleSettings } from './console.ts';
 import type { Doors } from './doors.ts';
@@ -46,7 +46,7 @@ export function createMe(settings: ConsoleSettings, { store, permissions, doors,
       },
       hostname: settings.hostname,
       version: settings.version,
-      smtp: smtpAddresses().map(({ address, port }) => `${urlHost(address)}:${port}`),
+      smtp: smtpAddresses().map(({ address, port }) => withPort(address, port)),
       reads_content: permissions.may(role, 'content'),
       calls: [...OPERATIONS, ...HOST_OPERATIONS]
         .filter(({ access }) => permissions.may(role, access))

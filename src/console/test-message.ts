@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { Refusal } from '../api/errors.ts';
-import { reachableHost, urlHost } from '../base/networks.ts';
+import { reachableHost, withPort } from '../base/networks.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { Denial } from './denial.ts';
 
@@ -69,7 +69,7 @@ async function handOver({ address, port }: { address: string; port: number }, to
   async function reply(): Promise<string> {
     for (;;) {
       const { done, value = '' } = await replies.next();
-      if (done) throw new Denial('ValidationError', `SMTP at ${urlHost(host)}:${port} gave no answer`);
+      if (done) throw new Denial('ValidationError', `SMTP at ${withPort(host, port)} gave no answer`);
       if (/^[45]/.test(value)) throw new Denial('ValidationError', `SMTP refused the test message: ${value}`);
       if (/^\d{3} /.test(value)) return value;
     }

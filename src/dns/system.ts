@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { urlHost } from '../base/networks.ts';
 
 /** A name server to send questions to. */
 export interface Server {
@@ -28,7 +29,7 @@ export function parseResolvConf(text: string): string[] {
   const servers: string[] = [];
   for (const line of text.split('\n')) {
     const address = /^\s*nameserver\s+(\S+)/.exec(line)?.[1];
-    if (address !== undefined && isIP(address)) servers.push(isIP(address) === 6 ? `[${address}]` : address);
+    if (address !== undefined && isIP(address)) servers.push(urlHost(address));
   }
   return servers.slice(0, 3); // MAXNS of resolv.conf(5)
 }

@@ -96,11 +96,7 @@ async function markFirstSend(
 /** False: the spool refused them, so the row keeps them and the outbox sweep sends them. */
 async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: MessageEventRow): Promise<boolean> {
   try {
-    if (unsent)
-      await outbox.publish(
-        account,
-        unsent.map((event) => ({ ...event, at: new Date(event.at) })),
-      );
+    if (unsent) await outbox.publish(account, unsent);
     return true;
   } catch (error) {
     log.warn('event.unsent', { account, kind, error });

@@ -10,7 +10,7 @@ import { isExpired, isOfEvents, newListing, type RejectReason, renewed, suppress
 import { createSteadiness } from '../queue/purge.ts';
 import { type Collection, filterOf, type Row } from '../store/driver/port.ts';
 import { type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
-import type { Carrier } from '../store/rows/webhooks.ts';
+import type { Carrier, UnsentEvent } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { Outbox } from './apply.ts';
 
@@ -70,13 +70,19 @@ export function createLists(deps: ListsDeps) {
     return changed.before;
   }
 
-  /** Returns the lists from which event entries were removed: '' for the whole account's, else the subaccount. */
-  async function unrejectAll(account: string, email: string): Promise<readonly string[]> {
+  /**
+   * Removes all entries of an address or of a subaccount. Returns the lists from which event entries were removed: ''
+   * for the whole account's, else the subaccount.
+   */
+  async function unrejectAll(
+    of: Pick<RejectRow, 'account'> & (Pick<RejectRow, 'email'> | Pick<RejectRow, 'subaccount'>),
+  ): Promise<readonly string[]> {
     const overruled: string[] = [];
+    // Each half of the index in turn.
     for (const expired of [false, true]) {
       for (let more = true; more; ) {
-        const found = await store.rejects.many({ account, expired, email, removed: false }, { limit: AT_ONCE });
-        const rows = await Promise.all(found.map(({ subaccount }) => unreject(account, email, subaccount)));
+        const found = await store.rejects.many({ ...of, expired, removed: false }, { limit: AT_ONCE });
+        const rows = await Promise.all(found.map(({ email, subaccount }) => unreject(of.account, email, subaccount)));
         overruled.push(...rows.flatMap((row) => (row && isOfEvents(row) ? [row.subaccount] : [])));
         more = found.length === AT_ONCE;
       }
@@ -103,6 +109,7 @@ export function createLists(deps: ListsDeps) {
 
   return frozen({
     reject,
+    unrejectAll,
     /** Returns the removed entry. */
     async unreject(account: string, text: string, subaccount: string) {
       const email = listedAddress(text);
@@ -116,7 +123,7 @@ export function createLists(deps: ListsDeps) {
         whitelisted({ account, email, detail }, live, deps),
       );
       await announce(whitelists, changed);
-      const overruled = await unrejectAll(account, email);
+      const overruled = await unrejectAll({ account, email });
       if (overruled.length > 0) {
         await change(whitelists, whitelistId(account, email), (live) => live && overruling(live, overruled, deps));
       }
@@ -173,7 +180,7 @@ function overruling(live: WhitelistRow, more: readonly string[], deps: SyncDeps)
   return { row: { ...live, ...kept(deps), overruled: [...(live.overruled ?? []), ...more].slice(-MOST_OVERRULED) } };
 }
 
-function removal<R extends ListRow>(live: R, event: SyncEvent, deps: SyncDeps): Step<R> {
+function removal<R extends ListRow>(live: R, event: UnsentEvent, deps: SyncDeps): Step<R> {
   return { row: { ...live, ...kept(deps), removed: true }, event };
 }
 
@@ -181,7 +188,7 @@ function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inT
   return async <R extends ListRow>(rows: ListRows<R>, { after, event }: EntryChange<R>): Promise<void> => {
     if (!after || !event) return;
     try {
-      await outbox.publish(after.account, [{ ...event, at: new Date(event.at) }]);
+      await outbox.publish(after.account, [event]);
       await inTurn(after.id, () => forgetEvents(rows, after.id, new Set([event.id])));
     } catch (error) {
       log.warn('event.unsent', { account: after.account, kind: event.event, error });
@@ -224,14 +231,14 @@ export function toSyncReject(row: Omit<RejectRow, 'id' | 'account'>, now: Date) 
 }
 
 /** The sync event of a rejection list change. `change`: an existing entry was renewed or replaced. */
-function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { clock, ids }: SyncDeps): SyncEvent {
+function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { clock, ids }: SyncDeps): UnsentEvent {
   const at = clock.now();
   const body = { type: 'blacklist', action, reject: toSyncReject(row, new Date(at)), ts: Math.floor(at / 1000) };
   return { id: ids.message(), event: 'blacklist', at, body: JSON.stringify(body) };
 }
 
 /** The sync event of a whitelist change. */
-function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: SyncDeps): SyncEvent {
+function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: SyncDeps): UnsentEvent {
   const at = clock.now();
   const entry = { email: row.email, detail: row.detail, created_at: toTimestamp(row.createdAt) };
   const body = { type: 'whitelist', action, entry, ts: Math.floor(at / 1000) };
@@ -248,17 +255,15 @@ interface ListRow extends Row, Carrier {
 /** The new row of an entry; its sync event goes into the same write. */
 interface Step<R extends ListRow> {
   readonly row: R;
-  readonly event?: SyncEvent;
+  readonly event?: UnsentEvent;
 }
-
-type SyncEvent = NonNullable<Carrier['unsent']>[number];
 
 /** An entry before and after; `after` is undefined if nothing was changed. */
 interface EntryChange<R extends ListRow> {
   readonly before: R | undefined;
   readonly after: R | undefined;
   /** This change's event only; others in the row belong to their own callers, and to the sweep. */
-  readonly event: SyncEvent | undefined;
+  readonly event: UnsentEvent | undefined;
 }
 
 /** A round is lost only to a successful writer: many concurrent callers need many, but more than this is our fault. */

@@ -92,32 +92,18 @@ export function createNumbers({ store, clock }: NumbersDeps) {
   });
 }
 
-/** Rows removed concurrently. */
-const REMOVED_AT_ONCE = 100;
-
 interface SubaccountDeps {
-  readonly store: Pick<Store, 'rejects'>;
-  readonly lists: Pick<Lists, 'unreject'>;
+  readonly lists: Pick<Lists, 'unrejectAll'>;
   readonly numbers: Pick<Numbers, 'forget'>;
 }
 
 /** Deletes a subaccount's rejects and numbers, not its row or its messages. Idempotent. */
 export async function forgetSubaccount(
-  { store, lists, numbers }: SubaccountDeps,
+  { lists, numbers }: SubaccountDeps,
   account: string,
   slug: string,
 ): Promise<void> {
-  // Each half of the index in turn.
-  for (const expired of [false, true]) {
-    for (;;) {
-      const found = await store.rejects.many(
-        { account, subaccount: slug, expired, removed: false },
-        { limit: REMOVED_AT_ONCE },
-      );
-      await Promise.all(found.map(({ email }) => lists.unreject(account, email, slug)));
-      if (found.length < REMOVED_AT_ONCE) break;
-    }
-  }
+  await lists.unrejectAll({ account, subaccount: slug });
   await numbers.forget(account, 'subaccount', slug);
 }
 

@@ -1,7 +1,9 @@
+import { wholeCharacters } from '../base/characters.ts';
 import { AGREE_MS, type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
+import { domainOf } from '../mail/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import { type Collection, type Filter, filterOf, type Row, StoreAway } from '../store/driver/port.ts';
 import type { CounterSpan } from '../store/rows/counters.ts';
@@ -117,7 +119,7 @@ export function createRecorder(deps: RecorderDeps) {
     async begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'> {
       const row = toMessageRow(message);
       const { account, createdAt } = row;
-      await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
+      await noteSenderDomain(store, account, domainOf(row.sender), new Date(clock.now()));
       // Tags first: after an interruption, a tag row without its message is harmless; a message without its tag rows
       // would keep a deleted tag.
       await Promise.all(
@@ -208,26 +210,24 @@ const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
   reply: ['inbound', 'from', 'recipient', 'subject', 'automated'],
 };
 
-/** The first `max` UTF-16 code units of a text, without splitting a surrogate pair. */
-function cut(text: string, max: number): string {
-  return text.length <= max ? text : text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
-}
-
 export function toMessageRow(message: NewSentMessage): SentMessageRow {
   const metadata = Object.entries(message.metadata)
     .slice(0, MOST_METADATA)
     .map(
       ([name, value]) =>
-        [cut(name, LONGEST.name), typeof value === 'string' ? cut(value, LONGEST.value) : value] as const,
+        [
+          wholeCharacters(name, LONGEST.name),
+          typeof value === 'string' ? wholeCharacters(value, LONGEST.value) : value,
+        ] as const,
     );
   return {
     id: message.id,
     account: message.account,
     createdAt: message.createdAt,
-    sender: cut(message.sender.toLowerCase(), LONGEST.address),
-    email: cut(message.email, LONGEST.address),
-    subject: cut(message.subject, LONGEST.subject),
-    tags: [...new Set(message.tags.map((tag) => cut(tag, LONGEST.tag)))]
+    sender: wholeCharacters(message.sender.toLowerCase(), LONGEST.address),
+    email: wholeCharacters(message.email, LONGEST.address),
+    subject: wholeCharacters(message.subject, LONGEST.subject),
+    tags: [...new Set(message.tags.map((tag) => wholeCharacters(tag, LONGEST.tag)))]
       .filter((tag) => tag !== '')
       .slice(0, MOST_TAGS),
     template: message.template,
@@ -254,7 +254,9 @@ function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | 
   return Object.fromEntries(
     DETAILS[kind].flatMap((name) => {
       const value = detail[name];
-      return value === undefined ? [] : [[name, typeof value === 'string' ? cut(value, LONGEST.detail) : value]];
+      return value === undefined
+        ? []
+        : [[name, typeof value === 'string' ? wholeCharacters(value, LONGEST.detail) : value]];
     }),
   );
 }

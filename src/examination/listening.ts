@@ -2,10 +2,11 @@ import { X509Certificate } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 import { DAY_MS } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
-import { createAddressList, isLoopback, urlHost } from '../base/networks.ts';
+import { createAddressList, isLoopback, withPort } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
 import { sameName } from '../dns/types.ts';
+import { domainOf } from '../mail/address.ts';
 import { parseRelay, type Relay } from '../sending/carry/hops.ts';
 import type { Settings } from '../settings.ts';
 import { certificateNames, isCertificateFor } from '../smtp/certificate.ts';
@@ -23,7 +24,7 @@ export const listening: Check = {
     const isProxy = createAddressList(settings.smtp.proxy_protocol);
     yield* await Promise.all(
       places.smtp.map(async ({ host, port }): Promise<Finding> => {
-        const check = `SMTP ${urlHost(host)}:${port}`;
+        const check = `SMTP ${withPort(host, port)}`;
         const line = await firstOf(reachable(host), port, isProxy);
         if (line instanceof Error)
           return fault(
@@ -164,7 +165,7 @@ const WELL_KNOWN = 'gmail.com';
 async function others({ settings, store }: World): Promise<readonly string[]> {
   const { postmaster } = settings.smtp;
   const rows = store ? await store.senderDomains.many({}, { limit: 10 }) : [];
-  const domains = [postmaster.slice(postmaster.lastIndexOf('@') + 1), ...rows.map(({ domain }) => domain), WELL_KNOWN];
+  const domains = [domainOf(postmaster), ...rows.map(({ domain }) => domain), WELL_KNOWN];
   return [...new Set(domains.filter((domain) => domain !== ''))];
 }
 

@@ -2,7 +2,7 @@ import { stat, statfs } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
 import { DAY_MS, toTimestamp } from '../base/clock.ts';
-import { reachableHost, urlHost } from '../base/networks.ts';
+import { reachableHost, withPort } from '../base/networks.ts';
 import { hasOwnStore } from '../config.ts';
 import { parseServer, systemServers } from '../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
@@ -229,7 +229,7 @@ export const readiness: Check = {
   name: 'daemon',
   async *run({ places }) {
     const { host, port } = places.http;
-    const url = `http://${urlHost(reachableHost(host))}:${port}/readyz`;
+    const url = `http://${withPort(reachableHost(host), port)}/readyz`;
     try {
       const answer = await fetch(url, { signal: AbortSignal.timeout(5000), redirect: 'error' });
       const text = (await answer.text()).slice(0, 500);

@@ -6,10 +6,11 @@ import { transportPolicySettings } from '../composition/slices.ts';
 import { checkA, checkDkim, checkMx, checkPtr, checkSpf, takesMail, toReverseName } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
 import { transportPolicyRecord } from '../inbound/transport-policy.ts';
+import { domainOf } from '../mail/address.ts';
 import { memberOf } from '../mail/wildcard-domain.ts';
 import { parseRelay } from '../sending/carry/hops.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
-import { ownSigner } from '../sending/own-signature.ts';
+import { ownSigner } from '../sending/signing.ts';
 import type { Settings } from '../settings.ts';
 import { pagesById } from '../store/pages.ts';
 import { type DomainKeyRow, isClaim, nameOf } from '../store/rows/domains.ts';
@@ -151,7 +152,7 @@ async function ownRecords(world: RecordWorld): Promise<WantedRecord[]> {
 /** The same without DKIM. */
 export function unsignedRecords(world: HostWorld): WantedRecord[] {
   const { hostname, mail, outbound, senders } = world.settings;
-  const author = mail.from.slice(mail.from.lastIndexOf('@') + 1);
+  const author = domainOf(mail.from);
   const back = outbound.return_domain;
   return [
     ...[...new Set([hostname, author])].map((name) =>

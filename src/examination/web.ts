@@ -3,7 +3,7 @@ import { request as plainRequest } from 'node:http';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { isLoopback, reachableHost, urlHost } from '../base/networks.ts';
+import { bareHost, isLoopback, reachableHost, withPort } from '../base/networks.ts';
 import { parseJson } from '../base/schema.ts';
 import { hasOwnStore } from '../config.ts';
 import { sameName } from '../dns/types.ts';
@@ -30,7 +30,7 @@ export const publicUrl: Check = {
         'Set public_url to the https:// URL of the reverse proxy in front of http.listen.',
       );
     }
-    const addresses = await publishedAddresses(resolver, url.hostname.replace(/^\[(.*)\]$/, '$1'));
+    const addresses = await publishedAddresses(resolver, bareHost(url));
     if (addresses === undefined) return yield skipped(check, `no DNS answer for ${url.hostname}`);
     if (addresses.length === 0)
       return yield fault(
@@ -39,7 +39,7 @@ export const publicUrl: Check = {
         `Publish one, or correct public_url: links in mail use ${settings.public_url}.`,
       );
     const { host, port } = places.http;
-    const own = await visit(new URL(`http://${urlHost(host)}:${port}`), reachableHost(host));
+    const own = await visit(new URL(`http://${withPort(host, port)}`), reachableHost(host));
     const instance = own instanceof Error ? undefined : instanceOf(own);
     const found = await Promise.all(
       addresses.map(async (address) =>
@@ -148,7 +148,7 @@ function judge(url: URL, address: string, answer: Answer | Error, { instance, wo
       return fault(
         check,
         `${place}: the web server answers ${status}`,
-        `It does not reach http.listen (${urlHost(world.places.http.host)}:${world.places.http.port}): correct its ` +
+        `It does not reach http.listen (${withPort(world.places.http.host, world.places.http.port)}): correct its ` +
           'configuration, and check that the daemon runs.',
       );
     const what =

@@ -1,4 +1,4 @@
-import { createLoop } from '../base/clock.ts';
+import { createLoop, inTime } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Tools } from '../base/tools.ts';
@@ -193,11 +193,7 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
       if (isAway || loop.isStopped()) return;
       // Calls during a read share the next one.
       next ??= inTurn(look);
-      const { promise, resolve } = Promise.withResolvers<void>();
-      const end = clock.after(MOST_WAITED_MS, resolve);
-      void next.then(resolve);
-      await promise;
-      end();
+      await inTime(clock, MOST_WAITED_MS, next);
     },
     /**
      * Makes a change of a domain or its routes in the store. When it resolves the change is in force on this host, and

@@ -44,6 +44,9 @@ export function parseAddress(text: string): Address | undefined {
   return mailbox === undefined || domain === undefined ? undefined : { text, mailbox, domain };
 }
 
+/** The domain of an address, as written. */
+export const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
+
 /**
  * A domain name as used in DNS lookups: A-labels (IDNA, UTS 46), lower case, no final dot. `undefined` if it cannot be
  * a mail host: wrong characters or lengths, and names that end in a number (those are addresses).

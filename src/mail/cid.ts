@@ -1,4 +1,5 @@
 import { percentDecoded } from '../base/form-pairs.ts';
+import { withoutEntities } from '../base/html.ts';
 import type { Text } from './message.ts';
 
 // How HTML refers to other parts of its message: by Content-ID (RFC 2392), or by Content-Location (RFC 2557).
@@ -54,10 +55,4 @@ const OVERLAP = 1100;
 const MOST_REFERENCES = 10_000;
 
 /** Without the escapes of URLs and of HTML that occur in addresses. */
-function decoded(address: string): string {
-  const text = address.replace(/&amp;/gi, '&').replace(/&#(x[0-9a-f]{1,6}|\d{1,7});/gi, (whole, code: string) => {
-    const point = Number(code.toLowerCase().startsWith('x') ? `0${code}` : code);
-    return point < 0x110000 ? String.fromCodePoint(point) : whole;
-  });
-  return percentDecoded(text);
-}
+const decoded = (address: string): string => percentDecoded(withoutEntities(address));

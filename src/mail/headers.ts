@@ -226,23 +226,11 @@ function extended(type: ParameterizedValue, name: string): string {
   const [first] = pieces;
   if (!first) return '';
   const [prefix, charset = ''] = (first.encoded && /^([^']*)'[^']*'/.exec(first.text)) || [''];
-  let text = '';
-  let bytes: Buffer[] = [];
-  const flush = (): void => {
-    if (bytes.length > 0) text += decodePayloads(charset, [Buffer.concat(bytes)]);
-    bytes = [];
-  };
-  for (const [i, piece] of pieces.entries()) {
-    const own = i === 0 ? piece.text.slice(prefix.length) : piece.text;
-    if (piece.encoded) {
-      bytes.push(percentDecodedBytes(own));
-      continue;
-    }
-    flush();
-    text += own;
-  }
-  flush();
-  return text;
+  const payloads = pieces.map(({ text, encoded }, i) => {
+    const own = i === 0 ? text.slice(prefix.length) : text;
+    return encoded ? percentDecodedBytes(own) : own;
+  });
+  return decodeRun({ charset, payloads }, (bytes) => [Buffer.concat(bytes)]);
 }
 
 /** The bytes of a text in which `%XX` stands for a byte; any other `%` is one. */
@@ -326,11 +314,12 @@ export function singleLine(text: string): string {
 const ONE_LINE = /^[\t -~]*$/;
 const ENDS = /(?:[^\P{Cc}\t]|[\u2028\u2029])+/gu;
 
-function decodeRun({ charset, payloads }: Run): string {
+/** `join`: what is decoded together of consecutive bytes. */
+function decodeRun({ charset, payloads }: Run, join = (bytes: readonly Buffer[]) => bytes): string {
   let decoded = '';
   let bytes: Buffer[] = [];
   const flush = (): void => {
-    if (bytes.length > 0) decoded += decodePayloads(charset, bytes);
+    if (bytes.length > 0) decoded += decodePayloads(charset, join(bytes));
     bytes = [];
   };
   for (const payload of payloads) {

@@ -9,7 +9,7 @@ import { TooLong } from './faults.ts';
  * searches all open elements for every closing tag.
  */
 export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>): void {
-  const tokenizer = createTokenizer(callbacks, true);
+  const tokenizer = createTokenizer(callbacks);
   tokenizer.write(html);
   tokenizer.end();
 }
@@ -57,9 +57,9 @@ export function readElements(html: string, { open, close, text, comment }: Eleme
   });
 }
 
-/** Creates a tokenizer for reading in slices. If not decoded, entities are reported as text. */
-export function createTokenizer(callbacks: Partial<TokenizerCallbacks>, decodeEntities: boolean): Tokenizer {
-  return new Tokenizer({ decodeEntities }, { ...IGNORE_ALL, ...callbacks });
+/** Creates a tokenizer for reading in slices. */
+export function createTokenizer(callbacks: Partial<TokenizerCallbacks>): Tokenizer {
+  return new Tokenizer({ decodeEntities: true }, { ...IGNORE_ALL, ...callbacks });
 }
 
 function ignore(): void {}
@@ -96,22 +96,23 @@ export function valueStart(html: string, nameEnd: number): number {
 /** Replaces pieces of a text; calls must be in order of position. */
 export type Output = ReturnType<typeof createOutput>;
 
-/** Throws `TooLong` as soon as the result would exceed `maxLength`. */
+/** Throws `TooLong` as soon as it is certain that the result exceeds `maxLength`. */
 export function createOutput(source: string, maxLength: number) {
   const pieces: { readonly start: number; readonly end: number; readonly text: string }[] = [];
   let length = source.length;
-  const grow = (by: number) => {
+  /** `left`: how much of the source later replacements may remove. */
+  const grow = (by: number, left: number) => {
     length += by;
-    if (length > maxLength) throw new TooLong();
+    if (length - left > maxLength) throw new TooLong();
   };
   return {
     replace(start: number, end: number, text: string) {
-      grow(text.length - (end - start));
+      grow(text.length - (end - start), source.length - end);
       pieces.push({ start, end, text });
     },
     /** Returns the result, with `insert` at position `at` of the source, after all replacements before it. */
     finish(insert: string, at: number): string {
-      grow(insert.length);
+      grow(insert.length, 0);
       if (pieces.length === 0 && insert === '') return source;
       const parts: string[] = [];
       let kept = 0;

@@ -1,6 +1,6 @@
 import { asciiParameter, decodedParameter, firstValue, type ParameterizedValue, parseStructured } from './headers.ts';
-import { isMediaType, isMultipart, mediaTypeOf, type Part } from './structure.ts';
-import { type TransferEncoding, toTransferEncoding } from './transfer.ts';
+import { encodingOf, isMediaType, isMultipart, mediaTypeOf, type Part } from './structure.ts';
+import type { TransferEncoding } from './transfer.ts';
 
 // What each part of a message is for its reader: the text, the HTML, or a file. Each is exactly one of them, so that
 // nothing vanishes.
@@ -87,7 +87,7 @@ function toLeaf(part: Part, { isFirst, isRelated }: Place): Leaf {
     contentId,
     location,
     isRelated,
-    encoding: toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding')),
+    encoding: encodingOf(part),
     charset: asciiParameter(part.type, 'charset'),
   };
 }

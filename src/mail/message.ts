@@ -1,17 +1,11 @@
+import { wholeCharacters } from '../base/characters.ts';
 import { correspondentsOf } from './author.ts';
 import { decoderOfText } from './charset.ts';
 import { referencesIn, toCidKey, toLocationKey } from './cid.ts';
 import { allValues, decodeWords, type HeaderField, singleLine } from './headers.ts';
 import { type Leaf, readLeaves } from './leaves.ts';
-import { isMultipart, type Part, type StructureScan, scanStructure } from './structure.ts';
+import { isMultipart, type Part } from './structure.ts';
 import { decodeTransfer, isCleanBase64, type TransferEncoding } from './transfer.ts';
-
-export type { StructureScan as Scanned } from './structure.ts';
-
-/** Scans the raw bytes of a message: returns its parts, or the cap that it exceeds (then it must not be parsed). */
-export function scanMessage(bytes: Buffer): StructureScan {
-  return scanStructure(bytes);
-}
 
 /** Parses the raw bytes of a scanned message. Large texts are decoded when they are written. */
 export function parseMessage(bytes: Buffer, root: Part): ParsedMessage {
@@ -28,10 +22,26 @@ export interface Mailbox {
 /** Decoded text with LF line ends: a string, or for large texts a function that decodes it piece by piece. */
 export type Text = string | (() => Iterable<string>);
 
+/** The start of a text, and whether that is all of it. */
+export function startOfText(text: Text, most: number): { readonly start: string; readonly whole: boolean } {
+  let start = '';
+  for (const piece of typeof text === 'string' ? [text] : text()) {
+    start += piece;
+    if (start.length > most) return { start: wholeCharacters(start, most), whole: false };
+  }
+  return { start, whole: true };
+}
+
+export const wholeText = (text: Text): string => (typeof text === 'string' ? text : [...text()].join(''));
+
 /** The content of a file part: decoded bytes, or clean base64 as in the message, line breaks included. */
 export type Content =
-  | { readonly kind: 'bytes'; readonly chunks: readonly Uint8Array[] }
-  | { readonly kind: 'base64'; readonly lines: Uint8Array };
+  | { readonly kind: 'bytes'; readonly bytes: Buffer }
+  | { readonly kind: 'base64'; readonly lines: Buffer };
+
+/** The decoded bytes of a file part. */
+export const bytesOfContent = (content: Content): Buffer =>
+  content.kind === 'bytes' ? content.bytes : Buffer.from(content.lines.toString('latin1'), 'base64');
 
 /** A part that is neither the text nor the HTML of a message. */
 export interface FilePart {
@@ -168,7 +178,7 @@ function contentOf(bytes: Buffer, { part, encoding }: Leaf): Content {
   const body = bytes.subarray(part.bodyStart, part.bodyEnd);
   return encoding === 'base64' && isCleanBase64(body)
     ? { kind: 'base64', lines: body }
-    : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] };
+    : { kind: 'bytes', bytes: decodeTransfer(body, encoding) };
 }
 
 /** A text body as in the message. */

@@ -1,5 +1,6 @@
+import { wholeCharacters } from '../base/characters.ts';
 import { toPlainText } from './compose/plain-text.ts';
-import type { ParsedMessage, Text } from './message.ts';
+import { type ParsedMessage, startOfText } from './message.ts';
 import { quotesOf } from './reply-html.ts';
 import {
   attributionIn,
@@ -43,25 +44,6 @@ export function replyOf({ text, html, subject }: Pick<ParsedMessage, 'text' | 'h
     quoted: wholeCharacters(quoted, MOST_QUOTED),
     cut: !whole || reply.length > MOST_REPLY || quoted.length > MOST_QUOTED,
   };
-}
-
-/** The start of a text, and whether that is all of it. */
-export function startOfText(text: Text, most: number): { readonly start: string; readonly whole: boolean } {
-  if (typeof text === 'string')
-    return { start: text.length > most ? wholeCharacters(text, most) : text, whole: text.length <= most };
-  let start = '';
-  for (const piece of text()) {
-    start += piece;
-    if (start.length > most) return { start: wholeCharacters(start, most), whole: false };
-  }
-  return { start, whole: true };
-}
-
-/** The start of a text, without half a surrogate pair. */
-export function wholeCharacters(text: string, most: number): string {
-  if (text.length <= most) return text;
-  const last = text.charCodeAt(most - 1);
-  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? most - 1 : most);
 }
 
 /**

@@ -8,6 +8,7 @@ import {
   parseStructured,
 } from './headers.ts';
 import { breachOfBlock, CAPS } from './outgoing.ts';
+import type { TransferEncoding } from './transfer.ts';
 
 /** A part of a message, as offsets into the message. */
 export interface Part {
@@ -18,8 +19,6 @@ export interface Part {
   readonly headerStart: number;
   readonly bodyStart: number;
   bodyEnd: number;
-  /** Whether a delimiter line ended it; the line break before it belongs to the delimiter (RFC 2046 section 5.1.1). */
-  delimited: boolean;
 }
 
 /** The parts without parts of their own, in order. */
@@ -42,6 +41,28 @@ export function mediaTypeOf({ type, parent }: Part): string {
   if (type.value !== '') return type.value;
   return parent?.type.value === 'multipart/digest' ? 'message/rfc822' : 'text/plain';
 }
+
+/** Encodings by name; uuencode was never registered and has several. */
+const ENCODINGS: ReadonlyMap<string, TransferEncoding> = new Map([
+  ['base64', 'base64'],
+  ['quoted-printable', 'quoted-printable'],
+  ['x-uuencode', 'uuencode'],
+  ['uuencode', 'uuencode'],
+  ['x-uue', 'uuencode'],
+  ['uue', 'uuencode'],
+]);
+
+/** The Content-Transfer-Encoding of a part (RFC 2045 section 6) as a word in lower case, without comments. */
+export function encodingWord({ fields }: Part): string {
+  const value = firstValue(fields, 'content-transfer-encoding') ?? '';
+  return value
+    .replace(/\([^()]*\)/g, '')
+    .trim()
+    .toLowerCase();
+}
+
+/** Unknown words mean no encoding. */
+export const encodingOf = (part: Part): TransferEncoding => ENCODINGS.get(encodingWord(part)) ?? 'identity';
 
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 
@@ -128,7 +149,6 @@ function openPart(walk: Walk, parent: Part | undefined, start: number): Part | u
     headerStart: start,
     bodyStart,
     bodyEnd: walk.bytes.length,
-    delimited: false,
   };
   parent?.children.push(part);
   walk.leaf = part;
@@ -263,13 +283,13 @@ function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   return openPart(walk, owner?.part, lineEnd)?.bodyStart ?? walk.bytes.length;
 }
 
+/** Ends a part before a delimiter line; the line break before it belongs to the delimiter (RFC 2046 section 5.1.1). */
 function endPart(walk: Walk, part: Part | undefined, at: number): void {
   if (part === undefined) return;
   let end = at;
   if (end > part.bodyStart && walk.bytes[end - 1] === LF) end -= 1;
   if (end > part.bodyStart && walk.bytes[end - 1] === CR) end -= 1;
   part.bodyEnd = end;
-  part.delimited = true;
 }
 
 /** Forgets the multiparts inside the first `length`. Of two with one boundary the inner one counts while it is open. */

@@ -3,25 +3,6 @@ import { createBytePasses, SET_BYTES, SLACK, toByteSet } from '../base/byte-pass
 /** The transfer encoding of a body (RFC 2045 section 6). */
 export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable' | 'uuencode';
 
-/** Encodings by name; uuencode was never registered and has several. */
-const ENCODINGS: ReadonlyMap<string, TransferEncoding> = new Map([
-  ['base64', 'base64'],
-  ['quoted-printable', 'quoted-printable'],
-  ['x-uuencode', 'uuencode'],
-  ['uuencode', 'uuencode'],
-  ['x-uue', 'uuencode'],
-  ['uue', 'uuencode'],
-]);
-
-/** Parses Content-Transfer-Encoding (RFC 2045 section 6), ignoring comments. Unknown values mean no encoding. */
-export function toTransferEncoding(value: string | undefined): TransferEncoding {
-  const word = (value ?? '')
-    .replace(/\([^()]*\)/g, '')
-    .trim()
-    .toLowerCase();
-  return ENCODINGS.get(word) ?? 'identity';
-}
-
 /** Decodes a body. */
 export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer {
   if (encoding === 'identity') return body;

@@ -290,5 +290,13 @@ export interface BodyWriter {
   abort(): Promise<void>;
 }
 
+/** Bytes that a writer takes at once, which bounds the memory that each write takes. */
+const WRITTEN_BYTES = 65_536;
+
+/** Writes a whole body, whose bytes are given away. */
+export async function writeAll(writer: Pick<BodyWriter, 'write'>, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length; at += WRITTEN_BYTES) await writer.write(bytes.subarray(at, at + WRITTEN_BYTES));
+}
+
 /** The queue of this host: messages accepted with 250 and not yet finished. */
 export type Spool = Awaited<ReturnType<typeof openSpool>>;

@@ -225,7 +225,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       agenda.stop();
       for (const lane of lanes.all()) lane.callAll();
       await overdue.stop();
-      await inTime(clock, STOP_WAIT, Promise.all(allPlaces.map(({ attempts }) => attempts.stop())), () => undefined);
+      await inTime(clock, STOP_WAIT, Promise.all(allPlaces.map(({ attempts }) => attempts.stop())));
       phase = 'abandoned';
     },
     /** Returns the lanes of these endpoints, or all. */

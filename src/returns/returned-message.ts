@@ -1,7 +1,7 @@
 import { decoderOfText } from '../mail/charset.ts';
 import { asciiParameter, firstValue, type HeaderField, parseHeaders } from '../mail/headers.ts';
-import { mediaTypeOf, type Part, scanStructure } from '../mail/structure.ts';
-import { decodeTransfer, toTransferEncoding } from '../mail/transfer.ts';
+import { encodingOf, mediaTypeOf, type Part, scanStructure } from '../mail/structure.ts';
+import { decodeTransfer } from '../mail/transfer.ts';
 
 /** A returned message, parsed as far as needed to classify it. */
 export interface ReturnedMessage {
@@ -72,10 +72,7 @@ function toLeaf(bytes: Buffer, part: Part) {
     /** Media type in lower case; default text/plain (RFC 2045 section 5.2). */
     type,
     bytes() {
-      const decoded = decodeTransfer(
-        bytes.subarray(part.bodyStart, part.bodyEnd),
-        toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding')),
-      );
+      const decoded = decodeTransfer(bytes.subarray(part.bodyStart, part.bodyEnd), encodingOf(part));
       return type.startsWith('text/') ? Buffer.from(decoderOfText(charset, () => [decoded])(decoded, true)) : decoded;
     },
   };

@@ -1,3 +1,4 @@
+import { type Clock, withDeadline } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { createBreaker } from './breaker.ts';
@@ -53,19 +54,6 @@ function createAskingOne(
   const seconds = metrics.histogram('postern_scan_seconds', { scanner: name });
   const count = (result: string) => metrics.counter('postern_scans_total', { scanner: name, result }).add();
 
-  /** Runs one scan under the deadline. */
-  async function inTime(specimen: Specimen): Promise<ScannerFinding> {
-    const deadline = new AbortController();
-    const cancel = clock.after(timeoutMs, () =>
-      deadline.abort(new ScannerFault(`it did not answer within ${timeoutMs} ms`)),
-    );
-    try {
-      return await scanner.scan(specimen, AbortSignal.any([deadline.signal, stopping]));
-    } finally {
-      cancel();
-    }
-  }
-
   function failed(specimen: Specimen, error: unknown, hasGone: boolean): Asked {
     const reason = error instanceof Error ? error.message || error.name : String(error);
     count('error');
@@ -80,7 +68,9 @@ function createAskingOne(
       return { scanner, finding: undefined, reason: `${name} did not answer`, again: true };
     const question = breaker.begin();
     try {
-      const finding = await inTime(specimen);
+      const finding = await scanInTime(clock, timeoutMs, (late) =>
+        scanner.scan(specimen, AbortSignal.any([late, stopping])),
+      );
       if (question.passed()) log.info('scanner.up', { scanner: name });
       seconds.observe((clock.monotonic() - began) / 1000);
       count(resultOf(finding));
@@ -97,6 +87,13 @@ function createAskingOne(
 
   return { scanner, breaker, ask };
 }
+
+/** Runs one scan under its deadline. */
+export const scanInTime = (
+  clock: Clock,
+  ms: number,
+  scan: (late: AbortSignal) => Promise<ScannerFinding>,
+): Promise<ScannerFinding> => withDeadline(clock, ms, scan, new ScannerFault(`it did not answer within ${ms} ms`));
 
 function toAsked(scanner: Scanner, finding: ScannerFinding): Asked {
   const { skipped, defers, spam, virus } = finding;

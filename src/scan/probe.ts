@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { scanInTime } from './asking.ts';
 import type { Scanner, ScannerFinding, Specimen } from './scanner.ts';
 
 // Mail that every scanner knows, in two pieces, so that scanners do not take this file for such mail.
@@ -16,16 +17,14 @@ export async function* probe(
   { timeoutMs, clock }: { readonly timeoutMs: number; readonly clock: Clock },
 ): AsyncGenerator<Probed> {
   for (const scanner of scanners) {
-    const deadline = new AbortController();
-    const cancel = clock.after(timeoutMs, () => deadline.abort(new Error(`it did not answer within ${timeoutMs} ms`)));
     const began = clock.monotonic();
     try {
-      const finding = await scanner.scan(specimen(scanner, clock.now()), deadline.signal);
+      const asked = specimen(scanner, clock.now());
+      const finding = await scanInTime(clock, timeoutMs, (late) => scanner.scan(asked, late));
       yield { scanner, found: isFound(finding), ms: Math.round(clock.monotonic() - began) };
     } catch (error) {
       yield { scanner, fault: error instanceof Error ? error.message || error.name : String(error) };
     } finally {
-      cancel();
       await scanner.stop();
     }
   }

@@ -1,5 +1,5 @@
 import { sizeOf } from '../base/bytes.ts';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, inTime } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -132,15 +132,8 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
      * scanners may still read the body afterwards.
      */
     async of(specimen: Specimen, from: number): Promise<ScanOutcome> {
-      let cancel = (): void => {};
-      const patience = new Promise<ScanOutcome>((resolve) => {
-        cancel = clock.after(PATIENCE, () => resolve({ at: soon() }));
-      });
-      try {
-        return await Promise.race([inFlight.get(specimen.id) ?? begin(specimen, from), patience]);
-      } finally {
-        cancel();
-      }
+      const scanned = inFlight.get(specimen.id) ?? begin(specimen, from);
+      return (await inTime(clock, PATIENCE, scanned)) ?? { at: soon() };
     },
     /** Why a message that has no scan still waits for one, for people; undefined if it does not. */
     waitsFor(messageId: string): string | undefined {

@@ -6,7 +6,7 @@ import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
 import { sentId } from '../mail/return-address.ts';
 import { type CopiedMessage, fromCopy } from '../queue/copied-message.ts';
-import type { Delivery, NewMessage, Spool } from '../queue/delivery.ts';
+import { type Delivery, type NewMessage, type Spool, writeAll } from '../queue/delivery.ts';
 import { isLost } from '../queue/disk/faults.ts';
 import type { Rescued } from '../queue/messages.ts';
 import { type DeliveryState, STATES } from '../queue/states.ts';
@@ -49,7 +49,6 @@ const LOOK_MS = 2000;
 const AGAIN_MS = 30_000;
 /** Rows read together. Those of inbound mail have a megabyte, or two with what is around it. */
 const BY_ID = { sort: 'id', limit: 500, bytes: 32 * 1024 * 1024 } as const;
-const CHUNK_BYTES = 65_536;
 
 /**
  * Takes over the copies of hosts whose row names this one as their adopter. Each message is put on the queue first, and
@@ -149,7 +148,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
 
   async function onDisk({ bytes, ...message }: CopiedMessage): Promise<NewMessage> {
     const writer = spool.body(message.id);
-    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.slice(at, at + CHUNK_BYTES));
+    await writeAll(writer, bytes);
     return { ...message, body: await writer.finish() };
   }
 

@@ -4,13 +4,13 @@ import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
-import { toAsciiDomain } from '../mail/address.ts';
+import { domainOf, toAsciiDomain } from '../mail/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import type { MailAttempt } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
-import type { SignOwn } from './own-signature.ts';
+import type { SignOwn } from './signing.ts';
 import type { MailCarrier, Mailer, MailOutcome, NoticeMail } from './types.ts';
 
 interface NoticeDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
@@ -183,7 +183,7 @@ interface Tally {
 
 /** Limits that protect people from mail that others request: per address, and per account and domain. */
 function quotasFor(account: string, address: string): readonly Quota[] {
-  const domain = address.slice(address.lastIndexOf('@') + 1);
+  const domain = domainOf(address);
   return [
     { name: `notice hour ${address}`, places: 3, ms: HOUR_MS },
     { name: `notice day ${address}`, places: 10, ms: DAY_MS },

@@ -6,6 +6,7 @@ import { sentId } from '../mail/return-address.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { DeliveryState } from '../queue/states.ts';
 import { RowTooNew } from '../store/features.ts';
+import { pagesById } from '../store/pages.ts';
 import { SCHEDULED_CHANGES, type ScheduledChange, type ScheduledRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import type { Copies } from './copies.ts';
@@ -129,13 +130,10 @@ export function createScheduling({ store, spool, copies, clock, time }: Scheduli
   /** Runs `work` for every row of a state whose delivery is on this host. Returns for how many it made a change. */
   async function tendAll(state: ScheduledChange, work: (row: ScheduledRow) => Promise<boolean>): Promise<number> {
     let count = 0;
-    for (let last = ''; ; ) {
-      const rows = await scheduled.many({ state, id: { range: { gt: last } } }, { sort: 'id', limit: STEP });
-      for (const row of rows.filter(store.understands))
+    for await (const page of pagesById(scheduled, { filter: { state }, limit: STEP }))
+      for (const row of page.filter(store.understands))
         if ((await stateOf(row)) !== undefined && (await work(row))) count++;
-      last = rows.at(-1)?.id ?? last;
-      if (rows.length < STEP) return count;
-    }
+    return count;
   }
 
   async function forget(): Promise<number> {

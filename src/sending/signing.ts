@@ -1,11 +1,14 @@
-import { toTimestamp } from '../base/clock.ts';
+import { createPrivateKey } from 'node:crypto';
+import { inTime, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createRecent } from '../base/memory.ts';
 import type { Tools } from '../base/tools.ts';
-import { toAsciiDomain } from '../mail/address.ts';
+import { domainOf, toAsciiDomain } from '../mail/address.ts';
+import { withSendableHeader } from '../mail/compose/sendable.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { type SenderDomainRow, senderDomainId } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
+import { sign } from './compose/sign.ts';
 import { countsFrom, type DomainTests, mayBeSigned } from './domains/domain-tests.ts';
 import { type DomainKeys, selectorOf } from './domains/keys.ts';
 import type { ComposeJob, SigningOutlook } from './types.ts';
@@ -68,13 +71,8 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
   async function testedRow(account: string, domain: string): Promise<SenderDomainRow | undefined> {
     const row = await store.senderDomains.one({ id: senderDomainId(account, domain) });
     if (!row || row.verifiedAt === null || (row.spfValid === true && row.dkimValid === true)) return row;
-    const { promise: late, resolve } = Promise.withResolvers<SenderDomainRow>();
-    const cancel = clock.after(TEST_MS, () => resolve(row));
-    try {
-      return await Promise.race([freshTests.test(row).catch(() => row), late]);
-    } finally {
-      cancel();
-    }
+    const test = freshTests.test(row).catch(() => row);
+    return (await inTime(clock, TEST_MS, test)) ?? row;
   }
 
   async function signAs(domain: string): Promise<NonNullable<Signer>> {
@@ -83,7 +81,7 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
   }
 
   const look = (account: string, { sender, signingDomain }: Outgoing) => {
-    const named = [signingDomain ?? '', sender.slice(sender.lastIndexOf('@') + 1)];
+    const named = [signingDomain ?? '', domainOf(sender)];
     const wanted = new Set(named.flatMap((name) => toAsciiDomain(name) ?? []));
     return known.get([account, ...wanted].join(' '), clock.monotonic());
   };
@@ -110,4 +108,42 @@ function reasonOf(domain: string, row: SenderDomainRow | undefined, now: Date): 
     return `its DNS records are right, and count from ${toTimestamp(from)} UTC, when caches have none of before`;
   const error = (row.dkimValid === true ? row.spfError : row.dkimError) ?? 'Its DNS records have not been found yet.';
   return `${error} (/senders/check-domain)`;
+}
+
+// Our own mail: notices and delivery reports.
+
+interface OwnSignatureSettings {
+  /** The author of our own mail (`mail.from`). */
+  readonly from: string;
+  /** `outbound.signing_domain`; empty: none. */
+  readonly signingDomain: string;
+  readonly dkimSelector: string;
+}
+
+/** Signs our own mail: notices and delivery reports. Throws `StoreAway`. */
+export type SignOwn = (message: Buffer) => Promise<Buffer>;
+
+/** The domain that signs our own mail: the signing domain if From is at or below it (DMARC), else that of From. */
+export function ownSigner({ from, signingDomain }: Omit<OwnSignatureSettings, 'dkimSelector'>): string | undefined {
+  const domain = toAsciiDomain(domainOf(from));
+  return signingDomain !== '' && domain !== undefined && `.${domain}`.endsWith(`.${signingDomain}`)
+    ? signingDomain
+    : domain;
+}
+
+/**
+ * Our own mail is always signed, whether or not the record of the key is found: until it is published, receivers take
+ * the mail as unsigned (RFC 6376 section 6.1.2).
+ */
+export function createOwnSignature(
+  settings: OwnSignatureSettings,
+  { domainKeys }: { readonly domainKeys: DomainKeys },
+): SignOwn {
+  const domain = ownSigner(settings);
+  return async (composed) => {
+    const message = withSendableHeader(composed, { charset: () => '', utf8: false });
+    if (domain === undefined) return message;
+    const { privateKey, ...key } = await domainKeys.keyOf(domain);
+    return sign(message, { domain, selector: selectorOf(key, settings), privateKey: createPrivateKey(privateKey) });
+  };
 }

@@ -10,7 +10,7 @@ import { isPlainAuthor } from '../mail/author.ts';
 import { type DsnRequest, type Envelope, traceLine } from '../mail/envelope.ts';
 import { mailUrl, type Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
-import type { AcceptOutcome, Delivery, Spool } from '../queue/delivery.ts';
+import { type AcceptOutcome, type Delivery, type Spool, writeAll } from '../queue/delivery.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
@@ -39,9 +39,6 @@ interface SubmitDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly signing: Pick<Signing, 'outlookOf'>;
   readonly ids: Pick<Ids, 'message'>;
 }
-
-/** Chunk size for writing a body to the spool, which bounds the memory that each write takes. */
-const CHUNK_BYTES = 65_536;
 
 /** A submission with its recipients sorted: deliverable, suppressed, invalid. */
 interface SortedSubmission {
@@ -242,7 +239,7 @@ async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: 
   try {
     // The queue takes the bytes away.
     await copies.write({ id: messageId, receivedAt, envelope: copied, trace, bytes }, deliveries);
-    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.subarray(at, at + CHUNK_BYTES));
+    await writeAll(writer, bytes);
     const body = await writer.finish();
     await schedule(sorted, deps);
     const outcome = await spool.accept({ id: messageId, receivedAt, envelope: copied, trace, body }, deliveries);

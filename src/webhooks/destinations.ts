@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { MANDRILL, type PostStyle } from '../inbound/formats.ts';
 import type { RouteTarget, Routing } from '../inbound/types.ts';
+import { domainOf } from '../mail/address.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -85,8 +86,5 @@ export function createDestinations({ store, routing, clock }: DestinationDeps) {
     },
   });
 }
-
-/** The domain of an address, as written. */
-const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
 
 const toThere = (url: string, now: string): Destination => (now === url ? HERE : { kind: 'there', url: now });

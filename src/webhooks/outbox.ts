@@ -97,10 +97,7 @@ export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: Abor
       const found = await carriers.waiting(since);
       let done = 0;
       for (const row of found) {
-        await outbox.publish(
-          row.account,
-          (row.unsent ?? []).map((event) => ({ ...event, at: new Date(event.at) })),
-        );
+        await outbox.publish(row.account, row.unsent ?? []);
         if (await carriers.settle(row)) done++;
       }
       count += done;

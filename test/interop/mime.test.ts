@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { isDeepStrictEqual } from 'node:util';
 import { expect } from 'chai';
 import { withHeader } from '../../src/mail/header-section.ts';
-import { scanMessage } from '../../src/mail/message.ts';
 import { listParts, partBytes } from '../../src/mail/parts.ts';
+import { scanStructure } from '../../src/mail/structure.ts';
 import { asUtf8 } from '../../src/webhooks/render/as-utf8.ts';
 import { EIGHT_BIT } from '../support/eight-bit.ts';
 import { CORPUS } from '../support/mime-corpus.ts';
@@ -35,7 +35,7 @@ const askPython = (...messages: readonly Buffer[]): Read[] => {
 /** As raw_msg has it. */
 const asText = (raw: Buffer) =>
   Buffer.from(
-    Buffer.concat([...asUtf8(withHeader(raw), scanMessage(withHeader(raw)).root)])
+    Buffer.concat([...asUtf8(withHeader(raw), scanStructure(withHeader(raw)).root)])
       .toString()
       .replaceAll('\r\n', '\n'),
   );
@@ -63,7 +63,7 @@ const OTHERWISE: Readonly<Record<string, string>> = {
 describe("Python's email package and our parser", () => {
   /** The decoded bytes of each part, in hexadecimal; null for a message in the message. */
   const partsOf = (raw: Buffer) => {
-    const { root } = scanMessage(raw);
+    const { root } = scanStructure(raw);
     if (!root) throw new Error('not parsed');
     return listParts(raw, root).map(({ type }, i) =>
       type.startsWith('message/') ? null : (partBytes(raw, root, i + 1)?.toString('hex') ?? ''),

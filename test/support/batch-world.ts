@@ -179,7 +179,7 @@ export function events(
 ): UnsentEvent[] {
   return Array.from({ length: count }, (_, n) => {
     const id = `m${from + n}`;
-    return { id, event, at: new Date(0), body: JSON.stringify({ event, _id: id, ts: 0, msg: 'x'.repeat(size) }) };
+    return { id, event, at: 0, body: JSON.stringify({ event, _id: id, ts: 0, msg: 'x'.repeat(size) }) };
   });
 }
 

@@ -1,4 +1,4 @@
-import { createLoop } from '../../base/clock.ts';
+import { createLoop, inTime } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Service } from '../../base/service.ts';
 import type { Tools } from '../../base/tools.ts';
@@ -121,10 +121,7 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
     async start() {
       if (alone) return;
       // Mail that another host has taken over is best dropped before it is posted.
-      const over = Promise.withResolvers<void>();
-      const end = clock.after(FIRST_MS, over.resolve);
-      await Promise.race([loop.start(), over.promise]);
-      end();
+      await inTime(clock, FIRST_MS, loop.start());
     },
     async stop() {
       await loop.stop();

@@ -1,4 +1,5 @@
 import { percentDecoded } from '../../base/form-pairs.ts';
+import { charOf, withoutEntities } from '../../base/html.ts';
 
 // HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are whatever people call files. A Content-ID
 // is one word of ASCII, so the id of such a picture and the references to it are chosen together.
@@ -141,18 +142,6 @@ function finder(
 
 const looseKey = (name: string) => bare(name).normalize('NFC');
 
-const ENTITY = /&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(amp|lt|gt|quot|apos|nbsp));/gi;
-const NAMED: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };
-
-function withoutEntities(text: string): string {
-  if (!text.includes('&')) return text;
-  return text.replace(ENTITY, (whole, decimal?: string, hex?: string, name?: string) =>
-    name === undefined
-      ? charOf(Number.parseInt(decimal ?? hex ?? '', decimal === undefined ? 16 : 10), whole)
-      : (NAMED[name.toLowerCase()] ?? whole),
-  );
-}
-
 /** Invalid sequences stay as written: `100%.png`. */
 function withoutPercent(text: string): string {
   if (!text.includes('%')) return text;
@@ -165,8 +154,4 @@ function withoutEscapes(text: string): string {
   return text.replace(/\\(?:([0-9a-f]{1,6})\s?|([^\n]))/gi, (whole, hex?: string, char?: string) =>
     hex === undefined ? (char ?? '') : charOf(Number.parseInt(hex, 16), whole),
   );
-}
-
-function charOf(code: number, otherwise: string): string {
-  return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : otherwise;
 }

@@ -1,5 +1,6 @@
 import { escapeHtml } from '../../base/html.ts';
 import { namesIn } from '../../base/tables.ts';
+import { TooLong } from '../faults.ts';
 import { oneSpace, PARAGRAPHS, readElements } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
@@ -99,15 +100,13 @@ const LINK = /\udbff(\d+);/g;
 
 /**
  * Converts a text to an equivalent HTML page: escaped, with paragraphs, line breaks and indents kept, and links
- * clickable. Linear; throws `TooLong` if the links alone would exceed `maxLength`.
+ * clickable. Linear; throws `TooLong` if the text alone exceeds `maxLength`.
  */
 export function toHtmlPage(text: string, maxLength: number): string {
   const links: string[] = [];
-  const marked = changeText(
-    text.toWellFormed().replace(/\r\n?/g, '\n'),
-    (url) => `${MARK}${links.push(url) - 1};`,
-    maxLength,
-  );
+  const decoded = text.toWellFormed().replace(/\r\n?/g, '\n');
+  if (decoded.length > maxLength) throw new TooLong();
+  const marked = changeText(decoded, (url) => `${MARK}${links.push(url) - 1};`, maxLength);
   const body = paragraphsOf(marked)
     .map((paragraph) => `<p>${toMarkup(paragraph, links)}</p>\n`)
     .join('');

@@ -1,5 +1,5 @@
-import type { ParsedMessage } from '../message.ts';
-import { startOfText, wholeCharacters } from '../reply-text.ts';
+import { wholeCharacters } from '../../base/characters.ts';
+import { type ParsedMessage, startOfText } from '../message.ts';
 import type { Why } from './box.ts';
 import { type InvisibleRun, invisibleIn } from './invisible.ts';
 import { type LinkFact, linkFact } from './link-hosts.ts';

@@ -1,5 +1,5 @@
+import { wholeCharacters } from '../../base/characters.ts';
 import { oneSpace, readElements } from '../html-edit.ts';
-import { wholeCharacters } from '../reply-text.ts';
 import { isIndentedAway, type Why } from './box.ts';
 import { createStyles } from './sheets.ts';
 import { createTree, type HiddenText, type Lines, type OpenElement } from './tree.ts';

@@ -1,5 +1,5 @@
+import { wholeCharacters } from '../../base/characters.ts';
 import { PARAGRAPHS } from '../html-edit.ts';
-import { wholeCharacters } from '../reply-text.ts';
 import type { Box } from './box.ts';
 import type { OpenElement } from './tree.ts';
 

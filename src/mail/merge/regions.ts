@@ -1,7 +1,7 @@
 import type { TokenizerCallbacks } from 'htmlparser2';
 import { namesIn } from '../../base/tables.ts';
-import { MAX_RENDERED, TooLong } from '../faults.ts';
-import { createTokenizer, VOID } from '../html-edit.ts';
+import { MAX_RENDERED } from '../faults.ts';
+import { createOutput, createTokenizer, type Output, VOID } from '../html-edit.ts';
 
 /** Contents by region name. */
 export type RegionContents = ReadonlyMap<string, string>;
@@ -24,36 +24,14 @@ export function* fillingRegions(
   maxLength = MAX_RENDERED,
 ): Generator<void, string> {
   if (contents.size === 0 || !/mc:edit/i.test(code)) return code;
-  const edits = createEdits(code, maxLength);
-  const tokenizer = createTokenizer(createReader(code, contents, edits), false);
+  const output = createOutput(code, maxLength);
+  const tokenizer = createTokenizer(createReader(code, contents, output));
   for (let at = 0; at < code.length; at += SLICE) {
     tokenizer.write(code.slice(at, at + SLICE));
     yield;
   }
   tokenizer.end();
-  return edits.finish();
-}
-
-/** Replaces pieces of a text; calls must be in order of position. */
-type Edits = ReturnType<typeof createEdits>;
-
-function createEdits(code: string, maxLength: number) {
-  const parts: string[] = [];
-  let kept = 0;
-  let length = code.length;
-  return {
-    replace(start: number, end: number, text: string) {
-      length += text.length - (end - start);
-      // Later replacements may remove text, but no more than the rest of the code.
-      if (length - (code.length - end) > maxLength) throw new TooLong();
-      parts.push(code.slice(kept, start), text);
-      kept = end;
-    },
-    finish(): string {
-      if (length > maxLength) throw new TooLong();
-      return parts.join('') + code.slice(kept);
-    },
-  };
+  return output.finish('', code.length);
 }
 
 interface Tag {
@@ -70,16 +48,17 @@ interface Filling {
   readonly content: string;
 }
 
-function createReader(code: string, contents: RegionContents, edits: Edits): Partial<TokenizerCallbacks> {
+function createReader(code: string, contents: RegionContents, output: Output): Partial<TokenizerCallbacks> {
   const elements = createElements();
   let tag: Tag = { name: '', start: 0, mark: undefined };
-  let attribute = { start: 0, isMark: false, valueStart: -1, valueEnd: -1 };
+  /** Where the attribute starts, and the pieces of its value; undefined if it marks no region. */
+  let mark: { readonly start: number; readonly region: string[] } | undefined;
   let filling: Filling | undefined;
 
   /** Called when elements at this depth and deeper end at `place`. */
   const endElements = (depth: number, place: number) => {
     if (!filling || filling.depth < depth) return;
-    edits.replace(filling.start, place, filling.content);
+    output.replace(filling.start, place, filling.content);
     filling = undefined;
   };
   const openElement = (end: number) => {
@@ -88,7 +67,7 @@ function createReader(code: string, contents: RegionContents, edits: Edits): Par
     const depth = elements.open(tag.name);
     const content = filling || !tag.mark ? undefined : contents.get(tag.mark.region);
     if (content === undefined || !tag.mark) return;
-    edits.replace(tag.mark.start, tag.mark.end, '');
+    output.replace(tag.mark.start, tag.mark.end, '');
     filling = { depth, start: end + 1, content };
   };
   return {
@@ -96,25 +75,19 @@ function createReader(code: string, contents: RegionContents, edits: Edits): Par
       tag = { name: code.slice(start, end).toLowerCase(), start: start - 1, mark: undefined };
     },
     onattribname(start, end) {
-      attribute = {
-        start,
-        isMark: end - start === MARK.length && code.slice(start, end).toLowerCase() === MARK,
-        valueStart: -1,
-        valueEnd: -1,
-      };
+      // of two such attributes the first counts, as with any attribute
+      const isMark = !tag.mark && end - start === MARK.length && code.slice(start, end).toLowerCase() === MARK;
+      mark = isMark ? { start, region: [] } : undefined;
     },
     onattribdata(start, end) {
-      if (attribute.valueStart < 0) attribute.valueStart = start;
-      attribute.valueEnd = end;
+      mark?.region.push(code.slice(start, end));
+    },
+    onattribentity(point) {
+      mark?.region.push(String.fromCodePoint(point));
     },
     onattribend(_, end) {
-      // of two such attributes the first counts, as with any attribute
-      if (!attribute.isMark || tag.mark || attribute.valueStart < 0) return;
-      tag.mark = {
-        start: spaceBefore(code, attribute.start),
-        end,
-        region: decode(code.slice(attribute.valueStart, attribute.valueEnd)),
-      };
+      if (mark && mark.region.length > 0)
+        tag.mark = { start: spaceBefore(code, mark.start), end, region: mark.region.join('') };
     },
     onopentagend: openElement,
     // The author means an empty element; HTML would treat it as open, and filling it would swallow what follows.
@@ -135,26 +108,6 @@ function spaceBefore(code: string, place: number): number {
   let start = place;
   while (SPACE.test(code.charAt(start - 1))) start--;
   return start;
-}
-
-const NAMED: ReadonlyMap<string, string> = new Map([
-  ['amp', '&'],
-  ['lt', '<'],
-  ['gt', '>'],
-  ['quot', '"'],
-  ['apos', "'"],
-]);
-
-/** Decodes an attribute value. An editor may have written a quote in a name as an entity. */
-function decode(value: string): string {
-  return value.replace(
-    /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]{2,4}));/gi,
-    (whole, decimal?: string, hex?: string, name?: string) => {
-      if (name !== undefined) return NAMED.get(name) ?? whole;
-      const point = decimal === undefined ? Number.parseInt(hex ?? '', 16) : Number(decimal);
-      return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
-    },
-  );
 }
 
 /** Elements without content, and names of such that browsers no longer know. */

@@ -1,5 +1,5 @@
 import { isIPv6 } from 'node:net';
-import { isLoopback, isReachable, type Network } from '../../base/networks.ts';
+import { bareHost, isLoopback, isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 
 /** One server address, and how to connect to it. */
@@ -158,7 +158,7 @@ export function parseRelay(text: string): Relay | undefined {
   const auth = readAuth(url);
   if (auth === 'wrong') return undefined;
   return {
-    host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
+    host: bareHost(url),
     port: Number(url.port) || (secure ? SUBMISSIONS_PORT : SUBMISSION_PORT),
     secure,
     auth,

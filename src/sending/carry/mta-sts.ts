@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { TextDecoder } from 'node:util';
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, withDeadline } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, createShared } from '../../base/memory.ts';
 import { isReachable, type Network } from '../../base/networks.ts';
@@ -129,16 +129,11 @@ export function createPolicyFetch(
     return answer.records[0] ?? '';
   }
 
-  return async (domain) => {
+  return (domain) => {
     const host = `mta-sts.${domain}`;
-    const late = new AbortController();
-    const cancel = clock.after(DEADLINE_MS, () => late.abort());
-    try {
-      const address = await addressOf(host);
-      return await get({ address, host, port }, late.signal);
-    } finally {
-      cancel();
-    }
+    return withDeadline(clock, DEADLINE_MS, async (signal) =>
+      get({ address: await addressOf(host), host, port }, signal),
+    );
   };
 }
 

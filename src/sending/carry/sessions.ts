@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, withDeadline } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
 import type { Tools } from '../../base/tools.ts';
@@ -78,10 +78,8 @@ export function createClientSessions(
     source: string | undefined,
     { signal, transcript }: Sending,
   ): Promise<ClientSession> {
-    const late = new AbortController();
-    const cancel = clock.after(hostTimeoutMs, () => late.abort());
-    const either = AbortSignal.any([signal, late.signal]);
-    try {
+    return withDeadline(clock, hostTimeoutMs, async (late) => {
+      const either = AbortSignal.any([signal, late]);
       const name = await names(source);
       const begin = async (one: Hop) => {
         const notes = transcript.begin(one, false);
@@ -93,13 +91,11 @@ export function createClientSessions(
           throw error;
         }
       };
-      return await begin(hop).catch((error: unknown) => {
+      return begin(hop).catch((error: unknown) => {
         if (hop.tls !== 'any' || !isTlsFault(error) || either.aborted) throw error;
         return begin({ ...hop, tls: 'none' });
       });
-    } finally {
-      cancel();
-    }
+    });
   }
 
   /** Sends the message; an abort destroys the session. */

@@ -1,6 +1,6 @@
 import { type Clock, DAY_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createExpiringMemory, createMemory } from '../../base/memory.ts';
+import { createMemory, createRecent } from '../../base/memory.ts';
 import { checkA, toReverseName } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
@@ -134,8 +134,6 @@ export function createSourceNames(
   hostname: string,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },
 ): SourceNames {
-  const known = createExpiringMemory<Promise<string>>({ most: MOST }, clock);
-
   async function look(source: string): Promise<string> {
     const answer = await resolver.resolve(toReverseName(source) ?? '', 'PTR');
     const name = answer.kind === 'records' ? toAsciiDomain(answer.records[0] ?? '') : undefined;
@@ -144,14 +142,8 @@ export function createSourceNames(
     return check !== 'unknown' && check.valid ? name : hostname;
   }
 
-  return (source) => {
-    if (source === undefined) return Promise.resolve(hostname);
-    const found = known.get(source);
-    if (found) return found;
-    const name = look(source).catch(() => hostname);
-    known.set(source, name, NAMES_KEPT_MS);
-    return name;
-  };
+  const names = createRecent((source) => look(source).catch(() => hostname), NAMES_KEPT_MS);
+  return async (source) => (source === undefined ? hostname : names.get(source, clock.monotonic()));
 }
 
 /** How long a warmup takes, in days. */

@@ -1,5 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
+import { withPort } from '../../base/networks.ts';
 import { type HopDetail, mailDetailText } from '../../queue/detail.ts';
 import type { Hop } from './hops.ts';
 
@@ -73,7 +74,7 @@ function createHopNotes(hop: Hop, reused: boolean, clock: Pick<Clock, 'monotonic
   });
   const detail = (): HopDetail => ({
     host,
-    address: address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`,
+    address: withPort(address, port),
     source,
     tls,
     ...(reused && { reused }),

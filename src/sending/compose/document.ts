@@ -16,8 +16,8 @@ import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { encodedValue, type HeaderFacts, needSmtpUtf8, sendableChanges } from '../../mail/compose/sendable.ts';
 import { toMailDate } from '../../mail/envelope.ts';
 import { decodeWords, firstValue, parseHeaders, parseStructured } from '../../mail/headers.ts';
-import { leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
-import { decodeTransfer, type TransferEncoding, toTransferEncoding } from '../../mail/transfer.ts';
+import { encodingOf, encodingWord, leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
+import { decodeTransfer, type TransferEncoding } from '../../mail/transfer.ts';
 import type { ComposeJob } from '../types.ts';
 import type { Personal } from './compose.ts';
 import { fromField, toField, toTextPart } from './draft.ts';
@@ -324,12 +324,8 @@ function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined)
 
 function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
   const type = mediaTypeOf(part);
-  const word = (firstValue(part.fields, 'content-transfer-encoding') ?? '')
-    .replace(/\([^()]*\)/g, '')
-    .trim()
-    .toLowerCase();
-  const encoding = toTransferEncoding(word);
-  const unknown = encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(word));
+  const encoding = encodingOf(part);
+  const unknown = encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(encodingWord(part)));
   if (!type.startsWith('text/') || unknown) return undefined;
   const charset = (part.type.params.get('charset') ?? '').trim().toLowerCase();
   return { part, type, charset, encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };

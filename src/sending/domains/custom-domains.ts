@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createRecent } from '../../base/memory.ts';
+import { bareHost } from '../../base/networks.ts';
 import { leadsTo, mailComesTo } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { Extras } from '../../mail/outgoing.ts';
@@ -40,7 +41,7 @@ const FRESH_MS = 10_000;
 export function createCustomDomains(settings: CustomDomainSettings, { store, resolver, clock }: CustomDomainDeps) {
   const { publicUrl, returnDomain, mxHosts, certifies } = settings;
   const url = new URL(publicUrl);
-  const host = url.hostname.replace(/^\[|\]$/g, '');
+  const host = bareHost(url);
   // Keys are an account and a domain, separated by a space, which neither contains.
   const tracking = createRecent(
     (key) => usable(key, async (domain) => (await hasCertificate(domain)) && leadsTo(resolver, domain, host)),

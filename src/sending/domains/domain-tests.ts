@@ -3,6 +3,7 @@ import { frozen } from '../../base/frozen.ts';
 import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
+import { type Collection, filterOf, type Patch, type Row } from '../../store/driver/port.ts';
 import type { SenderDomainRow } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import type { KeySwitch } from './key-rotation.ts';
@@ -31,7 +32,6 @@ interface DomainTestDeps {
 const RECENT_MS = 7 * DAY_MS;
 /** A TTL of years is a mistake or an attack; no cache has to keep a record longer than this (RFC 8767 section 4). */
 const LONGEST_TTL_S = 7 * 24 * 3600;
-const TRIES = 5;
 /** The error of a domain that DNS has never answered for. */
 const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be tested again.";
 
@@ -49,14 +49,7 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
         publicKey,
       ),
     ]);
-    let before: SenderDomainRow | undefined = row;
-    for (let tries = 0; before && tries < TRIES; tries++) {
-      const patch = toPatch(before, spf, dkim, new Date(clock.now()));
-      const after = await store.senderDomains.change({ id: row.id, version: before.version }, patch);
-      if (after) return after;
-      before = await store.senderDomains.one({ id: row.id }); // tested concurrently
-    }
-    return before ?? row;
+    return changeTested(store.senderDomains, row, (before) => toPatch(before, spf, dkim, new Date(clock.now())));
   }
   return frozen({ test });
 }
@@ -79,6 +72,26 @@ interface RecordStatus {
   readonly valid: boolean | null;
   readonly validAfter: Date | null;
   readonly error: string | null;
+}
+
+const TRIES = 5;
+
+/** Stores what a test of a row found. `toPatch` is called again if the row was tested concurrently. */
+export async function changeTested<R extends Row & { readonly version: number }>(
+  rows: Pick<Collection<R>, 'one' | 'change'>,
+  row: R,
+  toPatch: (before: R) => Patch<R>,
+): Promise<R> {
+  const { id } = row;
+  let before: R | undefined = row;
+  for (let tries = 0; before && tries < TRIES; tries++) {
+    const { version }: R = before;
+    const patch = { ...toPatch(before), version: version + 1 };
+    const after = await rows.change(filterOf<Row & { readonly version: number }, R>({ id, version }), patch);
+    if (after) return after;
+    before = await rows.one(filterOf<Row, R>({ id }));
+  }
+  return before ?? row;
 }
 
 /** The state of a record after a test. */
@@ -113,7 +126,6 @@ function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordC
     ...(answered && { lastTestedAt: now }),
     changedAt,
     nextTestAt: new Date(now.getTime() + (!settled && recent ? HOUR_MS : DAY_MS)),
-    version: row.version + 1,
   };
 }
 

@@ -2,6 +2,7 @@ import { createHash, generateKeyPair } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createShared } from '../../base/memory.ts';
+import { createTurn } from '../../base/turns.ts';
 import type { KeyPlace } from '../../dns/checks.ts';
 import type { DomainKeyRow } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
@@ -49,7 +50,8 @@ export function createDomainKeys(deps: {
 }) {
   const { domainKeys } = deps.store;
   const shared = createShared<DomainKeyRow>();
-  let last: Promise<unknown> = Promise.resolve();
+  /** One at a time: generating a key occupies a thread of the pool, which also reads files, for a long time. */
+  const inTurn = createTurn();
 
   async function find(domain: string): Promise<DomainKeyRow> {
     const known = await domainKeys.one({ id: domain });
@@ -59,13 +61,6 @@ export function createDomainKeys(deps: {
     const other = await domainKeys.one({ id: domain }); // another process was first
     if (!other) throw new Error('the domain key was deleted meanwhile');
     return other;
-  }
-
-  /** One at a time: generating a key occupies a thread of the pool, which also reads files, for a long time. */
-  function inTurn(make: () => Promise<KeyPair>): Promise<KeyPair> {
-    const next = last.then(make);
-    last = next.catch(() => undefined); // a failure must not affect the next one
-    return next;
   }
 
   return frozen({

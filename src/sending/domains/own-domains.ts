@@ -1,6 +1,6 @@
 import { getDomain } from 'tldts';
 import { frozen } from '../../base/frozen.ts';
-import { toAsciiDomain } from '../../mail/address.ts';
+import { domainOf, toAsciiDomain } from '../../mail/address.ts';
 import type { Store } from '../../store/store.ts';
 
 // Our return and signing domains authenticate every account's mail. DMARC aligns them with all names of their
@@ -35,7 +35,7 @@ export function createOwnDomains(
   return frozen({
     /** `from` is the address in the From field. Throws `StoreAway`. */
     async mayWriteFrom(account: string, from: string): Promise<boolean> {
-      const domain = toAsciiDomain(from.slice(from.lastIndexOf('@') + 1));
+      const domain = toAsciiDomain(domainOf(from));
       if (domain === undefined) return true; // no domain that DMARC could align
       const organization = organizationOf(domain);
       if (!own.has(organization) || (await isOpen())) return true;

@@ -1,11 +1,12 @@
 import { type Clock, DAY_MS, HOUR_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
+import { bareHost } from '../../base/networks.ts';
 import { MOST_TESTED, type Task, testDue } from '../../base/service.ts';
 import { checkLeadsTo } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
-import { afterTest } from './domain-tests.ts';
+import { afterTest, changeTested } from './domain-tests.ts';
 
 interface TrackingDomainSettings {
   /** Base of links: a tracking domain must point to its host. */
@@ -24,32 +25,24 @@ interface TrackingDomainDeps {
  */
 export type TrackingDomains = ReturnType<typeof createTrackingDomains>;
 
-const TRIES = 5;
-
 export function createTrackingDomains(settings: TrackingDomainSettings, deps: TrackingDomainDeps) {
   const { store, resolver, clock } = deps;
-  const host = new URL(settings.publicUrl).hostname.replace(/^\[|\]$/g, '');
+  const host = bareHost(new URL(settings.publicUrl));
 
   /** Tests a row and returns the updated one. */
   async function test(row: TrackingDomainRow): Promise<TrackingDomainRow> {
     const check = await checkLeadsTo(resolver, row.domain, host);
-    let before: TrackingDomainRow | undefined = row;
-    for (let tries = 0; before && tries < TRIES; tries++) {
+    return changeTested(store.trackingDomains, row, (before) => {
       const now = new Date(clock.now());
-      const { valid, validAfter, error } = afterTest(before, check, now);
-      const patch = {
-        valid,
-        validAfter,
-        error,
+      const status = afterTest(before, check, now);
+      return {
+        valid: status.valid,
+        validAfter: status.validAfter,
+        error: status.error,
         ...(check !== 'unknown' && { lastTestedAt: now }),
-        nextTestAt: new Date(now.getTime() + (valid === true ? DAY_MS : HOUR_MS)),
-        version: before.version + 1,
+        nextTestAt: new Date(now.getTime() + (status.valid === true ? DAY_MS : HOUR_MS)),
       };
-      const after = await store.trackingDomains.change({ id: row.id, version: before.version }, patch);
-      if (after) return after;
-      before = await store.trackingDomains.one({ id: row.id }); // tested concurrently
-    }
-    return before ?? row;
+    });
   }
 
   /** Adds a domain (A-labels) if needed, tests it now, and returns its row. */

@@ -8,16 +8,16 @@ import { MC_FIELD, type McOptions, parseMcHeaders } from '../../mail/mc-headers.
 import { slugOf } from '../../mail/merge/language.ts';
 import { fillingRegions } from '../../mail/merge/regions.ts';
 import {
-  type Content,
+  bytesOfContent,
   type FilePart,
   isPicture,
   type Mailbox,
   type ParsedMessage,
   parseMessage,
-  scanMessage,
-  type Text,
+  wholeText,
 } from '../../mail/message.ts';
 import { breachOfBlock, type Draft, type DraftFile } from '../../mail/outgoing.ts';
+import { scanStructure } from '../../mail/structure.ts';
 import type { Store } from '../../store/store.ts';
 import { REFUSALS, type Reply } from '../replies.ts';
 
@@ -35,12 +35,12 @@ const MADE_ANEW =
 
 /** Takes a document apart; undefined if it exceeds a limit of the parser. */
 export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> {
-  const scan = scanMessage(bytes);
+  const scan = scanStructure(bytes);
   if (scan.breach !== undefined) return undefined;
   const parsed = parseMessage(bytes, scan.root);
   const isImage = (file: FilePart) => file.contentId !== null && isPicture(file);
   return {
-    content: parsed.html === undefined ? toHtml(whole(parsed.text ?? '')) : whole(parsed.html),
+    content: parsed.html === undefined ? toHtml(wholeText(parsed.text ?? '')) : wholeText(parsed.html),
     rest: {
       to: [...parsed.to.map(addressed('to')), ...(parsed.cc ?? []).map(addressed('cc'))],
       headers: headersOf(parsed),
@@ -58,17 +58,8 @@ const addressed =
   (type: 'to' | 'cc') =>
   ({ address, name }: Mailbox) => ({ email: address, name, type });
 
-const whole = (text: Text): string => (typeof text === 'string' ? text : [...text()].join(''));
-
 function toFile({ type, content }: FilePart, name: string): DraftFile {
-  return { name, type, content: toBase64(content) };
-}
-
-function toBase64(content: Content): string {
-  if (content.kind === 'bytes') return Buffer.concat(content.chunks).toString('base64');
-  return Buffer.from(content.lines)
-    .toString('latin1')
-    .replace(/[\r\n]/g, '');
+  return { name, type, content: bytesOfContent(content).toString('base64') };
 }
 
 /** Converts plain text to HTML that looks the same. */

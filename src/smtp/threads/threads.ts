@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { inTime } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Counter } from '../../base/metrics.ts';
 import { answerOver } from '../../base/port.ts';
@@ -179,18 +180,12 @@ function createSlot(
   }
 
   /** Whether `work` succeeded in time. */
-  function within(ms: number, work: Promise<unknown>): Promise<boolean> {
-    return new Promise((resolve) => {
-      const cancel = clock.after(ms, () => resolve(false));
-      const end = (inTime: boolean) => {
-        cancel();
-        resolve(inTime);
-      };
-      work.then(
-        () => end(true),
-        () => end(false),
-      );
-    });
+  async function isDone(ms: number, work: Promise<unknown>): Promise<boolean> {
+    const outcome = work.then(
+      () => true,
+      () => false,
+    );
+    return (await inTime(clock, ms, outcome)) ?? false;
   }
 
   return frozen({
@@ -203,8 +198,8 @@ function createSlot(
       // A thread that does not listen has no sessions to wait for.
       const ended =
         listening &&
-        (await within(graceMs + FAREWELL_MS + END_MS, one.call('stop', [graceMs]))) &&
-        (await within(END_MS, one.thread.end()));
+        (await isDone(graceMs + FAREWELL_MS + END_MS, one.call('stop', [graceMs]))) &&
+        (await isDone(END_MS, one.thread.end()));
       if (!ended) await one.thread.terminate();
       letGo(one);
     },

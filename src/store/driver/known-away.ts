@@ -44,7 +44,7 @@ function createGate(probe: () => Promise<unknown>, clock: Clock) {
   }
 
   async function pass<T>(work: () => Promise<T>): Promise<T> {
-    if (absence) await inTime(clock, DOUBT_MS, absence.verdict, () => undefined);
+    if (absence) await inTime(clock, DOUBT_MS, absence.verdict);
     if (absence) throw new StoreAway(absence.reason);
     return work();
   }

@@ -96,14 +96,13 @@ export interface UnsentEvent {
   /** The same whenever it is sent again. */
   readonly id: string;
   readonly event: HookEvent;
-  readonly at: Date;
+  /** Milliseconds since 1970. */
+  readonly at: number;
   readonly body: string;
 }
 
 /** The fields of a row that carries events. By `unsentSince` a sweep finds what a crash left behind. */
 export interface Carrier {
-  readonly unsent:
-    | readonly { readonly id: string; readonly event: HookEvent; readonly at: number; readonly body: string }[]
-    | null;
+  readonly unsent: readonly UnsentEvent[] | null;
   readonly unsentSince: Date | null;
 }

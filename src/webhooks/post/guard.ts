@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { frozen } from '../../base/frozen.ts';
-import { allowedNetworks, isReachable, type Network, type OpenNetworks } from '../../base/networks.ts';
+import { allowedNetworks, bareHost, isReachable, type Network, type OpenNetworks } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 
@@ -42,7 +42,7 @@ export function createGuard(settings: OpenNetworks, deps: { readonly resolver: P
       return refuse('forbidden address', `webhooks may use port 80, 443 and those above 1023, not port ${port}`);
     // Node does not call `lookup` for IP literals, so they are checked here. new URL() has normalized them: 0x7f.1,
     // 2130706433 and full-width digits are already 127.0.0.1.
-    const hostname = parsed.hostname.replace(/^\[(.*)\]$/, '$1');
+    const hostname = bareHost(parsed);
     if (isIP(hostname) !== 0) return judge([hostname], port, allowed);
     const answer = await deps.resolver.addresses(hostname.replace(/\.$/, ''));
     if (answer.kind === 'failure') return refuse('DNS failure');

@@ -1,5 +1,4 @@
 import type { Bytes } from '../../base/bytes.ts';
-import { urlHost } from '../../base/networks.ts';
 import { type DetailText, type Header, type HttpDetail, httpDetailText } from '../../queue/detail.ts';
 
 /** One HTTP request. */
@@ -47,9 +46,6 @@ const MOST_TRIED = 8;
 export function createNotes(now: () => number): AttemptNotes {
   return { now, tried: [], size: 0, reused: false };
 }
-
-/** The form of an address with its port: `[2001:db8::1]:443`. */
-export const withPort = (address: string, port: number): string => `${urlHost(address)}:${port}`;
 
 /** The detail of an attempt, made when it is asked for: that of one that delivered at once has no headers. */
 export function toDetailText(notes: AttemptNotes): DetailText {

@@ -2,13 +2,14 @@ import { freeBytes, sizeOf } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { withPort } from '../../base/networks.ts';
 import type { FormatName } from '../../inbound/formats.ts';
 import { type AttemptResult, errorOf, isSuccess } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { Poster } from '../types.ts';
 import { createFileBody } from './file-body.ts';
 import type { AddressVerdict, Guard } from './guard.ts';
-import { type AttemptNotes, createNotes, type Request, toDetailText, withPort } from './notes.ts';
+import { type AttemptNotes, createNotes, type Request, toDetailText } from './notes.ts';
 import {
   connectorTo,
   createConnections,

@@ -2,12 +2,14 @@ import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { buildConnector, Client, type Dispatcher } from 'undici';
+import { wholeCharacters } from '../../base/characters.ts';
 import { frozen } from '../../base/frozen.ts';
+import { withPort } from '../../base/networks.ts';
 import { namesIn } from '../../base/tables.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 import { type AnswerReading, MOST_HEAD_BYTES, readHeads } from './answer-head.ts';
 import type { FileBody } from './file-body.ts';
-import { type AttemptNotes, type OpenedConnection, type Request, withPort } from './notes.ts';
+import type { AttemptNotes, OpenedConnection, Request } from './notes.ts';
 import { tlsCause } from './tls-faults.ts';
 
 /** The outcome of one request on one connection. */
@@ -223,13 +225,7 @@ function toAnswerText(chunks: readonly Uint8Array[]): string {
       : Buffer.concat(chunks);
   const bytes = whole.subarray(0, 4 * ANSWER_CHARACTERS);
   const text = bytes.toString('utf8').replace(/\s+/g, ' ').replace(UNPRINTABLE, '\ufffd').trim();
-  return text.length > ANSWER_CHARACTERS ? cut(text) : text;
-}
-
-/** Truncates, but not within a surrogate pair. */
-function cut(text: string): string {
-  const last = text.charCodeAt(ANSWER_CHARACTERS - 1);
-  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? ANSWER_CHARACTERS - 1 : ANSWER_CHARACTERS);
+  return wholeCharacters(text, ANSWER_CHARACTERS);
 }
 
 /** The state of an attempt when it failed. */

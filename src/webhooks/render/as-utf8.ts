@@ -12,8 +12,8 @@ import {
 } from '../../mail/compose/fields.ts';
 import { rawCharset } from '../../mail/header-section.ts';
 import { asciiParameter, decodeUnlabelled, firstValue } from '../../mail/headers.ts';
-import { leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
-import { decodeTransfer, toTransferEncoding } from '../../mail/transfer.ts';
+import { encodingOf, leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
+import { decodeTransfer } from '../../mail/transfer.ts';
 
 // 840 lines of base64, large enough to make the cost per piece negligible.
 const PIECE = 57 * 840;
@@ -63,24 +63,14 @@ export function* textWithoutForged(bytes: Buffer, root: Part | undefined, own: O
   if (others.length === 0 && first.length === bytes.length) return yield* asUtf8(bytes, root);
   // The places of parts moved.
   const rest = Buffer.concat(kept);
-  yield* asUtf8(rest, root && rootOf(rest));
-}
-
-function rootOf(bytes: Buffer): Part | undefined {
-  const { root, breach } = scanStructure(bytes);
-  return breach === undefined ? root : undefined;
-}
-
-function encodingOf(part: Part) {
-  return toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding'));
+  yield* asUtf8(rest, root && scanStructure(rest).root);
 }
 
 /** A message within a message must not be encoded (RFC 2046 section 5.2.1), but its parts can be. */
 function innerMessage(part: Part, body: Buffer, depth: number): Part | undefined {
   if (!/^message\/(?:rfc822|global)$/.test(mediaTypeOf(part)) || encodingOf(part) !== 'identity' || depth >= DEEPEST)
     return undefined;
-  const scan = scanStructure(body);
-  return scan.breach === undefined ? scan.root : undefined;
+  return scanStructure(body).root;
 }
 
 /** Encodes a part; undefined if its type allows no encoding (RFC 2045 section 6.4). `changes` are for its header. */

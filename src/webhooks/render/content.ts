@@ -4,8 +4,9 @@ import { type Automated, automatedFor } from '../../mail/automated.ts';
 import { factsOfMessage, type MessageFacts } from '../../mail/facts/facts.ts';
 import { readFields, withHeader } from '../../mail/header-section.ts';
 import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
-import { parseMessage, scanMessage, type Text } from '../../mail/message.ts';
+import { parseMessage, type Text } from '../../mail/message.ts';
 import { listParts, type PartFacts } from '../../mail/parts.ts';
+import { scanStructure } from '../../mail/structure.ts';
 import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED } from './renderer.ts';
@@ -57,7 +58,7 @@ interface Found extends Omit<ShownMessage, 'headers' | 'automated'> {
 }
 
 async function show(whole: Buffer, mailFrom: string, known: string | null, guarded: Guarded): Promise<Found> {
-  const scanned = known === null ? await guarded(async () => scanMessage(whole)) : { breach: known };
+  const scanned = known === null ? await guarded(async () => scanStructure(whole)) : { breach: known };
   if (scanned.breach !== undefined) {
     const fields = await guarded(async () => readFields(whole));
     return { ...NOTHING, fields, parseError: scanned.breach };

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { toBuffer } from '../../base/bytes.ts';
-import type { Content, FilePart, Text } from '../../mail/message.ts';
+import { bytesOfContent, type Content, type FilePart, type Text } from '../../mail/message.ts';
 
 // Large enough to make the cost per piece negligible, small enough to have a dozen in memory.
 const PIECE = 48 * 1024;
@@ -73,12 +73,10 @@ function contentPieces(
   maybeText: boolean,
 ): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
   if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: linePieces(content.lines) };
-  const chunks =
-    content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];
-  if (!maybeText) return { base64: true, pieces: base64Pieces(chunks) };
-  const whole = chunks.length === 1 && chunks[0] !== undefined ? toBuffer(chunks[0]) : Buffer.concat(chunks);
-  if (!isUtf8(whole)) return { base64: true, pieces: base64Pieces([whole]) };
-  return { base64: false, pieces: textPieces(whole) };
+  const bytes = bytesOfContent(content);
+  return maybeText && isUtf8(bytes)
+    ? { base64: false, pieces: textPieces(bytes) }
+    : { base64: true, pieces: base64Pieces([bytes]) };
 }
 
 /** As `contentPieces`, of a file: nothing if its content is not in the post. */
@@ -136,12 +134,12 @@ function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
 /** The decoded bytes of a file, in pieces. */
 export function* decodedPieces(content: Content): Iterable<Plain> {
   if (content.kind === 'bytes') {
-    for (const bytes of content.chunks) yield { bytes };
+    yield content;
     return;
   }
   let rest = '';
   for (let at = 0; at < content.lines.length; at += PIECE) {
-    const lines = toBuffer(content.lines.subarray(at, at + PIECE)).toString('latin1');
+    const lines = content.lines.toString('latin1', at, at + PIECE);
     const text = rest + lines.replace(/[\r\n]/g, '');
     const whole = text.length - (text.length % 4);
     yield { bytes: Buffer.from(text.slice(0, whole), 'base64') };
@@ -152,11 +150,11 @@ export function* decodedPieces(content: Content): Iterable<Plain> {
 
 /** How many bytes a file has, decoded. */
 export function sizeOfContent(content: Content): number {
-  if (content.kind === 'bytes') return content.chunks.reduce((sum, { length }) => sum + length, 0);
+  if (content.kind === 'bytes') return content.bytes.length;
   const { lines } = content;
   let characters = lines.length;
   for (let at = lines.indexOf(LF); at !== -1; at = lines.indexOf(LF, at + 1))
     characters -= lines[at - 1] === CR ? 2 : 1;
-  const padding = /(=*)[\r\n]*$/.exec(toBuffer(lines.subarray(-8)).toString('latin1'))?.[1]?.length ?? 0;
+  const padding = /(=*)[\r\n]*$/.exec(lines.toString('latin1', Math.max(0, lines.length - 8)))?.[1]?.length ?? 0;
   return Math.floor((characters * 3) / 4) - padding;
 }

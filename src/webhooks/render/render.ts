@@ -12,7 +12,8 @@ import type { Verdicts } from '../../mail/envelope.ts';
 import { factsOfMessage, type MessageFacts } from '../../mail/facts/facts.ts';
 import { toFileName } from '../../mail/filename.ts';
 import { readFields, withHeader } from '../../mail/header-section.ts';
-import { type FilePart, parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
+import { type FilePart, parseMessage } from '../../mail/message.ts';
+import { type StructureScan, scanStructure } from '../../mail/structure.ts';
 import { toSummary } from '../../mail/summary.ts';
 import { threadIdOf } from '../../mail/thread.ts';
 import { senderAuthOf } from '../../mail/trust.ts';
@@ -81,9 +82,14 @@ export function createRenderTask({
     return verdicts;
   }
 
-  async function scan(message: Message, parseError: string | null, guarded: Guarded, raw: Buffer): Promise<Scanned> {
+  async function scan(
+    message: Message,
+    parseError: string | null,
+    guarded: Guarded,
+    raw: Buffer,
+  ): Promise<StructureScan> {
     if (parseError !== null) return { breach: parseError };
-    const scanned = await guarded(async () => scanMessage(withHeader(raw)));
+    const scanned = await guarded(async () => scanStructure(withHeader(raw)));
     if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: message.id, reason: scanned.breach });
     return scanned;
   }
@@ -95,7 +101,7 @@ export function createRenderTask({
     return done;
   }
 
-  async function parse(message: Message, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
+  async function parse(message: Message, guarded: Guarded, raw: Buffer, scanned: StructureScan): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
       return { parsed: await guarded(async () => timed(() => parseMessage(withHeader(raw), scanned.root))) };

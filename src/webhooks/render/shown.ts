@@ -1,9 +1,10 @@
 import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
 import { toCidKey } from '../../mail/cid.ts';
 import { withHeader } from '../../mail/header-section.ts';
-import { type FilePart, type ParsedMessage, parseMessage, scanMessage, type Text } from '../../mail/message.ts';
+import { bytesOfContent, type ParsedMessage, parseMessage, startOfText } from '../../mail/message.ts';
 import { listParts, partBytes } from '../../mail/parts.ts';
 import { type Picture, type ShownPage, toShownPage } from '../../mail/shown/html.ts';
+import { scanStructure } from '../../mail/structure.ts';
 import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 
@@ -39,7 +40,7 @@ export function createShownTask({ withRaw }: { readonly withRaw: WithRaw }): Thr
 
 async function show(whole: Buffer, wanted: ShownInput['wanted'], guarded: Guarded): Promise<Shown> {
   return guarded(async () => {
-    const { root, breach } = scanMessage(whole);
+    const { root, breach } = scanStructure(whole);
     if (breach !== undefined) return { kind: 'nothing' };
     if (wanted === 'page') return toPage(parseMessage(whole, root));
     const bytes = partBytes(whole, root, wanted);
@@ -59,26 +60,11 @@ function toPage({ html, files }: ParsedMessage): Shown {
   const pictureOf = (contentId: string) => {
     const key = toCidKey(contentId);
     const file = pictures.get(key);
-    const known = decoded.get(key) ?? (file && { bytes: bytesOf(file) });
+    const known = decoded.get(key) ?? (file && { bytes: bytesOfContent(file.content) });
     if (known) decoded.set(key, known);
     return known;
   };
-  const { text, cut } = upTo(MOST_HTML, html);
-  const page = toShownPage(text, pictureOf, { maxLength: MOST_PAGE });
-  return { kind: 'page', ...page, cut: cut || page.cut };
-}
-
-function bytesOf({ content }: FilePart): Buffer {
-  return content.kind === 'bytes'
-    ? Buffer.concat(content.chunks)
-    : Buffer.from(Buffer.from(content.lines).toString('latin1'), 'base64');
-}
-
-function upTo(most: number, text: Text): { readonly text: string; readonly cut: boolean } {
-  let found = '';
-  for (const piece of typeof text === 'string' ? [text] : text()) {
-    found += piece;
-    if (found.length > most) return { text: found.slice(0, most), cut: true };
-  }
-  return { text: found, cut: false };
+  const { start, whole } = startOfText(html, MOST_HTML);
+  const page = toShownPage(start, pictureOf, { maxLength: MOST_PAGE });
+  return { kind: 'page', ...page, cut: !whole || page.cut };
 }

@@ -1,7 +1,6 @@
 import { expect } from 'chai';
-import { scanMessage } from '../../../src/mail/message.ts';
 import { CAPS } from '../../../src/mail/outgoing.ts';
-import type { Part } from '../../../src/mail/structure.ts';
+import { type Part, scanStructure } from '../../../src/mail/structure.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 import { nested } from '../../support/mime-hostile.ts';
 
@@ -10,12 +9,12 @@ function shape(part: Part): unknown {
 }
 
 function shapeOf(bytes: Buffer): unknown {
-  const scanned = scanMessage(bytes);
+  const scanned = scanStructure(bytes);
   return scanned.breach === undefined ? shape(scanned.root) : scanned.breach;
 }
 
 function breachOf(bytes: Buffer): string | undefined {
-  return scanMessage(bytes).breach;
+  return scanStructure(bytes).breach;
 }
 
 describe('the limits of a message', () => {

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { decodeWords } from '../../../src/mail/headers.ts';
-import { type ParsedMessage, parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { type ParsedMessage, parseMessage } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 import { CHARSETS } from '../../support/charsets.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 
@@ -13,7 +14,7 @@ const q = (label: string, bytes: Buffer) =>
 const hex = (text: string) => Buffer.from(text, 'hex');
 
 async function parse(bytes: Buffer): Promise<ParsedMessage> {
-  const scanned = scanMessage(bytes);
+  const scanned = scanStructure(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   return parseMessage(bytes, scanned.root);
 }

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { authorOfMessage, soleAuthorOf } from '../../../src/mail/author.ts';
-import { parseMessage, scanMessage, type Text } from '../../../src/mail/message.ts';
+import { parseMessage, type Text } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 import { mailSummaryOf, summaryFields } from '../../../src/mail/summary.ts';
 
 const latin1 = (...lines: string[]) => Buffer.from(lines.map((line) => `${line}\r\n`).join(''), 'latin1');
@@ -9,7 +10,7 @@ const utf8 = (text: string) => Buffer.from(text).toString('latin1');
 const whole = (text: Text | undefined) => (typeof text === 'function' ? [...text()].join('') : (text ?? '')).trimEnd();
 
 function parse(bytes: Buffer) {
-  const { root, breach } = scanMessage(bytes);
+  const { root, breach } = scanStructure(bytes);
   if (breach !== undefined) throw new Error(breach);
   return parseMessage(bytes, root);
 }

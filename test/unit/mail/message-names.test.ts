@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { createNames, toFileName } from '../../../src/mail/filename.ts';
-import { parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { parseMessage } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 
 describe('file names', () => {
   for (const [written, shown] of [
@@ -67,7 +68,7 @@ describe('file names', () => {
         `Content-Type: application/pdf\r\nContent-Disposition: attachment; ${written}\r\n\r\nx`,
         'latin1',
       );
-      const { root } = scanMessage(bytes);
+      const { root } = scanStructure(bytes);
       const name = root && parseMessage(bytes, root).files[0]?.name;
       expect(toFileName(name ?? '')).to.equal(shown);
     });

@@ -1,17 +1,16 @@
 import { expect } from 'chai';
-import { type Content, parseMessage, scanMessage, type Text } from '../../../src/mail/message.ts';
+import { type Content, parseMessage, type Text } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 import { crlf } from '../../support/mime.ts';
 
 const whole = (text: Text | undefined) => (typeof text === 'function' ? [...text()].join('') : text)?.trim();
 const contentOf = (content: Content) =>
-  content.kind === 'bytes'
-    ? Buffer.concat(content.chunks).toString()
-    : Buffer.from(Buffer.from(content.lines).toString(), 'base64').toString();
+  content.kind === 'bytes' ? content.bytes.toString() : Buffer.from(content.lines.toString(), 'base64').toString();
 
 /** What a message is read as: its text, its HTML, and each file as `name type content`. */
 function read(...lines: readonly string[]) {
   const bytes = crlf('From: a@example.com', ...lines);
-  const { root, breach } = scanMessage(bytes);
+  const { root, breach } = scanStructure(bytes);
   if (breach !== undefined) throw new Error(breach);
   const { text, html, files } = parseMessage(bytes, root);
   return {

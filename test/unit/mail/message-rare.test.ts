@@ -1,17 +1,18 @@
 import { expect } from 'chai';
-import { type Content, type ParsedMessage, parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { type Content, type ParsedMessage, parseMessage } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 
 import { crlf, multipart } from '../../support/mime.ts';
 
 async function parse(bytes: Buffer): Promise<ParsedMessage> {
-  const scanned = scanMessage(bytes);
+  const scanned = scanStructure(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   return parseMessage(bytes, scanned.root);
 }
 
 function bytesOf(content: Content | undefined): Buffer {
   if (content?.kind !== 'bytes') throw new Error('not decoded');
-  return Buffer.concat(content.chunks);
+  return content.bytes;
 }
 
 const latin1 = (...lines: string[]) => Buffer.from(lines.map((line) => `${line}\r\n`).join(''), 'latin1');

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { type Content, parseMessage, scanMessage, type Text } from '../../../src/mail/message.ts';
+import { type Content, parseMessage, type Text } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 
 import { CHARSETS } from '../../support/charsets.ts';
 import { crlf, multipart } from '../../support/mime.ts';
@@ -10,13 +11,11 @@ function whole(text: Text | undefined): string | undefined {
 
 function bytesOf(content: Content | undefined): Buffer {
   if (!content) return Buffer.alloc(0);
-  return content.kind === 'bytes'
-    ? Buffer.concat(content.chunks)
-    : Buffer.from(Buffer.from(content.lines).toString('latin1'), 'base64');
+  return content.kind === 'bytes' ? content.bytes : Buffer.from(content.lines.toString('latin1'), 'base64');
 }
 
 function parse(bytes: Buffer) {
-  const scanned = scanMessage(bytes);
+  const scanned = scanStructure(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   return parseMessage(bytes, scanned.root);
 }

@@ -1,11 +1,12 @@
 import { expect } from 'chai';
-import { type ParsedMessage, parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { type ParsedMessage, parseMessage } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 
 import { crlf, multipart } from '../../support/mime.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
 
 async function parse(bytes: Buffer): Promise<ParsedMessage> {
-  const scanned = scanMessage(bytes);
+  const scanned = scanStructure(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   return parseMessage(bytes, scanned.root);
 }
@@ -17,9 +18,7 @@ function sample(name: string): Promise<ParsedMessage> {
 }
 
 function contentOf(parsed: ParsedMessage): string[] {
-  return parsed.files.map(({ content }) =>
-    content.kind === 'bytes' ? Buffer.concat(content.chunks).toString('latin1') : 'base64',
-  );
+  return parsed.files.map(({ content }) => (content.kind === 'bytes' ? content.bytes.toString('latin1') : 'base64'));
 }
 
 describe('parsing a message', () => {

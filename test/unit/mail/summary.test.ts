@@ -1,8 +1,9 @@
 import { expect } from 'chai';
 import { START_BYTES } from '../../../src/mail/field-search.ts';
 import { headerBlock, readFields } from '../../../src/mail/header-section.ts';
-import { parseMessage, scanMessage, subjectOf } from '../../../src/mail/message.ts';
+import { parseMessage, subjectOf } from '../../../src/mail/message.ts';
 import { breachOfBlock } from '../../../src/mail/outgoing.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 import { mailSummaryOf, summaryFields, toSummary } from '../../../src/mail/summary.ts';
 import { threadOfRoot } from '../../../src/mail/thread.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
@@ -44,7 +45,7 @@ describe('the summary of a message', () => {
     ];
     expect(all.length).to.be.above(40);
     for (const [name, message] of all) {
-      const scanned = scanMessage(message);
+      const scanned = scanStructure(message);
       if (!scanned.root) throw new Error(`${name} is not parsed`);
       const parsed = toSummary(await parseMessage(message, scanned.root));
       expect(mailSummaryOf(summaryFields(message)), name).to.deep.equal(parsed);
@@ -92,7 +93,7 @@ describe('the summary of a message', () => {
   it('is found after a thousand recipients, one per line, as by a full parse', async () => {
     const to = Array.from({ length: 1100 }, (_, i) => `person${i}@corp.test`).join(',\r\n ');
     const message = bytes(`From: Ana <ana@corp.test>\r\nTo: ${to}\r\nSubject: all staff\r\n\r\nHello all.\r\n`);
-    const { root } = scanMessage(message);
+    const { root } = scanStructure(message);
     const parsed = root && parseMessage(message, root);
     expect([parsed?.to.length, parsed?.subject, parsed?.text]).to.deep.equal([1100, 'all staff', 'Hello all.\n']);
     expect(mailSummaryOf(summaryFields(message))).to.include({ from: 'Ana <ana@corp.test>', subject: 'all staff' });

@@ -1,6 +1,5 @@
 import { expect } from 'chai';
-import { scanMessage } from '../../../src/mail/message.ts';
-import type { Part } from '../../../src/mail/structure.ts';
+import { type Part, scanStructure } from '../../../src/mail/structure.ts';
 import { ID, linksOf, type Seen, sendDocument } from '../../support/compose.ts';
 
 const HEAD = [
@@ -18,7 +17,7 @@ const send = (lines: readonly string[], outgoing: object = ASKED) => sendDocumen
 
 /** The types of a message's parts, as they are nested. */
 function shapeOf({ raw }: Seen): string {
-  const scan = scanMessage(raw);
+  const scan = scanStructure(raw);
   if (scan.breach !== undefined) throw new Error(scan.breach);
   const shape = ({ type, children }: Part): string =>
     children.length === 0 ? type.value : `${type.value}(${children.map(shape).join(' ')})`;

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { authorOfMessage } from '../../../src/mail/author.ts';
-import { parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { parseMessage } from '../../../src/mail/message.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 import { senderAuthOf } from '../../../src/mail/trust.ts';
 import { createFormEncoder } from '../../../src/webhooks/render/form.ts';
 import { toEventPieces } from '../../../src/webhooks/render/payload.ts';
@@ -67,7 +68,7 @@ describe('mutants of ordinary messages', () => {
       const samples = Object.values(CORPUS);
       for (let n = 0; n < 500; n++) {
         const raw = mutate(samples[random(samples.length)]?.bytes ?? Buffer.alloc(0), random);
-        const scanned = scanMessage(raw);
+        const scanned = scanStructure(raw);
         const content =
           scanned.breach === undefined
             ? { parsed: await parseMessage(raw, scanned.root) }

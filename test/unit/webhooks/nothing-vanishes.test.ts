@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { type FormatName, MANDRILL } from '../../../src/inbound/formats.ts';
 import { withHeader } from '../../../src/mail/header-section.ts';
-import { scanMessage } from '../../../src/mail/message.ts';
 import { listParts, partBytes } from '../../../src/mail/parts.ts';
+import { scanStructure } from '../../../src/mail/structure.ts';
 import { bytesOf, eventOf, type FileRecord, renderJob } from '../../support/mime.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
 import { randomMessage } from '../../support/mime-random.ts';
@@ -110,7 +110,7 @@ describe('every part of a message', function () {
             seen[found[0] ?? ''] = (seen[found[0] ?? ''] ?? 0) + 1;
           }
         }
-        const { root } = scanMessage(withHeader(bytes));
+        const { root } = scanStructure(withHeader(bytes));
         if (!root) throw new Error(`seed ${seed} is not parsed`);
         const listed = listParts(bytes, root).map((_, i) => partBytes(bytes, root, i + 1) ?? Buffer.alloc(0));
         for (const { content } of leaves)
@@ -121,7 +121,7 @@ describe('every part of a message', function () {
 
   it('is kept for messages of common software', async () => {
     for (const [name, { bytes }] of Object.entries(CORPUS)) {
-      const { root } = scanMessage(withHeader(bytes));
+      const { root } = scanStructure(withHeader(bytes));
       if (!root) throw new Error(`${name} is not parsed`);
       const places = await placesIn('mandrill', bytes);
       for (const [i, { type }] of listParts(bytes, root).entries()) {

@@ -2,9 +2,10 @@ import { z } from 'zod';
 import { inSlices } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
 import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
-import { parseMessage, scanMessage } from '../../../mail/message.ts';
+import { parseMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import { type ShownImage, toShownDocument } from '../../../mail/shown/document.ts';
+import { scanStructure } from '../../../mail/structure.ts';
 import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { Mail } from '../../../webhooks/types.ts';
 import type { AccountParts } from '../../account.ts';
@@ -125,7 +126,7 @@ function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
 
 async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
   const nobody = { email: recipient, name: null };
-  const scan = scanMessage(bytes);
+  const scan = scanStructure(bytes);
   if (scan.breach !== undefined)
     return { subject: '', to: nobody, headers: {}, text: null, html: null, attachments: [], images: [] };
   const { to, ...parsed } = toParsedRecord(parseMessage(bytes, scan.root));

@@ -8,16 +8,16 @@ import { isHeadless } from '../../../mail/header-section.ts';
 import { decodeWords, firstValue, type HeaderField, parseHeaders, toTitleCase } from '../../../mail/headers.ts';
 import { parseMcHeaders, toOutgoingOptions } from '../../../mail/mc-headers.ts';
 import {
-  type Content,
+  bytesOfContent,
   type FilePart,
   isPicture,
   type ParsedMessage,
   parseMessage,
-  scanMessage,
-  type Text,
+  wholeText,
 } from '../../../mail/message.ts';
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
 import { toConversation } from '../../../mail/sent-names.ts';
+import { scanStructure } from '../../../mail/structure.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, toWireBytes } from '../../raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS, record } from '../fields.ts';
@@ -57,21 +57,17 @@ export function toParsedRecord(parsed: ParsedMessage): z.input<typeof parsedReco
     from_name: parsed.from?.name ?? null,
     to: parsed.to.map(({ address, name }) => ({ email: address, name })),
     headers: toHeaders(parsed.fields),
-    text: parsed.text === undefined ? null : whole(parsed.text),
-    html: parsed.html === undefined ? null : whole(parsed.html),
+    text: parsed.text === undefined ? null : wholeText(parsed.text),
+    html: parsed.html === undefined ? null : wholeText(parsed.html),
     attachments: parsed.files
       .filter((one) => !images.includes(one))
       .map((one) => ({ name: names.take(toFileName(one.name), one.type), type: one.type, ...contentOf(one) })),
     images: images.map((one) => ({
       name: one.contentId ?? toFileName(one.name),
       type: one.type,
-      content: base64Of(one.content),
+      content: bytesOfContent(one.content).toString('base64'),
     })),
   };
-}
-
-function whole(text: Text): string {
-  return typeof text === 'string' ? text : [...text()].join('');
 }
 
 /** Values by field name in title case; without a prototype, so that a field can have any name. */
@@ -88,19 +84,9 @@ function toHeaders(fields: readonly HeaderField[]): Record<string, string | stri
 }
 
 function contentOf({ content, type }: FilePart): { binary: boolean; content: string } {
-  const bytes = bytesOf(content);
+  const bytes = bytesOfContent(content);
   if (type.startsWith('text/') && isUtf8(bytes)) return { binary: false, content: bytes.toString('utf8') };
   return { binary: true, content: bytes.toString('base64') };
-}
-
-function base64Of(content: Content): string {
-  return bytesOf(content).toString('base64');
-}
-
-function bytesOf(content: Content): Buffer {
-  return content.kind === 'bytes'
-    ? Buffer.concat(content.chunks)
-    : Buffer.from(Buffer.from(content.lines).toString('latin1'), 'base64');
 }
 
 const RAW =
@@ -231,7 +217,7 @@ const parse = operation({
     const bytes = await toWireBytes(raw_message);
     if (bytes.length > MAX_PARSED_BYTES)
       throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
-    const scan = scanMessage(bytes);
+    const scan = scanStructure(bytes);
     if (scan.breach !== undefined) throw call.invalid('raw_message', `The message cannot be parsed: ${scan.breach}`);
     return toParsedRecord(parseMessage(bytes, scan.root));
   },

@@ -20,9 +20,9 @@ export function* cloudmailin(mail: ParsedMail): Iterable<Piece> {
     spf: { result: spf.result, domain: spf.domain ?? '' },
   };
   yield `{"headers":${headersJson(mail)},"envelope":${json(envelope)},"plain":`;
-  yield* mail.text === undefined ? ['""'] : jsonText(mail.text);
+  yield* jsonText(mail.text ?? '');
   yield ',"html":';
-  yield* mail.html === undefined ? ['""'] : jsonText(mail.html);
+  yield* jsonText(mail.html ?? '');
   yield ',"reply_plain":';
   yield* jsonText(replyIn(inbound.content).reply);
   yield ',"attachments":[';

@@ -33,9 +33,9 @@ export function* postmark(mail: ParsedMail): Iterable<Piece> {
     Date: fieldOf(mail, 'date') || toMailDate(message.receivedAt),
   }).slice(0, -1);
   yield ',"TextBody":';
-  yield* mail.text === undefined ? ['""'] : jsonText(mail.text);
+  yield* jsonText(mail.text ?? '');
   yield ',"HtmlBody":';
-  yield* mail.html === undefined ? ['""'] : jsonText(mail.html);
+  yield* jsonText(mail.html ?? '');
   yield ',"StrippedTextReply":';
   yield* jsonText(replyIn(inbound.content).reply);
   yield `,"Tag":${json(tagsOf(inbound)[0] ?? '')},"Headers":${json(headersOf(mail))},"Attachments":[`;
