@@ -82,7 +82,7 @@ const refusalPage = placed(refusalRecord.extend({ account: z.string().nullable()
 type RefusalPage = z.output<typeof refusalPage>;
 export type ListedRefusal = RefusalPage['rows'][number];
 
-export const REFUSALS: HostQuestion<HistoryChoice, RefusalPage> = {
+export const REFUSED_MAILS: HostQuestion<HistoryChoice, RefusalPage> = {
   path: '/history/refusals',
   params: z.strictObject(choice),
   returns: refusalPage,

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
 import type { HostRow } from '../store/rows/hosts.ts';
 import type { Refusal } from './errors.ts';
-import { type PeerWire, readBody, toRefusal } from './peer-wire.ts';
+import { type PeerWire, readAtMost, toRefusal } from './peer-wire.ts';
 
 // Questions to a host of the store about all its accounts, for operators. Hosts and commands ask them.
 
@@ -35,7 +35,7 @@ export function otherHost(row: HostRow, wire: Pick<PeerWire, 'call'>) {
     async ask<P extends object, A>({ path, returns, ms }: HostQuestion<P, A>, params: P): Promise<Asked<A>> {
       const lost: Asked<A> = { kind: 'lost' };
       const asked = await wire.call<Asked<A>>(row, path, params, { ms, lost }, async (response) => {
-        const bytes = await readBody(response.body ?? [], MAX_ANSWER_BYTES);
+        const bytes = await readAtMost(response.body ?? [], MAX_ANSWER_BYTES);
         if (!response.ok) return { kind: 'refused', refusal: toRefusal(bytes) };
         return { kind: 'answered', answer: returns.parse(JSON.parse(bytes.toString())) };
       });

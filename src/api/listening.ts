@@ -35,7 +35,7 @@ export function createBoundedServer(maxConnections: number, handler: RequestList
   return server;
 }
 
-export async function listen(server: NetServer, where: ListenPlace): Promise<void> {
+export async function listenOn(server: NetServer, where: ListenPlace): Promise<void> {
   server.listen('fd' in where ? { fd: where.fd } : { host: where.host, port: where.port });
   await once(server, 'listening');
 }

@@ -134,7 +134,7 @@ export function createPeerWire({ store, tokenSecret, member, nextCall, clock, lo
 
     /** The call that a request of another host brings. Throws Invalid_Key if it is not meant for this process now. */
     async receive(ctx: Context): Promise<unknown> {
-      const body = (await readBody(ctx.req, MAX_CALL_BYTES)).toString();
+      const body = (await readAtMost(ctx.req, MAX_CALL_BYTES)).toString();
       const signature = Buffer.from(headerOf(ctx.req.headers), 'hex');
       const expected = await sign(member.incarnation, ctx.path.slice(PEER_PATH.length), body);
       if (signature.length !== expected.length || !timingSafeEqual(signature, expected)) throw refusal('Invalid_Key');
@@ -156,7 +156,7 @@ function isUnconnected(error: unknown): boolean {
 /** Whether a host says that its version has no such operation: others it answers. */
 async function isUnknown(response: Response): Promise<boolean> {
   if (response.status !== ERRORS.Unknown_Operation.status || !response.body) return false;
-  const text = (await readBody(response.body, MAX_ERROR_BYTES)).toString();
+  const text = (await readAtMost(response.body, MAX_ERROR_BYTES)).toString();
   return text.includes(`"name":"${'Unknown_Operation' satisfies ErrorName}"`);
 }
 
@@ -182,7 +182,7 @@ function createOnce(): (from: string, n: number) => boolean {
 }
 
 /** Reads a body of at most `most` bytes. */
-export async function readBody(
+export async function readAtMost(
   chunks: AsyncIterable<Uint8Array> | readonly Uint8Array[],
   most: number,
 ): Promise<Buffer> {

@@ -12,7 +12,7 @@ import { type HostAnswer, type OtherHost, otherHost } from './host-questions.ts'
 import { whenGone } from './listening.ts';
 import { type Answer, type AnsweringHost, type Call, type Operation, wholeOf } from './operation.ts';
 import { type Params, paramsOf } from './parameters.ts';
-import { createCallNumbers, createPeerWire, PEER_PATH, PING, readBody, toRefusal } from './peer-wire.ts';
+import { createCallNumbers, createPeerWire, PEER_PATH, PING, readAtMost, toRefusal } from './peer-wire.ts';
 
 // Several hosts that share a store answer calls as one. A call that names a thing of one host, such as mail in its
 // queue, is forwarded to the other hosts if this one does not have it. A call about all that hosts have, such as a
@@ -308,12 +308,12 @@ function discard(answer: Answer): void {
 /** Reads the answer of another host: a record whole, a text as it comes. */
 async function toPeerAnswer(response: Response): Promise<PeerAnswer> {
   const body = response.body ?? Readable.from([]);
-  if (!response.ok) return { refused: toRefusal(await readBody(body, MAX_RECORD_BYTES)) };
+  if (!response.ok) return { refused: toRefusal(await readAtMost(body, MAX_RECORD_BYTES)) };
   if (response.headers.get(IS_RECORD) !== null)
-    return { found: { record: JSON.parse((await readBody(body, MAX_RECORD_BYTES)).toString()) } };
+    return { found: { record: JSON.parse((await readAtMost(body, MAX_RECORD_BYTES)).toString()) } };
   const size = Number(response.headers.get('content-length') ?? Number.NaN);
   if (!Number.isSafeInteger(size)) throw new Error('its text has no length');
-  if (size <= SMALL_BYTES) return { found: { text: { size, content: await readBody(body, size) } } };
+  if (size <= SMALL_BYTES) return { found: { text: { size, content: await readAtMost(body, size) } } };
   const content = Readable.from(body, { objectMode: false });
   // It fails if its client hangs up; who reads it notices too.
   content.on('error', () => undefined);

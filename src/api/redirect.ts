@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
-import { addressOf, createBoundedServer, type ListenPlace, listen, stop } from './listening.ts';
+import { addressOf, createBoundedServer, type ListenPlace, listenOn, stop } from './listening.ts';
 
 export interface RedirectSettings extends DoorSettings {
   readonly redirectListen: readonly ListenPlace[];
@@ -56,7 +56,7 @@ export function createRedirect(settings: RedirectSettings, { isOurs, answerTo, c
   return frozen({
     async start(): Promise<void> {
       for (const { server, place } of servers) {
-        await listen(server, place);
+        await listenOn(server, place);
         log.info('api.listening', { ...addressOf(server), serves: 'challenges and redirects' });
       }
     },

@@ -2,7 +2,7 @@ import type { Server as HttpServer } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
 import { frozen } from '../base/frozen.ts';
-import { addressOf, type ListenPlace, listen, MORE_CONNECTIONS } from './listening.ts';
+import { addressOf, type ListenPlace, listenOn, MORE_CONNECTIONS } from './listening.ts';
 
 interface SecureSettings {
   readonly secureListen: readonly ListenPlace[];
@@ -61,7 +61,7 @@ export function createSecureFront({ secureListen, maxConnections }: SecureSettin
 
   return frozen({
     async start(): Promise<void> {
-      for (const { server, place } of servers) await listen(server, place);
+      for (const { server, place } of servers) await listenOn(server, place);
     },
     addresses: () => servers.filter(({ server }) => server.listening).map(({ server }) => addressOf(server)),
     /** Accepts no more connections; the HTTP server ends those that are open. */

@@ -17,11 +17,11 @@ import { createBodyParser } from './body-parser.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { createHostDeliveries, DELIVERIES, DELIVERY, ENDPOINT_STATES } from './host-deliveries.ts';
-import { createHostHistory, MAIL, ONE_MAIL, REFUSALS } from './host-history.ts';
+import { createHostHistory, MAIL, ONE_MAIL, REFUSED_MAILS } from './host-history.ts';
 import { answering, type HostAnswer } from './host-questions.ts';
 import { CHANGE, createHostQueue, ENDPOINTS, type HostQueue, JOBS } from './host-queue.ts';
 import { createJobs } from './jobs.ts';
-import { addressOf, createBoundedServer, type ListenPlace, listen, stop } from './listening.ts';
+import { addressOf, createBoundedServer, type ListenPlace, listenOn, stop } from './listening.ts';
 import { type Operation, wholeOf } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createFiles, createPages, type PageDeps, type PageSettings } from './pages/index.ts';
@@ -122,7 +122,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
       answering(ENDPOINT_STATES, deliveries.endpoints),
       answering(MAIL, history.mail),
       answering(ONE_MAIL, history.one),
-      answering(REFUSALS, history.refusals),
+      answering(REFUSED_MAILS, history.refusals),
       ...deps.hostAnswers,
     ],
     files: createFiles(settings, deps),
@@ -205,7 +205,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
     /** How many connections are open. */
     connections: (kind: keyof typeof open) => open[kind],
     async start() {
-      await listen(server, settings.listen);
+      await listenOn(server, settings.listen);
       deps.log.info('api.listening', { ...addressOf(server) });
       await secure.start();
       for (const place of secure.addresses()) deps.log.info('api.listening', { ...place, serves: 'https' });

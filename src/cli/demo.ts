@@ -8,7 +8,15 @@ import { createLog } from '../base/log.ts';
 import { loadSettings } from '../config.ts';
 import { mandrillSignature, standardSignature } from '../webhooks/signing.ts';
 import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
-import { type Call, type Caught, caller, SENDER_DOMAIN, sendMail, startCatcher, startDemoZone } from './demo/around.ts';
+import {
+  type ApiCall,
+  type Caught,
+  caller,
+  SENDER_DOMAIN,
+  sendMail,
+  startCatcher,
+  startDemoZone,
+} from './demo/around.ts';
 
 const ONCE_MS = 12_000;
 
@@ -138,7 +146,7 @@ const ROUTE = z.object({ id: z.string() });
 const KEY = z.object({ auth_key: z.string() });
 
 /** Adds a route to the URL and returns the key that signs its posts. */
-async function addRoute(call: Call, url: string, io: Io): Promise<string> {
+async function addRoute(call: ApiCall, url: string, io: Io): Promise<string> {
   await call('/inbound/add-domain', { domain: 'demo.example' });
   const { id } = ROUTE.parse(await call('/inbound/add-route', { domain: 'demo.example', pattern: '*', url }));
   const { auth_key: key } = KEY.parse(await call('/inbound/route-key', { id }));

@@ -4,7 +4,7 @@ import { shownUrl } from '../api/operations/fields.ts';
 import { DELIVERY_KINDS } from '../queue/delivery.ts';
 import type { Command } from './command.ts';
 import { withDeliveries } from './open.ts';
-import { ALL_HOSTS, hostOption, listOnHosts, type Of, tableOfHosts, withHost } from './other-hosts.ts';
+import { hostOption, LISTS_ALL_HOSTS, listOnHosts, type Of, tableOfHosts, withHost } from './other-hosts.ts';
 
 function endpointTable(rows: readonly Of<EndpointState>[], isSeveral: boolean): string {
   if (rows.length === 0) return 'No waiting deliveries; no endpoint is down or paused.\n';
@@ -27,7 +27,7 @@ export const queueEndpoints: Command = {
   },
   notes:
     'Accounts pause endpoints with /endpoints/pause and resume them with /endpoints/resume. The query of a URL ' +
-    `is shown only with --json.\n\n${ALL_HOSTS}`,
+    `is shown only with --json.\n\n${LISTS_ALL_HOSTS}`,
   async run(call, io) {
     const [account, [kind]] = [call.text('account'), call.known('kind', DELIVERY_KINDS)];
     const { settings } = call.settings();

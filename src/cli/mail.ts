@@ -6,7 +6,7 @@ import {
   type ListedRefusal,
   MAIL,
   ONE_MAIL,
-  REFUSALS,
+  REFUSED_MAILS,
   type ShownMail,
 } from '../api/host-history.ts';
 import { type Asked, answered, type OtherHost } from '../api/host-questions.ts';
@@ -41,10 +41,10 @@ import {
 } from './command.ts';
 import { withDeliveries, withHistory } from './open.ts';
 import {
-  ALL_HOSTS,
   findOnOthers,
   type HostPart,
   hostOption,
+  LISTS_ALL_HOSTS,
   listOnHosts,
   newestFirst,
   type Of,
@@ -71,7 +71,7 @@ export const mailFind: Command = {
   notes:
     'Words are searched in sender, From, recipient, Subject and Message-ID. Fields: ' +
     `${MAIL_FIELDS}.\n${SYNTAX}\n\nUndelivered mail from Bob since yesterday:\n  postern mail find from:bob ` +
-    `after:1d state:waiting state:dead\n\n${ALL_HOSTS}`,
+    `after:1d state:waiting state:dead\n\n${LISTS_ALL_HOSTS}`,
   async run(call, io) {
     const { most, toChoice } = readQuery(call, parseMailQuery);
     const reading = {
@@ -122,13 +122,13 @@ export const mailRefused: Command = {
   notes:
     'Words are searched in sender, recipient, client and HELO name. Fields: ' +
     `${REFUSAL_FIELDS}.\n${SYNTAX}\n\nRefused mail of Bob since yesterday:\n  postern mail refused ` +
-    `bob@example.org after:1d\n\n${ALL_HOSTS}`,
+    `bob@example.org after:1d\n\n${LISTS_ALL_HOSTS}`,
   async run(call, io) {
     const { most, toChoice } = readQuery(call, parseRefusalQuery);
     const reading = {
       here: () =>
         withOwnHistory(call, ({ refusals }) => collect(most, async (page) => answered(await refusals(toChoice(page))))),
-      there: (ask: OtherHost['ask']) => collect(most, (page) => ask(REFUSALS, toChoice(page))),
+      there: (ask: OtherHost['ask']) => collect(most, (page) => ask(REFUSED_MAILS, toChoice(page))),
     };
     return listOnHosts(call, io, reading, (parts, isSeveral) => {
       const { rows, more } = join(parts, most);

@@ -44,7 +44,7 @@ export const hostOption = {
 } as const;
 
 /** For the help of commands that list. */
-export const ALL_HOSTS =
+export const LISTS_ALL_HOSTS =
   'With several hosts, all of them are listed, or the one of --host. Those that do not answer are named; the exit ' +
   'code is 1 then, unless they were stopped or have no http.peer_url.';
 

@@ -28,9 +28,9 @@ import {
 } from './command.ts';
 import { withDeliveries, withSpool } from './open.ts';
 import {
-  ALL_HOSTS,
   findOnOthers,
   hostOption,
+  LISTS_ALL_HOSTS,
   listOnHosts,
   newestFirst,
   type Of,
@@ -130,7 +130,7 @@ export const queueList: Command = {
     limit: { value: 'N', help: 'maximum number of rows (default: 50)' },
     host: hostOption,
   },
-  notes: ALL_HOSTS,
+  notes: LISTS_ALL_HOSTS,
   async run(call, io) {
     const states = call.known('state', DELIVERY_STATES);
     const selection = toSelection(call, states.length > 0 ? states : OPEN_STATES);

@@ -17,10 +17,10 @@ export interface Place {
   readonly port: number;
 }
 
-export type Call = (path: string, params: object) => Promise<unknown>;
+export type ApiCall = (path: string, params: object) => Promise<unknown>;
 
 /** Calls operations of the API at a base URL. */
-export function caller(base: string, key: string): Call {
+export function caller(base: string, key: string): ApiCall {
   return async (path, params) => {
     const response = await fetch(`${base}${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
     const answer: unknown = await response.json();
@@ -29,7 +29,7 @@ export function caller(base: string, key: string): Call {
   };
 }
 
-export interface Letter {
+interface Letter {
   readonly to: string;
   readonly subject: string;
   readonly text: string;

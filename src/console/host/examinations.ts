@@ -4,7 +4,7 @@ import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 
 /** What one check of the host found, as `postern doctor` says it. */
-export interface Finding {
+export interface HostFinding {
   readonly check: string;
   readonly verdict: 'ok' | 'warning' | 'fault' | 'skipped';
   readonly seen: string;
@@ -18,14 +18,14 @@ interface Examination {
   /** Undefined while it runs. */
   readonly endedAt: number | undefined;
   /** The findings so far, in order: some 2,000 at most, because no check reads more than 500 domains. */
-  readonly found: readonly Finding[];
+  readonly found: readonly HostFinding[];
 }
 
 /** A new one begins this long after the last one began at the earliest. */
 const REST_MS = 5000;
 
 interface Deps {
-  readonly examine: () => AsyncIterable<Finding>;
+  readonly examine: () => AsyncIterable<HostFinding>;
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
@@ -43,7 +43,7 @@ export function createExaminations({ examine, clock, ids, log }: Deps) {
       now = { ...now, ...change };
       last = now;
     };
-    const found: Finding[] = [];
+    const found: HostFinding[] = [];
     try {
       for await (const finding of examine()) {
         if (stopped) break;
@@ -76,7 +76,7 @@ export function createExaminations({ examine, clock, ids, log }: Deps) {
   });
 }
 
-const BROKEN_OFF: Finding = {
+const BROKEN_OFF: HostFinding = {
   check: 'examination',
   verdict: 'fault',
   seen: 'it broke off',

@@ -52,7 +52,7 @@ export const account = z.object({ id: z.string(), name: z.string() });
 export const kind = z.enum(DELIVERY_KINDS);
 export const breaker = z.enum(['up', 'down', 'gone']);
 /** The name of the host that a row is from, if there are several. */
-export const hostName = z.string().optional();
+export const fromHost = z.string().optional();
 
 export type HostPath = `/host/${string}`;
 

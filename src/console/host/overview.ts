@@ -6,7 +6,7 @@ import { endpointKey, KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
 import { ofEachHost } from './each-host.ts';
-import { account, breaker, type HereCall, hostName } from './operation.ts';
+import { account, breaker, fromHost, type HereCall } from './operation.ts';
 
 // Whether all is well, in a sentence, and what needs the operator: on all hosts, or one.
 
@@ -15,7 +15,7 @@ const what = z.enum(['host', 'listener', 'queue', 'routes', 'store', 'certificat
 const level = z.enum(['warning', 'fault']);
 
 const need = z.object({
-  host: hostName,
+  host: fromHost,
   what,
   level,
   text: z.string(),
@@ -25,7 +25,7 @@ const need = z.object({
 });
 
 const foundNeed = z.object({
-  host: hostName,
+  host: fromHost,
   what,
   level,
   text: z.string(),

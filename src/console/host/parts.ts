@@ -12,7 +12,7 @@ import type { Spool } from '../../queue/delivery.ts';
 import type { Dispatcher } from '../../queue/dispatcher.ts';
 import type { EndpointPauses } from '../../queue/endpoint-pauses.ts';
 import type { Store } from '../../store/store.ts';
-import { createExaminations, type Finding } from './examinations.ts';
+import { createExaminations, type HostFinding } from './examinations.ts';
 
 // What operators can reach from the console. Nothing here is bound to one account, so nothing here is given to others.
 
@@ -36,7 +36,7 @@ interface HostInsight {
   /** The address that opens the console with this token. */
   readonly enterUrl: (token: string) => string;
   /** Examines the host as `postern doctor` does. */
-  readonly examine: () => AsyncIterable<Finding>;
+  readonly examine: () => AsyncIterable<HostFinding>;
   /** Where the daemon listens. */
   readonly listeners: () => readonly ListenerView[];
 }

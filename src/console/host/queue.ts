@@ -6,7 +6,7 @@ import { AGES, type WaitingAges } from '../../queue/ages.ts';
 import { type DeliveryKind, endpointKey } from '../../queue/delivery.ts';
 import type { LaneView, Making } from '../../queue/insight.ts';
 import { ofEachHost } from './each-host.ts';
-import { account, breaker, type HereCall, hostName, kind } from './operation.ts';
+import { account, breaker, fromHost, type HereCall, kind } from './operation.ts';
 
 // Waiting mail of all hosts, or one, by target, age and reason.
 
@@ -14,7 +14,7 @@ const MAX_LISTED = 1000;
 const limit = limitOf(MAX_LISTED, 200);
 
 const lane = z.object({
-  host: hostName,
+  host: fromHost,
   account,
   url: z.string(),
   kind,
@@ -132,7 +132,7 @@ const makingList = z.object({
   by: z.array(makingBy),
   making: z.array(
     z.object({
-      host: hostName,
+      host: fromHost,
       id: z.string(),
       account,
       url: z.string(),

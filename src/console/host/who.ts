@@ -4,7 +4,7 @@ import { cursorOfHosts, limitOf, nextOfHosts, toTime } from '../../api/operation
 import { optional, text } from '../../base/schema.ts';
 import { HOST } from '../../journal/actions.ts';
 import { ofEachHost } from './each-host.ts';
-import { account, type HereCall, hostName } from './operation.ts';
+import { account, fromHost, type HereCall } from './operation.ts';
 
 // Whose mail it is, and who did what.
 
@@ -94,7 +94,7 @@ const addDay = (a: Day, b: Day): Day => ({
 const actionParams = { account: optional(text(255)), limit, before: cursorOfHosts };
 
 const action = z.object({
-  host: hostName,
+  host: fromHost,
   at: z.string(),
   by: z.string(),
   account: account.nullable(),
