@@ -34,8 +34,8 @@ export function toTimestamp(date: Date): string {
 export const AGREE_MS = 60_000;
 
 /**
- * The result of `work`, or undefined if it takes more than `ms` milliseconds; with `late`, the result of that, which may
- * throw. The work goes on.
+ * The result of `work`, or undefined if it takes more than `ms` milliseconds; with `late`, the result of that, which
+ * may throw. The work goes on.
  */
 export function inTime<T>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>): Promise<T | undefined>;
 export function inTime<T, L>(clock: Pick<Clock, 'after'>, ms: number, work: Promise<T>, late: () => L): Promise<T | L>;

@@ -243,7 +243,8 @@ export const commands: readonly ListedCommand[] = [
   {
     name: 'import mandrill',
     summary:
-      'Imports an account: templates, lists, subaccounts, domains, routes and webhooks. Existing items are not changed.',
+      'Imports an account: templates, lists, subaccounts, domains, routes and webhooks. Existing items are not ' +
+      'changed.',
     load: async () => (await import('./import.ts')).importMandrill,
   },
   {

@@ -12,7 +12,7 @@ import { SERIES_DAYS } from './stats.ts';
 
 /** As documented: the 100 most clicked URLs. */
 const MOST_CLICKED = 100;
-/** URLs that a search covers, the most clicked first. */
+/** URLs that a search covers, the most clicked first; its notes say so. */
 const SEARCHED = 10_000;
 
 const counted = {
@@ -49,7 +49,7 @@ const search = operation({
   path: '/urls/search',
   access: 'settings',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
-  notes: `Case is ignored. The ${SEARCHED} most clicked URLs of the account are searched. ` + NOTES,
+  notes: 'Case is ignored. The 10,000 most clicked URLs of the account are searched. ' + NOTES,
   params: { q: text(1000).describe('text that the URL must contain') },
   returns: z.array(urlRecord),
   example: { q: 'example.com/OFF' },
