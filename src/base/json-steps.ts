@@ -1,3 +1,4 @@
+import { slicesOf } from './characters.ts';
 import type { SlicedWork } from './turns.ts';
 
 /** Characters between two steps: about a millisecond of work. */
@@ -42,14 +43,4 @@ function* piecesOfText(text: string): Generator<string> {
   yield '"';
   for (const slice of slicesOf(text, SLICE)) yield JSON.stringify(slice).slice(1, -1);
   yield '"';
-}
-
-/** Slices of a text that split no character in two. */
-export function* slicesOf(text: string, length: number): Generator<string> {
-  for (let at = 0; at < text.length; ) {
-    const isSplit = (text.codePointAt(at + length - 1) ?? 0) > 0xffff;
-    const end = at + length + Number(isSplit);
-    yield text.slice(at, end);
-    at = end;
-  }
 }

@@ -1,5 +1,5 @@
 import { type Bytes, chunksOf, toBuffer } from '../base/bytes.ts';
-import { slicesOf } from '../base/json-steps.ts';
+import { slicesOf } from '../base/characters.ts';
 import type { CopiedDelivery } from '../store/rows/copies.ts';
 import { DELIVERY_KINDS, type Delivery, type NewMessage, type QueuedDelivery, RETURN_TASKS } from './delivery.ts';
 import { ENDED_STATES } from './states.ts';

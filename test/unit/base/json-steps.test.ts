@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { jsonBytes, slicesOf } from '../../../src/base/json-steps.ts';
+import { slicesOf } from '../../../src/base/characters.ts';
+import { jsonBytes } from '../../../src/base/json-steps.ts';
 import { toEnd } from '../../../src/base/turns.ts';
 
 describe('JSON written in steps', () => {
