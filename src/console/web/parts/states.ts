@@ -1,3 +1,4 @@
+import type { DeliveryState, STATES as QUEUE_STATES } from '../../../queue/states.ts';
 import { h } from '../h.ts';
 import type { Endpoint, EndpointDetail, Mail, MailState, MailStory } from '../records.ts';
 import { may } from '../session.ts';
@@ -8,21 +9,24 @@ import { age, capital, isPulled, now, ordinal, plain, relative, span, toMs } fro
 
 interface StateOfMail extends Mark {
   /** Nothing more happens to it by itself, so that it can be replayed. */
-  readonly ended?: true;
+  readonly ended: boolean;
   /** Not delivered yet, but may still be: it can be dropped. */
-  readonly open?: true;
+  readonly open: boolean;
   /** Not a state that people search for. */
   readonly rare?: true;
 }
 
+/** `ended` and `open` are the queue's. */
 const STATES = {
-  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait', open: true },
-  delivered: { icon: 'check', word: 'Delivered', tone: 'good', ended: true },
+  waiting: { icon: 'clock', word: 'Waiting', tone: 'wait', ended: false, open: true },
+  delivered: { icon: 'check', word: 'Delivered', tone: 'good', ended: true, open: false },
   dead: { icon: 'cross', word: 'Failed', tone: 'bad', ended: true, open: true },
   held: { icon: 'pause', word: 'Held', tone: 'wait', ended: true, open: true },
-  dropped: { icon: 'refused', word: 'Dropped', tone: 'off', ended: true },
-  unknown: { icon: 'question', word: 'Unknown', tone: 'off', rare: true },
-} as const satisfies Readonly<Record<MailState, StateOfMail>>;
+  dropped: { icon: 'refused', word: 'Dropped', tone: 'off', ended: true, open: false },
+  unknown: { icon: 'question', word: 'Unknown', tone: 'off', ended: false, open: false, rare: true },
+} as const satisfies Readonly<Record<MailState, StateOfMail>> & {
+  readonly [S in DeliveryState]: Pick<(typeof QUEUE_STATES)[S], 'ended' | 'open'>;
+};
 
 type With<P> = { [K in MailState]: (typeof STATES)[K] extends P ? K : never }[MailState];
 export type OpenState = With<{ readonly open: true }>;
