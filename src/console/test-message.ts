@@ -1,6 +1,5 @@
-import { connect } from 'node:net';
-import { createInterface } from 'node:readline';
 import { Refusal } from '../api/errors.ts';
+import { errorText } from '../base/errors.ts';
 import { reachableHost, withPort } from '../base/networks.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { Denial } from './denial.ts';
@@ -26,7 +25,10 @@ interface TestMessage {
 const MAILBOX = 'hello';
 const domainOf = ({ number }: AccountRow) => `account-${number}.test`;
 const RECEIVER = '/console/receiver/';
-const SENDER = 'console@postern.test';
+const SENDER = { name: 'Postern', address: 'console@postern.test' };
+const TEXT =
+  'This message came in by SMTP, matched a route and was posted to a webhook,\n' +
+  'which Postern answers itself. Yours will be posted to your application.\n';
 const TIMEOUT_MS = 30_000;
 
 /** Sends a test message to a route of the account, which it adds if it is missing. `origin` is ours, on loopback. */
@@ -45,7 +47,7 @@ export async function sendTestMessage(
     throw new Denial('ValidationError', `The test route could not be added: ${error.message}`);
   }
   const address = `${MAILBOX}@${domain}`;
-  return { address, reply: await handOver(place, address) };
+  return { address, reply: await send(place, address) };
 }
 
 async function addRoute(account: AccountRow, domain: string, url: string, { operate }: TestMessageDeps): Promise<void> {
@@ -57,49 +59,24 @@ async function addRoute(account: AccountRow, domain: string, url: string, { oper
   else if (mine.url !== url) await operate('/inbound/update-route', account, { id: mine.id, url });
 }
 
-/** Hands the message to our own listener, and answers its last reply. */
-async function handOver({ address, port }: { address: string; port: number }, to: string): Promise<string> {
+/** Sends the message to our own listener, and returns its last reply. */
+async function send({ address, port }: { address: string; port: number }, to: string): Promise<string> {
   const host = reachableHost(address);
-  const socket = connect({ host, port });
-  socket.setTimeout(TIMEOUT_MS, () => socket.destroy(new Error('no reply')));
-  const replies = createInterface({ input: socket })[Symbol.asyncIterator]();
-  socket.on('error', () => undefined); // the replies end
-
-  /** The last line of the next reply, which must be one of success. */
-  async function reply(): Promise<string> {
-    for (;;) {
-      const { done, value = '' } = await replies.next();
-      if (done) throw new Denial('ValidationError', `SMTP at ${withPort(host, port)} gave no answer`);
-      if (/^[45]/.test(value)) throw new Denial('ValidationError', `SMTP refused the test message: ${value}`);
-      if (/^\d{3} /.test(value)) return value;
-    }
-  }
-
+  const { createTransport } = await import('nodemailer');
+  const transport = createTransport({
+    host,
+    port,
+    name: 'postern.test',
+    ignoreTLS: true, // the certificate is not for this address
+    dnsTimeout: TIMEOUT_MS,
+    connectionTimeout: TIMEOUT_MS,
+    greetingTimeout: TIMEOUT_MS,
+    socketTimeout: TIMEOUT_MS,
+  });
   try {
-    await reply();
-    let last = '';
-    for (const line of ['EHLO postern.test', `MAIL FROM:<${SENDER}>`, `RCPT TO:<${to}>`, 'DATA', messageTo(to)]) {
-      socket.write(`${line}\r\n`);
-      last = await reply();
-    }
-    socket.end('QUIT\r\n');
-    return last;
-  } finally {
-    socket.destroySoon();
+    const { response } = await transport.sendMail({ from: SENDER, to, subject: 'It works', text: TEXT });
+    return response;
+  } catch (error) {
+    throw new Denial('ValidationError', `SMTP at ${withPort(host, port)}: ${errorText(error)}`);
   }
-}
-
-/** With the dot that ends it. */
-function messageTo(to: string): string {
-  return [
-    `From: Postern <${SENDER}>`,
-    `To: ${to}`,
-    'Subject: It works',
-    'MIME-Version: 1.0',
-    'Content-Type: text/plain; charset=utf-8',
-    '',
-    'This message came in by SMTP, matched a route and was posted to a webhook,',
-    'which Postern answers itself. Yours will be posted to your application.',
-    '.',
-  ].join('\r\n');
 }
