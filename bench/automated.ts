@@ -1,10 +1,10 @@
 import { systemClock } from '../src/base/clock.ts';
 import { NO_METRICS } from '../src/base/metrics.ts';
 import { createBrake } from '../src/inbound/brake.ts';
-import { authorOf } from '../src/mail/author.ts';
+import { authorOf } from '../src/mail/addresses/author.ts';
 import { automatedOf } from '../src/mail/automated.ts';
-import { headerBlock } from '../src/mail/header-section.ts';
-import { parseHeaders } from '../src/mail/headers.ts';
+import { headerBlock } from '../src/mail/mime/header-section.ts';
+import { parseHeaders } from '../src/mail/mime/headers.ts';
 import { createTestLog } from '../test/support/log.ts';
 import { compose, createSender } from './messages.ts';
 

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
+import { sentId, toToken } from '../src/mail/addresses/return-address.ts';
 import type { Draft, Outgoing } from '../src/mail/outgoing.ts';
-import { sentId, toToken } from '../src/mail/return-address.ts';
 import { createCompose } from '../src/sending/compose/compose.ts';
 import type { ComposeJob } from '../src/sending/types.ts';
 import { readOptions, usually } from './options.ts';

@@ -1,7 +1,7 @@
-import { authorOf } from '../src/mail/author.ts';
+import { authorOf } from '../src/mail/addresses/author.ts';
 import { factsOfMessage } from '../src/mail/facts/facts.ts';
 import { parseMessage } from '../src/mail/message.ts';
-import { scanStructure } from '../src/mail/structure.ts';
+import { scanStructure } from '../src/mail/mime/structure.ts';
 import { createFormEncoder } from '../src/webhooks/render/form.ts';
 import { eventPieces, type InboundEvent } from '../src/webhooks/render/payload.ts';
 import { readOptions, usually } from './options.ts';

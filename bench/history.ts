@@ -6,7 +6,7 @@ import { createIds, deliveryId } from '../src/base/ids.ts';
 import { NO_METRICS } from '../src/base/metrics.ts';
 import { createJournal } from '../src/journal/journal.ts';
 import type { HistoryPage, MailFilter } from '../src/journal/types.ts';
-import { threadOfRoot } from '../src/mail/thread.ts';
+import { threadOfRoot } from '../src/mail/replies/thread.ts';
 import type { DeliveryState } from '../src/queue/states.ts';
 import { createTestLog } from '../test/support/log.ts';
 import { readOptions, usually } from './options.ts';

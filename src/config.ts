@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { hostname as machineName } from 'node:os';
 import { parse } from 'yaml';
 import { withPort } from './base/networks.ts';
-import { parseAddress, toAsciiDomain } from './mail/address.ts';
+import { parseAddress, toAsciiDomain } from './mail/addresses/address.ts';
 import { isConsoleUrl, type Settings, schema } from './settings.ts';
 
 /**

@@ -1,4 +1,4 @@
-import { type Api, createApi } from './api/server.ts';
+import { type Api, createApi } from './api/http/server.ts';
 import { systemClock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Log } from './base/log.ts';

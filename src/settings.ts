@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { isLoopbackName } from './base/networks.ts';
 import { parseServer } from './dns/system.ts';
 import { FORMAT_NAMES } from './inbound/formats.ts';
-import { parseAddress, toAsciiDomain } from './mail/address.ts';
+import { parseAddress, toAsciiDomain } from './mail/addresses/address.ts';
 import { parseRelay } from './sending/carry/hops.ts';
 import { scheduleFault } from './tasks/scheduler.ts';
 

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
 import { inSlices } from '../base/turns.ts';
 import type { JsonText } from '../webhooks/message-views.ts';
-import type { AccountParts } from './account.ts';
+import type { AccountParts } from './account/account.ts';
 import { type About, type CommonError, type ErrorName, type Faults, invalid, missing, type Refusal } from './errors.ts';
-import type { Params } from './parameters.ts';
-import { createReading, type Issue } from './reading.ts';
+import type { Params } from './requests/parameters.ts';
+import { createReading, type Issue } from './requests/reading.ts';
 import type { Pages } from './whole-lists.ts';
 
 /** What a handler receives: the parts of one account, and how to refuse. */

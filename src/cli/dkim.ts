@@ -1,6 +1,6 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { ownSigners } from '../examination/records.ts';
-import { toAsciiDomain } from '../mail/address.ts';
+import { toAsciiDomain } from '../mail/addresses/address.ts';
 import { createKeyRotation } from '../sending/domains/key-rotation.ts';
 import { createDomainKeys, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
 import type { Settings } from '../settings.ts';

@@ -12,7 +12,7 @@ import { isLocal, placesOf } from '../examination/finding.ts';
 import { publicAddresses } from '../examination/published.ts';
 import { type RecordGroup, type RecordNeed, type WantedRecord, wantedRecords } from '../examination/records.ts';
 import { type SurveyedRecord, surveyRecord } from '../examination/survey.ts';
-import { toAsciiDomain } from '../mail/address.ts';
+import { toAsciiDomain } from '../mail/addresses/address.ts';
 import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import type { Settings } from '../settings.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';

@@ -1,5 +1,5 @@
-import { ENDPOINT_STATES, type EndpointList, type EndpointState, MOST_LISTED } from '../api/host-deliveries.ts';
-import { answered, type OtherHost } from '../api/host-questions.ts';
+import { ENDPOINT_STATES, type EndpointList, type EndpointState, MOST_LISTED } from '../api/hosts/host-deliveries.ts';
+import { answered, type OtherHost } from '../api/hosts/host-questions.ts';
 import { shownUrl } from '../api/operations/fields.ts';
 import { DELIVERY_KINDS } from '../queue/delivery.ts';
 import type { Command } from './command.ts';

@@ -1,7 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
-import { toAsciiDomain } from '../mail/address.ts';
+import { toAsciiDomain } from '../mail/addresses/address.ts';
 import { INVENTORY, type IpRow, PLAIN_IP, toIpId } from '../store/rows/ips.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, type Invocation, toTable, UsageError } from './command.ts';

@@ -8,9 +8,9 @@ import {
   ONE_MAIL,
   REFUSED_MAILS,
   type ShownMail,
-} from '../api/host-history.ts';
-import { type Asked, answered, type OtherHost } from '../api/host-questions.ts';
-import { repeated } from '../api/joining.ts';
+} from '../api/hosts/host-history.ts';
+import { type Asked, answered, type OtherHost } from '../api/hosts/host-questions.ts';
+import { repeated } from '../api/hosts/joining.ts';
 import { joinReasons } from '../api/operations/history.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';

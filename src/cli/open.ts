@@ -1,6 +1,6 @@
 import { accessSync, constants, existsSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { createHostDeliveries } from '../api/host-deliveries.ts';
+import type { createHostDeliveries } from '../api/hosts/host-deliveries.ts';
 import { systemClock } from '../base/clock.ts';
 import { errorText, hasCode } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
@@ -49,7 +49,7 @@ export async function withDeliveries<T>(
   const { rspamd, spamd, clamd, milters } = scannerSettings(settings);
   const hasScanners = rspamd !== '' || Boolean(spamd) || Boolean(clamd) || milters.length > 0;
   const { subjects: keepsHeaders } = journalSettings(settings);
-  const { createHostDeliveries } = await import('../api/host-deliveries.ts');
+  const { createHostDeliveries } = await import('../api/hosts/host-deliveries.ts');
   return withSpool(settings, (spool) =>
     use(createHostDeliveries({ keepsHeaders, hasScanners }, { spool, clock: systemClock })),
   );

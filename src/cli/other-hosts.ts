@@ -5,9 +5,9 @@ import {
   otherHost,
   whyMissing,
   whyUnanswered,
-} from '../api/host-questions.ts';
-import { type MailOfHost, repeated } from '../api/joining.ts';
-import { createPeerWire } from '../api/peer-wire.ts';
+} from '../api/hosts/host-questions.ts';
+import { type MailOfHost, repeated } from '../api/hosts/joining.ts';
+import { createPeerWire } from '../api/hosts/peer-wire.ts';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, printable } from '../base/log.ts';

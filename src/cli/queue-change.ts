@@ -1,5 +1,12 @@
-import type { Asked, OtherHost } from '../api/host-questions.ts';
-import { CHANGE, changeOnHosts, type HostShare, JOBS, type QueueChange, type QueueOrder } from '../api/host-queue.ts';
+import type { Asked, OtherHost } from '../api/hosts/host-questions.ts';
+import {
+  CHANGE,
+  changeOnHosts,
+  type HostShare,
+  JOBS,
+  type QueueChange,
+  type QueueOrder,
+} from '../api/hosts/host-queue.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { journalSettings } from '../composition/slices.ts';

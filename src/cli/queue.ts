@@ -5,13 +5,13 @@ import {
   type DeliveryStory,
   type ListedDelivery,
   MOST_LISTED,
-} from '../api/host-deliveries.ts';
-import { answered, type OtherHost } from '../api/host-questions.ts';
+} from '../api/hosts/host-deliveries.ts';
+import { answered, type OtherHost } from '../api/hosts/host-questions.ts';
 import { readAll } from '../base/bytes.ts';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { hostOf } from '../journal/timeline.ts';
-import { traceBefore } from '../mail/header-section.ts';
+import { traceBefore } from '../mail/mime/header-section.ts';
 import { DELIVERY_KINDS, KINDS, type Selection, type Spool } from '../queue/delivery.ts';
 import { type HopDetail, type HttpDetail, readDetail } from '../queue/detail.ts';
 import { DELIVERY_STATES, type DeliveryState, OPEN_STATES, STATES } from '../queue/states.ts';

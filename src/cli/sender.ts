@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { systemClock, toTimestamp } from '../base/clock.ts';
-import { toAsciiDomain } from '../mail/address.ts';
-import { isFreeMail, isPublicSuffix, RESERVED_WORDS } from '../mail/reserved-names.ts';
+import { toAsciiDomain } from '../mail/addresses/address.ts';
+import { isFreeMail, isPublicSuffix, RESERVED_WORDS } from '../mail/addresses/reserved-names.ts';
 import { mayBeSigned } from '../sending/domains/domain-tests.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
 import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';

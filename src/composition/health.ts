@@ -1,4 +1,4 @@
-import type { Api } from '../api/server.ts';
+import type { Api } from '../api/http/server.ts';
 import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { LogMemory } from '../base/log-memory.ts';

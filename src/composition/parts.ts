@@ -16,7 +16,7 @@ import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import type { AcceptingQueue } from '../inbound/types.ts';
 import type { Notes } from '../journal/types.ts';
-import { createReservedNames } from '../mail/reserved-names.ts';
+import { createReservedNames } from '../mail/addresses/reserved-names.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
 import { createEndpointPauses } from '../queue/endpoint-pauses.ts';
 import type { Roads } from '../queue/road.ts';

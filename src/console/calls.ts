@@ -1,6 +1,6 @@
 import type { Context } from 'koa';
-import type { SessionCalls } from '../api/app.ts';
 import { refusal } from '../api/errors.ts';
+import type { SessionCalls } from '../api/http/app.ts';
 import type { Operation } from '../api/operation.ts';
 import type { Clock } from '../base/clock.ts';
 import { createShares } from '../base/shares.ts';

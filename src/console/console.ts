@@ -1,9 +1,9 @@
 import Router, { type RouterContext, type RouterMiddleware } from '@koa/router';
 import type { Context } from 'koa';
-import type { RefusalTexts } from '../api/account.ts';
+import type { RefusalTexts } from '../api/account/account.ts';
+import type { ApiServices, AttachedApp } from '../api/http/server.ts';
 import { toMailRecord, toRefusalRecord } from '../api/operations/history.ts';
-import type { Params } from '../api/parameters.ts';
-import type { ApiServices, AttachedApp } from '../api/server.ts';
+import type { Params } from '../api/requests/parameters.ts';
 import { frozen } from '../base/frozen.ts';
 import { isLoopbackName } from '../base/networks.ts';
 import { namesIn } from '../base/tables.ts';

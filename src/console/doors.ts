@@ -1,6 +1,6 @@
 import type { Context } from 'koa';
 import { answerPage } from '../api/pages/small-page.ts';
-import type { Params } from '../api/parameters.ts';
+import type { Params } from '../api/requests/parameters.ts';
 import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';

@@ -1,10 +1,10 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import type { Context } from 'koa';
-import type { AccountParts } from '../api/account.ts';
-import type { QueuedMail } from '../api/account-queue.ts';
+import type { AccountParts } from '../api/account/account.ts';
+import type { QueuedMail } from '../api/account/account-queue.ts';
 import { htmlOf } from '../api/operations/messages/content.ts';
-import type { Params } from '../api/parameters.ts';
+import type { Params } from '../api/requests/parameters.ts';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { noteAction } from '../journal/actions.ts';

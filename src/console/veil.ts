@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto';
 import { Refusal } from '../api/errors.ts';
 import type { Answer, Operation } from '../api/operation.ts';
-import { type Params, paramsOf } from '../api/parameters.ts';
+import { type Params, paramsOf } from '../api/requests/parameters.ts';
 import { mapPages } from '../api/whole-lists.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Role } from '../store/rows/people.ts';

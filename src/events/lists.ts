@@ -5,7 +5,7 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { createKeyedMutex, type KeyedMutex } from '../base/turns.ts';
-import { listedAddress } from '../mail/address.ts';
+import { listedAddress } from '../mail/addresses/address.ts';
 import { isExpired, isOfEvents, newListing, type RejectReason, renewed, suppressing } from '../mail/suppression.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import { type Collection, filterOf, type Row } from '../store/driver/port.ts';

@@ -3,7 +3,7 @@ import { AGREE_MS, type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
-import { domainOf } from '../mail/address.ts';
+import { domainOf } from '../mail/addresses/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import { type Collection, type Filter, filterOf, type Row, StoreAway } from '../store/driver/port.ts';
 import type { CounterSpan } from '../store/rows/counters.ts';
@@ -31,7 +31,7 @@ export type NewSentMessage = Pick<
   | 'delivery'
   | 'thread'
 > & {
-  /** By what else than its `_id` answers name it (mail/sent-names.ts). */
+  /** By what else than its `_id` answers name it (mail/replies/sent-names.ts). */
   readonly names?: readonly string[];
 };
 
@@ -51,7 +51,7 @@ export interface MessageEvent {
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** For `send`: the tracked links of the message, each once. */
   readonly links?: readonly string[];
-  /** For `send`: the names that a relay gave the message (mail/sent-names.ts). */
+  /** For `send`: the names that a relay gave the message (mail/replies/sent-names.ts). */
   readonly names?: readonly string[];
 }
 
@@ -186,7 +186,7 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
 
 /**
  * A tag has at most 50 characters (documented), a subject line 998 (RFC 5322 section 2.1.1), an address 1000 octets
- * (mail/address.ts).
+ * (mail/addresses/address.ts).
  */
 const LONGEST = { tag: 50, subject: 998, address: 1000, name: 255, value: 500, detail: 2048 } as const;
 const MOST_TAGS = 100;

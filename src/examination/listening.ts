@@ -6,7 +6,7 @@ import { createAddressList, isLoopback, withPort } from '../base/networks.ts';
 import { readTls } from '../composition/files.ts';
 import { ConfigError } from '../config.ts';
 import { sameName } from '../dns/types.ts';
-import { domainOf } from '../mail/address.ts';
+import { domainOf } from '../mail/addresses/address.ts';
 import { parseRelay, type Relay } from '../sending/carry/hops.ts';
 import type { Settings } from '../settings.ts';
 import { certificateNames, isCertificateFor } from '../smtp/certificate.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createCallNumbers, createPeerWire, PING } from '../api/peer-wire.ts';
+import { createCallNumbers, createPeerWire, PING } from '../api/hosts/peer-wire.ts';
 import { createIds } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';

@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import { deliveryId } from '../base/ids.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Notes } from '../journal/types.ts';
-import { type Envelope, traceLine } from '../mail/envelope.ts';
+import { type Envelope, traceLine } from '../mail/addresses/envelope.ts';
 import type { Body, Delivery } from '../queue/delivery.ts';
 import { STATES } from '../queue/states.ts';
 import type { Brake } from './brake.ts';

@@ -4,10 +4,10 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createMemory } from '../base/memory.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { authorOf } from '../mail/author.ts';
+import { authorOf } from '../mail/addresses/author.ts';
 import { ANSWER_FIELDS, saysItAnswers } from '../mail/automated.ts';
-import { createFieldSearch, parseFound, START_BYTES } from '../mail/field-search.ts';
-import { firstValue, type HeaderField } from '../mail/headers.ts';
+import { createFieldSearch, parseFound, START_BYTES } from '../mail/mime/field-search.ts';
+import { firstValue, type HeaderField } from '../mail/mime/headers.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
 interface BrakeSettings {

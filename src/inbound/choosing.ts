@@ -1,5 +1,5 @@
 import { frozen } from '../base/frozen.ts';
-import type { Verdicts } from '../mail/envelope.ts';
+import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Fact, MailFacts } from './conditions.ts';
 import { decide, type RouteDecision } from './decision.ts';

@@ -1,5 +1,5 @@
-import { fold } from '../mail/address.ts';
-import { allValues, type HeaderField } from '../mail/headers.ts';
+import { fold } from '../mail/addresses/address.ts';
+import { allValues, type HeaderField } from '../mail/mime/headers.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { SenderAuth } from '../mail/trust.ts';
 import type { When } from '../store/rows/domains.ts';

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { type Bytes, readStart } from '../base/bytes.ts';
 import { namesOf } from '../base/tables.ts';
-import { fold, toAsciiDomain } from '../mail/address.ts';
-import { authorOf } from '../mail/author.ts';
-import { createFieldSearch, type FieldSearch, parseFound, START_BYTES } from '../mail/field-search.ts';
-import type { HeaderField } from '../mail/headers.ts';
-import { threadIdOf } from '../mail/thread.ts';
+import { fold, toAsciiDomain } from '../mail/addresses/address.ts';
+import { authorOf } from '../mail/addresses/author.ts';
+import { createFieldSearch, type FieldSearch, parseFound, START_BYTES } from '../mail/mime/field-search.ts';
+import type { HeaderField } from '../mail/mime/headers.ts';
+import { threadIdOf } from '../mail/replies/thread.ts';
 
 // The order in which a route posts its messages (decision 0060).
 

@@ -1,5 +1,5 @@
 import { frozen } from '../base/frozen.ts';
-import { fold } from '../mail/address.ts';
+import { fold } from '../mail/addresses/address.ts';
 
 /**
  * Route patterns: globs on the mailbox name. `*` matches any run of characters, `?` exactly one, `{name}` one or more,

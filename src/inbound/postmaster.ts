@@ -1,6 +1,6 @@
 import { frozen } from '../base/frozen.ts';
-import { toAsciiDomain } from '../mail/address.ts';
-import { POSTMASTER_URL } from '../mail/return-address.ts';
+import { toAsciiDomain } from '../mail/addresses/address.ts';
+import { POSTMASTER_URL } from '../mail/addresses/return-address.ts';
 import type { Lookup } from './types.ts';
 
 interface PostmasterSettings {

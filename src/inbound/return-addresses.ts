@@ -1,8 +1,8 @@
 import { createLoop } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
-import { toAsciiDomain } from '../mail/address.ts';
-import { RETURN_URL, readReturnMailbox } from '../mail/return-address.ts';
+import { toAsciiDomain } from '../mail/addresses/address.ts';
+import { RETURN_URL, readReturnMailbox } from '../mail/addresses/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
 import type { Lookup } from './types.ts';

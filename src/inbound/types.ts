@@ -1,5 +1,5 @@
 import type { Service } from '../base/service.ts';
-import type { Envelope } from '../mail/envelope.ts';
+import type { Envelope } from '../mail/addresses/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { AcceptOutcome, Body, Delivery, NewMessage, Spool } from '../queue/delivery.ts';
 import type { RouteState } from '../queue/states.ts';

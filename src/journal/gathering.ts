@@ -1,8 +1,8 @@
 import type { SQLInputValue } from 'node:sqlite';
 import { frozen } from '../base/frozen.ts';
-import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import type { Envelope, Verdicts } from '../mail/addresses/envelope.ts';
+import { sentId } from '../mail/addresses/return-address.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
-import { sentId } from '../mail/return-address.ts';
 import { type MailSummary, summaryOfOutgoing } from '../mail/summary.ts';
 import type { AttemptRecord, Delivery, QueuedDelivery } from '../queue/delivery.ts';
 import { type DeliveryState, STATES } from '../queue/states.ts';

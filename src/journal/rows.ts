@@ -27,7 +27,7 @@ export function mailOfRow(row: SqlRow) {
     from: text(row, 'header_from'),
     subject: text(row, 'subject'),
     headerId: text(row, 'header_id'),
-    /** Its conversation (mail/thread.ts); null if it names none, or it is not kept. */
+    /** Its conversation (mail/replies/thread.ts); null if it names none, or it is not kept. */
     thread: text(row, 'thread'),
     route: routeOfTarget(String(row['route'])),
     pattern: String(row['pattern']),

@@ -1,4 +1,4 @@
-import type { Verdicts } from '../mail/envelope.ts';
+import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
 import type { DeliveryKind } from '../queue/delivery.ts';
 import { DELIVERY_STATES, type EndName } from '../queue/states.ts';

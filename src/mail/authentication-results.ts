@@ -1,5 +1,5 @@
-import { toAsciiDomain } from './address.ts';
-import type { Verdicts } from './envelope.ts';
+import { toAsciiDomain } from './addresses/address.ts';
+import type { Verdicts } from './addresses/envelope.ts';
 
 // Authentication-Results (RFC 8601): the field that we write, and the ones from outside that claim to be ours.
 

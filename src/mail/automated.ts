@@ -1,8 +1,8 @@
 import { pattern } from '../base/pattern.ts';
-import type { Envelope } from './envelope.ts';
-import { createFieldSearch, parseFound } from './field-search.ts';
-import { asciiParameter, decodeWords, firstValue, type HeaderField, parseStructured } from './headers.ts';
+import type { Envelope } from './addresses/envelope.ts';
 import type { Mailbox } from './message.ts';
+import { createFieldSearch, parseFound } from './mime/field-search.ts';
+import { asciiParameter, decodeWords, firstValue, type HeaderField, parseStructured } from './mime/headers.ts';
 
 // Whether a program wrote or distributed a message, from its header and its envelope sender. The only home of this
 // evidence: for the payload, for routes, for the brake on loops, and for telling automatic replies from bounces

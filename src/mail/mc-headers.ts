@@ -1,8 +1,8 @@
 import { frozen } from '../base/frozen.ts';
-import { readRecipient, toAsciiDomain } from './address.ts';
-import { decodeWords, type HeaderField } from './headers.ts';
+import { readRecipient, toAsciiDomain } from './addresses/address.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import { isName, isScalar, type MergeValue, readMergeValue, textOfValue } from './merge/values.ts';
+import { decodeWords, type HeaderField } from './mime/headers.ts';
 import { type ClickTracking, type GivenExtras, type MergeVar, type Metadata, readExtras } from './outgoing.ts';
 
 // The X-MC-* fields: options in mail submitted by SMTP. They are for us only and are removed from the message.

@@ -1,11 +1,11 @@
 import { wholeCharacters } from '../base/characters.ts';
-import { correspondentsOf } from './author.ts';
-import { decoderOfText } from './charset.ts';
-import { referencesIn, toCidKey, toLocationKey } from './cid.ts';
-import { allValues, decodeWords, type HeaderField, singleLine } from './headers.ts';
-import { type Leaf, readLeaves } from './leaves.ts';
-import { isMultipart, type Part } from './structure.ts';
-import { decodeTransfer, isCleanBase64, type TransferEncoding } from './transfer.ts';
+import { correspondentsOf } from './addresses/author.ts';
+import { decoderOfText } from './mime/charset.ts';
+import { referencesIn, toCidKey, toLocationKey } from './mime/cid.ts';
+import { allValues, decodeWords, type HeaderField, singleLine } from './mime/headers.ts';
+import { type Leaf, readLeaves } from './mime/leaves.ts';
+import { isMultipart, type Part } from './mime/structure.ts';
+import { decodeTransfer, isCleanBase64, type TransferEncoding } from './mime/transfer.ts';
 
 /** Parses the raw bytes of a scanned message. Large texts are decoded when they are written. */
 export function parseMessage(bytes: Buffer, root: Part): ParsedMessage {
@@ -82,7 +82,7 @@ export interface ParsedMessage extends Addressing {
   readonly text: Text | undefined;
   /** Whether the text is format=flowed (RFC 3676); it is left as written. */
   readonly textFlowed: boolean;
-  /** The HTML (mail/leaves.ts): if there is no text, all HTML parts. */
+  /** The HTML (mail/mime/leaves.ts): if there is no text, all HTML parts. */
   readonly html: Text | undefined;
   readonly files: readonly FilePart[];
 }

@@ -1,8 +1,8 @@
-import { toAsciiDomain } from './address.ts';
+import { toAsciiDomain } from './addresses/address.ts';
 import type { McReading } from './mc-headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import type { MergeValue } from './merge/values.ts';
-import type { SentConversation } from './sent-names.ts';
+import type { SentConversation } from './replies/sent-names.ts';
 
 // The options of an outgoing message, and the names of its parts. Shared by the queue, the composer and the edges.
 

@@ -1,10 +1,10 @@
-import { authorOf } from './author.ts';
-import { createFieldSearch, parseFound, type WantedField } from './field-search.ts';
-import { firstValue, type HeaderField } from './headers.ts';
+import { authorOf } from './addresses/author.ts';
 import { type Mailbox, subjectOf } from './message.ts';
+import { createFieldSearch, parseFound, type WantedField } from './mime/field-search.ts';
+import { firstValue, type HeaderField } from './mime/headers.ts';
 import type { Outgoing } from './outgoing.ts';
-import { threadOfSent } from './sent-names.ts';
-import { ID_FIELDS, threadIdOf } from './thread.ts';
+import { threadOfSent } from './replies/sent-names.ts';
+import { ID_FIELDS, threadIdOf } from './replies/thread.ts';
 
 // What people know a message by: who wrote it, about what, its id, and its conversation.
 

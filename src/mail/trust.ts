@@ -1,5 +1,5 @@
-import type { Author } from './author.ts';
-import type { Evidence, Verdicts } from './envelope.ts';
+import type { Author } from './addresses/author.ts';
+import type { Evidence, Verdicts } from './addresses/envelope.ts';
 
 /** Whether the author of a message may be believed, and why. */
 export interface SenderAuth {

@@ -1,6 +1,6 @@
 import type { BytesInFile, BytesInMemory } from '../base/bytes.ts';
 import { namesOf } from '../base/tables.ts';
-import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import type { Envelope, Verdicts } from '../mail/addresses/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { openSpool } from './spool.ts';
 import type { BulkAction, DeliveryState } from './states.ts';

@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import { tableOf } from '../base/tables.ts';
 import type { Tools } from '../base/tools.ts';
-import type { Verdicts } from '../mail/envelope.ts';
+import type { Verdicts } from '../mail/addresses/envelope.ts';
 import {
   DELIVERY_KINDS,
   type DeliveryKind,

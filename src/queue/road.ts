@@ -1,4 +1,4 @@
-import type { Verdicts } from '../mail/envelope.ts';
+import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { Delivery, DeliveryKind, Message, Settlement } from './delivery.ts';
 import type { Waiting } from './schedule/waiting.ts';
 import type { AttemptSummary, Settled } from './settle.ts';

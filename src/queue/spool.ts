@@ -5,7 +5,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createRoom, isTight, lookAtDisk, type RoomSettings } from '../base/room.ts';
 import type { Tools } from '../base/tools.ts';
-import type { Verdicts } from '../mail/envelope.ts';
+import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { Scan } from '../mail/scan.ts';
 import { readAges } from './ages.ts';
 import { createCache } from './cache.ts';

@@ -1,8 +1,8 @@
 import { pattern } from '../base/pattern.ts';
-import { correspondentsOf } from '../mail/author.ts';
+import { correspondentsOf } from '../mail/addresses/author.ts';
 import { returnedKindOf } from '../mail/automated.ts';
 import { type Bounce, classifyReply } from '../mail/bounce.ts';
-import { firstValue } from '../mail/headers.ts';
+import { firstValue } from '../mail/mime/headers.ts';
 import { parseDsn, parsePlainBounce, type RecipientStatus, reasonGiven } from './bounce-report.ts';
 import { headerText, type ReturnedMessage, readBlocks, readReturned } from './returned-message.ts';
 

@@ -1,9 +1,9 @@
 import { pattern } from '../base/pattern.ts';
-import { parseAddressList } from '../mail/address-list.ts';
-import { correspondentsOf } from '../mail/author.ts';
+import { parseAddressList } from '../mail/addresses/address-list.ts';
+import { correspondentsOf } from '../mail/addresses/author.ts';
 import { readsAsBounce } from '../mail/automated.ts';
-import { decodePayloads } from '../mail/charset.ts';
-import { decodeWords, firstValue, type HeaderField } from '../mail/headers.ts';
+import { decodePayloads } from '../mail/mime/charset.ts';
+import { decodeWords, firstValue, type HeaderField } from '../mail/mime/headers.ts';
 import { type ReturnedMessage, readBlocks, readText, valueOf } from './returned-message.ts';
 
 /** One recipient's status in a delivery status notification (RFC 3464). */

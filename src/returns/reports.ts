@@ -3,9 +3,9 @@ import { readAll } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId } from '../base/ids.ts';
 import type { Tools } from '../base/tools.ts';
-import { parseAddress } from '../mail/address.ts';
-import { type DsnRequest, type RecipientDsn, toMailDate } from '../mail/envelope.ts';
-import { REPORT_SCHEME } from '../mail/return-address.ts';
+import { parseAddress } from '../mail/addresses/address.ts';
+import { type DsnRequest, type RecipientDsn, toMailDate } from '../mail/addresses/envelope.ts';
+import { REPORT_SCHEME } from '../mail/addresses/return-address.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { Fate, SenderReports } from '../queue/road.ts';
 

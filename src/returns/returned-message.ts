@@ -1,7 +1,7 @@
-import { decoderOfText } from '../mail/charset.ts';
-import { asciiParameter, firstValue, type HeaderField, parseHeaders } from '../mail/headers.ts';
-import { encodingOf, mediaTypeOf, type Part, scanStructure } from '../mail/structure.ts';
-import { decodeTransfer } from '../mail/transfer.ts';
+import { decoderOfText } from '../mail/mime/charset.ts';
+import { asciiParameter, firstValue, type HeaderField, parseHeaders } from '../mail/mime/headers.ts';
+import { encodingOf, mediaTypeOf, type Part, scanStructure } from '../mail/mime/structure.ts';
+import { decodeTransfer } from '../mail/mime/transfer.ts';
 
 /** A returned message, parsed as far as needed to classify it. */
 export interface ReturnedMessage {

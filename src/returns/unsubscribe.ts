@@ -2,7 +2,7 @@ import { type Clock, DAY_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Lists } from '../events/lists.ts';
 import type { Recorder } from '../events/record.ts';
-import { readToken } from '../mail/return-address.ts';
+import { readToken } from '../mail/addresses/return-address.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
 import { type FindMessage, returnEventId } from './feedback.ts';
 

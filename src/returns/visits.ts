@@ -2,8 +2,8 @@ import { type Clock, createPauses } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
+import { readToken } from '../mail/addresses/return-address.ts';
 import { withoutQuery } from '../mail/links.ts';
-import { readToken } from '../mail/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { type AccountOf, returnEventId } from './feedback.ts';
 

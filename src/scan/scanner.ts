@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
 import type { Bytes } from '../base/bytes.ts';
-import type { Envelope } from '../mail/envelope.ts';
+import type { Envelope } from '../mail/addresses/envelope.ts';
 import type { ScanRule } from '../mail/scan.ts';
 
 /** The threats that a scanner detects. */

@@ -4,7 +4,7 @@ import { type Ids, messageOf } from '../base/ids.ts';
 import type { Service, Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
-import { sentId } from '../mail/return-address.ts';
+import { sentId } from '../mail/addresses/return-address.ts';
 import { type CopiedMessage, fromCopy } from '../queue/copied-message.ts';
 import { type Delivery, type NewMessage, type Spool, writeAll } from '../queue/delivery.ts';
 import { isLost } from '../queue/disk/faults.ts';

@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { atOnce } from '../base/turns.ts';
-import type { Envelope } from '../mail/envelope.ts';
+import type { Envelope } from '../mail/addresses/envelope.ts';
 import { type CopiedMessage, fromContent, toContent, toParts } from '../queue/copied-message.ts';
 import type { Delivery, Settlement } from '../queue/delivery.ts';
 import { DELIVERY_STATES } from '../queue/states.ts';

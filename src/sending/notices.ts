@@ -4,7 +4,7 @@ import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Tools } from '../base/tools.ts';
-import { domainOf, toAsciiDomain } from '../mail/address.ts';
+import { domainOf, toAsciiDomain } from '../mail/addresses/address.ts';
 import { createSteadiness } from '../queue/purge.ts';
 import type { MailAttempt } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';

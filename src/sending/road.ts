@@ -3,8 +3,8 @@ import { frozen } from '../base/frozen.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Tools } from '../base/tools.ts';
+import { sentId } from '../mail/addresses/return-address.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
-import { sentId } from '../mail/return-address.ts';
 import type { Message, Settlement, Spool } from '../queue/delivery.ts';
 import {
   type DeliveryOutcome,

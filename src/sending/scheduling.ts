@@ -2,7 +2,7 @@ import { type Clock, DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
-import { sentId } from '../mail/return-address.ts';
+import { sentId } from '../mail/addresses/return-address.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { DeliveryState } from '../queue/states.ts';
 import { RowTooNew } from '../store/features.ts';

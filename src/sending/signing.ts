@@ -3,7 +3,7 @@ import { inTime, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createRecent } from '../base/memory.ts';
 import type { Tools } from '../base/tools.ts';
-import { domainOf, toAsciiDomain } from '../mail/address.ts';
+import { domainOf, toAsciiDomain } from '../mail/addresses/address.ts';
 import { withSendableHeader } from '../mail/compose/sendable.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { type SenderDomainRow, senderDomainId } from '../store/rows/domains.ts';

@@ -1,5 +1,5 @@
 import type { Bytes } from '../base/bytes.ts';
-import type { DsnRequest } from '../mail/envelope.ts';
+import type { DsnRequest } from '../mail/addresses/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import type { QueuedDelivery } from '../queue/delivery.ts';
 import type { MailAttempt } from '../queue/settle.ts';
@@ -100,7 +100,7 @@ export interface ComposeSettings {
   readonly publicUrl: string;
   /** The default base of tracking links, if the message has its own tracking domain. */
   readonly ownUrl?: string;
-  /** Signs tokens (mail/return-address.ts). */
+  /** Signs tokens (mail/addresses/return-address.ts). */
   readonly secret: string;
   /** A Received line to prepend, or empty. */
   readonly trace: string;

@@ -1,5 +1,5 @@
-import { type Address, parseAddress } from '../mail/address.ts';
-import type { DsnRequest, Notify, RecipientDsn } from '../mail/envelope.ts';
+import { type Address, parseAddress } from '../mail/addresses/address.ts';
+import type { DsnRequest, Notify, RecipientDsn } from '../mail/addresses/envelope.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 
 // The grammar of command lines (RFC 5321 section 4.1): verb, path and parameters. Independent of the session.

@@ -2,7 +2,7 @@ import { frozen } from '../base/frozen.ts';
 import { POSTMASTER } from '../inbound/postmaster.ts';
 import { mayBeNew } from '../inbound/routing.ts';
 import type { Acceptance, Lookup, Match } from '../inbound/types.ts';
-import type { Address } from '../mail/address.ts';
+import type { Address } from '../mail/addresses/address.ts';
 import type { Admission, Counting } from './admission.ts';
 import type { ListenerDeps, ListenerSettings } from './listener.ts';
 import { REFUSALS, type Reply } from './replies.ts';

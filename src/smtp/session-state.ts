@@ -1,6 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import type { Match } from '../inbound/types.ts';
-import type { DsnRequest, RecipientDsn } from '../mail/envelope.ts';
+import type { DsnRequest, RecipientDsn } from '../mail/addresses/envelope.ts';
 import type { MailCommand } from './command-line.ts';
 
 /** Limit of commands without progress (NOOP, RSET, MAIL, EHLO, …) between two messages. Postfix has the same limit. */

@@ -1,6 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import type { Match } from '../inbound/types.ts';
-import type { Address } from '../mail/address.ts';
+import type { Address } from '../mail/addresses/address.ts';
 import type { Admission, Doing, SessionPlace } from './admission.ts';
 import { pathIn, splitCommand } from './command-line.ts';
 import { createDeadlines } from './deadlines.ts';

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { MANDRILL, type PostStyle } from '../inbound/formats.ts';
 import type { RouteTarget, Routing } from '../inbound/types.ts';
-import { domainOf } from '../mail/address.ts';
+import { domainOf } from '../mail/addresses/address.ts';
 import type { Delivery } from '../queue/delivery.ts';
 import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';

@@ -4,7 +4,7 @@ import type { Tools } from '../base/tools.ts';
 import { type AttachmentMode, factsOf } from '../inbound/formats.ts';
 import { createVerdictMeters } from '../inbound/verdicts/meters.ts';
 import type { Notes } from '../journal/types.ts';
-import type { Verdicts } from '../mail/envelope.ts';
+import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { SenderReports } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/waiting.ts';

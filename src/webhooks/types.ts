@@ -1,6 +1,6 @@
 import type { Bytes } from '../base/bytes.ts';
 import type { PostStyle } from '../inbound/formats.ts';
-import type { Verdicts } from '../mail/envelope.ts';
+import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { MailSummary } from '../mail/summary.ts';
 import type { Delivery, Message } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';

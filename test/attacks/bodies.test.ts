@@ -215,9 +215,9 @@ describe('request bodies made to block the daemon', () => {
 
   it('would block the daemon without the limit on values (control)', async () => {
     victim = await start([
-      { file: 'api/body-check.ts', from: 'values > maxValues', to: 'false' },
-      { file: 'api/body-parser.ts', from: '= 256 * 1024;', to: '= 1e12;' },
-      { file: 'api/body-parser.ts', from: '= 10_000;', to: '= 1e12;' },
+      { file: 'api/requests/body-check.ts', from: 'values > maxValues', to: 'false' },
+      { file: 'api/requests/body-parser.ts', from: '= 256 * 1024;', to: '= 1e12;' },
+      { file: 'api/requests/body-parser.ts', from: '= 10_000;', to: '= 1e12;' },
     ]);
     const body = Buffer.from(SHAPES['JSON: structs']?.(6_000_000, 'nobody') ?? '');
     await victim.lateness();

@@ -5,7 +5,7 @@ import { createIds } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import { type Daemon, openDaemon } from '../../src/daemon.ts';
-import { toToken } from '../../src/mail/return-address.ts';
+import { toToken } from '../../src/mail/addresses/return-address.ts';
 import { ACCOUNT, startApi } from '../support/api.ts';
 import { figures } from '../support/attacks/figures.ts';
 import { faultsOfCsv, faultsOfLogLine, faultsOfMail, tagsOf } from '../support/attacks/outlets.ts';

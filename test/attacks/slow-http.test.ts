@@ -17,17 +17,21 @@ const SLOWEST_MS = 1000;
 /** A large call that must go through beside the attack. */
 const MESSAGE = { raw_message: `Subject: large\n\n${'x'.repeat(8_000_000)}`, to: ['box@in.test'] };
 
-const SHORT_WINDOW: Patch = { file: 'api/body.ts', from: 'RATE_WINDOW_S = 10', to: `RATE_WINDOW_S = ${WINDOW_S}` };
+const SHORT_WINDOW: Patch = {
+  file: 'api/requests/body.ts',
+  from: 'RATE_WINDOW_S = 10',
+  to: `RATE_WINDOW_S = ${WINDOW_S}`,
+};
 /**
  * Room is taken by what a header declares, and no floor of speed ends it: what eight connections did to others for two
  * minutes.
  */
 const BY_DECLARATION: Patch = {
-  file: 'api/body.ts',
+  file: 'api/requests/body.ts',
   from: '  let held = 0;',
   to: '  let held = Number(req.headers["content-length"] ?? 0);\n  if (room.take("all", held) !== "taken") { held = 0; throw refusal("ServiceUnavailable"); }\n  who = "all";',
 };
-const NO_SHARE: Patch = { file: 'api/body.ts', from: 'each: each * limit', to: 'each: all * limit' };
+const NO_SHARE: Patch = { file: 'api/requests/body.ts', from: 'each: each * limit', to: 'each: all * limit' };
 
 describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, () => {
   let victim: Victim;

@@ -5,7 +5,7 @@ import { createIds } from '../../src/base/ids.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import { bounceAddress, toToken, unsubAddress } from '../../src/mail/return-address.ts';
+import { bounceAddress, toToken, unsubAddress } from '../../src/mail/addresses/return-address.ts';
 
 import { openSecret } from '../../src/store/rows/hosts.ts';
 import { openStore, type Store } from '../../src/store/store.ts';

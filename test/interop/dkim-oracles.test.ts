@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import { createPublicKeys, createSignatureReader, type PublicKey } from '../../src/inbound/verdicts/signatures.ts';
-import { parseHeaderSection } from '../../src/mail/header-section.ts';
+import { parseHeaderSection } from '../../src/mail/mime/header-section.ts';
 
 import { createTestClock } from '../support/clock.ts';
 import { NOW, ODDITIES, type OddMessage, oddMessage, RECORDS } from '../support/interop/odd-signatures.ts';

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { isDeepStrictEqual } from 'node:util';
 import { expect } from 'chai';
-import { withHeader } from '../../src/mail/header-section.ts';
-import { listParts, partBytes } from '../../src/mail/parts.ts';
-import { scanStructure } from '../../src/mail/structure.ts';
+import { withHeader } from '../../src/mail/mime/header-section.ts';
+import { listParts, partBytes } from '../../src/mail/mime/parts.ts';
+import { scanStructure } from '../../src/mail/mime/structure.ts';
 import { asUtf8 } from '../../src/webhooks/render/as-utf8.ts';
 import { EIGHT_BIT } from '../support/eight-bit.ts';
 import { CORPUS } from '../support/mime-corpus.ts';

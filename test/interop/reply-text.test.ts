@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { splitReply } from '../../src/mail/reply-text.ts';
+import { splitReply } from '../../src/mail/replies/reply-text.ts';
 import { QUOTING } from '../support/quoting.ts';
 import { tempDir } from '../support/temp.ts';
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
+import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/http/server.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
@@ -19,8 +19,8 @@ import { createOwnership, type OwnershipSettings } from '../../src/inbound/owner
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createJournal } from '../../src/journal/journal.ts';
 import { watch } from '../../src/journal/watch.ts';
-import type { Verdicts } from '../../src/mail/envelope.ts';
-import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import type { Verdicts } from '../../src/mail/addresses/envelope.ts';
+import { createReservedNames, type OwnNames } from '../../src/mail/addresses/reserved-names.ts';
 import type { Scan } from '../../src/mail/scan.ts';
 import { type HttpDetail, httpDetailText } from '../../src/queue/detail.ts';
 import { createEndpointPauses } from '../../src/queue/endpoint-pauses.ts';

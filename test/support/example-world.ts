@@ -1,6 +1,6 @@
 import type { Operation } from '../../src/api/operation.ts';
 import { deliveryId } from '../../src/base/ids.ts';
-import { sentId } from '../../src/mail/return-address.ts';
+import { sentId } from '../../src/mail/addresses/return-address.ts';
 import { ACCOUNT, type ApiWorld, putAnswer, putDeadDelivery, startApi } from './api.ts';
 import { putHistory } from './history.ts';
 import { putMessages, putWaiting } from './messages.ts';

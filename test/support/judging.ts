@@ -1,5 +1,5 @@
 import { createJudgeTask, createJudging, type Judged, type JudgeInput } from '../../src/inbound/judging.ts';
-import type { Verdicts } from '../../src/mail/envelope.ts';
+import type { Verdicts } from '../../src/mail/addresses/envelope.ts';
 import { createTestLog } from './log.ts';
 
 const UNSIGNED: Verdicts = {

@@ -1,4 +1,4 @@
-import type { Verdicts } from '../../src/mail/envelope.ts';
+import type { Verdicts } from '../../src/mail/addresses/envelope.ts';
 import type { ApiWorld } from './api.ts';
 import { given, mail } from './spool.ts';
 

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { type AddressObject, simpleParser } from 'mailparser';
 import PostalMime from 'postal-mime';
-import { authorOfMessage } from '../../src/mail/author.ts';
+import { authorOfMessage } from '../../src/mail/addresses/author.ts';
 
 /** Debian's Python; the first one on the PATH may be another. */
 const PYTHON = '/usr/bin/python3';

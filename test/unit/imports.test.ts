@@ -37,14 +37,14 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   koa: /^(api|console)\//,
   '@koa/router': /^(api|console)\//,
   'smtp-server': /^(smtp\/connection|cli\/demo\/around)\.ts$/,
-  'iconv-lite': /^mail\/charset\.ts$/,
+  'iconv-lite': /^mail\/mime\/charset\.ts$/,
   mongodb: /^(store\/driver\/mongo(-client)?|cli\/demo\/database)\.ts$/,
   'node:sqlite': /^(base\/sqlite|journal\/[\w-]+|store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
   undici: /^(webhooks\/post\/wire|scan\/rspamd|certificates\/wire)\.ts$/,
   dns2: /^(dns\/|cli\/demo\/around\.ts$)/,
   mailauth: /^inbound\/verdicts\/(authenticate|signatures)\.ts$/,
   'node-cron': /^tasks\/scheduler\.ts$/,
-  nodemailer: /^(cli\/demo\/around|sending\/(notices|carry\/session|compose\/draft))\.ts$/,
+  nodemailer: /^(console\/test-message|cli\/demo\/around|sending\/(notices|carry\/session|compose\/draft))\.ts$/,
   'css-select': /^mail\/compose\/inline-css\.ts$/,
   'css-what': /^mail\/style-sheet\.ts$/,
   htmlparser2: /^mail\/(html-edit|merge\/regions|links|compose\/(plain-text|inline-css))\.ts$/,
@@ -140,7 +140,7 @@ describe('the sources', () => {
       ['main.ts', 'config.ts'],
       ['cli/open.ts', 'queue/spool.ts'],
       ['cli/open.ts', 'composition/storage.ts'],
-      ['cli/open.ts', 'api/host-deliveries.ts'],
+      ['cli/open.ts', 'api/hosts/host-deliveries.ts'],
       ['cli/open.ts', 'dns/resolver.ts'],
       ['daemon.ts', 'store/driver/mongo.ts'],
       ['daemon.ts', 'examination/examine.ts'],
@@ -150,7 +150,7 @@ describe('the sources', () => {
       expect(files, large).to.include(large);
       expect([...allLoadedBy(program)], program).to.not.include(large);
     }
-    expect([...allLoadedBy('cli/queue.ts')]).to.include.members(['api/host-deliveries.ts', 'settings.ts']);
+    expect([...allLoadedBy('cli/queue.ts')]).to.include.members(['api/hosts/host-deliveries.ts', 'settings.ts']);
   });
 
   it('have no circular imports', () => {

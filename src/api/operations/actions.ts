@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { text } from '../../base/schema.ts';
 import type { ActionRecord } from '../../journal/types.ts';
-import { isStart, jobName } from '../account-bulk.ts';
-import { askAll, joinPages, oneCursor, placed } from '../joining.ts';
+import { isStart, jobName } from '../account/account-bulk.ts';
+import { askAll, joinPages, oneCursor, placed } from '../hosts/joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { JOBS_BETWEEN } from './bulk.ts';
 import {

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { messageOf } from '../../base/ids.ts';
 import { text } from '../../base/schema.ts';
 import { MAIL_STATES, type MailRecord } from '../../journal/types.ts';
-import { sentId } from '../../mail/return-address.ts';
-import { askAll, eachOnce } from '../joining.ts';
+import { sentId } from '../../mail/addresses/return-address.ts';
+import { askAll, eachOnce } from '../hosts/joining.ts';
 import { operation } from '../operation.ts';
 import { ALL_HOSTS, bool, record, str, strOrNull, time, toTime } from './fields.ts';
 

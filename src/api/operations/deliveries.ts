@@ -6,7 +6,7 @@ import type { Scan } from '../../mail/scan.ts';
 import { type AttemptRecord, nextAttemptAt, type QueuedDelivery, routeOfTarget } from '../../queue/delivery.ts';
 import { DETAIL_BYTES, type Header, readDetail } from '../../queue/detail.ts';
 import { DELIVERY_STATES, keptAs, STATE_MEANINGS } from '../../queue/states.ts';
-import { askAll, eachOnce } from '../joining.ts';
+import { askAll, eachOnce } from '../hosts/joining.ts';
 import { operation } from '../operation.ts';
 import {
   ALL_HOSTS,

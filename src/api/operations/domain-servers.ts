@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { ServerAnswer, Survey } from '../../dns/name-servers.ts';
 import { type MxRecord, sameName } from '../../dns/types.ts';
 import { proofOf, RETEST_MS } from '../../inbound/ownership.ts';
-import { memberOf } from '../../mail/wildcard-domain.ts';
+import { memberOf } from '../../mail/addresses/wildcard-domain.ts';
 import { nameOf } from '../../store/rows/domains.ts';
 import { operation } from '../operation.ts';
 import { int, knownDomain, listOf, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { AttemptFigures, EndpointHistory } from '../../queue/history.ts';
 import type { Making } from '../../queue/insight.ts';
 import { HOLDERS } from '../../queue/schedule/breaker.ts';
-import type { KnownEndpoint } from '../account-queue.ts';
+import type { KnownEndpoint } from '../account/account-queue.ts';
 import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
 // What is shown of an endpoint: by one host, and by several that share a store.

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import { pagesByField, pagesByTime } from '../../store/pages.ts';
-import type { KnownEndpoint } from '../account-queue.ts';
-import { askAll } from '../joining.ts';
+import type { KnownEndpoint } from '../account/account-queue.ts';
+import { askAll } from '../hosts/joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import type { Pages } from '../whole-lists.ts';
 import {

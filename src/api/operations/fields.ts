@@ -4,8 +4,8 @@ import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/sch
 import type { FormatName } from '../../inbound/formats.ts';
 import { MAX_PATTERN, patternNames } from '../../inbound/patterns.ts';
 import { isMeantAsPulled, isPulled } from '../../inbound/pulled.ts';
-import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
-import { toInboundDomain } from '../../mail/wildcard-domain.ts';
+import { parseAddress, toAsciiDomain } from '../../mail/addresses/address.ts';
+import { toInboundDomain } from '../../mail/addresses/wildcard-domain.ts';
 import type { Call } from '../operation.ts';
 
 // Fields of records and parameters that several groups share. Parameters are parsed into the form that handlers use.
@@ -169,7 +169,7 @@ export const ALL_HOSTS =
   'If several hosts share a store, the answer is about all of them; the header Postern-Hosts-Missing names those ' +
   'that do not answer.';
 
-/** A cursor of several hosts: the id of each with its own cursor, which is empty after the end (api/joining.ts). */
+/** A cursor of several hosts: the id of each with its own cursor, which is empty after the end (api/hosts/joining.ts). */
 const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
 const MAX_CURSOR = 20_000;
 

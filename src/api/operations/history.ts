@@ -13,7 +13,7 @@ import { TIMELINE_KINDS, type TimelineEntry, toTimeline } from '../../journal/ti
 import { MAIL_STATES, type MailRecord, type RefusalRecord } from '../../journal/types.ts';
 import { STATE_MEANINGS } from '../../queue/states.ts';
 import { WAIT_KINDS } from '../../queue/wait-reason.ts';
-import { askAll, joinPages, oneCursor, placed, repeated } from '../joining.ts';
+import { askAll, joinPages, oneCursor, placed, repeated } from '../hosts/joining.ts';
 import { type Call, operation } from '../operation.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import {

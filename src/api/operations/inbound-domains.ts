@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { checkMx } from '../../dns/checks.ts';
 import { proofOf, toMxResult } from '../../inbound/ownership.ts';
-import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
-import { memberOf } from '../../mail/wildcard-domain.ts';
+import { RESERVED_WORDS } from '../../mail/addresses/reserved-names.ts';
+import { memberOf } from '../../mail/addresses/wildcard-domain.ts';
 import { pagesByTime } from '../../store/pages.ts';
 import { type InboundDomainRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';

@@ -6,9 +6,9 @@ import { routeOfTarget } from '../../queue/delivery.ts';
 import type { Ready } from '../../webhooks/making.ts';
 import type { JsonText } from '../../webhooks/message-views.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
-import { oneCursor } from '../joining.ts';
+import { oneCursor } from '../hosts/joining.ts';
+import { ROUND_S as TAP_ROUND_S, tapAll } from '../hosts/tap-joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
-import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
 import { findRoute } from './inbound-routes.ts';
 

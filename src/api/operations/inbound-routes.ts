@@ -15,7 +15,7 @@ import {
 import { ORDER_NAMES, ORDERS, toOrder } from '../../inbound/order.ts';
 import { isPulled } from '../../inbound/pulled.ts';
 import { MOST_TRIED } from '../../inbound/routing.ts';
-import { fold } from '../../mail/address.ts';
+import { fold } from '../../mail/addresses/address.ts';
 import { type InboundRouteRow, nameOf, pagesOfRoutes } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';

@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { normalizeAddress } from '../../base/networks.ts';
 import { optional, text } from '../../base/schema.ts';
 import type { RoutedRecipient } from '../../inbound/types.ts';
-import { type Address, parseAddress } from '../../mail/address.ts';
+import { type Address, parseAddress } from '../../mail/addresses/address.ts';
 import { type Call, operation } from '../operation.ts';
-import { headerRecipients, toWireBytes, withoutBcc } from '../raw-document.ts';
+import { headerRecipients, toWireBytes, withoutBcc } from '../requests/raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS, readAs, str } from './fields.ts';
 
 /** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { checkA } from '../../dns/checks.ts';
-import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
+import { RESERVED_WORDS } from '../../mail/addresses/reserved-names.ts';
 import { reputationOf } from '../../mail/stats.ts';
 import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
 import { pagesById } from '../../store/pages.ts';
@@ -17,7 +17,7 @@ import {
   readPlacement,
   toIpId,
 } from '../../store/rows/ips.ts';
-import type { AccountParts } from '../account.ts';
+import type { AccountParts } from '../account/account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import { bool, domainName, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';

@@ -10,7 +10,7 @@ import {
   readPlacement,
   rewrite,
 } from '../../store/rows/ips.ts';
-import type { AccountParts } from '../account.ts';
+import type { AccountParts } from '../account/account.ts';
 import { operation } from '../operation.ts';
 import { bool, listOf, record, str, time, toTime } from './fields.ts';
 import { createIpRecorder, findPool, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
-import { listedPrefix, toListed } from '../../mail/address.ts';
+import { listedPrefix, toListed } from '../../mail/addresses/address.ts';
 import { NO_COUNTS, REPUTATION_FORMULA } from '../../mail/stats.ts';
 import { EXPIRY_RULES, isExpired, isOfEvents, REJECT_REASONS } from '../../mail/suppression.ts';
 import { counterId, startOf } from '../../store/rows/counters.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
-import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../mail/reply-address.ts';
-import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
+import { addressDataSize, roomFor, sealReplyAddress, toFullMinute } from '../../mail/addresses/reply-address.ts';
+import { isWildcard, memberOf } from '../../mail/addresses/wildcard-domain.ts';
 import { type InboundDomainRow, isClaim } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
 import { bool, knownDomain, str, timeOrNull, toTime, withinCalendar } from './fields.ts';

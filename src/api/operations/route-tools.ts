@@ -5,9 +5,9 @@ import { ACTIONS, decide, type RouteDecision, toAction } from '../../inbound/dec
 import { FORMAT_NAMES, toStyle } from '../../inbound/formats.ts';
 import { matches } from '../../inbound/patterns.ts';
 import type { Lookup, Match } from '../../inbound/types.ts';
+import { parseReplyAddress } from '../../mail/addresses/reply-address.ts';
+import { isWildcard, memberOf } from '../../mail/addresses/wildcard-domain.ts';
 import { automatedOf } from '../../mail/automated.ts';
-import { parseReplyAddress } from '../../mail/reply-address.ts';
-import { isWildcard, memberOf } from '../../mail/wildcard-domain.ts';
 import { type InboundRouteRow, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { operation } from '../operation.ts';

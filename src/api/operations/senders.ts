@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { parseAddress } from '../../mail/address.ts';
-import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
+import { parseAddress } from '../../mail/addresses/address.ts';
+import { RESERVED_WORDS } from '../../mail/addresses/reserved-names.ts';
 import { windowsOf } from '../../mail/stats.ts';
 import { mayBeSigned } from '../../sending/domains/domain-tests.ts';
 import type { KeyInDns } from '../../sending/domains/sender-domains.ts';

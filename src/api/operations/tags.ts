@@ -4,7 +4,7 @@ import { type Month, NO_COUNTS, REPUTATION_FORMULA, reputationOf, sinceHours, wi
 import { pagesByTime } from '../../store/pages.ts';
 import { type CounterRow, counterId, startOf } from '../../store/rows/counters.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { hasBadText } from '../parameters.ts';
+import { hasBadText } from '../requests/parameters.ts';
 import { mapPages } from '../whole-lists.ts';
 import { int, record, str } from './fields.ts';
 import {

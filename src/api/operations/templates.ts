@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { parseAddress } from '../../mail/address.ts';
+import { parseAddress } from '../../mail/addresses/address.ts';
 import { MAX_RENDERED } from '../../mail/faults.ts';
 import { MAX_CODE_BYTES, MAX_TEMPLATE_NAME, MAX_TEXT_BYTES, nameFault, slugOf } from '../../mail/merge/language.ts';
 import { render as renderCode, toVars } from '../../mail/merge/merge.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
+import { RESERVED_WORDS } from '../../mail/addresses/reserved-names.ts';
 import { sinceHours } from '../../mail/stats.ts';
 import { pagesByField } from '../../store/pages.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';

@@ -7,7 +7,7 @@ import { DELIVERY_STATES } from '../../queue/states.ts';
 import { pagesByField } from '../../store/pages.ts';
 import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
-import { askAll } from '../joining.ts';
+import { askAll } from '../hosts/joining.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import { AT_A_TIME, deliveryRecord, MAX_LISTED, newest, toDeliveryRecord } from './deliveries.ts';

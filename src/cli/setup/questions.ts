@@ -1,6 +1,6 @@
 import { isPlaceholder } from '../../composition/files.ts';
-import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
-import { isPublicSuffix, RESERVED_WORDS, type ReservedNames } from '../../mail/reserved-names.ts';
+import { parseAddress, toAsciiDomain } from '../../mail/addresses/address.ts';
+import { isPublicSuffix, RESERVED_WORDS, type ReservedNames } from '../../mail/addresses/reserved-names.ts';
 import { UsageError } from '../command.ts';
 import type { Machine } from './machine.ts';
 

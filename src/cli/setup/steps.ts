@@ -6,7 +6,7 @@ import { errorText } from '../../base/errors.ts';
 import { ownNames } from '../../composition/slices.ts';
 import { mailNames } from '../../config.ts';
 import { type Resolver, sameName } from '../../dns/types.ts';
-import { createReservedNames } from '../../mail/reserved-names.ts';
+import { createReservedNames } from '../../mail/addresses/reserved-names.ts';
 import type { Settings } from '../../settings.ts';
 import { EXIT, type Invocation, type Io, Unavailable, UsageError } from '../command.ts';
 import { addressesOf, missingRecords } from '../dns.ts';

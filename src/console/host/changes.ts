@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { whyMissing } from '../../api/host-questions.ts';
+import { whyMissing } from '../../api/hosts/host-questions.ts';
 import {
   CHANGE,
   type ChangingHost,
@@ -9,12 +9,12 @@ import {
   type HostShare,
   hostShare,
   JOBS,
-} from '../../api/host-queue.ts';
+} from '../../api/hosts/host-queue.ts';
+import { mayBeOn } from '../../api/hosts/peers.ts';
 import { jobRecord, joinJobs, MAX_JOBS } from '../../api/operations/actions.ts';
 import { JOBS_BETWEEN } from '../../api/operations/bulk.ts';
 import { MAX_PAUSED } from '../../api/operations/endpoints.ts';
 import { MAX_QUERY } from '../../api/operations/history.ts';
-import { mayBeOn } from '../../api/peers.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { inWords } from '../../base/tables.ts';
 import { noteAction } from '../../journal/actions.ts';

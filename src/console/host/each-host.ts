@@ -6,9 +6,9 @@ import {
   type HostQuestion,
   type OtherHost,
   whyUnanswered,
-} from '../../api/host-questions.ts';
+} from '../../api/hosts/host-questions.ts';
 import { type AskedHost, createParamsReader, type Hosts } from '../../api/operation.ts';
-import { type Params, paramsOf } from '../../api/parameters.ts';
+import { type Params, paramsOf } from '../../api/requests/parameters.ts';
 import { frozen } from '../../base/frozen.ts';
 import { optional, text } from '../../base/schema.ts';
 import type { HostRow } from '../../store/rows/hosts.ts';

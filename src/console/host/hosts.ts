@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { OtherHost } from '../../api/host-questions.ts';
+import type { OtherHost } from '../../api/hosts/host-questions.ts';
+import { STANDING, standingOf } from '../../api/hosts/standing.ts';
 import { toTime } from '../../api/operations/fields.ts';
-import { STANDING, standingOf } from '../../api/standing.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
 import { hostOperation } from './operation.ts';
 

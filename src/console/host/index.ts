@@ -1,4 +1,4 @@
-import type { HostAnswer } from '../../api/host-questions.ts';
+import type { HostAnswer } from '../../api/hosts/host-questions.ts';
 import { changeOperations } from './changes.ts';
 import { examineOperations } from './examine.ts';
 import { hostsOperations } from './hosts.ts';

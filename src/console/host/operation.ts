@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { invalid, type Refusal, refusal } from '../../api/errors.ts';
-import type { HostAnswer } from '../../api/host-questions.ts';
+import type { HostAnswer } from '../../api/hosts/host-questions.ts';
 import { createParamsReader, type Path } from '../../api/operation.ts';
-import type { Params } from '../../api/parameters.ts';
+import type { Params } from '../../api/requests/parameters.ts';
 import { frozen } from '../../base/frozen.ts';
 import { DELIVERY_KINDS } from '../../queue/delivery.ts';
 import type { HostParts, Reach } from './parts.ts';

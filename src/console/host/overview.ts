@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { whySilent } from '../../api/host-questions.ts';
+import { whySilent } from '../../api/hosts/host-questions.ts';
+import { standing, standingOf } from '../../api/hosts/standing.ts';
 import { toTime } from '../../api/operations/fields.ts';
-import { standing, standingOf } from '../../api/standing.ts';
 import { endpointKey, KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';

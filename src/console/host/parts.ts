@@ -1,5 +1,5 @@
-import type { HostQueue } from '../../api/host-queue.ts';
-import type { Peers } from '../../api/peers.ts';
+import type { HostQueue } from '../../api/hosts/host-queue.ts';
+import type { Peers } from '../../api/hosts/peers.ts';
 import type { LogMemory } from '../../base/log-memory.ts';
 import type { Figures } from '../../base/prometheus.ts';
 import type { TaskState } from '../../base/service.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { askAll } from '../../api/joining.ts';
+import { askAll } from '../../api/hosts/joining.ts';
 import { limitOf, toTime } from '../../api/operations/fields.ts';
 import { optional } from '../../base/schema.ts';
 import { AGES, type WaitingAges } from '../../queue/ages.ts';

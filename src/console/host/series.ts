@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { askAll } from '../../api/joining.ts';
+import { askAll } from '../../api/hosts/joining.ts';
 import { toTime } from '../../api/operations/fields.ts';
 import { optional, optionalTime } from '../../base/schema.ts';
 import { merged } from '../../journal/minutes.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { askAll, joinPages, oneCursor, placed } from '../../api/joining.ts';
+import { askAll, joinPages, oneCursor, placed } from '../../api/hosts/joining.ts';
 import { cursorOfHosts, limitOf, nextOfHosts, toTime } from '../../api/operations/fields.ts';
 import { optional, text } from '../../base/schema.ts';
 import { HOST } from '../../journal/actions.ts';

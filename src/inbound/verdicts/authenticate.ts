@@ -7,15 +7,15 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { namesOf } from '../../base/tables.ts';
 import type { DnsBudget, Resolver } from '../../dns/types.ts';
-import { type Author, authorOfMessage } from '../../mail/author.ts';
-import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
+import { type Author, authorOfMessage } from '../../mail/addresses/author.ts';
+import type { Envelope, SpfResult, Verdicts } from '../../mail/addresses/envelope.ts';
 import {
   type HeaderSection,
   isHeadless,
   isOverlong,
   parseHeaderSection,
   readHeaderStart,
-} from '../../mail/header-section.ts';
+} from '../../mail/mime/header-section.ts';
 import { createDnsBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 

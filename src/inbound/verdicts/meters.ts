@@ -1,5 +1,5 @@
 import type { Counter, Metrics } from '../../base/metrics.ts';
-import type { Verdicts } from '../../mail/envelope.ts';
+import type { Verdicts } from '../../mail/addresses/envelope.ts';
 
 /** Counts new verdicts. */
 export function createVerdictMeters(metrics: Metrics): (verdicts: Verdicts) => void {

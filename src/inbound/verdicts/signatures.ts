@@ -5,10 +5,10 @@ import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { createMemory } from '../../base/memory.ts';
-import { toAsciiDomain } from '../../mail/address.ts';
+import { toAsciiDomain } from '../../mail/addresses/address.ts';
+import type { Verdicts } from '../../mail/addresses/envelope.ts';
 import { dmarcPassed } from '../../mail/authentication-results.ts';
-import type { Verdicts } from '../../mail/envelope.ts';
-import type { FieldRange, HeaderSection } from '../../mail/header-section.ts';
+import type { FieldRange, HeaderSection } from '../../mail/mime/header-section.ts';
 import {
   createSignatureChecker,
   isUnknown,

@@ -1,4 +1,4 @@
-import type { ParameterizedValue } from '../headers.ts';
+import type { ParameterizedValue } from '../mime/headers.ts';
 
 /** A header field in the bytes of a message, its line end included. */
 export interface FieldSpan {

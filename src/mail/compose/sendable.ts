@@ -1,8 +1,8 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { pattern } from '../../base/pattern.ts';
-import { toAsciiDomain } from '../address.ts';
-import { addressPieces } from '../address-list.ts';
-import { decodeUnlabelled, decodeWords } from '../headers.ts';
+import { toAsciiDomain } from '../addresses/address.ts';
+import { addressPieces } from '../addresses/address-list.ts';
+import { decodeUnlabelled, decodeWords } from '../mime/headers.ts';
 import { CAPS } from '../outgoing.ts';
 import { encodeWords } from './encoded-words.ts';
 import { applyChanges, type FieldSpan, findFields, type Replacement } from './fields.ts';

@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
 import type { SqlRow } from '../../base/sqlite.ts';
 import { tableOf } from '../../base/tables.ts';
-import { START_BYTES } from '../../mail/field-search.ts';
+import { START_BYTES } from '../../mail/mime/field-search.ts';
 import { summaryFields } from '../../mail/summary.ts';
 import type { Body, EndpointName, LastTime, Message, QueuedDelivery, SendReport } from '../delivery.ts';
 import type { EventStage, Hook } from '../events.ts';

@@ -3,7 +3,7 @@ import type { Ids } from '../../base/ids.ts';
 import { allowedNetworks, type OpenNetworks } from '../../base/networks.ts';
 import type { Tools } from '../../base/tools.ts';
 import type { Resolver } from '../../dns/types.ts';
-import { parseAddress, toWire } from '../../mail/address.ts';
+import { parseAddress, toWire } from '../../mail/addresses/address.ts';
 import type { MailAttempt } from '../../queue/settle.ts';
 import type { MailCarrier } from '../types.ts';
 import {

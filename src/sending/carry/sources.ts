@@ -3,7 +3,7 @@ import { frozen } from '../../base/frozen.ts';
 import { createMemory, createRecent } from '../../base/memory.ts';
 import { checkA, toReverseName } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
-import { toAsciiDomain } from '../../mail/address.ts';
+import { toAsciiDomain } from '../../mail/addresses/address.ts';
 import type { Outgoing } from '../../mail/outgoing.ts';
 import { createPoolFinder, DEFAULT_POOL, readPlacement } from '../../store/rows/ips.ts';
 import type { AccountStore, Store } from '../../store/store.ts';

@@ -1,5 +1,6 @@
 import { isAscii } from 'node:buffer';
-import { isAuthor, type SoleAuthor, soleAuthorOf, UnclearAuthor } from '../../mail/author.ts';
+import { isAuthor, type SoleAuthor, soleAuthorOf, UnclearAuthor } from '../../mail/addresses/author.ts';
+import { toMailDate } from '../../mail/addresses/envelope.ts';
 import {
   applyChanges,
   encodeBase64,
@@ -14,10 +15,16 @@ import {
 } from '../../mail/compose/fields.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { encodedValue, type HeaderFacts, needSmtpUtf8, sendableChanges } from '../../mail/compose/sendable.ts';
-import { toMailDate } from '../../mail/envelope.ts';
-import { decodeWords, firstValue, parseHeaders, parseStructured } from '../../mail/headers.ts';
-import { encodingOf, encodingWord, leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
-import { decodeTransfer, type TransferEncoding } from '../../mail/transfer.ts';
+import { decodeWords, firstValue, parseHeaders, parseStructured } from '../../mail/mime/headers.ts';
+import {
+  encodingOf,
+  encodingWord,
+  leavesOf,
+  mediaTypeOf,
+  type Part,
+  scanStructure,
+} from '../../mail/mime/structure.ts';
+import { decodeTransfer, type TransferEncoding } from '../../mail/mime/transfer.ts';
 import type { ComposeJob } from '../types.ts';
 import type { Personal } from './compose.ts';
 import { fromField, toField, toTextPart } from './draft.ts';

@@ -1,6 +1,6 @@
 import { getDomain } from 'tldts';
 import { frozen } from '../../base/frozen.ts';
-import { domainOf, toAsciiDomain } from '../../mail/address.ts';
+import { domainOf, toAsciiDomain } from '../../mail/addresses/address.ts';
 import type { Store } from '../../store/store.ts';
 
 // Our return and signing domains authenticate every account's mail. DMARC aligns them with all names of their

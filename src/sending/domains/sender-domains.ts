@@ -3,7 +3,7 @@ import { tokenHash } from '../../base/ids.ts';
 import type { Tools } from '../../base/tools.ts';
 import { type KeyPlace, takesMail } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
-import { isFreeMail, isPublicSuffix } from '../../mail/reserved-names.ts';
+import { isFreeMail, isPublicSuffix } from '../../mail/addresses/reserved-names.ts';
 import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import type { Notices } from '../notices.ts';

@@ -1,9 +1,7 @@
 import { escapeHtml } from '../../base/html.ts';
 import { inSlices } from '../../base/turns.ts';
-import { shownBeside, soleAuthorOf } from '../../mail/author.ts';
+import { shownBeside, soleAuthorOf } from '../../mail/addresses/author.ts';
 import { TooLong } from '../../mail/faults.ts';
-import { isHeadless } from '../../mail/header-section.ts';
-import { decodeWords, firstValue, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { MC_FIELD, type McOptions, parseMcHeaders } from '../../mail/mc-headers.ts';
 import { slugOf } from '../../mail/merge/language.ts';
 import { fillingRegions } from '../../mail/merge/regions.ts';
@@ -16,8 +14,10 @@ import {
   parseMessage,
   wholeText,
 } from '../../mail/message.ts';
+import { isHeadless } from '../../mail/mime/header-section.ts';
+import { decodeWords, firstValue, type HeaderField, parseHeaders } from '../../mail/mime/headers.ts';
+import { scanStructure } from '../../mail/mime/structure.ts';
 import { breachOfBlock, type Draft, type DraftFile } from '../../mail/outgoing.ts';
-import { scanStructure } from '../../mail/structure.ts';
 import type { Store } from '../../store/store.ts';
 import { REFUSALS, type Reply } from '../replies.ts';
 

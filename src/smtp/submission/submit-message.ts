@@ -3,7 +3,7 @@ import { inSlices } from '../../base/turns.ts';
 import { toOutgoingOptions } from '../../mail/mc-headers.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
-import { conversationOfDraft, toConversation } from '../../mail/sent-names.ts';
+import { conversationOfDraft, toConversation } from '../../mail/replies/sent-names.ts';
 import type { RecipientOutcome, Submission } from '../../sending/types.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import type { MessageSink } from '../reception.ts';

@@ -6,7 +6,7 @@ import { isTight } from '../../base/room.ts';
 import type { Tools } from '../../base/tools.ts';
 import type { AcceptResult, Arrival, Match, RoutedRecipient } from '../../inbound/types.ts';
 import type { Note, Notes } from '../../journal/types.ts';
-import type { Address } from '../../mail/address.ts';
+import type { Address } from '../../mail/addresses/address.ts';
 import type { Body } from '../../queue/delivery.ts';
 import type { Blobs } from '../../queue/disk/bodies.ts';
 import {

@@ -1,4 +1,4 @@
-import { toAsciiDomain } from '../../mail/address.ts';
+import { toAsciiDomain } from '../../mail/addresses/address.ts';
 import type { Scan } from '../../mail/scan.ts';
 import type { Collection, Row } from '../driver/port.ts';
 import type { GatedRow } from '../features.ts';
@@ -206,7 +206,7 @@ export interface InboundDomainRow extends OwnedRow, GatedRow {
   readonly mxSince?: Date | null;
   /** When the account was found to control the domain's DNS; null or absent: never. */
   readonly verifiedAt?: Date | null;
-  /** Seals reply addresses of the domain (mail/reply-address.ts); null or absent: none was made yet. */
+  /** Seals reply addresses of the domain (mail/addresses/reply-address.ts); null or absent: none was made yet. */
   readonly replyKey?: string | null;
   /** The key before it, whose addresses are still accepted. */
   readonly previousReplyKey?: string | null;

@@ -12,7 +12,7 @@ interface SecretRow extends Row {
 
 export const secrets = collection<SecretRow>()({ name: 'secrets', access: 'none', indexes: [], dates: [] });
 
-/** Signs the tokens in links and return paths (mail/return-address.ts). */
+/** Signs the tokens in links and return paths (mail/addresses/return-address.ts). */
 const TOKENS = 'send-tokens';
 
 /**

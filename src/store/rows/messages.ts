@@ -23,7 +23,7 @@ export interface SentMessageRow extends OwnedRow, EventMarks {
   readonly apiKey: string | null;
   /** The id of its delivery, by which its content can be found while it is on the spool. */
   readonly delivery?: string | null;
-  /** Its thread (mail/thread.ts), if that is not the one that its own Message-ID begins. */
+  /** Its thread (mail/replies/thread.ts), if that is not the one that its own Message-ID begins. */
   readonly thread?: string | null;
   readonly state: SentState;
   readonly opens: number;
@@ -64,7 +64,7 @@ export const messageTags = collection<MessageTagRow>()({
   dates: ['createdAt'],
 });
 
-/** Names of a message besides its `_id` (mail/sent-names.ts); few have any. `id` is `<message> <name>`. */
+/** Names of a message besides its `_id` (mail/replies/sent-names.ts); few have any. `id` is `<message> <name>`. */
 interface MessageNameRow extends OwnedRow {
   readonly name: string;
   readonly message: string;

@@ -1,4 +1,4 @@
-import { fold } from '../../mail/address.ts';
+import { fold } from '../../mail/addresses/address.ts';
 import { collection, type OwnedRow } from './collection.ts';
 
 /** A subaccount. `id` is `subaccountId`. */

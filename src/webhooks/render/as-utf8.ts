@@ -1,6 +1,5 @@
 import { isUtf8 } from 'node:buffer';
 import { type OwnFields, withoutForged } from '../../mail/authentication-results.ts';
-import { labelOfText } from '../../mail/charset.ts';
 import {
   applyChanges,
   encodeBase64,
@@ -10,10 +9,11 @@ import {
   setField,
   toContentType,
 } from '../../mail/compose/fields.ts';
-import { rawCharset } from '../../mail/header-section.ts';
-import { asciiParameter, decodeUnlabelled, firstValue } from '../../mail/headers.ts';
-import { encodingOf, leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
-import { decodeTransfer } from '../../mail/transfer.ts';
+import { labelOfText } from '../../mail/mime/charset.ts';
+import { rawCharset } from '../../mail/mime/header-section.ts';
+import { asciiParameter, decodeUnlabelled, firstValue } from '../../mail/mime/headers.ts';
+import { encodingOf, leavesOf, mediaTypeOf, type Part, scanStructure } from '../../mail/mime/structure.ts';
+import { decodeTransfer } from '../../mail/mime/transfer.ts';
 
 // 840 lines of base64, large enough to make the cost per piece negligible.
 const PIECE = 57 * 840;

@@ -1,12 +1,12 @@
 import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
-import { authorOf } from '../../mail/author.ts';
+import { authorOf } from '../../mail/addresses/author.ts';
 import { type Automated, automatedFor } from '../../mail/automated.ts';
 import { factsOfMessage, type MessageFacts } from '../../mail/facts/facts.ts';
-import { readFields, withHeader } from '../../mail/header-section.ts';
-import { decodeWords, type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { parseMessage, type Text } from '../../mail/message.ts';
-import { listParts, type PartFacts } from '../../mail/parts.ts';
-import { scanStructure } from '../../mail/structure.ts';
+import { readFields, withHeader } from '../../mail/mime/header-section.ts';
+import { decodeWords, type HeaderField, parseHeaders } from '../../mail/mime/headers.ts';
+import { listParts, type PartFacts } from '../../mail/mime/parts.ts';
+import { scanStructure } from '../../mail/mime/structure.ts';
 import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 import { PARSER_FAILED } from './renderer.ts';

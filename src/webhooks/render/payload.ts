@@ -1,16 +1,16 @@
 import { isUtf8 } from 'node:buffer';
+import type { Author } from '../../mail/addresses/author.ts';
+import type { Verdicts } from '../../mail/addresses/envelope.ts';
 import { isForged, type OwnFields, withoutForged } from '../../mail/authentication-results.ts';
-import type { Author } from '../../mail/author.ts';
 import type { Automated } from '../../mail/automated.ts';
-import type { Verdicts } from '../../mail/envelope.ts';
 import type { MessageFacts } from '../../mail/facts/facts.ts';
-import { createNames, toFileName } from '../../mail/filename.ts';
-import { withHeader } from '../../mail/header-section.ts';
-import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
 import { type FilePart, isPicture, type ParsedMessage } from '../../mail/message.ts';
-import { replyOf, type ShownReply } from '../../mail/reply-text.ts';
+import { createNames, toFileName } from '../../mail/mime/filename.ts';
+import { withHeader } from '../../mail/mime/header-section.ts';
+import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/mime/headers.ts';
+import type { Part } from '../../mail/mime/structure.ts';
+import { replyOf, type ShownReply } from '../../mail/replies/reply-text.ts';
 import type { Scan } from '../../mail/scan.ts';
-import type { Part } from '../../mail/structure.ts';
 import type { SenderAuth } from '../../mail/trust.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { textWithoutForged } from './as-utf8.ts';
@@ -31,7 +31,7 @@ export interface InboundEvent {
   /** The raw bytes, without our trace header fields. */
   readonly raw: Buffer;
   readonly verdicts: Verdicts;
-  /** The author that DMARC checked: both use mail/author.ts on the same bytes. */
+  /** The author that DMARC checked: both use mail/addresses/author.ts on the same bytes. */
   readonly author: Author;
   readonly senderAuth: SenderAuth;
   readonly automated: Automated;
@@ -43,7 +43,7 @@ export interface InboundEvent {
   readonly hostname: string;
   /** The hosts that receive the mail of our domains beside us. */
   readonly mxHosts?: readonly string[] | undefined;
-  /** The parts of `withHeader(raw)` (mail/header-section.ts); undefined if the message must not be parsed. */
+  /** The parts of `withHeader(raw)` (mail/mime/header-section.ts); undefined if the message must not be parsed. */
   readonly root: Part | undefined;
   /** The parsed message, or why it was not parsed. */
   readonly content: { readonly parsed: ParsedMessage } | { readonly parseError: string };
@@ -195,7 +195,7 @@ function* unparsedPieces({ message, author }: InboundEvent): Iterable<Piece> {
 
 /**
  * The text in two parts, beside the whole `text`. Both are null if nothing in `text` is quoted, since they would repeat
- * it: that makes half as much again of a form. They are bounded (mail/reply-text.ts); `reply_text_cut` is there if that
+ * it: that makes half as much again of a form. They are bounded (mail/replies/reply-text.ts); `reply_text_cut` is there if that
  * leaves something out.
  */
 function* replyPieces(content: InboundEvent['content']): Iterable<Piece> {
@@ -211,7 +211,7 @@ function* replyPieces(content: InboundEvent['content']): Iterable<Piece> {
 
 const NO_REPLY: ShownReply = { reply: '', quoted: '', cut: false };
 
-/** The text in two parts (mail/reply-text.ts); both are empty if the message was not parsed. */
+/** The text in two parts (mail/replies/reply-text.ts); both are empty if the message was not parsed. */
 export function replyIn(content: InboundEvent['content']): ShownReply {
   return 'parsed' in content ? replyOf(content.parsed) : NO_REPLY;
 }

@@ -9,7 +9,7 @@ import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import { factsOf, type PostStyle } from '../../inbound/formats.ts';
 import type { Match } from '../../inbound/types.ts';
-import { toMailDate, traceLine } from '../../mail/envelope.ts';
+import { toMailDate, traceLine } from '../../mail/addresses/envelope.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { type LinkedFiles, type LinkPlace, NOBODY } from '../linked-files.ts';
 import type { Mail, Post, Renderer, RenderJob } from '../types.ts';

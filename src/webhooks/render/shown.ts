@@ -1,10 +1,10 @@
 import type { Guarded, ThreadTask } from '../../base/worker-tasks.ts';
-import { toCidKey } from '../../mail/cid.ts';
-import { withHeader } from '../../mail/header-section.ts';
 import { bytesOfContent, type ParsedMessage, parseMessage, startOfText } from '../../mail/message.ts';
-import { listParts, partBytes } from '../../mail/parts.ts';
+import { toCidKey } from '../../mail/mime/cid.ts';
+import { withHeader } from '../../mail/mime/header-section.ts';
+import { listParts, partBytes } from '../../mail/mime/parts.ts';
+import { scanStructure } from '../../mail/mime/structure.ts';
 import { type Picture, type ShownPage, toShownPage } from '../../mail/shown/html.ts';
-import { scanStructure } from '../../mail/structure.ts';
 import type { Mail } from '../types.ts';
 import type { WithRaw } from './raw-bytes.ts';
 

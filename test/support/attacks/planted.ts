@@ -1,8 +1,8 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { createApp } from '../../../src/api/app.ts';
-import { createBodyParser } from '../../../src/api/body-parser.ts';
+import { createApp } from '../../../src/api/http/app.ts';
 import type { Operation } from '../../../src/api/operation.ts';
+import { createBodyParser } from '../../../src/api/requests/body-parser.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import type { ApiWorld } from '../api.ts';
 

@@ -1,8 +1,8 @@
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { maxItems } from '../../../src/api/bounds.ts';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
+import { maxItems } from '../../../src/api/requests/bounds.ts';
 import { HOST_OPERATIONS } from '../../../src/console/host/index.ts';
 import { type ApiWorld, KEY, startApi } from '../../support/api.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createBodyCheck } from '../../../src/api/body-check.ts';
+import { createBodyCheck } from '../../../src/api/requests/body-check.ts';
 import { createChance } from '../../support/attacks/chance.ts';
 
 /** Checks a text in chunks of these sizes, over and over. */

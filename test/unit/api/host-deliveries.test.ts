@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createHostDeliveries } from '../../../src/api/host-deliveries.ts';
+import { createHostDeliveries } from '../../../src/api/hosts/host-deliveries.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { borrowSpool, type TestSpool } from '../../support/shared-spool.ts';

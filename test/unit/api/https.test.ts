@@ -3,7 +3,7 @@ import { get } from 'node:https';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, type TLSSocket } from 'node:tls';
 import { expect } from 'chai';
-import type { ApiSettings } from '../../../src/api/server.ts';
+import type { ApiSettings } from '../../../src/api/http/server.ts';
 import { type ApiWorld, startApi } from '../../support/api.ts';
 import { type IssueOptions, issueCertificate } from '../../support/issuer.ts';
 import { until } from '../../support/until.ts';

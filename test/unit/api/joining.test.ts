@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { joinPages, repeated } from '../../../src/api/joining.ts';
+import { joinPages, repeated } from '../../../src/api/hosts/joining.ts';
 import type { AskedHost } from '../../../src/api/operation.ts';
 
 interface Row {

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { type ErrorName, refusal } from '../../../src/api/errors.ts';
 import { type Call, operation } from '../../../src/api/operation.ts';
-import { paramsOf } from '../../../src/api/parameters.ts';
+import { paramsOf } from '../../../src/api/requests/parameters.ts';
 import { optional, text, timestamp } from '../../../src/base/schema.ts';
 
 // No handler here reaches for more of an account.

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { headerRecipients, toWireBytes, withoutBcc } from '../../../src/api/raw-document.ts';
+import { headerRecipients, toWireBytes, withoutBcc } from '../../../src/api/requests/raw-document.ts';
 
 const recipientsOf = (document: string, most: number) => headerRecipients(Buffer.from(document), most);
 const to = (list: string) => recipientsOf(`To: ${list}\r\n\r\n`, 100);

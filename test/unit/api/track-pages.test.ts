@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { toToken } from '../../../src/mail/return-address.ts';
+import { toToken } from '../../../src/mail/addresses/return-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, startApi } from '../../support/api.ts';
 import { TOKEN_SECRET } from '../../support/tracking.ts';

@@ -6,7 +6,7 @@ import { createTransport } from 'nodemailer';
 import type { Bytes } from '../../../src/base/bytes.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.ts';
-import type { Verdicts } from '../../../src/mail/envelope.ts';
+import type { Verdicts } from '../../../src/mail/addresses/envelope.ts';
 import { sealMessage as sealByHand } from '../../support/arc-seal.ts';
 import { makeKey, signMessage } from '../../support/dns-keys.ts';
 import { tempDir } from '../../support/temp.ts';

@@ -4,7 +4,7 @@ import { createIds } from '../../../src/base/ids.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createResolver } from '../../../src/dns/resolver.ts';
 import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.ts';
-import type { Envelope } from '../../../src/mail/envelope.ts';
+import type { Envelope } from '../../../src/mail/addresses/envelope.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import type { ZoneRecords } from '../../support/zone.ts';

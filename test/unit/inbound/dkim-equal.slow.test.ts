@@ -5,7 +5,7 @@ import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import { createBodyHash, hashBody } from '../../../src/inbound/verdicts/dkim/canonical.ts';
 import { createSignatureChecker, isUsable, parseSignature } from '../../../src/inbound/verdicts/dkim/verify.ts';
 import { createPublicKeys, type PublicKey } from '../../../src/inbound/verdicts/signatures.ts';
-import { parseHeaderSection } from '../../../src/mail/header-section.ts';
+import { parseHeaderSection } from '../../../src/mail/mime/header-section.ts';
 import { type DkimKey, makeKey, signMessage } from '../../support/dns-keys.ts';
 import { randomFrom } from '../../support/random-text.ts';
 import { size } from '../../support/sizes.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createReturnAddresses } from '../../../src/inbound/return-addresses.ts';
-import { bounceAddress, unsubAddress } from '../../../src/mail/return-address.ts';
+import { bounceAddress, unsubAddress } from '../../../src/mail/addresses/return-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import { createRouting } from '../../../src/inbound/routing.ts';
-import { type SealedFor, sealReplyAddress, toFullMinute } from '../../../src/mail/reply-address.ts';
+import { type SealedFor, sealReplyAddress, toFullMinute } from '../../../src/mail/addresses/reply-address.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { parseAddressList } from '../../../src/mail/address-list.ts';
-import { authorOf, soleAuthorOf } from '../../../src/mail/author.ts';
-import { parseHeaders } from '../../../src/mail/headers.ts';
+import { parseAddressList } from '../../../src/mail/addresses/address-list.ts';
+import { authorOf, soleAuthorOf } from '../../../src/mail/addresses/author.ts';
+import { parseHeaders } from '../../../src/mail/mime/headers.ts';
 import { randomFrom } from '../../support/random-text.ts';
 
 const mailboxes = (value: string) =>

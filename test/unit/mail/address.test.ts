@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { parseAddress, toAsciiDomain, toWire } from '../../../src/mail/address.ts';
+import { parseAddress, toAsciiDomain, toWire } from '../../../src/mail/addresses/address.ts';
 
 describe('an address', () => {
   it('has a mailbox without quotes and a domain in lower-case A-labels', () => {

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { authorOf } from '../../../src/mail/author.ts';
+import { authorOf } from '../../../src/mail/addresses/author.ts';
 import {
   AUTOMATED_KINDS,
   automatedFor,
@@ -7,7 +7,7 @@ import {
   returnedKindOf,
   saysItAnswers,
 } from '../../../src/mail/automated.ts';
-import { parseHeaders } from '../../../src/mail/headers.ts';
+import { parseHeaders } from '../../../src/mail/mime/headers.ts';
 import { growth } from '../../support/growth.ts';
 
 /** The traces of a message with this header; each line is a field, or the rest of one. */

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { type Part, scanStructure } from '../../../src/mail/mime/structure.ts';
 import { CAPS } from '../../../src/mail/outgoing.ts';
-import { type Part, scanStructure } from '../../../src/mail/structure.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 import { nested } from '../../support/mime-hostile.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { decodeWords } from '../../../src/mail/headers.ts';
 import { type ParsedMessage, parseMessage } from '../../../src/mail/message.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { decodeWords } from '../../../src/mail/mime/headers.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 import { CHARSETS } from '../../support/charsets.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 

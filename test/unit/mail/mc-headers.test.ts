@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { parseHeaders } from '../../../src/mail/headers.ts';
 import { parseMcHeaders } from '../../../src/mail/mc-headers.ts';
+import { parseHeaders } from '../../../src/mail/mime/headers.ts';
 import { toExtras } from '../../../src/mail/outgoing.ts';
 
 const parse = (...lines: string[]) => parseMcHeaders(parseHeaders(Buffer.from(`${lines.join('\r\n')}\r\n`)));

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { authorOfMessage, soleAuthorOf } from '../../../src/mail/author.ts';
+import { authorOfMessage, soleAuthorOf } from '../../../src/mail/addresses/author.ts';
 import { parseMessage, type Text } from '../../../src/mail/message.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 import { mailSummaryOf, summaryFields } from '../../../src/mail/summary.ts';
 
 const latin1 = (...lines: string[]) => Buffer.from(lines.map((line) => `${line}\r\n`).join(''), 'latin1');

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { createNames, toFileName } from '../../../src/mail/filename.ts';
 import { parseMessage } from '../../../src/mail/message.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { createNames, toFileName } from '../../../src/mail/mime/filename.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 
 describe('file names', () => {
   for (const [written, shown] of [

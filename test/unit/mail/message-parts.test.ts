@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { type Content, parseMessage, type Text } from '../../../src/mail/message.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 import { crlf } from '../../support/mime.ts';
 
 const whole = (text: Text | undefined) => (typeof text === 'function' ? [...text()].join('') : text)?.trim();

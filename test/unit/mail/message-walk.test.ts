@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { type Content, parseMessage, type Text } from '../../../src/mail/message.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 
 import { CHARSETS } from '../../support/charsets.ts';
 import { crlf, multipart } from '../../support/mime.ts';

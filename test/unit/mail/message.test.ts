@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { type ParsedMessage, parseMessage } from '../../../src/mail/message.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 
 import { crlf, multipart } from '../../support/mime.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';

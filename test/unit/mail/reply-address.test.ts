@@ -8,7 +8,7 @@ import {
   type SealedFor,
   sealReplyAddress,
   toFullMinute,
-} from '../../../src/mail/reply-address.ts';
+} from '../../../src/mail/addresses/reply-address.ts';
 import { medians } from '../../support/medians.ts';
 
 const KEY = 'a-key-of-this-domain';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { splitHtmlReply, splitReply } from '../../../src/mail/reply-text.ts';
+import { splitHtmlReply, splitReply } from '../../../src/mail/replies/reply-text.ts';
 import { growth, repeated } from '../../support/growth.ts';
 import { HOSTILE_LINES } from '../../support/quoting.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { replyOf, splitHtmlReply, splitReply } from '../../../src/mail/reply-text.ts';
+import { replyOf, splitHtmlReply, splitReply } from '../../../src/mail/replies/reply-text.ts';
 import { QUOTING } from '../../support/quoting.ts';
 
 const lines = (...all: string[]) => all.map((line) => `${line}\n`).join('');

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { readToken, sentId, type TokenKind, toToken } from '../../../src/mail/return-address.ts';
+import { readToken, sentId, type TokenKind, toToken } from '../../../src/mail/addresses/return-address.ts';
 
 const SECRET = 'a secret of the tests';
 const ID = sentId('a delivery');

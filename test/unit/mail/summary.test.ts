@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import { START_BYTES } from '../../../src/mail/field-search.ts';
-import { headerBlock, readFields } from '../../../src/mail/header-section.ts';
 import { parseMessage, subjectOf } from '../../../src/mail/message.ts';
+import { START_BYTES } from '../../../src/mail/mime/field-search.ts';
+import { headerBlock, readFields } from '../../../src/mail/mime/header-section.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 import { breachOfBlock } from '../../../src/mail/outgoing.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { threadOfRoot } from '../../../src/mail/replies/thread.ts';
 import { mailSummaryOf, summaryFields, toSummary } from '../../../src/mail/summary.ts';
-import { threadOfRoot } from '../../../src/mail/thread.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
 import { processorMs } from '../../support/growth.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { listedAddress, listedPrefix } from '../../../src/mail/address.ts';
+import { listedAddress, listedPrefix } from '../../../src/mail/addresses/address.ts';
 import {
   isExpired,
   type Listing,

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { type HeaderField, parseHeaders } from '../../../src/mail/headers.ts';
-import { namesInReply, namesOfId, threadOfSent, toConversation } from '../../../src/mail/sent-names.ts';
-import { answeredIds, fieldsAboutAnswers, idsIn, threadIdOf, threadOfRoot } from '../../../src/mail/thread.ts';
+import { type HeaderField, parseHeaders } from '../../../src/mail/mime/headers.ts';
+import { namesInReply, namesOfId, threadOfSent, toConversation } from '../../../src/mail/replies/sent-names.ts';
+import { answeredIds, fieldsAboutAnswers, idsIn, threadIdOf, threadOfRoot } from '../../../src/mail/replies/thread.ts';
 
 const fields = (text: string): readonly HeaderField[] => parseHeaders(Buffer.from(text, 'latin1'));
 const references = (value: string) => idsIn(fields(`References: ${value}`), 'references');

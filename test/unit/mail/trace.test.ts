@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { toMailDate, traceLine } from '../../../src/mail/envelope.ts';
+import { toMailDate, traceLine } from '../../../src/mail/addresses/envelope.ts';
 
 const trace = {
   envelope: { mailFrom: 'ada@example.org', client: { address: '192.0.2.1', helo: 'mx.example.org', tls: 'TLSv1.3' } },

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
 import type { Clock } from '../../../src/base/clock.ts';
-import type { Verdicts } from '../../../src/mail/envelope.ts';
+import type { Verdicts } from '../../../src/mail/addresses/envelope.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';

@@ -7,7 +7,7 @@ import { createIds } from '../../../src/base/ids.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
 import { namesOf } from '../../../src/base/tables.ts';
-import type { Verdicts } from '../../../src/mail/envelope.ts';
+import type { Verdicts } from '../../../src/mail/addresses/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
 import { createOutboundRoad, type OutboundParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';

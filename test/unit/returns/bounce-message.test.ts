@@ -7,7 +7,7 @@ import {
   readReturnMailbox,
   toToken,
   unsubAddress,
-} from '../../../src/mail/return-address.ts';
+} from '../../../src/mail/addresses/return-address.ts';
 import { type Judgement, judge } from '../../../src/returns/bounce-message.ts';
 
 const SECRET = 'a secret';

@@ -6,7 +6,7 @@ import { createIds } from '../../../src/base/ids.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
 import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder } from '../../../src/events/record.ts';
-import { bounceAddress, RETURN_URL, unsubAddress } from '../../../src/mail/return-address.ts';
+import { bounceAddress, RETURN_URL, unsubAddress } from '../../../src/mail/addresses/return-address.ts';
 import type { Body, Message, Settlement } from '../../../src/queue/delivery.ts';
 import { createFeedback } from '../../../src/returns/returns.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';

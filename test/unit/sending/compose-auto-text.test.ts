@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type Part, scanStructure } from '../../../src/mail/structure.ts';
+import { type Part, scanStructure } from '../../../src/mail/mime/structure.ts';
 import { ID, linksOf, type Seen, sendDocument } from '../../support/compose.ts';
 
 const HEAD = [

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { decodeWords } from '../../../src/mail/headers.ts';
-import { readReturnMailbox, readToken } from '../../../src/mail/return-address.ts';
+import { readReturnMailbox, readToken } from '../../../src/mail/addresses/return-address.ts';
+import { decodeWords } from '../../../src/mail/mime/headers.ts';
 import { ACCOUNT, ID, linksOf, OUTGOING, SECRET, sendDraft, valuesOf } from '../../support/compose.ts';
 import { randomFrom, randomText } from '../../support/random-text.ts';
 

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { readToken } from '../../../src/mail/addresses/return-address.ts';
 import type { Extras, Outgoing } from '../../../src/mail/outgoing.ts';
-import { readToken } from '../../../src/mail/return-address.ts';
 import { ACCOUNT, ID, linksOf, SECRET, type Seen, sendDocument, sendDraft, valuesOf } from '../../support/compose.ts';
 
 const HEAD = [

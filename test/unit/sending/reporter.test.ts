@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder, type Recorder } from '../../../src/events/record.ts';
-import { sentId } from '../../../src/mail/return-address.ts';
+import { sentId } from '../../../src/mail/addresses/return-address.ts';
 import type { SendReport } from '../../../src/queue/delivery.ts';
 import { createReporter, toReport } from '../../../src/sending/reporter.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import { createOwnership, retestInboundDomainsTask } from '../../../src/inbound/ownership.ts';
 import type { Routing } from '../../../src/inbound/types.ts';
-import { createReservedNames } from '../../../src/mail/reserved-names.ts';
+import { createReservedNames } from '../../../src/mail/addresses/reserved-names.ts';
 import { retestSenderDomainsTask } from '../../../src/sending/domains/domain-tests.ts';
 import { type InboundDomainRow, newSenderDomain } from '../../../src/store/rows/domains.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';

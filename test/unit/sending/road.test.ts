@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { sentId } from '../../../src/mail/addresses/return-address.ts';
 import { mailUrl } from '../../../src/mail/outgoing.ts';
-import { sentId } from '../../../src/mail/return-address.ts';
 import type { Settlement } from '../../../src/queue/delivery.ts';
 import { readReport } from '../../../src/sending/reporter.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { sentId } from '../../../src/mail/return-address.ts';
+import { sentId } from '../../../src/mail/addresses/return-address.ts';
 import { createScheduling } from '../../../src/sending/scheduling.ts';
 import type { ScheduledRow } from '../../../src/store/rows/messages.ts';
 import type { Store } from '../../../src/store/store.ts';

@@ -3,7 +3,7 @@ import { createIds, deliveryId } from '../../../src/base/ids.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder, type Recorder } from '../../../src/events/record.ts';
-import { sentId } from '../../../src/mail/return-address.ts';
+import { sentId } from '../../../src/mail/addresses/return-address.ts';
 import { createOwnDomains } from '../../../src/sending/domains/own-domains.ts';
 import { createLeaving } from '../../../src/sending/leave.ts';
 import { createSubmitting } from '../../../src/sending/submit.ts';

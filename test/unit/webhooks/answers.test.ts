@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { nameOfAddress, toConversation } from '../../../src/mail/sent-names.ts';
+import { nameOfAddress, toConversation } from '../../../src/mail/replies/sent-names.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { createAnswers } from '../../../src/webhooks/answers.ts';
 import { drivers } from '../../support/database.ts';

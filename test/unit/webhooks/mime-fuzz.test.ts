@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { authorOfMessage } from '../../../src/mail/author.ts';
+import { authorOfMessage } from '../../../src/mail/addresses/author.ts';
 import { parseMessage } from '../../../src/mail/message.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 import { senderAuthOf } from '../../../src/mail/trust.ts';
 import { createFormEncoder } from '../../../src/webhooks/render/form.ts';
 import { toEventPieces } from '../../../src/webhooks/render/payload.ts';

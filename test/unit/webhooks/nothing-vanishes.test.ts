@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { type FormatName, MANDRILL } from '../../../src/inbound/formats.ts';
-import { withHeader } from '../../../src/mail/header-section.ts';
-import { listParts, partBytes } from '../../../src/mail/parts.ts';
-import { scanStructure } from '../../../src/mail/structure.ts';
+import { withHeader } from '../../../src/mail/mime/header-section.ts';
+import { listParts, partBytes } from '../../../src/mail/mime/parts.ts';
+import { scanStructure } from '../../../src/mail/mime/structure.ts';
 import { bytesOf, eventOf, type FileRecord, renderJob } from '../../support/mime.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
 import { randomMessage } from '../../support/mime-random.ts';

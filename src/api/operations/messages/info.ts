@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { text } from '../../../base/schema.ts';
-import { threadOfSent } from '../../../mail/sent-names.ts';
+import { threadOfSent } from '../../../mail/replies/sent-names.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../../queue/delivery.ts';
 import { DETAIL_BYTES, readDetail } from '../../../queue/detail.ts';
 import { DELIVERY_STATES } from '../../../queue/states.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../../base/schema.ts';
-import { toAsciiDomain } from '../../../mail/address.ts';
+import { toAsciiDomain } from '../../../mail/addresses/address.ts';
 import { readMergeValue } from '../../../mail/merge/values.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../../mail/outgoing.ts';
 import { emailAddress, MAX_RECIPIENTS, readAs, record, str, strOrNull } from '../fields.ts';

@@ -1,11 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { optional, PLEASE_ENTER } from '../../../base/schema.ts';
-import { parseAddress } from '../../../mail/address.ts';
-import { shownBeside, soleAuthorOf } from '../../../mail/author.ts';
-import { createNames, toFileName } from '../../../mail/filename.ts';
-import { isHeadless } from '../../../mail/header-section.ts';
-import { decodeWords, firstValue, type HeaderField, parseHeaders, toTitleCase } from '../../../mail/headers.ts';
+import { parseAddress } from '../../../mail/addresses/address.ts';
+import { shownBeside, soleAuthorOf } from '../../../mail/addresses/author.ts';
 import { parseMcHeaders, toOutgoingOptions } from '../../../mail/mc-headers.ts';
 import {
   bytesOfContent,
@@ -15,11 +12,14 @@ import {
   parseMessage,
   wholeText,
 } from '../../../mail/message.ts';
+import { createNames, toFileName } from '../../../mail/mime/filename.ts';
+import { isHeadless } from '../../../mail/mime/header-section.ts';
+import { decodeWords, firstValue, type HeaderField, parseHeaders, toTitleCase } from '../../../mail/mime/headers.ts';
+import { scanStructure } from '../../../mail/mime/structure.ts';
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
-import { toConversation } from '../../../mail/sent-names.ts';
-import { scanStructure } from '../../../mail/structure.ts';
+import { toConversation } from '../../../mail/replies/sent-names.ts';
 import { type Call, operation } from '../../operation.ts';
-import { headerRecipients, toWireBytes } from '../../raw-document.ts';
+import { headerRecipients, toWireBytes } from '../../requests/raw-document.ts';
 import { emailAddress, MAX_RECIPIENTS, record } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
 import { submit } from './send.ts';

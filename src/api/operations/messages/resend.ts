@@ -1,6 +1,6 @@
-import { shownBeside } from '../../../mail/author.ts';
-import { headerBlock } from '../../../mail/header-section.ts';
-import { type HeaderField, parseHeaders } from '../../../mail/headers.ts';
+import { shownBeside } from '../../../mail/addresses/author.ts';
+import { headerBlock } from '../../../mail/mime/header-section.ts';
+import { type HeaderField, parseHeaders } from '../../../mail/mime/headers.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import { operation } from '../../operation.ts';
 import { findMessage, messageId } from './info.ts';

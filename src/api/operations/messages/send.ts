@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { jsonBytes } from '../../../base/json-steps.ts';
 import { inSlices, type SlicedWork } from '../../../base/turns.ts';
-import { readRecipient } from '../../../mail/address.ts';
-import { shownBeside } from '../../../mail/author.ts';
+import { readRecipient } from '../../../mail/addresses/address.ts';
+import { shownBeside } from '../../../mail/addresses/author.ts';
 import { MAX_RENDERED } from '../../../mail/faults.ts';
 import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
 import { render } from '../../../mail/merge/merge.ts';
@@ -16,7 +16,7 @@ import {
   type Outgoing,
   toExtras,
 } from '../../../mail/outgoing.ts';
-import { conversationOfDraft } from '../../../mail/sent-names.ts';
+import { conversationOfDraft } from '../../../mail/replies/sent-names.ts';
 import type { RecipientOutcome, SigningOutlook } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';

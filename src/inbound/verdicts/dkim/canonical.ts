@@ -1,6 +1,6 @@
 import { createHash, hash as hashOnce } from 'node:crypto';
 import { frozen } from '../../../base/frozen.ts';
-import type { FieldRange, HeaderSection } from '../../../mail/header-section.ts';
+import type { FieldRange, HeaderSection } from '../../../mail/mime/header-section.ts';
 import type { Canonicalization, Signature } from './verify.ts';
 
 /** A canonicalized body. */

@@ -1,4 +1,4 @@
-import { toFileName } from '../../../mail/filename.ts';
+import { toFileName } from '../../../mail/mime/filename.ts';
 import { additions, replyIn } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';
 import type { ParsedMail } from './mail.ts';

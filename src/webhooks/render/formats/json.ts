@@ -1,5 +1,5 @@
-import { toFileName } from '../../../mail/filename.ts';
 import type { Mailbox } from '../../../mail/message.ts';
+import { toFileName } from '../../../mail/mime/filename.ts';
 import { additions, envelopeOf, replyIn, scanJson, spamReport, tagsOf } from '../payload.ts';
 import { filePieces, jsonText, type Piece, rawText, sizeOfContent, json as toJson } from '../pieces.ts';
 import { type ParsedMail, rawAsUtf8 } from './mail.ts';

@@ -1,8 +1,8 @@
-import { parseAddressList } from '../../../mail/address-list.ts';
+import { parseAddressList } from '../../../mail/addresses/address-list.ts';
 import { AUTOMATED_FIELD, authenticationResults, withoutForged } from '../../../mail/authentication-results.ts';
-import { withHeader } from '../../../mail/header-section.ts';
-import { allValues, firstValue, type HeaderField, parseHeaders } from '../../../mail/headers.ts';
 import type { FilePart, Mailbox, Text } from '../../../mail/message.ts';
+import { withHeader } from '../../../mail/mime/header-section.ts';
+import { allValues, firstValue, type HeaderField, parseHeaders } from '../../../mail/mime/headers.ts';
 import { textWithoutForged } from '../as-utf8.ts';
 import { type InboundEvent, ownFields, sendersFields, traceFields } from '../payload.ts';
 import type { Piece, Plain } from '../pieces.ts';

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { pattern } from '../../../base/pattern.ts';
-import { decodeWords, type HeaderField, singleLine, toTitleCase } from '../../../mail/headers.ts';
+import { decodeWords, type HeaderField, singleLine, toTitleCase } from '../../../mail/mime/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { replyIn } from '../payload.ts';
 import type { ParsedMail, Written } from './mail.ts';

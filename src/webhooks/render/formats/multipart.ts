@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { createNames, toFileName } from '../../../mail/filename.ts';
-import { percentDecodedBytes } from '../../../mail/headers.ts';
 import type { FilePart, Text } from '../../../mail/message.ts';
+import { createNames, toFileName } from '../../../mail/mime/filename.ts';
+import { percentDecodedBytes } from '../../../mail/mime/headers.ts';
 import { additionsOf, type InboundEvent } from '../payload.ts';
 import { decodedPieces, type Piece, type Plain, sizeOfContent } from '../pieces.ts';
 import type { Written } from './mail.ts';

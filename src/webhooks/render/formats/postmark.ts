@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { toMailDate } from '../../../mail/envelope.ts';
-import { createNames, toFileName } from '../../../mail/filename.ts';
-import type { HeaderField } from '../../../mail/headers.ts';
+import { toMailDate } from '../../../mail/addresses/envelope.ts';
 import type { Mailbox } from '../../../mail/message.ts';
+import { createNames, toFileName } from '../../../mail/mime/filename.ts';
+import type { HeaderField } from '../../../mail/mime/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { additions, type InboundEvent, replyIn, tagsOf } from '../payload.ts';
 import { filePieces, json, jsonText, type Piece, sizeOfContent } from '../pieces.ts';

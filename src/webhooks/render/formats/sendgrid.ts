@@ -1,4 +1,4 @@
-import { singleLine } from '../../../mail/headers.ts';
+import { singleLine } from '../../../mail/mime/headers.ts';
 import type { Scan } from '../../../mail/scan.ts';
 import { fieldOf, type ParsedMail, rawAsUtf8, toTexts, type Written } from './mail.ts';
 import { additionFields, type FormField, linkField, multipart, toFormFiles } from './multipart.ts';

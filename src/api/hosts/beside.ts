@@ -1,0 +1,69 @@
+import { sentId } from '../../mail/addresses/return-address.ts';
+import { type MailSummary, mailSummaryOf, summaryOfOutgoing } from '../../mail/summary.ts';
+import { endpointKey, type QueuedDelivery, type Spool } from '../../queue/delivery.ts';
+import { endpointOf, type WaitReason, waitReason } from '../../queue/wait-reason.ts';
+
+// What people ask about deliveries besides their rows: what the message is, and why it is not delivered yet.
+
+export interface Beside {
+  readonly summary: MailSummary;
+  /** Undefined if it has ended. */
+  readonly waits: WaitReason | undefined;
+}
+
+export interface BesideSettings {
+  /** Without it nothing of the header is shown (journal.subjects). */
+  readonly keepsHeaders: boolean;
+  readonly hasScanners: boolean;
+}
+
+/** A delivery that has been due for longer than this is late. */
+const LATE_MS = 5000;
+const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null, thread: null };
+
+/** The parts of the queue that are asked. */
+export type BesideSpool = Pick<Spool, 'envelopes' | 'summaryFields' | 'endpoints' | 'scanOf'>;
+
+/** Reads the data of some deliveries. */
+export async function lookBeside(
+  rows: readonly QueuedDelivery[],
+  spool: BesideSpool,
+  { keepsHeaders, hasScanners }: BesideSettings,
+  now: number,
+): Promise<(delivery: QueuedDelivery) => Beside> {
+  const ids = rows.filter(({ batch }) => !batch).map(({ messageId }) => messageId);
+  const shown = keepsHeaders ? ids : [];
+  const [envelopes, fields] = [await spool.envelopes(shown), await spool.summaryFields(shown)];
+  const memories = new Map((await spool.endpoints()).map((one) => [endpointKey(one), one.memory]));
+  const unscanned = hasScanners ? await findUnscanned(rows, spool, now) : new Set<string>();
+
+  function summaryFor({ id, messageId }: QueuedDelivery): MailSummary {
+    const own = fields.get(messageId);
+    const outgoing = envelopes.get(messageId)?.envelope.outgoing;
+    if (outgoing) return summaryOfOutgoing(outgoing, sentId(id));
+    return own === undefined ? NO_SUMMARY : mailSummaryOf(own);
+  }
+
+  return (delivery) => ({
+    summary: summaryFor(delivery),
+    waits: waitReason(delivery, {
+      endpoint: endpointOf(memories.get(endpointKey(delivery)) ?? null, now),
+      making: undefined,
+      scanner: unscanned.has(delivery.id) ? 'not scanned yet' : undefined,
+      now,
+    }),
+  });
+}
+
+/** Deliveries that wait for scanners: only the daemon knows what is wrong with those. */
+async function findUnscanned(
+  rows: readonly QueuedDelivery[],
+  spool: BesideSpool,
+  now: number,
+): Promise<ReadonlySet<string>> {
+  const found = new Set<string>();
+  for (const { id, messageId, kind, state, attempts, dueAt } of rows)
+    if (kind === 'inbound' && state === 'waiting' && attempts === 0 && now - dueAt > LATE_MS)
+      if (!(await spool.scanOf(messageId))) found.add(id);
+  return found;
+}

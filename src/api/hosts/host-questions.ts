@@ -1,0 +1,80 @@
+import type { z } from 'zod';
+import { frozen } from '../../base/frozen.ts';
+import type { HostRow } from '../../store/rows/hosts.ts';
+import type { Refusal } from '../errors.ts';
+import { type PeerWire, readAtMost, toRefusal } from './peer-wire.ts';
+
+// Questions to a host of the store about all its accounts, for operators. Hosts and commands ask them.
+
+/** A question, and its answer. */
+export interface HostQuestion<P extends object, A> {
+  readonly path: `/${string}`;
+  readonly params: z.ZodType<P>;
+  readonly returns: z.ZodType<A>;
+  /** How long a host may take to answer. Milliseconds. */
+  readonly ms: number;
+}
+
+/** silent: it was not reached, because `why`. lost: its answer did not arrive, so it may have done what was asked. */
+export type Asked<A> =
+  | { readonly kind: 'answered'; readonly answer: A }
+  | { readonly kind: 'refused'; readonly refusal: Refusal }
+  | { readonly kind: 'silent'; readonly why: string }
+  | { readonly kind: 'lost' };
+
+export const answered = <A>(answer: A): Asked<A> => ({ kind: 'answered', answer });
+
+/** Another host of the store. */
+export type OtherHost = ReturnType<typeof otherHost>;
+
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
+
+export function otherHost(row: HostRow, wire: Pick<PeerWire, 'call'>) {
+  return frozen({
+    row,
+    async ask<P extends object, A>({ path, returns, ms }: HostQuestion<P, A>, params: P): Promise<Asked<A>> {
+      const lost: Asked<A> = { kind: 'lost' };
+      const asked = await wire.call<Asked<A>>(row, path, params, { ms, lost }, async (response) => {
+        const bytes = await readAtMost(response.body ?? [], MAX_ANSWER_BYTES);
+        if (!response.ok) return { kind: 'refused', refusal: toRefusal(bytes) };
+        return { kind: 'answered', answer: returns.parse(JSON.parse(bytes.toString())) };
+      });
+      return asked ?? { kind: 'silent', why: whySilent(row) };
+    },
+  });
+}
+
+/** What follows its name. */
+const SILENT = 'does not answer';
+
+/** Why a host is not reached; this follows its name. */
+export function whySilent({ incarnation, url }: HostRow): string {
+  if (incarnation === null) return 'does not run';
+  return url ? SILENT : 'has no http.peer_url';
+}
+
+/** What kept a host from answering. */
+type Unanswered = Exclude<Asked<never>, { kind: 'answered' }>;
+
+/** Why a host did not answer; this follows its name. */
+export function whyUnanswered(asked: Unanswered): string {
+  if (asked.kind === 'refused') return `refused: ${asked.refusal.message}`;
+  return asked.kind === 'silent' ? asked.why : SILENT;
+}
+
+/** Why a host has no part in what was asked; without `isAsked`, it was only asked for a number. */
+export function whyMissing(asked: Unanswered, unchanged: string, isAsked: boolean): string {
+  if (asked.kind === 'lost' && isAsked) return 'was asked, but its answer is lost; its mail may have been changed';
+  const why = whyUnanswered(asked);
+  return asked.kind === 'refused' ? why : `${why}; ${unchanged}`;
+}
+
+/** How this host answers a question. */
+export type HostAnswer = ReturnType<typeof answering>;
+
+export function answering<P extends object, A>(
+  { path, params }: HostQuestion<P, A>,
+  answer: (params: P) => Promise<A> | A,
+) {
+  return frozen({ path, answer: async (call: unknown): Promise<unknown> => answer(params.parse(call)) });
+}

@@ -1,0 +1,166 @@
+import { z } from 'zod';
+import type { AskedHost, Hosts } from '../operation.ts';
+
+// How the answers of several hosts become one.
+
+type Given = Readonly<Record<string, unknown>>;
+
+/** Asks this host, which refuses what is wrong with the call, and then the others at the same time. */
+export async function askAll<A>({ here, others }: Hosts<A>, change?: (id: string) => Given): Promise<readonly A[]> {
+  const ask = (host: AskedHost<A>) => host.ask(change?.(host.id));
+  const own = await ask(here);
+  const more = await Promise.all(others.map(ask));
+  return [own, ...more].filter((answer) => answer !== undefined);
+}
+
+/** The parameter `before` of a list in pages, and its `next`: of one host a number, of several hosts a text. */
+export type Cursor = number | string;
+
+/** The cursor of one host. Throws if it is one of several: they do not share a store any more. */
+export function oneCursor(
+  cursor: Cursor | undefined,
+  { invalid }: { invalid(field: string, text: string): Error },
+  field = 'before',
+) {
+  if (typeof cursor !== 'string') return cursor;
+  throw invalid(field, 'It is from a time with several hosts: please leave it out');
+}
+
+export function placesIn(cursor: string): ReadonlyMap<string, number | null> {
+  return new Map(
+    cursor.split(',').map((one) => {
+      const [id = '', place = ''] = one.split(':');
+      return [id, place === '' ? null : Number(place)];
+    }),
+  );
+}
+
+/** A record of a list in pages with its place in the history of its host: those with a lower number come after it. */
+export const placed = <S extends z.ZodType>(record: S) =>
+  z.object({ rows: z.array(z.object({ n: z.int(), at: z.number(), record })), next: z.int().nullable() });
+
+interface Placed {
+  readonly rows: readonly { readonly n: number; readonly at: number; readonly record: unknown }[];
+  readonly next: number | null;
+}
+
+type RowOf<A extends Placed> = A['rows'][number];
+
+/** A page of records, newest first, and where the next one begins. */
+interface Page<A extends Placed> {
+  readonly records: RowOf<A>['record'][];
+  readonly next: Cursor | null;
+  readonly parts: readonly A[];
+}
+
+/** Which page of a list. */
+interface Wanted {
+  readonly before: Cursor | undefined;
+  readonly limit: number;
+  /** Whether hosts without further records have something to say, too. */
+  readonly all?: boolean;
+}
+
+/** Mail that one host took over from another is known to both. */
+export interface MailOfHost {
+  readonly id: string;
+  readonly state: string;
+}
+
+/** A host that comes back drops what another has taken over. */
+const PROGRESS: Readonly<Record<string, number>> = { unknown: 0, dropped: 0, waiting: 1 };
+const progressOf = ({ state }: MailOfHost): number => PROGRESS[state] ?? 2;
+
+/** Records of mail of which there is another record, from the host on which the mail went on. */
+export function repeated<R extends MailOfHost>(records: readonly R[]): ReadonlySet<R> {
+  const kept = new Map<string, R>();
+  for (const record of records) {
+    const other = kept.get(record.id);
+    if (!other || progressOf(record) > progressOf(other)) kept.set(record.id, record);
+  }
+  return new Set(records.filter((record) => kept.get(record.id) !== record));
+}
+
+/** The list without them. */
+export function eachOnce<R extends MailOfHost>(records: readonly R[]): readonly R[] {
+  const left = repeated(records);
+  return records.filter((record) => !left.has(record));
+}
+
+/** The place after all records. */
+const END = 1;
+
+/**
+ * Joins the pages of all hosts, newest first. The next page needs the place of each host, because a page has fewer of
+ * its records than it gave. A host that is not in the cursor did not answer at the beginning, and is left out.
+ */
+export async function joinPages<A extends Placed>(
+  hosts: Hosts<A>,
+  { before, limit, all = false }: Wanted,
+  repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']> = () => new Set(),
+): Promise<Page<A>> {
+  const places = typeof before === 'string' ? placesIn(before) : new Map([[hosts.here.id, before]]);
+  const isFirst = before === undefined;
+  const isIn = (host: AskedHost<A>) => isFirst || places.has(host.id);
+  const outside = hosts.others.filter((host) => !isIn(host));
+  for (const host of outside) host.leaveOut();
+  const asked = [hosts.here, ...hosts.others].filter((host) => isIn(host) && (all || places.get(host.id) !== null));
+  const parts = new Map<string, A>();
+  const ask = async (host: AskedHost<A>) => {
+    const place = places.get(host.id);
+    const part = await host.ask({ limit, before: place === null ? END : place });
+    if (part) parts.set(host.id, part);
+  };
+  // This one refuses what is wrong with the call.
+  await Promise.all(asked.filter((host) => host === hosts.here).map(ask));
+  await Promise.all(asked.filter((host) => host !== hosts.here).map(ask));
+
+  const { records, left } = takeNewest(parts, limit, repeatedOf);
+  const next = new Map<string, number | null>();
+  for (const [id, part] of parts) next.set(id, left.get(id) ?? part.next);
+  const isEnd = [...next.values()].every((place) => place === null);
+  // Those that have ended, and those that do not answer now but may do so for the next page.
+  if (!isFirst) for (const [id, place = null] of places) if (!next.has(id)) next.set(id, place);
+  const [only] = hosts.others.length === 0 && typeof before !== 'string' ? next.values() : [];
+  return { records, next: isEnd ? null : (only ?? toCursor(next)), parts: [...parts.values()] };
+}
+
+export const toCursor = (places: ReadonlyMap<string, number | null>): string =>
+  [...places].map(([id, place]) => `${id}:${place ?? ''}`).join(',');
+
+/**
+ * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursor of each host of which
+ * not all were taken.
+ */
+function takeNewest<A extends Placed>(
+  parts: ReadonlyMap<string, A>,
+  limit: number,
+  repeatedOf: (records: readonly RowOf<A>['record'][]) => ReadonlySet<RowOf<A>['record']>,
+) {
+  const queues = [...parts].map(([id, { rows, next }]) => ({ id, next, taken: 0, rows: sorted<RowOf<A>>(rows) }));
+  const isRepeated = repeatedOf(queues.flatMap(({ rows }) => rows.map(({ record }) => record)));
+  const all: RowOf<A>[] = [];
+  // What comes after a page that is used up but has more may be newer than what the others have.
+  while (all.length < limit && !queues.some(({ taken, rows, next }) => taken === rows.length && next !== null)) {
+    const heads = queues.flatMap((queue) => {
+      const row = queue.rows[queue.taken];
+      return row ? [{ queue, row }] : [];
+    });
+    const [first] = heads;
+    if (!first) break;
+    const newest = heads.reduce((best, one) => (one.row.at > best.row.at ? one : best), first);
+    newest.queue.taken++;
+    if (!isRepeated.has(newest.row.record)) all.push(newest.row);
+  }
+  // Not on the next page either, where their records from other hosts are missing.
+  for (const queue of queues) while (isRepeated.has(queue.rows[queue.taken]?.record)) queue.taken++;
+  const left = new Map<string, number>();
+  for (const { id, taken, rows } of queues) {
+    const [last, unused] = [rows[taken - 1], rows[taken]];
+    if (unused) left.set(id, last ? last.n : unused.n + 1);
+  }
+  return { records: all.sort((a, b) => b.at - a.at).map(({ record }) => record), left };
+}
+
+const sorted = <R extends { readonly n: number }>(rows: readonly R[]): readonly R[] =>
+  rows.toSorted((a, b) => b.n - a.n);

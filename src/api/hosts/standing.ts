@@ -1,0 +1,39 @@
+import { z } from 'zod';
+import type { MetricName } from '../../base/metrics.ts';
+import type { Figures } from '../../base/prometheus.ts';
+import type { HostQuestion } from './host-questions.ts';
+
+// How much waits on a host, for operators: of this one, and of the others, which are asked.
+
+export const standing = z.object({
+  waiting: z.int(),
+  dead: z.int(),
+  /** Milliseconds since 1970; null: nothing waits. */
+  oldest_at: z.number().nullable(),
+});
+
+type Standing = z.output<typeof standing>;
+
+export const STANDING: HostQuestion<object, Standing> = {
+  path: '/standing',
+  params: z.strictObject({}),
+  returns: standing,
+  ms: 10_000,
+};
+
+export async function standingOf(metrics: Pick<Figures, 'level'>, now: number): Promise<Standing> {
+  const [waiting, oldest, dead] = await Promise.all([
+    sumOf(metrics, 'postern_spool_waiting'),
+    sumOf(metrics, 'postern_spool_oldest_waiting_seconds'),
+    sumOf(metrics, 'postern_spool_deliveries', 'dead'),
+  ]);
+  return { waiting, dead, oldest_at: waiting > 0 ? now - oldest * 1000 : null };
+}
+
+/** The sum of a gauge, or of one state of it; 0 while it cannot be read. */
+async function sumOf(metrics: Pick<Figures, 'level'>, name: MetricName<'gauge'>, state?: string): Promise<number> {
+  const readings = (await metrics.level(name)) ?? [];
+  return readings
+    .filter(([labels]) => state === undefined || labels['state'] === state)
+    .reduce((sum, [, value]) => sum + value, 0);
+}

@@ -1,0 +1,73 @@
+import type { Server as HttpServer } from 'node:http';
+import { createServer, type Server, type Socket } from 'node:net';
+import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls';
+import { frozen } from '../../base/frozen.ts';
+import { addressOf, type ListenPlace, listenOn, MORE_CONNECTIONS } from './listening.ts';
+
+interface SecureSettings {
+  readonly secureListen: readonly ListenPlace[];
+  readonly maxConnections: number;
+}
+
+interface SecureDeps {
+  readonly http: HttpServer;
+  readonly door: { knock(socket: Socket): void };
+  /** The certificate for a name; undefined: there is none. */
+  readonly contextFor: (name: string) => SecureContext | undefined;
+}
+
+/** How long a client may take for its TLS handshake. Milliseconds. */
+const HANDSHAKE_MS = 10_000;
+
+/**
+ * HTTPS: passes connections to the HTTP server once their TLS handshake is done. The door counts them before it,
+ * because handshakes cost the most.
+ */
+export function createSecureFront({ secureListen, maxConnections }: SecureSettings, deps: SecureDeps) {
+  const { http, door, contextFor } = deps;
+  const none = createSecureContext();
+  const handshaking = new Set<TLSSocket>();
+
+  function accept(socket: Socket): void {
+    const secure = new TLSSocket(socket, {
+      isServer: true,
+      secureContext: contextFor('') ?? none,
+      SNICallback: (name, done) => done(null, contextFor(name)),
+      ALPNProtocols: ['http/1.1'],
+    });
+    handshaking.add(secure);
+    // Not the injected clock, as with the timeouts of the HTTP server.
+    const late = setTimeout(() => secure.destroy(), HANDSHAKE_MS);
+    const done = () => {
+      clearTimeout(late);
+      handshaking.delete(secure);
+    };
+    // Failed handshakes are not logged: scanners cause many.
+    secure.on('error', () => secure.destroy());
+    secure.once('close', done);
+    // The end of the handshake, as Node's own TLS server learns of it.
+    secure.once('secure', () => {
+      done();
+      http.emit('connection', secure);
+    });
+    door.knock(secure);
+  }
+
+  const servers = secureListen.map((place) => {
+    const server: Server = createServer({ noDelay: true }, accept);
+    server.maxConnections = maxConnections + MORE_CONNECTIONS;
+    return { server, place };
+  });
+
+  return frozen({
+    async start(): Promise<void> {
+      for (const { server, place } of servers) await listenOn(server, place);
+    },
+    addresses: () => servers.filter(({ server }) => server.listening).map(({ server }) => addressOf(server)),
+    /** Accepts no more connections; the HTTP server ends those that are open. */
+    stop(): void {
+      for (const { server } of servers) server.close();
+      for (const socket of handshaking) socket.destroy();
+    },
+  });
+}

@@ -1,0 +1,248 @@
+import type { IncomingMessage, RequestListener } from 'node:http';
+import { type SecureContext, TLSSocket } from 'node:tls';
+import type { RouterMiddleware } from '@koa/router';
+import { frozen } from '../../base/frozen.ts';
+import type { Metrics } from '../../base/metrics.ts';
+import type { Exposition, Figures } from '../../base/prometheus.ts';
+import type { AccountRow, KeyCheckSettings } from '../../store/rows/accounts.ts';
+import type { UsageMeter } from '../../store/usage.ts';
+import type { JsonText } from '../../webhooks/message-views.ts';
+import type { Pulling } from '../../webhooks/pulling.ts';
+import type { Tapping } from '../../webhooks/tapping.ts';
+import {
+  type AccountParts,
+  createAccountParts,
+  type OperationDeps,
+  type OperationSettings,
+} from '../account/account.ts';
+import { type AccountLimitSettings, createAccountLimits } from '../account/account-limits.ts';
+import { createJobs } from '../account/jobs.ts';
+import { refusal } from '../errors.ts';
+import { createHostDeliveries, DELIVERIES, DELIVERY, ENDPOINT_STATES } from '../hosts/host-deliveries.ts';
+import { createHostHistory, MAIL, ONE_MAIL, REFUSED_MAILS } from '../hosts/host-history.ts';
+import { answering, type HostAnswer } from '../hosts/host-questions.ts';
+import { CHANGE, createHostQueue, ENDPOINTS, type HostQueue, JOBS } from '../hosts/host-queue.ts';
+import { createPeers, type PeerSettings, type Peers } from '../hosts/peers.ts';
+import { STANDING, standingOf } from '../hosts/standing.ts';
+import { type Operation, wholeOf } from '../operation.ts';
+import { OPERATIONS } from '../operations/index.ts';
+import { createFiles, createPages, type PageDeps, type PageSettings } from '../pages/index.ts';
+import type { BodySettings } from '../requests/body.ts';
+import { createBodyParser } from '../requests/body-parser.ts';
+import { paramsOf } from '../requests/parameters.ts';
+import { createApp, type SessionCalls } from './app.ts';
+import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
+import { addressOf, createBoundedServer, type ListenPlace, listenOn, stop } from './listening.ts';
+import { createRedirect, type RedirectSettings } from './redirect.ts';
+import { createSecureFront } from './secure.ts';
+
+export interface ApiSettings
+  extends OperationSettings,
+    BodySettings,
+    DoorSettings,
+    KeyCheckSettings,
+    PageSettings,
+    PeerSettings,
+    RedirectSettings {
+  readonly listen: ListenPlace;
+  /** Where to listen with TLS. */
+  readonly secureListen: readonly ListenPlace[];
+  readonly limits: AccountLimitSettings;
+  /** Whether operators see From, Subject and Message-ID (journal.subjects). */
+  readonly keepsHeaders: boolean;
+}
+
+export interface ApiDeps
+  extends Omit<OperationDeps, 'limits' | 'jobs' | 'pulling' | 'tapping'>,
+    Pick<PageDeps, 'health' | 'instance' | 'tracking' | 'linkedFiles' | 'policyAt'> {
+  readonly pulling: OperationDeps['pulling'] & Pick<Pulling, 'stop'>;
+  readonly tapping: OperationDeps['tapping'] & Pick<Tapping, 'stop'>;
+  /** What accounts use in the store. */
+  readonly meter: UsageMeter;
+  /** Answers to questions of other hosts about this one and all accounts, besides those about its queue and history. */
+  readonly hostAnswers: readonly HostAnswer[];
+  /** The console, or undefined. */
+  readonly attached: AttachedApp | undefined;
+  readonly metrics: Metrics & Exposition & Pick<Figures, 'level'>;
+  /** Our names and their certificates, and the answers to challenges of the certificate authority. */
+  readonly certificates: {
+    readonly contextFor: (name: string) => SecureContext | undefined;
+    readonly isOurs: (name: string) => boolean;
+    readonly answerTo: (token: string) => Promise<string | undefined>;
+  };
+  /** This host, and this process of it. */
+  readonly member: { id(): string; readonly incarnation: string };
+}
+
+/** An app at the same server with paths of its own, which runs operations without a key: the console. */
+export interface AttachedApp {
+  /** Operations that only it runs, counted with the others. */
+  readonly operations: readonly Pick<Operation, 'path'>[];
+  open(services: ApiServices): { readonly middleware: RouterMiddleware; stop(): void };
+}
+
+/** The services of the API for an attached app. */
+export interface ApiServices extends SessionCalls {
+  /** Those of accounts. They also find a thing on another host. */
+  readonly operations: readonly Operation[];
+  /** Runs an operation for an account by its path, without a call; `person` is who does it. Throws `Refusal`. */
+  readonly operate: (path: string, account: AccountRow, params: object, person?: string) => Promise<unknown>;
+  /** The parts of an account. */
+  readonly partsOf: (account: AccountRow) => AccountParts;
+  /** The queue of this host, for operators. */
+  readonly queue: HostQueue;
+  readonly otherHosts: Peers['others'];
+  /** The address of the client, behind proxies too. */
+  readonly clientAddress: (req: IncomingMessage) => string;
+}
+
+/** The HTTP server: the API, its reference and the health checks. */
+export type Api = ReturnType<typeof createApi>;
+
+export function createApi(settings: ApiSettings, deps: ApiDeps) {
+  const clientAddress = createClientAddress(settings.trustedProxies);
+  const limits = createAccountLimits(settings.limits, deps);
+  const jobs = createJobs(deps);
+  const parser = createBodyParser(deps);
+  const partsOf = createAccountParts(settings, { ...deps, limits, jobs });
+  const queue = createHostQueue({ ...deps, jobs });
+  const { keepsHeaders } = settings;
+  const deliveries = createHostDeliveries({ keepsHeaders, hasScanners: deps.scanning !== undefined }, deps);
+  const history = createHostHistory({
+    ...deps,
+    waitsFor: async ({ id }) => (await deliveries.one({ id }))[0]?.delivery.record.waits ?? null,
+  });
+
+  const peers = createPeers(settings, {
+    ...deps,
+    operations: OPERATIONS,
+    partsOf,
+    answers: [
+      answering(STANDING, () => standingOf(deps.metrics, deps.clock.now())),
+      answering(CHANGE, queue.change),
+      answering(JOBS, queue.jobs),
+      answering(ENDPOINTS, queue.endpoints),
+      answering(DELIVERIES, deliveries.list),
+      answering(DELIVERY, deliveries.one),
+      answering(ENDPOINT_STATES, deliveries.endpoints),
+      answering(MAIL, history.mail),
+      answering(ONE_MAIL, history.one),
+      answering(REFUSED_MAILS, history.refusals),
+      ...deps.hostAnswers,
+    ],
+    files: createFiles(settings, deps),
+  });
+  const operations = OPERATIONS.map(peers.across);
+
+  /**
+   * Runs an operation for an account without a key or HTTP but by the same rules, for operators on the command line.
+   * Returns the record, or the whole list. Throws `Refusal`.
+   */
+  async function run(path: string, account: AccountRow, params: object, person?: string): Promise<unknown> {
+    const operation = operations.find((one) => one.path === path);
+    if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
+    const answer = await operation.run(paramsOf(params), partsOf(account, undefined, person));
+    return 'text' in answer ? JSON.parse(await toText(answer.text.content)) : wholeOf(answer);
+  }
+
+  let stopAttached = () => {};
+  const openAttached = ({ operations: own, open }: AttachedApp) => ({
+    operations: own,
+    middleware(calls: SessionCalls) {
+      const opened = open({
+        ...calls,
+        operations,
+        operate: run,
+        partsOf: (account) => partsOf(account),
+        queue,
+        otherHosts: peers.others,
+        clientAddress,
+      });
+      stopAttached = opened.stop;
+      return opened.middleware;
+    },
+  });
+  const app = createApp(settings, {
+    ...deps,
+    operations,
+    limits,
+    parser,
+    clientAddress,
+    partsOf,
+    peers: peers.middleware,
+    attached: deps.attached && openAttached(deps.attached),
+    pages: createPages(settings, {
+      ...deps,
+      operations: OPERATIONS,
+      clientAddress,
+      fetchFile: peers.fetchFile,
+      hasConsole: deps.attached !== undefined,
+    }),
+  });
+  const koa = app.callback();
+  const door = createDoor(settings, { ...deps, clientAddress });
+  const handler: RequestListener = (req, res) => {
+    req.url = originForm(req.url ?? '/');
+    if (door.admits(req, res)) void koa(req, res);
+  };
+  const server = createBoundedServer(settings.maxConnections, handler);
+  const open = { http: 0, https: 0 };
+  server.on('connection', (socket) => {
+    const kind = socket instanceof TLSSocket ? 'https' : 'http';
+    open[kind]++;
+    socket.once('close', () => open[kind]--);
+    // Connections with TLS were counted by the door before their handshake.
+    if (kind === 'http') door.knock(socket);
+  });
+  // The body reader answers `Expect: 100-continue`.
+  server.on('checkContinue', handler);
+
+  const secure = createSecureFront(settings, { http: server, door, contextFor: deps.certificates.contextFor });
+  const redirect = createRedirect(settings, { ...deps, ...deps.certificates });
+
+  return frozen({
+    handler,
+    run,
+    /** Where it listens without TLS. Throws before `start`. */
+    address: () => addressOf(server),
+    /** Where it listens with TLS, and where it answers challenges and redirects. */
+    places: () => ({ https: secure.addresses(), redirect: redirect.addresses() }),
+    /** How many connections are open. */
+    connections: (kind: keyof typeof open) => open[kind],
+    async start() {
+      await listenOn(server, settings.listen);
+      deps.log.info('api.listening', { ...addressOf(server) });
+      await secure.start();
+      for (const place of secure.addresses()) deps.log.info('api.listening', { ...place, serves: 'https' });
+      await redirect.start();
+    },
+    async stop() {
+      stopAttached();
+      door.close();
+      secure.stop();
+      const redirected = redirect.stop();
+      // First, so that jobs end while calls do; and again for one that such a call has started.
+      void jobs.stop();
+      deps.tapping.stop();
+      // Calls that wait for mail are answered now.
+      await deps.pulling.stop();
+      await stop(server);
+      await redirected;
+      await parser.stop();
+      await jobs.stop();
+    },
+  });
+}
+
+async function toText(content: JsonText['content']): Promise<string> {
+  return Buffer.concat(content instanceof Uint8Array ? [content] : await content.toArray()).toString();
+}
+
+/**
+ * The path and query of a request target. The absolute form that proxies send may hold a host on which URL parsers
+ * throw.
+ */
+function originForm(target: string): string {
+  const path = target.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
+  return path.startsWith('/') ? path : `/${path}`;
+}

@@ -1,0 +1,137 @@
+import { Readable } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
+import { deserialize } from 'node:v8';
+import type { Context } from 'koa';
+import koaBodyParser from 'koa-bodyparser';
+import { frozen } from '../../base/frozen.ts';
+import { moduleUrl } from '../../base/module-url.ts';
+import { free } from '../../base/room.ts';
+import { createTurn } from '../../base/turns.ts';
+import { createWorkerPool, TaskBroken } from '../../base/worker-pool.ts';
+import { invalid } from '../errors.ts';
+import { type BodyFormat, type BodyValues, faultOf, valuesOf } from './body-values.ts';
+import { parseForm } from './forms.ts';
+import { type Params, paramsOfClean } from './parameters.ts';
+
+// Parses bodies: small ones here by koa-bodyparser, large ones on a thread. Within the limits of body-check.ts, a
+// parser still takes tenths of a second for megabytes of escapes, digits or space, or for different names.
+
+/** A body that has arrived and passed the checks. */
+export interface WholeBody extends BodyFormat {
+  readonly chunks: readonly Buffer[];
+  /** About how many values are in it. */
+  readonly count: number;
+}
+
+export type BodyParser = ReturnType<typeof createBodyParser>;
+
+/** Larger bodies, and those with more values, are parsed on a thread. */
+const LARGE_BYTES = 256 * 1024;
+const MANY_VALUES = 10_000;
+/**
+ * The largest body with the default settings takes half a second, and 200 MB if its text needs two bytes a character.
+ */
+const POOL = { threads: 2, timeoutMs: 10_000, memoryMb: 512 };
+
+/** What the thread gets. */
+export interface RawBody extends BodyFormat {
+  readonly bytes: ArrayBuffer;
+}
+
+/**
+ * What the thread answers: the key, and all values as one block of memory. It is unpacked only if the key is good, so
+ * that what a stranger sends makes no values here.
+ */
+export interface ParsedBody {
+  /** False: it is no text. */
+  readonly key: string | false | undefined;
+  readonly packed: Uint8Array<ArrayBuffer>;
+  readonly hasBadText: boolean;
+}
+
+export function createBodyParser(deps: Parameters<typeof createWorkerPool>[1]) {
+  const script = moduleUrl('./body-thread.ts', import.meta.url);
+  const pool = createWorkerPool({ script, data: undefined, ...POOL }, deps);
+  const inTurn = createTurn();
+  const run = pool.task<RawBody, ParsedBody | { readonly fault: string }>('parse');
+
+  async function parseElsewhere({ chunks, isForm, names }: WholeBody): Promise<Params> {
+    const parsed = await run(() => {
+      const bytes = joined(chunks).buffer;
+      return { value: { bytes, isForm, names }, transfer: [bytes] };
+    }).catch((error: unknown) => {
+      if (error instanceof TaskBroken) return { fault: `The body ${error.message} to parse` };
+      throw error;
+    });
+    if ('fault' in parsed) throw invalid({ body: parsed.fault });
+    const { key, packed, hasBadText } = parsed;
+    let params: Params | undefined;
+    const unpacked = () => {
+      if (params) return params;
+      const values: unknown = deserialize(packed);
+      free(packed);
+      params = paramsOfClean({ values: values instanceof Map ? values : new Map(), hasBadText }, isForm);
+      return params;
+    };
+    return {
+      textOnly: isForm,
+      turn: () => inTurn(() => setImmediate()),
+      get: (name) => (name === 'key' ? key : unpacked().get(name)),
+      of: (wanted, anyText) => unpacked().of(wanted, anyText),
+    };
+  }
+
+  return frozen({
+    /** Throws a refusal if the body of the request does not hold parameters. */
+    async parse(ctx: Context, body: WholeBody) {
+      if (sizeOf(body.chunks) > LARGE_BYTES || body.count > MANY_VALUES) return parseElsewhere(body);
+      const read = await parseHere(ctx, body);
+      if ('fault' in read) throw invalid({ body: read.fault });
+      return paramsOfClean(read, body.isForm);
+    },
+    /** Ends the threads. */
+    stop: pool.stop,
+  });
+}
+
+const options = {
+  detectJSON: ({ state }: Context) => state['isForm'] !== true,
+  extendTypes: { form: ['*/*'] },
+  jsonLimit: String(LARGE_BYTES),
+  formLimit: String(LARGE_BYTES),
+  // Parameters are looked up by name in a Map, where `__proto__` is a name like any other.
+  onProtoPoisoning: 'ignore',
+  // Replaces the package qs, which merges the structs of a list as Ruby writes them (`to[][email]=a&to[][name]=A`) into
+  // one.
+  qs: { parse: parseForm },
+};
+const parseSmall = koaBodyParser(options);
+
+async function parseHere(ctx: Context, { chunks, isForm, names }: WholeBody): Promise<BodyValues> {
+  // The parser reads `req`: here the body that was received and decoded, without the headers that describe it as it was
+  // sent.
+  const req = Object.assign(Readable.from(chunks, { objectMode: false }), { headers: {} });
+  ctx.state['isForm'] = isForm;
+  const received: Context = Object.create(ctx, { req: { value: req } });
+  try {
+    await parseSmall(received, () => Promise.resolve());
+    return valuesOf(ctx.request.body, names);
+  } catch (error) {
+    return faultOf(error);
+  }
+}
+
+/** The chunks in memory of their own, which can be transferred. */
+function joined(chunks: readonly Buffer[]): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(sizeOf(chunks));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.length;
+  }
+  return bytes;
+}
+
+function sizeOf(chunks: readonly Buffer[]): number {
+  return chunks.reduce((size, { length }) => size + length, 0);
+}
