@@ -1,7 +1,7 @@
 import { createBytePasses, SLACK } from '../base/byte-passes.ts';
+import { giveBack } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { giveBack } from '../base/room.ts';
 import { queued, REFUSALS, type Reply } from './replies.ts';
 
 /** The result of a message: its reply and size, and its id if it was accepted. */

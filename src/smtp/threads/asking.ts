@@ -1,8 +1,8 @@
 import { isMarkedAsUntransferable } from 'node:worker_threads';
+import { isTight } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { EventName, Fields, Log } from '../../base/log.ts';
 import type { Asker } from '../../base/port.ts';
-import { isTight } from '../../base/room.ts';
 import type { Tools } from '../../base/tools.ts';
 import type { AcceptResult, Arrival, Match, RoutedRecipient } from '../../inbound/types.ts';
 import type { Note, Notes } from '../../journal/types.ts';
