@@ -16,7 +16,7 @@ export interface BytesInFile {
 
 export const sizeOf = (bytes: Bytes): number => (bytes.kind === 'file' ? bytes.size : bytes.bytes.byteLength);
 
-/** Bytes of memory that it takes. */
+/** Bytes of memory in use. */
 export const heldBy = (bytes: Bytes): number => (bytes.kind === 'file' ? 0 : bytes.bytes.byteLength);
 
 /** All bytes; those in memory are not copied. */
@@ -24,7 +24,7 @@ export async function readAll(bytes: Bytes): Promise<Buffer> {
   return bytes.kind === 'file' ? readFile(bytes.path) : toBuffer(bytes.bytes);
 }
 
-/** The first `most` bytes of a file; what is in memory, whole and not copied. */
+/** The first `most` bytes of a file; bytes in memory are returned whole, and not copied. */
 export async function readStart(bytes: Bytes, most: number): Promise<Buffer> {
   if (bytes.kind === 'memory') return toBuffer(bytes.bytes);
   const file = await open(bytes.path, 'r');

@@ -20,13 +20,13 @@ export interface RoomSettings {
 }
 
 /**
- * Room for new data above the minimum free space of a disk. Between two looks at the disk it counts what is written, so
- * that writers that are faster than the looks do not take more than there is.
+ * Room for new data above the minimum free space of a disk. Between two reads of the free space it counts written
+ * bytes, so that fast writers do not exceed it.
  */
 export type Room = ReturnType<typeof createRoom>;
 
 const LOOK_MS = 1000;
-/** The disk is looked at earlier when this share of the room was written since. */
+/** The free space is read earlier once this share of the room has been written. */
 const EARLY_SHARE = 1 / 8;
 
 /** Reads size and available space of the disk that holds a folder. */
@@ -116,12 +116,12 @@ export function createRoom(
         wrote(bytes);
       };
     },
-    /** Looks at the disk now: there may be more room than at the last look. */
+    /** Reads the free space now: there may be more room than at the last read. */
     look: lookAgain,
     wrote,
-    /** The result of the last look. */
+    /** The result of the last read. */
     disk: () => seen,
-    /** Looks now, and once a second from then on. */
+    /** Reads the free space now, and once a second from then on. */
     start: watching.start,
     stop: () => void watching.stop(),
   });

@@ -1,6 +1,6 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 
-// What the three SQLite files of a host have in common: the queue, the embedded store, the journal.
+// Shared by the three SQLite files of a host: the queue, the embedded store, the journal.
 
 /** A row as node:sqlite returns it. */
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>;

@@ -27,7 +27,7 @@ type BounceWord = keyof typeof CODES;
 
 interface Rule {
   readonly name: string;
-  /** Who answers so, if it is not the field at large; for `postern bounce explain`. */
+  /** The service that answers so, if it is a particular one; for `postern bounce explain`. */
   readonly from?: string;
   /** Words of the reply. */
   readonly text?: RegExp;

@@ -66,7 +66,7 @@ export const encodingOf = (part: Part): TransferEncoding => ENCODINGS.get(encodi
 
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 
-/** Whether a type as declared is one: senders write anything. */
+/** Whether a declared type is a media type: senders write anything. */
 export function isMediaType(type: string): boolean {
   return MEDIA_TYPE.test(type);
 }
@@ -74,7 +74,7 @@ export function isMediaType(type: string): boolean {
 interface Open {
   readonly part: Part;
   readonly boundary: string;
-  /** Whether its closing delimiter was seen. Parts behind it are parts all the same: gateways append them. */
+  /** Whether its closing delimiter was seen. Parts after it count all the same: gateways append them. */
   closed: boolean;
 }
 
@@ -219,7 +219,7 @@ function isPlainField(bytes: Buffer, at: number): boolean {
 }
 
 const FIELD = /^[!-9;-~]{1,200}[ \t]*:/;
-/** What a part has in its header, so that no text begins before it. */
+/** Fields of part headers: no body begins before one. */
 const PART_FIELD = /^(?:content-|x-)[!-9;-~]{0,200}[ \t]*:/i;
 /** Bytes before a line in which the end of the line above is looked for. */
 const LINE_END = 3;

@@ -41,7 +41,7 @@ const NOTHING: Buffer = Buffer.alloc(0);
 export function openReception(
   settings: {
     readonly maxMessageBytes: number;
-    /** How large the message may be for its recipients (workload.ts). */
+    /** The maximum size by the number of recipients (workload.ts). */
     readonly mostBytes: number;
     readonly maxReceived: number;
     readonly bareNewline: BareNewline;
@@ -91,7 +91,7 @@ export function openReception(
   }
 
   return frozen({
-    /** Takes the next bytes from the client; await the result before the next. Never throws. */
+    /** Processes the next bytes from the client; await the result before the next. Never throws. */
     async take(chunk: Buffer): Promise<Progress> {
       const { pieces, state, rest } = scanner.scan(chunk);
       if (state === 'bare') {

@@ -1,5 +1,5 @@
 // AssemblyScript, a subset of TypeScript that compiles to WebAssembly: `npm run wasm` makes byte-passes.wasm of it.
-// 16 bytes are looked at with one instruction, for which JavaScript has no words. All places are addresses in the
+// One instruction processes 16 bytes, which JavaScript cannot express. All arguments are addresses in the
 // memory that byte-passes.ts lays out; nothing here allocates, or keeps anything between calls. Up to `SLACK` bytes
 // (byte-passes.ts) behind the end of what is read or written may be touched.
 

@@ -116,7 +116,7 @@ const MACRO = /%[{_%-]/;
 function createLife() {
   let ms = LONGEST_MS;
   return frozen({
-    /** Takes each answer that the result is derived from. */
+    /** Records each answer that the result is derived from. */
     note(answer: DnsAnswer<unknown>) {
       ms = Math.min(ms, lifeOf(answer));
     },

@@ -126,7 +126,7 @@ const FONT_SIZES = [10, 10, 13, 16, 18, 24, 32, 48];
 const KEPT_SPACE = new Set(['pre', 'listing', 'xmp', 'plaintext', 'textarea']);
 const COLORED = new Set(['body', 'table', 'tbody', 'thead', 'tfoot', 'tr', 'td', 'th']);
 
-/** Whether an element may differ from its parent without a word of the mail. */
+/** Whether browsers give an element a style of its own. */
 export const hasOwnLook = (name: string): boolean =>
   OWN_DISPLAYS.has(name) || OWN_SIZES.has(name) || KEPT_SPACE.has(name) || name === 'a' || name === 'mark';
 

@@ -342,7 +342,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     finish() {
       while (stack.length > 0) pop();
     },
-    /** Whether there are too many elements: the rest of the page is not looked at. */
+    /** Whether there are too many elements: the rest of the page is ignored. */
     isFull: (): boolean => elementsLeft <= 0,
     /** Whether elements are left out. */
     isCut: (): boolean => againLeft <= 0 || elementsLeft <= 0,

@@ -1,5 +1,5 @@
-// Mail out is stored in parts, with merge tags. To be looked at, it becomes a document, which then takes the way of
-// mail that came in: parsed on a thread, filtered, and shown in a frame.
+// Outgoing mail is stored in parts, with merge tags. For its preview it becomes a MIME document, which is then handled
+// like inbound mail: parsed on a thread, filtered, and shown in a frame.
 
 /** A picture that HTML refers to by `cid:<name>`. */
 export interface ShownImage {

@@ -21,9 +21,9 @@ import { scanStructure } from '../../mail/structure.ts';
 import type { Store } from '../../store/store.ts';
 import { REFUSALS, type Reply } from '../replies.ts';
 
-/** A document taken apart to fill a template. */
+/** A message prepared to fill a template. */
 interface TakenApart {
-  /** The text of the document as HTML, to insert into the template. */
+  /** Its text as HTML, to insert into the template. */
   readonly content: string;
   /** All but `html` and `text`, which come from the template. */
   readonly rest: Omit<Draft, 'html' | 'text'>;
@@ -33,7 +33,7 @@ interface TakenApart {
 const MADE_ANEW =
   /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|content-.*|received|return-path|dkim-signature|x-mc-.*)$/i;
 
-/** Takes a document apart; undefined if it exceeds a limit of the parser. */
+/** Prepares a message to fill a template; undefined if it exceeds a limit of the parser. */
 export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> {
   const scan = scanStructure(bytes);
   if (scan.breach !== undefined) return undefined;
