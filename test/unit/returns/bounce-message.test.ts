@@ -132,6 +132,13 @@ describe('returned mail', () => {
       expect(inWords(judge('complaints', mail(name), about(null)))).to.equal(words));
   }
 
+  it('reads the parts of a multipart whose subtype is missing', () => {
+    const text = mail('postfix-unknown-user')
+      .toString()
+      .replace('multipart/report; report-type=delivery-status;', 'multipart;');
+    expect(inWords(judge('bounce', Buffer.from(text), about(null)))).to.equal(BOUNCES['postfix-unknown-user']);
+  });
+
   it('accepts anything at the unsubscribe address except a delivery report', () => {
     for (const name of ['unsubscribe-mail', 'unsubscribe-by-the-mail-program', 'human'])
       expect(judge('unsub', mail(name), about(null)).kind, name).to.equal('unsub');
