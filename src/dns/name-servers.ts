@@ -1,10 +1,10 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
+import { createDnsBudget } from './budget.ts';
 import { DIRECT_CODEC, gaveNoAnswer, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
 import {
@@ -82,7 +82,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
   function ask(name: string, type: TextType): Promise<Survey<string>>;
   function ask(name: string, type: RecordType): Promise<Survey<MxRecord> | Survey<string>> {
     return places.run<Survey<MxRecord> | Survey<string>>(async () => {
-      const budget = createBudget(clock);
+      const budget = createDnsBudget(MOST_LOOKUPS, SURVEY_MS, clock);
       return type === 'MX'
         ? survey(name, budget, {
             read: readMx,
@@ -193,10 +193,4 @@ async function findZone(
     if (found.kind === 'records') return { zone, servers: [...new Set(found.records.map((one) => one.toLowerCase()))] };
   }
   return 'none';
-}
-
-function createBudget(clock: Clock): DnsBudget {
-  const end = clock.monotonic() + SURVEY_MS;
-  let lookups = MOST_LOOKUPS;
-  return { take: () => lookups-- > 0, left: () => end - clock.monotonic() };
 }

@@ -6,6 +6,7 @@ import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { namesOf } from '../../base/tables.ts';
+import { createDnsBudget } from '../../dns/budget.ts';
 import type { DnsBudget, Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
@@ -16,7 +17,7 @@ import {
   parseHeaderSection,
   readHeaderStart,
 } from '../../mail/header-section.ts';
-import { createDnsBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
+import { createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 
 // Submodules only: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we do not need.
