@@ -3,7 +3,7 @@ import { inSlices } from '../../base/turns.ts';
 import { shownBeside, soleAuthorOf } from '../../mail/author.ts';
 import { TooLong } from '../../mail/faults.ts';
 import { isHeadless } from '../../mail/header-section.ts';
-import { decodeWords, firstValue, type HeaderField, parseHeaders } from '../../mail/headers.ts';
+import { type HeaderField, parseHeaders } from '../../mail/headers.ts';
 import { MC_FIELD, type McOptions, parseMcHeaders } from '../../mail/mc-headers.ts';
 import { slugOf } from '../../mail/merge/language.ts';
 import { fillingRegions } from '../../mail/merge/regions.ts';
@@ -14,6 +14,7 @@ import {
   type Mailbox,
   type ParsedMessage,
   parseMessage,
+  subjectOf,
   wholeText,
 } from '../../mail/message.ts';
 import { breachOfBlock, type Draft, type DraftFile } from '../../mail/outgoing.ts';
@@ -112,11 +113,6 @@ export function readDocument(
       bytes: Buffer.concat([header, rest]),
     },
   };
-}
-
-function subjectOf(fields: readonly HeaderField[]): string {
-  const subject = firstValue(fields, 'subject') ?? '';
-  return decodeWords(subject);
 }
 
 /** Removes the fields that are not sent from a header block, with their folded lines; keeps every other byte. */
