@@ -140,7 +140,7 @@ const CROWD = 0.8;
  * Counts sessions: in total, by address and by site. If all places are taken, a new client gets that of the session
  * that has waited longest without mail. The time is multiplied by the number of sessions of its site, so that a few
  * addresses cannot hold all places. No site displaces one with fewer sessions. A session in DATA ends only if its bytes
- * hardly arrive, and one with a login only if there is no other.
+ * hardly arrive, and after those that wait; one with a login ends after all others.
  */
 function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>, clock: Clock) {
   const { maxSessions, maxSessionsPerAddress } = settings;
