@@ -243,7 +243,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       const { text: chain } = await ask(done.certificate);
       return { chain, key: keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() };
     },
-    /** When the authority wants a certificate to be renewed (RFC 9773); undefined: it does not say. */
+    /** The suggested renewal time of a certificate (RFC 9773); undefined if there is none. */
     async renewal(id: string): Promise<{ start: number; end: number; askAfterMs: number | undefined } | undefined> {
       const { renewalInfo } = await readDirectory();
       if (renewalInfo === undefined) return undefined;

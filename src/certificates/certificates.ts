@@ -17,7 +17,7 @@ import { type CertificateNames, NAME_KINDS, type WantedName } from './names.ts';
 import { AcmeFault, adviceOn } from './wire.ts';
 
 interface CertificatesSettings {
-  /** The directory of the authority that `acme` asks. */
+  /** The directory URL of the authority. */
   readonly authority: string;
   /** Where certificates are kept for a start while the store is away; undefined: the store is on this host. */
   readonly copyFile: string | undefined;
@@ -46,7 +46,7 @@ const PAUSE_MS = 5 * MINUTE_MS;
 const MOST_PAUSE_MS = { own: 6 * HOUR_MS, policy: DAY_MS, tracking: DAY_MS };
 /** Orders for names of accounts between two checks of our own. */
 const ORDERS_AT_ONCE = 20;
-/** How often the authority is asked when it wants a certificate to be renewed. */
+/** The default interval of asking the authority for its suggested renewal time. Milliseconds. */
 const ASK_MS = 6 * HOUR_MS;
 const ASKED_AT_ONCE = 20;
 /** The counter of changes, by which other hosts notice them. */
@@ -70,9 +70,9 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   const { certificates, revisions } = store;
   const served = new Map<string, Served>();
   let isCopied = true;
-  /** Issued certificates that the store has not taken yet. */
+  /** Issued certificates that are not in the store yet. */
   const unsaved = new Map<string, Issued>();
-  /** When the authority is asked next about the renewal of a certificate, by monotonic time. */
+  /** The monotonic time of the next question about the renewal of a certificate. */
   const askAt = new Map<string, number>();
   let rows = new Map<string, CertificateRow>();
   let wanted = new Map<string, WantedName>(names.own.map((name) => [name, { name, kind: 'own' }]));

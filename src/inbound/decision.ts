@@ -16,7 +16,7 @@ interface ActionFacts {
   readonly loses: boolean;
   /** It is of no use without a URL. */
   readonly needsUrl: boolean;
-  /** The state in which its mail ends at once; null: it is posted, goes on, or is not accepted. */
+  /** The state in which its mail ends at once; null: it is posted, passed to further routes, or not accepted. */
   readonly fate: RouteState | null;
 }
 

@@ -89,7 +89,7 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
     revision = news.revision;
   }
 
-  /** Reads domains into the table; those that are gone leave it. */
+  /** Reads domains into the table, and removes those that no longer exist. */
   async function reread(ids: readonly string[]): Promise<void> {
     for (let at = 0; at < ids.length; at += PAGE) {
       const page = ids.slice(at, at + PAGE);
@@ -224,7 +224,7 @@ export function mayBeNew(found: Lookup, mailbox: string): boolean {
 
 type Rows = Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'understands'>;
 
-/** Reads the whole table, in pages: meanwhile mail goes by the one before. */
+/** Reads the whole table, in pages; meanwhile the previous one is used. */
 async function readAll(store: Rows): Promise<Map<string, Domain>> {
   const table = new Map<string, Domain>();
   for await (const page of pagesById(store.inboundDomains))

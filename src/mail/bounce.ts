@@ -39,7 +39,7 @@ interface Rule {
   readonly why: string;
 }
 
-/** A word for the recipient's mailbox, and what replies say of one that does not exist. */
+/** Words for the recipient's mailbox, and phrases for one that does not exist. */
 const BOX = pattern()`
   (?:e-?mail ?box|mailbox|mail ?drop|user(?:name|\(s\)| ?id)?|recipients?(?:\(s\))?|addressee|account
   |(?:e-?mail )?address|local[- ]part|alias|person|destinataire|utilisateur|compte|bo[iî]te|usuario|destinatario

@@ -12,7 +12,7 @@ interface Charset {
 }
 
 const UTF8_LABELS = namesIn('utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8');
-// US-ASCII tells nothing: software without support for charsets declares it.
+// US-ASCII is no hint: software without support for charsets declares it.
 const ASCII_LABELS = new Set(['', ...namesIn('us-ascii ascii ansi_x3.4-1968 iso646-us 646 7bit 8bit')]);
 // The encoding standard fixes one byte order for all these; in mail the text declares its own (RFC 2781 section 4.3).
 const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
@@ -41,8 +41,8 @@ export function decoderOfText(
 }
 
 /**
- * The correct label for a text; undefined if its own label is correct. Text with no label or an unknown one is what its
- * byte order mark says, ISO-2022 if it has escape sequences, UTF-8 if its bytes are, what its own HTML says, else
+ * The correct label for a text; undefined if its own label is correct. For text without a known label, the first of
+ * these decides: its byte order mark, escape sequences of ISO-2022, valid UTF-8, a declaration in its HTML; else it is
  * windows-1252, like unlabelled headers. Text that is labelled as Western is UTF-8 if there is no doubt.
  */
 export function labelOfText(

@@ -27,7 +27,7 @@ const MAX_WORDS = 24;
 /** Where a field begins, and where the next one does. */
 type Span = readonly [start: number, end: number];
 
-/** Creates a search, which takes some tenths of a millisecond for the worst that a stranger can write. */
+/** Creates a search; even the worst message costs it some tenths of a millisecond. */
 export function createFieldSearch(
   wanted: readonly WantedField[],
   { startBytes = START_BYTES, fieldBytes = FIELD_BYTES } = {},

@@ -19,14 +19,14 @@ export interface Leaf {
   readonly contentId: string | null;
   /** The URL under which the HTML may refer to it (RFC 2557 section 4.2); null if there is none. */
   readonly location: string | null;
-  /** Whether it stands beside the root of a multipart/related, where no disposition counts (RFC 2387 section 4). */
+  /** Whether it is a sibling of the root of a multipart/related, where no disposition counts (RFC 2387 section 4). */
   readonly isRelated: boolean;
   readonly encoding: TransferEncoding;
   /** The declared charset; '' if there is none. */
   readonly charset: string;
 }
 
-/** Where a part stands. */
+/** The position of a part. */
 interface Place {
   /** Whether nothing but alternatives precedes it: it is the body of the message. */
   readonly isFirst: boolean;

@@ -5,7 +5,7 @@ interface HtmlPiece {
   readonly start: number;
   readonly end: number;
   readonly isQuote: boolean;
-  /** Whether it is what stands above a quote: a quote begins with it. */
+  /** Whether it is an attribution, with which a quote begins. */
   readonly isAttribution?: boolean;
 }
 

@@ -34,7 +34,7 @@ const VERBS = [
   'menulis', // Indonesian
 ];
 const VERB = new RegExp(`(?:^|[^\\p{L}])(?:${VERBS.join('|')})(?![\\p{L}])`, 'iu');
-/** These stand next to other letters. */
+/** These may adjoin other letters. */
 const CJK_VERB = /写道|寫道|写到|写信|書きました|のメール|님이 작성|작성:/u;
 
 /** The first word of an attribution that begins with a preposition, or a digit of its date. */
@@ -68,8 +68,8 @@ interface Attribution {
 
 /**
  * Finds an attribution (`On Monday, Ann wrote:`) at the end of some adjacent lines, of which it may take several. It
- * ends with a colon and has a date and who wrote, in any order; a line that does not is weak if it ends with a colon
- * and names a writer or an address.
+ * ends with a colon and has a date and a writer, in any order; a line that does not is weak if it ends with a colon and
+ * names a writer or an address.
  */
 export function attributionIn(lines: readonly string[]): Attribution | undefined {
   const last = lines.at(-1);

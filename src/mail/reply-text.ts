@@ -75,7 +75,7 @@ export function splitHtmlReply(html: string, subject = ''): ReplySplit {
 interface Span {
   readonly start: number;
   readonly end: number;
-  /** Whether it is what stands above a quote. */
+  /** Whether it stands above a quote. */
   readonly isAttribution: boolean;
 }
 
@@ -194,7 +194,7 @@ function find(text: string, marked: readonly Span[]): Found {
         pending = { ...pending, end };
         continue;
       }
-      // Nothing marks the quote. If nothing stands above it either, it is as likely forwarded.
+      // The quote has no mark. Without text above, it may as well be forwarded.
       if (pending.ownEnd > 0) return { first, last, ownEnd, ownSince, rest: isOwn(last) ? last.end : pending.ownEnd };
       return { first, last, ownEnd: text.length, ownSince: true, rest: undefined };
     }

@@ -101,7 +101,7 @@ function bareIdsOf(text: string): string[] {
   return words.every((word) => word.length <= LONGEST_ID && /^[^\s@]+@[^\s@]+$/.test(word)) ? words : [];
 }
 
-/** Ids that are looked up, and of them those of In-Reply-To: some programs name several parents. */
+/** The most ids that are looked up, in all and from In-Reply-To: some programs name several parents. */
 const MOST_LOOKED_UP = 20;
 const MOST_PARENTS = 5;
 

@@ -172,7 +172,7 @@ const RECENT = 0.2;
 function createPlaces(most: number, clock: Clock) {
   const waiting = new Set<() => void>();
   let taken = 0;
-  /** Average milliseconds that a place is taken. */
+  /** Average milliseconds that a scan has its place. */
   let average = 1;
   let lastTurn = 0;
   const full = () => taken >= most;

@@ -20,7 +20,7 @@ export function judgeCertificate(pem: string, hostname: string, now: number): Ju
   };
 }
 
-/** Whether a client that verifies names takes this certificate for this host. */
+/** Whether a client that verifies names accepts this certificate for this host. */
 export function isCertificateFor(cert: X509Certificate, hostname: string): boolean {
   return cert.checkHost(hostname) !== undefined;
 }

@@ -36,7 +36,7 @@ export function contentIds(names: readonly string[], made: (at: number) => strin
 
 const bare = (name: string) => name.replace(LEFT_OUT, '');
 
-/** What ends a reference, by what it stands behind. */
+/** The end of a reference, by the text in front of it. */
 const OPENINGS: readonly { readonly behind: RegExp; readonly end: string }[] = [
   { behind: /"\s*$/, end: '"' },
   { behind: /'\s*$/, end: "'" },

@@ -70,7 +70,7 @@ const kindOf = (name: string): Kind => KINDS.find(({ names }) => names.test(name
 
 /** Facts of a message that its header fields depend on. */
 export interface HeaderFacts {
-  /** The charset that the body declares, for raw fields that are not UTF-8; asked only then. */
+  /** The charset that the body declares, for raw fields that are not UTF-8; called only for these. */
   readonly charset: () => string;
   /** Whether an address of the envelope needs SMTPUTF8: then the header may be in UTF-8 too. */
   readonly utf8: boolean;

@@ -17,10 +17,10 @@ type LinkWhy = keyof typeof LINK_WHY;
 export interface LinkFact {
   readonly why: LinkWhy;
   readonly text: string;
-  /** The host that the text names, or that stands before the `@`; null: none. */
+  /** The host in the text, or before the `@`; null: none. */
   readonly text_host: string | null;
   readonly href: string;
-  /** Where it leads, as ASCII (Punycode). */
+  /** The host of the target, as ASCII (Punycode). */
   readonly host: string;
 }
 

@@ -27,7 +27,7 @@ export function toShownDocument(html: string, images: readonly ShownImage[]): Bu
         .flatMap(({ name, content }) => [
           `--${BOUNDARY}`,
           `Content-ID: <${name}>`,
-          // Its first bytes tell whether it is a picture, whatever its sender called it.
+          // Its first bytes show whether it is a picture, whatever its declared type.
           ...part('application/octet-stream', content.replace(/[^A-Za-z0-9+/=]/g, '')),
         ]),
       `--${BOUNDARY}--`,
