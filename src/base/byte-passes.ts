@@ -2,20 +2,20 @@ import { readFileSync } from 'node:fs';
 import { frozen } from './frozen.ts';
 
 /**
- * Passes over bytes that look at 16 of them at a time, which JavaScript cannot: they are WebAssembly
- * (wasm/byte-passes.ts, docs/decisions/0031). All arguments are places and lengths in `memory`.
+ * Passes over bytes, 16 at a time, in WebAssembly, since JavaScript cannot do that (wasm/byte-passes.ts,
+ * docs/decisions/0031). All arguments are offsets and lengths in `memory`.
  */
 interface BytePasses extends Exports {
-  /** Whose user lays it out. */
+  /** Laid out by the caller. */
   readonly memory: Buffer<ArrayBuffer>;
 }
 
 /** The functions of the module. */
 interface Exports {
   /**
-   * Writes text as a value and as it stands in a form. `plain` is a set of bytes that are the same in both, but for the
-   * space; all others have a cell (`writeCells`). With `toLf` not 0 a CR in front of an LF is left out. At `ends`
-   * stands where value and form ended, in 32 bits each.
+   * Writes text in two encodings: as a value at `value`, and as part of a form at `form`. Bytes of the set `plain` are
+   * equal in both, except for the space; all others have a cell (`toCells`). Unless `toLf` is 0, the CR of a CRLF is
+   * left out. The ends of value and form are written at `ends`, in 32 bits each.
    */
   encode(
     from: number,
@@ -27,18 +27,21 @@ interface Exports {
     form: number,
     ends: number,
   ): void;
-  /** Counts line ends and padding among bytes of the set `alphabet`, at `counts` (32 bits each); 0 for any others. */
+  /**
+   * Counts line ends and padding among bytes of the set `alphabet`, at `counts` (32 bits each); 0 if there is any other
+   * byte.
+   */
   countBase64(from: number, length: number, alphabet: number, counts: number): number;
   /**
-   * How many bytes of mail, from within a line on, are content without a dot at the start of a line, a bare line end or
-   * a NUL; less than there are when it cannot be told at once.
+   * The number of bytes of mail, from within a line on, without a dot at the start of a line, a bare line end or a NUL;
+   * it may stop before the first of these.
    */
   contentLength(from: number, length: number): number;
 }
 
 /**
- * The parts that we use of a global that Node's types lack. It is taken by its name, because the page of the console,
- * whose check reads this file as well, has a browser's types for it.
+ * The parts that we use of a global that Node's types lack. It is read by its name, because the type check of the
+ * console's page includes this file, with the types of a browser.
  */
 interface Wasm {
   readonly Module: new (bytes: Uint8Array) => object;
@@ -54,7 +57,7 @@ const wasm: Wasm = Reflect.get<object, string>(globalThis, 'WebAssembly');
 const MODULE = new wasm.Module(readFileSync(new URL('wasm/byte-passes.wasm', import.meta.url)));
 const PAGE = 64 * 1024;
 
-/** This number of bytes after the end of the input or output may be touched. */
+/** Bytes beyond the end of input and output that may be read or overwritten. */
 export const SLACK = 128;
 
 /** `size`: bytes of the memory. */
@@ -69,8 +72,8 @@ export function createBytePasses(size: number): BytePasses {
 export const SET_BYTES = 32;
 
 /**
- * A set of ASCII bytes as two tables, by the lower and by the upper half of a byte: one that is of the set has a bit in
- * common in both. Upper halves with the same lower halves share a bit; there are eight.
+ * A set of ASCII bytes as two tables, indexed by the lower and by the upper half of a byte: a byte is in the set if its
+ * two entries have a bit in common. Upper halves with the same lower halves share a bit; there are eight.
  */
 export function toByteSet(has: (byte: number) => boolean): Uint8Array {
   const set = new Uint8Array(SET_BYTES);
@@ -87,10 +90,10 @@ export function toByteSet(has: (byte: number) => boolean): Uint8Array {
 }
 
 const CELL_BYTES = 32;
-/** One for every byte, and one that stands for nothing. */
+/** One cell for every byte, and an empty one. */
 export const CELLS_BYTES = 257 * CELL_BYTES;
 
-/** What each byte becomes; at most 8 bytes in the value, and 8 in the form. */
+/** The replacement of each byte: at most 8 bytes in the value, and 8 in the form. */
 export function toCells(cellOf: (byte: number) => { readonly value: Uint8Array; readonly form: Uint8Array }): Buffer {
   const cells = Buffer.alloc(CELLS_BYTES);
   for (let byte = 0; byte < 256; byte++) {

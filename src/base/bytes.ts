@@ -1,5 +1,4 @@
 import { open, readFile } from 'node:fs/promises';
-import { free } from './room.ts';
 
 /** Bytes in memory or in a file: a message on the queue, a POST. */
 export type Bytes = BytesInMemory | BytesInFile;
@@ -17,7 +16,7 @@ export interface BytesInFile {
 
 export const sizeOf = (bytes: Bytes): number => (bytes.kind === 'file' ? bytes.size : bytes.bytes.byteLength);
 
-/** Bytes of memory that it takes. */
+/** Bytes of memory in use. */
 export const heldBy = (bytes: Bytes): number => (bytes.kind === 'file' ? 0 : bytes.bytes.byteLength);
 
 /** All bytes; those in memory are not copied. */
@@ -25,7 +24,7 @@ export async function readAll(bytes: Bytes): Promise<Buffer> {
   return bytes.kind === 'file' ? readFile(bytes.path) : toBuffer(bytes.bytes);
 }
 
-/** The first `most` bytes of a file; what is in memory, whole and not copied. */
+/** The first `most` bytes of a file; bytes in memory are returned whole, and not copied. */
 export async function readStart(bytes: Bytes, most: number): Promise<Buffer> {
   if (bytes.kind === 'memory') return toBuffer(bytes.bytes);
   const file = await open(bytes.path, 'r');
@@ -66,7 +65,7 @@ export function toTransfer(bytes: Bytes): { readonly copy: Bytes; readonly trans
   return { copy: { kind: 'memory', bytes: copy }, transfer: [copy.buffer] };
 }
 
-/** Frees the memory of bytes that are no longer used (base/room.ts `free`). */
+/** Frees the memory of bytes that are no longer used (`free`). */
 export function freeBytes(bytes: Bytes): void {
   if (bytes.kind === 'memory') free(bytes.bytes);
 }
@@ -74,4 +73,29 @@ export function freeBytes(bytes: Bytes): void {
 /** The same memory as a Buffer. */
 export function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
+}
+
+/**
+ * Frees the memory of a chunk that is no longer used, if the chunk is all of its buffer. The garbage collector does not
+ * count the external memory of socket chunks: it lets them pile up and then marks the whole heap for every 64 MB.
+ */
+export function giveBack(chunk: Uint8Array): void {
+  if (chunk.buffer.byteLength === chunk.byteLength) free(chunk);
+}
+
+/** Frees the memory of bytes that are not used any more, unless it is part of a slab. Their length is 0 then. */
+export function free(bytes: Uint8Array): void {
+  const { buffer } = bytes;
+  if (buffer instanceof ArrayBuffer && !buffer.detached && isTight(bytes)) buffer.transfer(0);
+}
+
+/** Enough for the final dot of a message and a command or two after it. */
+const MOST_SPARE = 1024;
+
+/**
+ * Whether bytes make up nearly all of their buffer. Keeping a view keeps the whole buffer in memory, and posting one to
+ * a thread copies all of it; the buffer may be a slab that is shared with others.
+ */
+export function isTight(bytes: Uint8Array): boolean {
+  return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;
 }

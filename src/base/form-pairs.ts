@@ -16,8 +16,8 @@ export function* formPairs(text: string): Generator<readonly [name: string, valu
 }
 
 /**
- * By bytes: to replace millions of single characters in a string takes seconds and a hundred times its memory. A `%`
- * that no two hex digits follow stands for itself; bytes that are not UTF-8 become U+FFFD.
+ * By bytes, because replacing millions of single characters in a string takes seconds and a hundred times its memory. A
+ * `%` without two hex digits stands for itself; bytes that are not UTF-8 become U+FFFD.
  */
 function decode(text: string): string {
   if (!/[+%]/.test(text)) return text.toWellFormed();
@@ -40,7 +40,7 @@ function hex(byte = 0): number {
   return letter >= 0x61 && letter <= 0x66 ? letter - 0x61 + 10 : NaN;
 }
 
-/** A part of a URL without its percent-encoding; as it is if that is not UTF-8. */
+/** Decodes percent-encoding; returns the text unchanged if that is not UTF-8. */
 export function percentDecoded(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -14,7 +14,7 @@ export function escapeHtml(text: string): string {
 const ENTITY = /&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(amp|lt|gt|quot|apos|nbsp));/gi;
 const NAMED: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };
 
-/** Without the escapes of HTML that occur in addresses. */
+/** Decodes the HTML entities that occur in addresses. */
 export function withoutEntities(text: string): string {
   if (!text.includes('&')) return text;
   return text.replace(ENTITY, (whole, decimal?: string, hex?: string, name?: string) =>
@@ -24,7 +24,7 @@ export function withoutEntities(text: string): string {
   );
 }
 
-/** The character with this number; `otherwise` if there is none. */
+/** The character of a code point; `otherwise` if there is none. */
 export function charOf(code: number, otherwise: string): string {
   return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : otherwise;
 }

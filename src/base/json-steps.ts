@@ -4,7 +4,7 @@ import type { SlicedWork } from './turns.ts';
 /** Characters between two steps: about a millisecond of work. */
 const SLICE = 65_536;
 
-/** `Buffer.from(JSON.stringify(value))` in steps, for values with texts of megabytes. Takes JSON values alone. */
+/** `Buffer.from(JSON.stringify(value))` in steps, for values with texts of megabytes. Accepts JSON values only. */
 export function* jsonBytes(value: object): SlicedWork<Buffer> {
   const parts: Buffer[] = [];
   let pending = '';

@@ -60,7 +60,7 @@ export function createLogMemory(clock: Pick<Clock, 'now'>) {
   });
 }
 
-/** The fields as the log writes them, none longer than it may be. */
+/** The fields as the log writes them, limited in length. */
 function toShown(fields: Fields): Fields {
   return Object.fromEntries([...shownFields(fields)].map(([name, value]) => [name, toShort(value)]));
 }

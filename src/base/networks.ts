@@ -55,7 +55,7 @@ function prefixOf(address: string, bits: 48 | 64): string {
   return `${parts.map((part) => part.toString(16)).join(':')}::/${bits}`;
 }
 
-/** How much more a site may have than one of its networks. */
+/** The limit of a site, as a multiple of that of one of its networks. */
 export const SITE_TIMES = 4;
 
 /** Creates a test for membership in a list of addresses and networks (`10.0.0.0/8`, `::1`); false for other text. */

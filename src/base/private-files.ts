@@ -9,7 +9,9 @@ const FOR_OTHERS = 0o077;
 /** SQLite gives the files beside a database the permissions that the database has when it makes them. */
 const BESIDE = ['', '-wal', '-shm'];
 
-/** Creates the file of a database if it is missing, and takes it and the files beside it from others. */
+/**
+ * Creates the file of a database if it is missing, and removes the permissions of others on it and the files beside it.
+ */
 export function makePrivate(path: string): void {
   for (const end of BESIDE) {
     const found = statSync(path + end, { throwIfNoEntry: false });
@@ -20,8 +22,8 @@ export function makePrivate(path: string): void {
 }
 
 /**
- * Takes the files of a folder from others, which an earlier version let them read: those with a name of ours, and those
- * in folders of ours. Files that go meanwhile are left out.
+ * Removes the permissions of others on the files of a folder, which an earlier version granted: on those with a name of
+ * ours, and those in folders of ours. Files that vanish meanwhile are skipped.
  */
 export async function keepPrivate(folder: string, isOurs: (name: string) => boolean): Promise<void> {
   for await (const entry of await opendir(folder, { recursive: true })) {

@@ -27,7 +27,7 @@ export interface Exposition {
 /** Chooses label sets. */
 type Matches = (labels: AnyLabels) => boolean;
 
-/** The values of metrics as numbers, for those who show or keep them. */
+/** The values of metrics, for the console and the journal. */
 export interface Figures {
   /** A counter, summed over the label sets that match. */
   count(name: MetricName<'counter'>, matches?: Matches): number;

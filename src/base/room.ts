@@ -20,13 +20,13 @@ export interface RoomSettings {
 }
 
 /**
- * Room for new data above the minimum free space of a disk. Between two looks at the disk it counts what is written, so
- * that writers that are faster than the looks do not take more than there is.
+ * Room for new data above the minimum free space of a disk. Between two reads of the free space it counts written
+ * bytes, so that fast writers do not exceed it.
  */
 export type Room = ReturnType<typeof createRoom>;
 
 const LOOK_MS = 1000;
-/** The disk is looked at earlier when this share of the room was written since. */
+/** The free space is read earlier once this share of the room has been written. */
 const EARLY_SHARE = 1 / 8;
 
 /** Reads size and available space of the disk that holds a folder. */
@@ -116,38 +116,13 @@ export function createRoom(
         wrote(bytes);
       };
     },
-    /** Looks at the disk now: there may be more room than at the last look. */
+    /** Reads the free space now: there may be more room than at the last read. */
     look: lookAgain,
     wrote,
-    /** The result of the last look. */
+    /** The result of the last read. */
     disk: () => seen,
-    /** Looks now, and once a second from then on. */
+    /** Reads the free space now, and once a second from then on. */
     start: watching.start,
     stop: () => void watching.stop(),
   });
-}
-
-/**
- * Frees the memory of a chunk that is no longer used, if the chunk is all of its buffer. The garbage collector does not
- * count the external memory of socket chunks: it lets them pile up and then marks the whole heap for every 64 MB.
- */
-export function giveBack(chunk: Uint8Array): void {
-  if (chunk.buffer.byteLength === chunk.byteLength) free(chunk);
-}
-
-/** Frees the memory of bytes that are not used any more, unless it is part of a slab. Their length is 0 then. */
-export function free(bytes: Uint8Array): void {
-  const { buffer } = bytes;
-  if (buffer instanceof ArrayBuffer && !buffer.detached && isTight(bytes)) buffer.transfer(0);
-}
-
-/** Enough for the final dot of a message and a command or two after it. */
-const MOST_SPARE = 1024;
-
-/**
- * Whether bytes make up nearly all of their buffer. Keeping a view keeps the whole buffer in memory, and posting one to
- * a thread copies all of it; the buffer may be a slab that is shared with others.
- */
-export function isTight(bytes: Uint8Array): boolean {
-  return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;
 }

@@ -81,7 +81,10 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory) {
       const skipped = skips.reduce((sum, skip) => (from <= skip.at ? sum + skip.by : sum), 0);
       return Math.max(0, wall - from - skipped);
     },
-    /** Whether the start and the last jump are ten minutes ago, and the clock is sure. Before, nothing expires. */
+    /**
+     * Whether the clock is trusted: the start and the last jump were at least ten minutes ago. Until then, nothing
+     * expires.
+     */
     sure,
     /** False for an hour after a start with a clock that differed by more than a day: no age limit deletes anything. */
     believed: (): boolean => clock.monotonic() >= doubtUntil,

@@ -36,7 +36,7 @@ export interface Task {
   run(ending?: AbortSignal): Promise<Readonly<Record<string, unknown>> | undefined>;
 }
 
-/** Rows that one run of a task tests at most; the rest come first in the next one. */
+/** The most rows that one run of a task tests; the rest come first in the next one. */
 export const MOST_TESTED = 500;
 const TESTED_AT_ONCE = 10;
 

@@ -18,7 +18,7 @@ export function createShares(limits: { readonly all: number; readonly each: numb
       inAll += amount;
       return 'taken';
     },
-    /** Returns an amount that was taken. */
+    /** Gives back an amount. */
     give(who: string, amount: number): void {
       const left = (held.get(who) ?? 0) - amount;
       if (left > 0) held.set(who, left);

@@ -1,6 +1,6 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 
-// What the three SQLite files of a host have in common: the queue, the embedded store, the journal.
+// Shared by the three SQLite files of a host: the queue, the embedded store, the journal.
 
 /** A row as node:sqlite returns it. */
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
@@ -9,7 +9,7 @@ export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
 export const resultCode = (error: unknown): number | undefined =>
   error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode : undefined;
 
-/** The low byte of it, which says what kind of error it is; 0 for others. */
+/** The low byte of the result code, which is the kind of error; 0 for other errors. */
 export const primaryCode = (error: unknown): number => (resultCode(error) ?? 0) & 0xff;
 
 /** The value of a pragma. */

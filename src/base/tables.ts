@@ -9,7 +9,7 @@ export function tableOf(names: readonly string[], make: (name: string) => unknow
   return Object.fromEntries(names.map((name) => [name, make(name)]));
 }
 
-/** Names that are written in one text, with a space between them. */
+/** The names in a text, separated by spaces. */
 export const namesIn = (text: string): ReadonlySet<string> => new Set(text.split(' '));
 
 /** The names in such texts as an array, in their order and with their literal types. */

@@ -262,7 +262,7 @@ function createSlot<Data>(
     return made;
   }
 
-  /** Looks only now and then, because a timer for each task would cost more. */
+  /** Checks at intervals, because a timer for each task would cost more. */
   function endWhenIdle(ms: number): void {
     cancelIdle = clock.after(ms, () => {
       const left = inside.size > 0 ? IDLE_MS : usedAt + IDLE_MS - clock.monotonic();

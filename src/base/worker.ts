@@ -31,7 +31,7 @@ export interface Outcome<Kind extends string> {
 export interface Protocol {
   /** The start data of the thread. */
   readonly data: unknown;
-  /** The calls it takes, and their outcomes. */
+  /** The calls that it accepts, and their outcomes. */
   readonly call: ThreadCall;
   readonly kind: string;
   /** The value it sends when started, and the news it sends with replies. */

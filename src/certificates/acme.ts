@@ -27,9 +27,9 @@ interface AcmeDeps {
   readonly wire: AcmeWire;
   /** The key of our account, PKCS #8 in PEM. */
   readonly accountKey: () => Promise<string>;
-  /** The time of dates in answers. */
+  /** For the dates in answers. */
   readonly clock: Pick<Clock, 'now'>;
-  /** Waits between two looks at an order. */
+  /** Waits between two polls of an order. */
   readonly wait: (ms: number) => Promise<void>;
 }
 
@@ -82,7 +82,7 @@ const NONCE_TRIES = 12;
  * replaced it, or the authority does not know it as ours, for example after it lost our account.
  */
 const NOT_REPLACED: ReadonlySet<string> = new Set(['alreadyReplaced', 'malformed', 'unauthorized']);
-/** Looks at an order or authorization that is being worked on, and the pauses between them. Milliseconds. */
+/** Polls of a pending order or authorization, and the pauses between them. Milliseconds. */
 const LOOKS = 40;
 const LOOK_MS = 1_000;
 const MOST_LOOK_MS = 15_000;
@@ -176,7 +176,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
     return answer.header('replay-nonce') ?? fail('the authority gave no nonce');
   }
 
-  /** Asks for something of a shape until `settled`. */
+  /** Polls a resource of this shape until `settled`. */
   async function follow<T extends z.ZodType>(
     url: string,
     shape: T,
@@ -243,7 +243,7 @@ export function createAcme(settings: AcmeSettings, { wire, accountKey, clock, wa
       const { text: chain } = await ask(done.certificate);
       return { chain, key: keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() };
     },
-    /** When the authority wants a certificate to be renewed (RFC 9773); undefined: it does not say. */
+    /** The suggested renewal time of a certificate (RFC 9773); undefined if there is none. */
     async renewal(id: string): Promise<{ start: number; end: number; askAfterMs: number | undefined } | undefined> {
       const { renewalInfo } = await readDirectory();
       if (renewalInfo === undefined) return undefined;

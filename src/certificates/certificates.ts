@@ -17,7 +17,7 @@ import { type CertificateNames, NAME_KINDS, type WantedName } from './names.ts';
 import { AcmeFault, adviceOn } from './wire.ts';
 
 interface CertificatesSettings {
-  /** The directory of the authority that `acme` asks. */
+  /** The directory URL of the authority. */
   readonly authority: string;
   /** Where certificates are kept for a start while the store is away; undefined: the store is on this host. */
   readonly copyFile: string | undefined;
@@ -34,7 +34,7 @@ interface CertificatesDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly changed: (name: string) => void;
 }
 
-/** How often a host looks for changes and for orders that are due. */
+/** How often a host checks for changes and for orders that are due. Milliseconds. */
 const LOOK_MS = 15_000;
 /** How often the names and all certificates are read if nothing was counted. */
 const NAMES_MS = 10 * MINUTE_MS;
@@ -44,9 +44,9 @@ const CLAIM_MS = 30 * MINUTE_MS;
 const PAUSE_MS = 5 * MINUTE_MS;
 /** Names of accounts wait longer: an account may have many that fail, and the authority limits our orders. */
 const MOST_PAUSE_MS = { own: 6 * HOUR_MS, policy: DAY_MS, tracking: DAY_MS };
-/** Orders for names of accounts between two looks at our own. */
+/** Orders for names of accounts between two checks of our own. */
 const ORDERS_AT_ONCE = 20;
-/** How often the authority is asked when it wants a certificate to be renewed. */
+/** The default interval of asking the authority for its suggested renewal time. Milliseconds. */
 const ASK_MS = 6 * HOUR_MS;
 const ASKED_AT_ONCE = 20;
 /** The counter of changes, by which other hosts notice them. */
@@ -55,7 +55,7 @@ const REVISION = 'certificates';
 /** A certificate that can be served. */
 interface Served extends Issued {
   readonly cert: X509Certificate;
-  /** Made for the first client: most names of accounts have few. */
+  /** Created for the first client: most names of accounts have few. */
   context?: SecureContext;
 }
 
@@ -70,9 +70,9 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
   const { certificates, revisions } = store;
   const served = new Map<string, Served>();
   let isCopied = true;
-  /** Issued certificates that the store has not taken yet. */
+  /** Issued certificates that are not in the store yet. */
   const unsaved = new Map<string, Issued>();
-  /** When the authority is asked next about the renewal of a certificate, by monotonic time. */
+  /** The monotonic time of the next question about the renewal of a certificate. */
   const askAt = new Map<string, number>();
   let rows = new Map<string, CertificateRow>();
   let wanted = new Map<string, WantedName>(names.own.map((name) => [name, { name, kind: 'own' }]));
@@ -138,7 +138,7 @@ export function createCertificates(settings: CertificatesSettings, deps: Certifi
       .catch((error: unknown) => log.warn('daemon.fault', { part: 'certificates', error }));
   }
 
-  /** Follows what this and other hosts have changed. */
+  /** Reads the changes of this and other hosts. */
   async function follow(): Promise<void> {
     const { count } = (await revisions.one({ id: REVISION })) ?? { count: 0 };
     const now = clock.monotonic();
@@ -380,7 +380,7 @@ async function readCopy(file: string | undefined) {
   return parseJson(copyShape, text) ?? [];
 }
 
-/** Has every host read the names again, and repeats failed first orders at once: their cause was removed. */
+/** Makes every host read the names again, and retries failed first orders at once, since their cause was removed. */
 export async function orderAgain(store: Pick<Store, 'certificates' | 'revisions'>, clock: Clock): Promise<void> {
   const missing = await store.certificates.many({ chain: null });
   for (const { id, failures } of missing)

@@ -68,7 +68,7 @@ export function createCertificateNames(settings: NamesSettings, { store, resolve
         for (const name of names) if (!kinds.has(name)) kinds.set(name, kind);
       return [...kinds].map(([name, kind]) => ({ name, kind }));
     },
-    /** Whether the DNS leads a name to the same address as one of our own. */
+    /** Whether a name resolves to the same address as one of our own. */
     async pointsHere(name: string): Promise<boolean> {
       const ours = new Set((await Promise.all(own.map(addressesOf))).flat());
       return (await addressesOf(name)).some((address) => ours.has(address));

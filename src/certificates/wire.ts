@@ -15,7 +15,7 @@ export interface AcmeAnswer {
 const MOST_BYTES = 256 * 1024;
 const TIMEOUT_MS = 30_000;
 
-/** HTTPS to the certificate authority. `ca`: the roots that it is trusted by, PEM; undefined: those of Node. */
+/** HTTPS to the certificate authority. `ca`: the root certificates to trust, PEM; undefined: Node's. */
 export function createAcmeWire(settings: { readonly ca: string | undefined; readonly userAgent: string }) {
   const agent = new Agent({
     connect: { timeout: TIMEOUT_MS, ...(settings.ca !== undefined && { ca: settings.ca }) },
@@ -58,7 +58,7 @@ export type AcmeWire = ReturnType<typeof createAcmeWire>;
 interface Problem {
   readonly type: string;
   readonly detail: string;
-  /** The authority asks to wait for so long. */
+  /** How long the authority asks us to wait. */
   readonly retryAfterMs?: number | undefined;
 }
 

@@ -23,7 +23,7 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
   if (answer.kind === 'failure') return 'unknown';
   if (answer.kind === 'nxdomain') return invalid(`The domain ${domain} does not exist`);
   if (answer.kind !== 'records') return invalid(`The domain ${domain} has no MX record`);
-  // In an order of ours: many servers answer in another one each time.
+  // Sorted, because many servers answer in another order each time.
   const names = answer.records
     .toSorted((a, b) => a.priority - b.priority || (a.exchange < b.exchange ? -1 : 1))
     .map((record) => record.exchange.replace(/\.$/, ''));
@@ -221,7 +221,7 @@ function readTerms(record: string): { readonly terms: readonly Term[]; readonly 
   return { terms: [...mechanisms, ...redirects], broken: undefined };
 }
 
-/** Why the include of ours in the domain's own record does not count; undefined if it does, or is not there. */
+/** Why our include in the domain's own record does not count; undefined if it does, or is missing. */
 function faultOfInclude(terms: readonly Term[], include: string): RecordCheck | undefined {
   const place = terms.findIndex(({ name, target }) => name === 'include' && sameName(target, include));
   const found = terms[place];

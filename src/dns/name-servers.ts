@@ -1,10 +1,10 @@
-import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { allowedNetworks, isReachable, type OpenNetworks } from '../base/networks.ts';
 import type { Tools } from '../base/tools.ts';
 import { createSemaphore } from '../base/turns.ts';
+import { createDnsBudget } from './budget.ts';
 import { DIRECT_CODEC, gaveNoAnswer, type QuestionOutcome, readMx, readReply, toTextRecord } from './packets.ts';
 import { createDnsClient } from './query.ts';
 import {
@@ -16,7 +16,7 @@ import {
   toQuestionName,
 } from './types.ts';
 
-/** What one name server of a zone says. */
+/** The answer of one name server of a zone. */
 export interface ServerAnswer<T> {
   /** The name of the server. */
   readonly server: string;
@@ -26,8 +26,8 @@ export interface ServerAnswer<T> {
 }
 
 /**
- * not-authoritative: it does not serve the zone · no-address: its name has none · address-unknown: the DNS did not say
- * · private: it has no address that we may ask.
+ * not-authoritative: it does not serve the zone · no-address: its name has none · address-unknown: the lookup of its
+ * address failed · private: it has no address that we may ask.
  */
 type DirectReason = 'not-authoritative' | 'no-address' | 'address-unknown' | 'private';
 
@@ -38,7 +38,7 @@ export type Survey<T> =
   | 'none'
   | 'unknown';
 
-/** Asks the name servers of a zone directly: each may say something else, and no cache is between. Never throws. */
+/** Asks the name servers of a zone directly, without a cache; their answers may differ. Never throws. */
 export interface NameServers {
   ask(name: string, type: 'MX'): Promise<Survey<MxRecord>>;
   ask(name: string, type: TextType): Promise<Survey<string>>;
@@ -70,8 +70,8 @@ const SURVEY_MS = 8000;
 const SERVER_MS = 2000;
 
 /**
- * Creates the client. The owner of a domain decides which addresses are asked, so it asks public ones only, apart from
- * the networks that the operator allows, one question each, on port 53.
+ * Creates the client. The owner of a domain chooses these addresses, so only public ones are asked, and those in
+ * networks that the operator allows: one question each, on port 53.
  */
 export function createNameServers(settings: NameServerSettings, deps: Deps): NameServers {
   const { resolver, clock } = deps;
@@ -82,7 +82,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
   function ask(name: string, type: TextType): Promise<Survey<string>>;
   function ask(name: string, type: RecordType): Promise<Survey<MxRecord> | Survey<string>> {
     return places.run<Survey<MxRecord> | Survey<string>>(async () => {
-      const budget = createBudget(clock);
+      const budget = createDnsBudget(MOST_LOOKUPS, SURVEY_MS, clock);
       return type === 'MX'
         ? survey(name, budget, {
             read: readMx,
@@ -148,7 +148,7 @@ export function createNameServers(settings: NameServerSettings, deps: Deps): Nam
         codec: DIRECT_CODEC,
         servers: () => [{ address, port: settings.port }],
         newId: () => Math.floor(deps.ids.jitter() * 0x10000),
-        // The figures are about our own name servers.
+        // The metrics are about our own name servers.
         metrics: NO_METRICS,
       },
       { timeoutMs },
@@ -184,7 +184,7 @@ async function findZone(
   resolver: Resolver,
 ): Promise<{ readonly zone: string; readonly servers: readonly string[] } | 'none' | 'unknown'> {
   const labels = name.split('.');
-  // Servers of what an alias leads to would be found for the alias.
+  // An alias is not followed: the servers of its target would be found.
   const alias = await resolver.resolve(name, 'CNAME', budget);
   for (let at = alias.kind === 'records' ? 1 : 0; at < labels.length - 1; at++) {
     const zone = labels.slice(at).join('.');
@@ -193,10 +193,4 @@ async function findZone(
     if (found.kind === 'records') return { zone, servers: [...new Set(found.records.map((one) => one.toLowerCase()))] };
   }
   return 'none';
-}
-
-function createBudget(clock: Clock): DnsBudget {
-  const end = clock.monotonic() + SURVEY_MS;
-  let lookups = MOST_LOOKUPS;
-  return { take: () => lookups-- > 0, left: () => end - clock.monotonic() };
 }

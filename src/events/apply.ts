@@ -15,7 +15,7 @@ import { createCounting, createOnce, createUrlCounting } from './counting.ts';
 
 import type { Lists } from './lists.ts';
 
-/** Takes events from the store to the spool, for every subscribed webhook of the account. */
+/** Puts events on the spool for every subscribed webhook of the account. */
 export interface Outbox {
   /** Resolves when they are durable on the spool (or no webhook wants them), and the row may drop them. Else throws. */
   publish(account: string, events: readonly UnsentEvent[]): Promise<void>;

@@ -35,10 +35,10 @@ const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
   open: 'opens',
   click: 'clicks',
   deferral: undefined, // not an outcome yet
-  reply: undefined, // what an answer says is not for us to judge
+  reply: undefined, // a reply is no outcome
 };
 
-/** What an event adds. The first open or click of a message is unique. */
+/** The counts that an event adds. The first open or click of a message is unique. */
 function amountsOf(event: MessageEventRow, message: SentMessageRow): Partial<Counts> {
   const count = COUNT_OF[event.kind];
   if (event.kind === 'open' && message.firstOpen === event.id) return { opens: 1, uniqueOpens: 1 };
@@ -95,7 +95,7 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
 /**
  * Counts events for a message's account, sender, tags, template and subaccount. These are many rows, but a crash
  * between two of them leaves no trace: each row records the event, and the next try continues with the others. Until
- * then a total may be ahead of an hour.
+ * then a total may exceed the sum of its hours.
  */
 export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }) {
   const once = createOnce({ rows: store.counters, events: store.messageEvents });
@@ -146,7 +146,7 @@ export function createUrlCounting({ store }: UrlCountingDeps) {
   };
 }
 
-/** What an event adds, and to which links. */
+/** The counts that an event adds, by link. */
 function urlAmountsOf(
   event: MessageEventRow,
   message: SentMessageRow,

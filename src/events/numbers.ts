@@ -6,7 +6,7 @@ import type { MessageTagRow, TagRemovalRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import type { Lists } from './lists.ts';
 
-/** Removes numbers. */
+/** Removes counters, and tags from messages. */
 export type Numbers = ReturnType<typeof createNumbers>;
 
 interface NumbersDeps {
@@ -19,7 +19,6 @@ const AT_ONCE = 200;
 /** Messages from which a call removes a tag before it returns; the task does the rest. */
 const IN_CALL = 2000;
 
-/** Creates the part that removes numbers, and tags from messages. */
 export function createNumbers({ store, clock }: NumbersDeps) {
   /** The total last: lists show it, so an interrupted call can be repeated. */
   async function forget(account: string, kind: CounterSubject, key: string): Promise<void> {
@@ -49,7 +48,7 @@ export function createNumbers({ store, clock }: NumbersDeps) {
   }
 
   /**
-   * Takes the tag off about `most` messages. 'more': there may be others, and the row stays for the next time ·
+   * Removes the tag from about `most` messages. 'more': there may be others, and the row stays for the next time ·
    * 'changed': another caller finished the removal, or the tag was deleted again.
    */
   async function proceed(
@@ -71,7 +70,10 @@ export function createNumbers({ store, clock }: NumbersDeps) {
   return frozen({
     /** Deletes all counters of one subject. */
     forget,
-    /** Deletes the numbers of a tag and removes it from its messages; of very many, `finishRemovals` does the rest. */
+    /**
+     * Deletes the counters of a tag and removes it from its messages; if there are very many, `finishRemovals` does the
+     * rest.
+     */
     async removeTag(account: string, tag: string) {
       const row = { id: `${account} ${tag}`, account, tag, before: new Date(clock.now()) };
       if ((await store.tagRemovals.insert(row)) === 'duplicate')
@@ -97,7 +99,7 @@ interface SubaccountDeps {
   readonly numbers: Pick<Numbers, 'forget'>;
 }
 
-/** Deletes a subaccount's rejects and numbers, not its row or its messages. Idempotent. */
+/** Deletes a subaccount's rejects and counters, not its row or its messages. Idempotent. */
 export async function forgetSubaccount(
   { lists, numbers }: SubaccountDeps,
   account: string,

@@ -55,7 +55,7 @@ function visitOf({ kind, detail }: PayloadEvent): object {
   return kind === 'click' ? { url: asText(detail['url']) ?? '', ...visit } : visit;
 }
 
-/** The answer that came in. */
+/** The reply that came in. */
 function replyOf({ kind, detail }: PayloadEvent): object {
   if (kind !== 'reply') return {};
   const { inbound = null, from = null, recipient = null, subject = null, automated = null } = detail;

@@ -31,7 +31,7 @@ export type NewSentMessage = Pick<
   | 'delivery'
   | 'thread'
 > & {
-  /** By what else than its `_id` answers name it (mail/replies/sent-names.ts). */
+  /** Other ids by which replies refer to it (mail/replies/sent-names.ts). */
   readonly names?: readonly string[];
 };
 
@@ -46,12 +46,12 @@ export interface MessageEvent {
   /**
    * Keys by kind: diag, source_ip, destination_ip, destination (send, deferral) · these, description, code, rule
    * (bounces) · url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject) · inbound, the
-   * id of the message that came in, from, recipient, subject, why it is automated (reply).
+   * id of the inbound message, from, recipient, subject, why it is automated (reply).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** For `send`: the tracked links of the message, each once. */
   readonly links?: readonly string[];
-  /** For `send`: the names that a relay gave the message (mail/replies/sent-names.ts). */
+  /** For `send`: the ids that a relay gave the message (mail/replies/sent-names.ts). */
   readonly names?: readonly string[];
 }
 
@@ -66,9 +66,9 @@ export type Recorder = Pick<EventRecorder, 'begin' | 'record'>;
 const PAGE = 50;
 
 /**
- * The only way for events into the numbers, the lists and onto webhooks. An event is durable with its row, which
- * includes the webhook payloads; everything else is derived from the row and may be interrupted anywhere. Whatever
- * fails is finished by the sweep (`finish`), unnoticed by the caller.
+ * Records events: the only way into the counters, the lists and the webhooks. An event is durable with its row, which
+ * includes the webhook payloads; everything else is derived from the row and may be interrupted anywhere. A failed step
+ * is finished by the sweep (`finish`), unnoticed by the caller.
  */
 export function createRecorder(deps: RecorderDeps) {
   const { store, clock, log } = deps;
@@ -193,7 +193,7 @@ const MOST_TAGS = 100;
 /** Documented: metadata is flat and small. */
 const MOST_METADATA = 50;
 
-/** Between which addresses a message went, and the name of the server. */
+/** The addresses that a message was sent between, and the name of the server. */
 const PLACES = ['source_ip', 'destination_ip', 'destination'] as const;
 
 /** Stored details by kind of event. */

@@ -49,7 +49,7 @@ export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceD
       const messageId = ids.message();
       return { messageId, body: spool.body(messageId) };
     },
-    /** Resolves after the sync, or later while more comes in than goes out (pacing.ts). */
+    /** Resolves after the sync, or later while mail arrives faster than it is delivered (pacing.ts). */
     async accept(
       messageId: string,
       arrival: Arrival,
@@ -94,7 +94,7 @@ export function createAcceptance(settings: AcceptanceSettings, deps: AcceptanceD
   });
 }
 
-/** Keeps what the addresses said, beyond where they lead, with the envelope, which is stored with the message. */
+/** Adds the data of addresses, patterns and routes to the envelope, which is stored with the message. */
 function withFindings(envelope: Envelope, routed: readonly RoutedRecipient[], found: readonly string[]): Envelope {
   const replyData = byRecipient(routed, (match) => match.replyData);
   const captures = byRecipient(routed, (match) => match.captures);
@@ -122,7 +122,7 @@ function byRecipient<T>(
 }
 
 interface Facts {
-  /** The recipients whose mail is held as part of a loop, wherever it would have been posted. */
+  /** The recipients whose mail is held as part of a loop. */
   readonly held: readonly string[];
   readonly sequencing: Sequencing | undefined;
 }

@@ -11,16 +11,16 @@ import { firstValue, type HeaderField } from '../mail/mime/headers.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
 interface BrakeSettings {
-  /** More answers than this from one address to another within `windowMs` are a loop; 0: none is. */
+  /** More replies than this from one address to another within `windowMs` are a loop; 0 turns the brake off. */
   readonly messages: number;
   readonly windowMs: number;
 }
 
 /**
- * Finds loops: an application that answers all mail, and a program that answers back. It counts what says that it
- * answers (notices of a monitoring system do not), by author and recipient, and marks what comes too fast for people. A
- * pair is marked until half as many come. The counts are in memory, so another host has others; the mark is kept with
- * the message.
+ * Detects loops between an application and a program that reply to all mail. It counts messages that identify
+ * themselves as replies, by author and recipient, and marks those that come too fast for people; notifications, as of a
+ * monitoring system, do not count. A pair stays marked until the rate is half the limit. Each host counts in memory;
+ * the mark is stored with the message.
  */
 export type Brake = ReturnType<typeof createBrake>;
 
@@ -32,7 +32,7 @@ interface Pair {
   readonly isLoop: boolean;
 }
 
-// A flood of addresses pushes out pairs of its own account only, and those first that have been silent for longest.
+// A flood of addresses evicts only pairs of its own account, the least recently used first.
 const MOST_ACCOUNTS = 200;
 const MOST_PAIRS = 500;
 /** Characters of an address that are compared (RFC 5321 section 4.5.3.1). */
@@ -52,7 +52,7 @@ export function createBrake(
     return createMemory<Pair>({ most: MOST_PAIRS, keepUsed: true });
   }
 
-  /** Counts an answer; whether it is one of a loop. */
+  /** Counts a reply; returns whether it is part of a loop. */
   function count(account: string, sender: string, recipient: string): boolean {
     const known = accounts.get(account);
     const pairs = known ?? createPairs();
@@ -70,7 +70,7 @@ export function createBrake(
 
   function withAnother(pair: Pair | undefined, now: number): Pair {
     const { from, count: counted, before } = atTime(pair ?? { from: now, count: 0, before: 0 }, now);
-    // A long loop is over as soon as a short one.
+    // Capped, so that a long loop ends as soon as a short one.
     const count = Math.min(counted + 1, messages + 1);
     const recent = count + before * (1 - (now - from) / windowMs);
     return { from, count, before, isLoop: recent > messages || (pair?.isLoop === true && recent > messages / 2) };
@@ -83,7 +83,7 @@ export function createBrake(
   }
 
   return frozen({
-    /** The recipients for whom the message is one of a loop. To be asked once for each message. */
+    /** The recipients for whom the message is part of a loop. To be called once for each message. */
     async loopsOf(
       { envelope, body }: Pick<ScannedMessage, 'envelope' | 'body'>,
       routed: readonly RoutedRecipient[],
@@ -113,6 +113,6 @@ const PLAIN_FROM = /^(?:[\w .'-]{0,100}<([\w.+=-]+@[\w.-]+)>|([\w.+=-]+@[\w.-]+)
 
 const toKey = (address: string): string => address.slice(0, MOST_ADDRESS).toLowerCase();
 
-/** Whether the address is another in each conversation. Then the route counts as the recipient. */
+/** Whether the address differs in each conversation; then the route counts as the recipient. */
 const varies = ({ replyData, captures }: RoutedRecipient['match']): boolean =>
   replyData !== undefined || captures !== undefined;

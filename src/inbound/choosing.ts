@@ -6,9 +6,9 @@ import { decide, type RouteDecision } from './decision.ts';
 import type { Judging } from './judging.ts';
 import type { RoutedRecipient, ScannedMessage } from './types.ts';
 
-/** The recipients of a message whose routes are decided, and what was found out for that. */
+/** The recipients whose routes were chosen, and the results that were needed for it. */
 interface Chosen {
-  /** Those that get it; none: the message is refused. */
+  /** The recipients that get the message; if there are none, it is refused. */
   readonly routed: readonly RoutedRecipient[];
   readonly verdicts: Verdicts | undefined;
   readonly scan: Scan | undefined;
@@ -16,7 +16,7 @@ interface Chosen {
 
 /** The facts already known about a message. */
 interface Known {
-  /** What scanners said. */
+  /** The result of the scanners. */
   readonly scan: Scan | undefined;
   /** The recipients for whom the brake on loops marked it. */
   readonly loops: readonly string[];
@@ -27,7 +27,7 @@ export type Choosing = ReturnType<typeof createChoosing>;
 
 interface ChoosingDeps {
   readonly judging: Judging;
-  /** Scans a message at once; undefined if no scanner could tell in time, or there is none. */
+  /** Scans a message now; undefined without a scanner, or without a result in time. */
   readonly scanNow: (message: ScannedMessage) => Promise<Scan | undefined>;
 }
 
@@ -58,7 +58,7 @@ export function createChoosing({ judging, scanNow }: ChoosingDeps) {
         },
       };
 
-      /** Evaluates only what decides: most messages need no DNS and no scanner. */
+      /** Obtains only the facts that decide: most messages need no DNS and no scanner. */
       async function decided(choices: Parameters<typeof decide>[0], recipient: string): Promise<RouteDecision> {
         const own = loops.includes(recipient) ? { loop: true as const } : {};
         for (;;) {

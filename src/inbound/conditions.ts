@@ -8,20 +8,20 @@ import { matchesAny } from './patterns.ts';
 export const DMARC_RESULTS = ['pass', 'fail', 'none', 'unknown'] as const;
 type DmarcResult = (typeof DMARC_RESULTS)[number];
 
-/** The facts about a message so far; undefined if not looked for. */
+/** The facts about a message so far; undefined: not obtained yet. */
 export interface MailFacts {
   readonly sender?: string | undefined;
   /** Whether the brake on loops marked it for this recipient. */
   readonly loop?: true | undefined;
   /** null: it could not be read. */
   readonly content?: ContentFacts | null | undefined;
-  /** null: the verdicts could not be taken. */
+  /** null: there are no verdicts. */
   readonly auth?: Pick<SenderAuth, 'authenticated' | 'dmarc'> | null | undefined;
-  /** null: no scanner has looked at it. */
+  /** null: it was not scanned. */
   readonly scan?: Pick<Scan, 'spam' | 'virus'> | null | undefined;
 }
 
-/** What the message itself says. */
+/** The facts in the message itself. */
 export interface ContentFacts {
   /** Null if there is no author. */
   readonly from: string | null;
@@ -30,20 +30,20 @@ export interface ContentFacts {
   readonly size: number;
   /** Whether its header or its envelope sender says that a program wrote or distributed it (mail/automated.ts). */
   readonly automated: boolean;
-  /** The header is too large to read: this is its beginning only, and no verdict could be taken. */
+  /** The header is too large to read: only its beginning is here, and there are no verdicts. */
   readonly cut?: true;
 }
 
-/** The facts that must be looked for. */
+/** The facts that must be obtained. */
 export type Fact = Exclude<keyof MailFacts, 'loop'>;
 
 /**
- * Whether a condition holds. unknown: looked for without a result · unreadable: cannot be known, because the sender
- * made the header too large to read · a fact: not looked for yet.
+ * Whether a condition is met. unknown: its fact has no result · unreadable: the header is too large to read · a fact:
+ * it must be obtained first.
  */
 export type Truth = true | false | 'unknown' | 'unreadable' | Fact;
 
-/** A condition that is given, by its name in the API, and what decides it. */
+/** A condition of the route, by its name in the API, and its result. */
 interface Given {
   readonly name: string;
   readonly truth: Truth;
@@ -58,8 +58,8 @@ export function conditionsOf(when: When, facts: MailFacts): readonly Given[] {
 }
 
 /**
- * Whether all conditions hold. The first of these decides: a condition that is false, a fact that was not looked for
- * yet, an unknown one, an unreadable one.
+ * Whether all conditions are met. The first of these that occurs is the result: false, a fact to obtain, unknown,
+ * unreadable.
  */
 export function holds(when: When | null, facts: MailFacts): Truth {
   if (when === null) return true;
@@ -154,7 +154,7 @@ function has(fields: ContentFacts['fields'], { name, is }: FieldCondition): bool
 const isWithin = ({ over = -1, under = Number.POSITIVE_INFINITY }: NonNullable<When['size']>, size: number): boolean =>
   size > over && size < under;
 
-/** What the brake marked is automated, whatever the header says. */
+/** Mail that the brake marked is automated, whatever its header says. */
 const isAutomated = (wanted: boolean, facts: MailFacts): Truth =>
   facts.loop ? wanted : inHeader(facts, ({ automated }) => automated === wanted);
 
@@ -173,7 +173,7 @@ function toDmarc(auth: NonNullable<MailFacts['auth']> | null): DmarcResult {
   return result === 'pass' || result === 'fail' ? result : 'none';
 }
 
-/** DMARC of a header that is too large to read is what the route fears most: a failure, or unknown. */
+/** A header that is too large to read counts as a failure of DMARC, and as unknown. */
 const isSuspected = (wanted: readonly DmarcResult[]): boolean => wanted.includes('fail') || wanted.includes('unknown');
 
 /** Only a condition that names `unknown` matches an unknown value. */
@@ -182,7 +182,7 @@ function isOneOf<T extends string>(wanted: readonly T[], is: T): Truth {
   return is === 'unknown' ? 'unknown' : false;
 }
 
-/** Whether it asks for what a verdict does not know. Such a route must not lose mail. */
+/** Whether it matches unknown results. Such a route must not lose mail. */
 export function asksForUnknown({ dmarc, spam, virus }: When): boolean {
   return [dmarc, spam, virus].some((wanted) => wanted?.some((one) => one === 'unknown'));
 }

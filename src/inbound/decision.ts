@@ -4,7 +4,7 @@ import type { When } from '../store/rows/domains.ts';
 import { type Fact, holds, type MailFacts } from './conditions.ts';
 import type { Match } from './types.ts';
 
-/** What the router, the API and the commands ask of an action. */
+/** The properties of an action, for the router, the API and the commands. */
 interface ActionFacts {
   /** For the reference. */
   readonly about: string;
@@ -16,11 +16,11 @@ interface ActionFacts {
   readonly loses: boolean;
   /** It is of no use without a URL. */
   readonly needsUrl: boolean;
-  /** The state in which its mail ends at once; null: it is posted, goes on, or is not accepted. */
+  /** The state in which its mail ends at once; null: it is posted, passed to further routes, or not accepted. */
   readonly fate: RouteState | null;
 }
 
-/** What a route does with the mail that it takes. */
+/** The actions of routes. */
 export const ACTIONS = {
   post: {
     about: 'post it to `url` and to the URLs of `also`',
@@ -75,15 +75,15 @@ export const toAction = (name: string | undefined): RouteAction =>
 /** A route that matches a mailbox. */
 export interface RouteChoice {
   readonly match: Match;
-  /** Null: it takes every message. */
+  /** Null: it matches every message. */
   readonly when: When | null;
   readonly action: RouteAction;
   readonly tags: readonly string[];
 }
 
 /**
- * What becomes of a message for one recipient. matched: the route that takes it · rejected: by a route · none: no route
- * takes it · open: this fact must be looked for first.
+ * The decision about a message for one recipient. matched: this route gets it · rejected: by a route · none: no route
+ * matches · open: this fact must be obtained first.
  */
 export type RouteDecision =
   | { readonly kind: 'matched'; readonly match: Match }
@@ -92,9 +92,9 @@ export type RouteDecision =
   | { readonly kind: 'open'; readonly fact: Fact };
 
 /**
- * Goes through the routes in their order: the first whose conditions hold takes the message. What is unknown does not
- * hold, so no verdict that is unknown rejects or discards. But who makes a header too large to read does not get past a
- * route that would stop the message: it is rejected, or held instead of discarded (decision 0050).
+ * Tries the routes in order: the first whose conditions are met gets the message. An unknown result meets no condition,
+ * so it never rejects or discards. But a header that is too large to read does not get a message past a route that
+ * would stop it: the message is rejected, or held instead of discarded (decision 0050).
  */
 export function decide(choices: readonly RouteChoice[], facts: MailFacts): RouteDecision {
   const tags: string[] = [];
@@ -121,7 +121,7 @@ function taken({ match, action }: RouteChoice, tags: readonly string[]): Match {
   return fate === null ? tagged : { ...tagged, fate };
 }
 
-/** The routes that may still take a message from this sender; those after one that takes everything are left out. */
+/** The routes that may still match a message from this sender, up to the first that matches everything. */
 export function openChoices(choices: readonly RouteChoice[], facts: MailFacts): readonly RouteChoice[] {
   const open: RouteChoice[] = [];
   for (const choice of choices) {

@@ -1,11 +1,11 @@
 import { namesOf } from '../base/tables.ts';
 
-/** What the routes, the API and the road must know of a format; webhooks/render/formats/ writes it. */
+/** The properties of a format, for routes, the API and the road; webhooks/render/formats/ writes it. */
 interface FormatFacts {
   readonly about: string;
-  /** The status by which a receiver of this format ends a delivery; null: there is none. */
+  /** The status by which a receiver of this format ends a delivery without retries; null: none. */
   readonly stop: number | null;
-  /** Whether its posts hold the message as it came: then no attachment can be left out of them. */
+  /** Whether its posts contain the raw message, so that no attachment can be left out. */
   readonly whole?: true;
 }
 
@@ -24,7 +24,7 @@ export const FORMATS = {
 
 export type FormatName = keyof typeof FORMATS;
 
-/** The formats whose posts hold the message as it came. */
+/** The formats whose posts contain the raw message. */
 export type WholeFormat = {
   [F in FormatName]: (typeof FORMATS)[F] extends { readonly whole: true } ? F : never;
 }[FormatName];
@@ -42,22 +42,22 @@ export const FORMAT_NAMES = namesOf(FORMATS);
 /** How a route posts its messages. */
 export interface PostStyle {
   readonly format: FormatName;
-  /** Whether formats that hold the parsed message hold the raw message too. */
+  /** Whether formats of the parsed message include the raw message too. */
   readonly raw: boolean;
   readonly attachments: AttachmentMode;
   /** Files up to this size in bytes stay in a post whose attachments are links. */
   readonly linkOver: number;
-  /** Whether posts say what a person sees of the message (mail/facts/facts.ts). */
+  /** Whether posts include the facts of the message (mail/facts/facts.ts). */
   readonly facts: boolean;
 }
 
-/** The form of Mandrill, with everything in it. */
+/** Mandrill's format, with everything in it. */
 export const MANDRILL: PostStyle = { format: 'mandrill', raw: true, attachments: 'auto', linkOver: 0, facts: false };
 
 /** The facts of a format. */
 export const factsOf = (format: FormatName): FormatFacts => FORMATS[format];
 
-/** The style that a route's row asks for; what it does not name, or a later version wrote, is Mandrill's. */
+/** The style in a route's row; defaults, also for values of a later version, are Mandrill's. */
 export function toStyle(row: {
   readonly format?: string | undefined;
   readonly raw?: boolean | undefined;
@@ -70,7 +70,7 @@ export function toStyle(row: {
   return { format: toFormat(row.format), raw, attachments, linkOver, facts };
 }
 
-/** The format of this name; a route without a name, or with one of a later version, has the form of Mandrill. */
+/** The format of this name; Mandrill's for a route without a name, or with one of a later version. */
 export function toFormat(name: string | undefined): FormatName {
   return FORMAT_NAMES.find((format) => format === name) ?? 'mandrill';
 }

@@ -13,14 +13,14 @@ import type { ContentFacts, MailFacts } from './conditions.ts';
 import type { ScannedMessage } from './types.ts';
 import type { Authenticator } from './verdicts/authenticate.ts';
 
-// Looks into a message that is not accepted yet, for the conditions of routes. It is done on the threads that render,
-// because a hostile message must not hold up the main thread.
+// Examines a message before acceptance, for the conditions of routes. This runs on the render threads, because a
+// hostile message must not block the main thread.
 
 /** The input of the task on the thread. */
 export interface JudgeInput {
   readonly envelope: Envelope;
   readonly body: Bytes;
-  /** Whether SPF, DKIM, DMARC and ARC are asked for, which takes DNS questions. */
+  /** Whether to check SPF, DKIM, DMARC and ARC, which takes DNS lookups. */
   readonly wantsVerdicts: boolean;
 }
 
@@ -28,7 +28,7 @@ export interface JudgeInput {
 export interface Judged {
   /** Null if it could not be read. */
   readonly content: ContentFacts | null;
-  /** Null if they were not asked for, or could not be taken. */
+  /** Null if they were not requested, or failed. */
   readonly verdicts: Verdicts | null;
   readonly auth: MailFacts['auth'] | null;
 }
@@ -46,7 +46,7 @@ export function createJudging({ run, log }: { readonly run: PooledTask<JudgeInpu
       wantsVerdicts: boolean,
     ): Promise<Judged> {
       try {
-        // At the front: a client waits for it.
+        // At the front of the queue: a client is waiting.
         return await run(() => {
           const { copy, transfer } = toTransfer(body);
           return { value: { envelope, body: copy, wantsVerdicts }, transfer };

@@ -43,8 +43,8 @@ export const toOrder = (name: string | undefined): Order => ORDER_NAMES.find((or
 export type Sequencing = (order: Order | undefined, routeId: string) => string | undefined;
 
 /**
- * Reads the header of a message for the routes that ask for an order, with the bounds of its summary: no header takes
- * long on the thread that accepts mail.
+ * Reads the header for routes with an order, within the limits of summaries: no header takes long on the thread that
+ * accepts mail.
  */
 export async function sequencingOf(body: Bytes, mailFrom: string): Promise<Sequencing> {
   const start = await readStart(body, START_BYTES);
@@ -57,13 +57,13 @@ export async function sequencingOf(body: Bytes, mailFrom: string): Promise<Seque
   }
   return (order, routeId) => {
     const key = order === undefined ? null : keyOf(order);
-    // Short, and without the address of a person. Its order is part of it, so that those of two orders never meet.
+    // Short, and without personal addresses. It includes the order, so that sequences of two orders never collide.
     if (key === null || key === '') return undefined;
     return `${order}:${createHash('sha256').update(`${routeId}\0${key}`).digest('base64url').slice(0, 22)}`;
   };
 }
 
-/** An address in the form in which two are the same. */
+/** An address in canonical form. */
 function folded(address: string): string {
   const at = address.lastIndexOf('@');
   const domain = address.slice(at + 1);

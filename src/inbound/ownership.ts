@@ -15,7 +15,7 @@ import type { Routing } from './types.ts';
 
 export interface OwnershipSettings {
   /**
-   * What gives a domain to an account: `first`, adding it first; `txt`, a TXT record. `auto` is `first` while there is
+   * How an account gets a domain: `first`, by adding it first; `txt`, by a TXT record. `auto` is `first` while there is
    * one account, and `txt` for domains added once there are two.
    */
   readonly ownership: 'auto' | 'first' | 'txt';
@@ -63,7 +63,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   const now = () => new Date(clock.now());
 
   /**
-   * What is below the wildcard of another account must be proven, whatever the setting: it would take mail from it. So
+   * A name below the wildcard of another account must be proven, whatever the setting, because it would divert mail. So
    * must a wildcard below the domain of another account.
    */
   async function needsProof(account: string, name: string): Promise<boolean> {
@@ -133,7 +133,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
         if (owner && owner.account !== account) {
           if (!proven || texts.includes(proofOf(owner).value)) return;
           if (!(await inboundDomains.change({ id: name, account: owner.account }, own))) continue;
-          // After a crash here, the previous owner has no claim until he adds the domain again; his routes are kept.
+          // After a crash here, the previous owner has no claim until they add the domain again; their routes are kept.
           await inboundDomains.insert({ ...owner, id: claimId(name, owner.account), verifiedAt: null });
           log.warn('domain.taken', { domain: name, account, from: owner.account });
         }
@@ -178,7 +178,7 @@ interface RetestInboundDeps {
   readonly clock: Clock;
 }
 
-/** What a check of the MX records that the DNS answered changes in the row of a domain. */
+/** The changes to the row of a domain after a check of its MX records. */
 export function toMxResult(
   { validMx, mxError = null, testedAt, mxSince = null }: InboundDomainRow,
   { valid, error }: { readonly valid: boolean; readonly error: string | null },

@@ -30,8 +30,8 @@ export const sampleMailbox = (pattern: string): string =>
 export const matches = (pattern: string, mailbox: string): boolean => matchesGlob(toGlob(pattern), mailbox);
 
 /**
- * What the names in a pattern stand for in a mailbox that matches it, as the sender wrote it. Each stands for as few
- * characters as possible, the last one for the rest: `{list}-{user}` finds `a` and `b-c` in `a-b-c`.
+ * The text that each name in a pattern matches in a mailbox, as the sender wrote it. Each matches as few characters as
+ * possible, the last one the rest: `{list}-{user}` finds `a` and `b-c` in `a-b-c`.
  */
 export function capture(pattern: string, mailbox: string): Readonly<Record<string, string>> {
   const written = [...mailbox];

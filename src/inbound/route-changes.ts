@@ -10,7 +10,7 @@ interface RouteChangesDeps {
   readonly ids: Pick<Ids, 'key'>;
 }
 
-/** What to read again: these domains, or the whole table. */
+/** The domains to read again, or the whole table. */
 interface News {
   readonly revision: number;
   readonly domains: 'all' | ReadonlySet<string>;
@@ -18,9 +18,9 @@ interface News {
 
 /** Changes that hosts read one by one; after more of them, a host reads the whole table. */
 const MOST_CHANGES = 1000;
-/** Rows that are kept, for hosts that could not look for a while. */
+/** Rows that are kept, for hosts that could not poll for a while. */
 const KEPT = 10_000;
-/** For how long a change that does not end is read again at every look. Milliseconds. */
+/** How long a change that does not end is read again at every poll. Milliseconds. */
 const LONGEST_MS = 600_000;
 
 /** The counter of all changes. */
@@ -28,7 +28,7 @@ const REVISION = { id: 'routing' };
 
 /**
  * Tells the hosts of a store which domains changed. A change is announced before it is made and numbered after it, so
- * that a host that dies in between leaves a row behind: the others read that domain again at every look, and one that
+ * that a host that dies in between leaves a row behind: the others read that domain again at every poll, and one that
  * has done so for ten minutes numbers the change in its place.
  *
  * A number without a row comes from a version that only counts, or is being written: then everything is read.
@@ -75,7 +75,7 @@ export function createRouteChanges({ store, clock, ids }: RouteChangesDeps) {
         await end(id, domain); // whatever became of it: a change that failed may have been written
       }
     },
-    /** What changed after a revision; the whole table for who has seen none. */
+    /** The changes after a revision; the whole table if `seen` is undefined. */
     async since(seen: number | undefined): Promise<News> {
       // The counter first, and changes that have not ended before those that have: so none slips through.
       const revision = (await revisions.one(REVISION))?.count ?? 0;

@@ -26,7 +26,7 @@ interface Domain {
   readonly exact: ReadonlyMap<string, readonly [Route, ...Route[]]>;
   /** The rest: the highest priority, the most literal characters, then the oldest. */
   readonly globs: Globs<Route>;
-  /** Whether no route has rules: the first that matches a mailbox takes all its mail, and says nothing of it. */
+  /** Whether no route has rules: the first that matches a mailbox gets all its mail, without tags. */
   readonly isPlain: boolean;
   /** Targets by route id. */
   readonly targets: ReadonlyMap<string, RouteTarget>;
@@ -89,7 +89,7 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
     revision = news.revision;
   }
 
-  /** Reads domains into the table; those that are gone leave it. */
+  /** Reads domains into the table, and removes those that no longer exist. */
   async function reread(ids: readonly string[]): Promise<void> {
     for (let at = 0; at < ids.length; at += PAGE) {
       const page = ids.slice(at, at + PAGE);
@@ -214,10 +214,7 @@ export function createRouting(settings: RoutingSettings, deps: RoutingDeps) {
   });
 }
 
-/**
- * Whether a change that this host has not seen yet may give another answer: it is refused, or its reply address is
- * unknown.
- */
+/** Whether the table may be outdated for this address: it is refused, or its reply address is unknown. */
 export function mayBeNew(found: Lookup, mailbox: string): boolean {
   if (found.kind !== 'matched') return found.kind !== 'unknown' && found.kind !== 'too-new';
   return (
@@ -227,7 +224,7 @@ export function mayBeNew(found: Lookup, mailbox: string): boolean {
 
 type Rows = Pick<Store, 'inboundDomains' | 'inboundRoutes' | 'understands'>;
 
-/** Reads the whole table, in pages: meanwhile mail goes by the one before. */
+/** Reads the whole table, in pages; meanwhile the previous one is used. */
 async function readAll(store: Rows): Promise<Map<string, Domain>> {
   const table = new Map<string, Domain>();
   for await (const page of pagesById(store.inboundDomains))
@@ -349,7 +346,7 @@ function toRoute(row: InboundRouteRow): Route {
   return frozen({ match: frozen(match), when, action: toAction(row.action), tags, priority });
 }
 
-/** The route of a mailbox, or the routes of which the content of the mail will choose one. */
+/** The route of a mailbox, or the routes among which the content will decide. */
 function find(domain: Domain, mailbox: string, sender: string | undefined): Lookup {
   if (domain.isPlain) {
     const [first] = domain.exact.get(fold(mailbox)) ?? [];
@@ -384,7 +381,7 @@ function routesOf({ exact, globs }: Domain, mailbox: string): readonly Route[] {
 const withCaptures = (match: Match, mailbox: string): Match =>
   hasNames(match.pattern) ? { ...match, captures: capture(match.pattern, mailbox) } : match;
 
-/** A reply address goes where its mailbox goes, if the token is one of ours. */
+/** Routes a reply address like its mailbox, if the token is one of ours. */
 function findReply(
   entry: Domain,
   domain: string,

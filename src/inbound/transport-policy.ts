@@ -28,7 +28,7 @@ export function transportPolicy({ mode, mxHosts }: TransportPolicySettings): str
 export const transportPolicyRecord = (settings: TransportPolicySettings): string =>
   `v=STSv1; id=${hash('sha256', transportPolicy(settings)).slice(0, 20)}`;
 
-/** The policies of inbound domains, by the host that they are asked from. */
+/** The policies of inbound domains, by the host that a sender requests. */
 export function createTransportPolicies(
   settings: TransportPolicySettings,
   { routing }: { readonly routing: Pick<Routing, 'ownerOf'> },

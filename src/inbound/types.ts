@@ -14,9 +14,9 @@ import type { createRouting } from './routing.ts';
 export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'> {
   /** The data sealed into a reply address; recorded in the envelope. */
   readonly replyData?: string | undefined;
-  /** What the names in the pattern stand for, if it has any; recorded in the envelope. */
+  /** The text that each name in the pattern matched, if it has any; recorded in the envelope. */
   readonly captures?: Readonly<Record<string, string>> | undefined;
-  /** What routes said of the message; recorded in the envelope. */
+  /** Tags that routes added to the message; recorded in the envelope. */
   readonly tags?: readonly string[] | undefined;
   /** Further URLs of the route, each with a delivery of its own. */
   readonly also?: readonly Pick<Delivery, 'routeId' | 'url'>[] | undefined;
@@ -24,9 +24,9 @@ export interface Match extends Pick<Delivery, 'kind' | 'task' | 'account' | 'rou
   readonly order?: Order | undefined;
   /** Set if the route does not post its mail. */
   readonly fate?: RouteState | undefined;
-  /** Set if the content of the message decides which route takes it; the match itself is that of the first one. */
+  /** The candidate routes, if the content of the message decides; the match itself is that of the first one. */
   readonly choices?: readonly RouteChoice[] | undefined;
-  /** Whether the content may make us refuse the message, which must have no other recipient then. */
+  /** Whether the message may be refused for its content; then it must have no other recipient. */
   readonly refusable?: boolean | undefined;
 }
 
@@ -77,8 +77,8 @@ export type AcceptResult =
   | { readonly outcome: 'full' | 'fault' | RefusalReason };
 
 /**
- * unscanned: a scanner is away, so the client must come back · unwanted: a scanner refused the message · unrouted: a
- * route refused it, or none takes it · uncopied: no second copy of it could be made, so the client must come back.
+ * unscanned: a scanner is unavailable, so the client must retry · unwanted: a scanner refused the message · unrouted: a
+ * route refused it, or none matches · uncopied: no second copy could be made, so the client must retry.
  */
 type RefusalReason = 'unscanned' | 'unwanted' | 'unrouted' | 'uncopied';
 

@@ -12,8 +12,8 @@ const DASH = 0x2d;
 const LOWER_CASE = 0x20;
 
 /**
- * The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. Of one that
- * does not end, the bracket stays.
+ * The value without comments, which nest and may hold quoted pairs; those inside quoted strings are text. Of an
+ * unclosed one, the bracket stays.
  */
 function withoutComments(value: string): string {
   let kept = '';
@@ -38,8 +38,8 @@ function withoutComments(value: string): string {
 }
 
 /**
- * The domain of From for which a field says that DMARC passed; undefined unless it says so once, and clearly. Senders
- * write into such fields (MAIL FROM, HELO): what one of them slipped in stands beside what the server found.
+ * The domain of From for which a field says that DMARC passed; undefined unless it says so exactly once, and clearly.
+ * Senders control parts of such fields (MAIL FROM, HELO), so a forged result may stand beside that of the server.
  */
 export function dmarcPassed(value: string): string | undefined {
   const text = withoutComments(value.replace(/[\r\n]+/g, ''));
@@ -78,7 +78,7 @@ export interface OwnFields {
   readonly withTrace: boolean;
 }
 
-/** Whether a field from outside claims to be ours: it is taken off. */
+/** Whether a field from outside claims to be ours, and must be removed. */
 export function isForged(name: string, value: string, { hosts, withTrace }: OwnFields): boolean {
   const field = name.toLowerCase();
   if (field === NAME) return hosts.map(toServer).includes(serverOf(value));
@@ -86,11 +86,11 @@ export function isForged(name: string, value: string, { hosts, withTrace }: OwnF
   return withTrace && TRACE.has(field);
 }
 
-/** It names its receiver where it likes (RFC 7208 section 9.1). */
+/** The receiver may stand anywhere in it (RFC 7208 section 9.1). */
 const SPF = 'received-spf';
 const NO_NAME = /[^\w.-]+/;
 
-/** Says why a message is automated (automated.ts), in front of it; others have no such field. */
+/** The field that we put in front of automated messages, with the reason (automated.ts). */
 export const AUTOMATED_FIELD = 'X-Postern-Automated';
 
 const TRACE: ReadonlySet<string> = new Set(['return-path', 'x-original-to', AUTOMATED_FIELD.toLowerCase()]);

@@ -4,13 +4,13 @@ import type { Mailbox } from './message.ts';
 import { createFieldSearch, parseFound } from './mime/field-search.ts';
 import { asciiParameter, decodeWords, firstValue, type HeaderField, parseStructured } from './mime/headers.ts';
 
-// Whether a program wrote or distributed a message, from its header and its envelope sender. The only home of this
-// evidence: for the payload, for routes, for the brake on loops, and for telling automatic replies from bounces
-// (returns/bounce-message.ts).
+// Whether a program wrote or distributed a message, from its header and its envelope sender: for the payload, for
+// routes, for the brake on loops, and to tell automatic replies from bounces (returns/bounce-message.ts). This evidence
+// is nowhere else.
 
 /**
- * Why a message is automated, in the order in which the reasons are tried: what it is comes before what sent it, and
- * what a standard defines before what one program writes (decision 0057).
+ * Why a message is automated, in order of precedence: what the message is before what sent it, and what a standard
+ * defines before what one program writes (decision 0057).
  */
 export const AUTOMATED_KINDS = [
   ['loop', 'the same two addresses answer each other too fast (`inbound.loop_messages`)'],
@@ -72,12 +72,12 @@ export function knownSender({ mailFrom, client }: Omit<Sent, 'loops'>): string |
   return mailFrom === '' && client.address === null && client.helo === null ? null : mailFrom;
 }
 
-/** What an automatic message that came to a return address is; all but a bounce say nothing about delivery. */
+/** The kind of an automatic message to a return address; only a bounce says something about delivery. */
 type Returned = 'bounce' | 'receipt' | 'challenge' | 'auto-reply';
 
 /**
- * What a message to a return address is, if a program wrote it. What is written there answers our mail, so weaker signs
- * than in other mail count, such as a subject alone.
+ * The kind of a message to a return address, if a program wrote it. Mail to such an address answers ours, so weaker
+ * signs count than elsewhere, such as the subject alone.
  */
 export function returnedKindOf(traces: Traces): Returned | undefined {
   const kinds = kindsOf(traces);
@@ -90,7 +90,7 @@ export function returnedKindOf(traces: Traces): Returned | undefined {
   return isAway || isByRule || REPLIES.some((kind) => kinds.has(kind)) ? 'auto-reply' : undefined;
 }
 
-/** The fields that tell whether a message answers another. */
+/** The fields that show whether a message is a reply. */
 export const ANSWER_FIELDS = [
   'from',
   'in-reply-to',
@@ -108,7 +108,7 @@ export const ANSWER_FIELDS = [
 /** Mail that may refer to a message without being a reply: reports, and list mail. */
 const NO_ANSWERS: readonly AutomatedKind[] = ['bounce', 'receipt', 'feedback', 'list'];
 
-/** Whether a message says that it answers another, as each does in a loop. Notices do not. */
+/** Whether a message identifies itself as a reply, as each does in a loop. Notifications do not. */
 export function saysItAnswers(fields: readonly HeaderField[]): boolean {
   const kinds = kindsOf({ fields, author: undefined, mailFrom: null });
   if (NO_ANSWERS.some((kind) => kinds.has(kind))) return false;
@@ -132,7 +132,7 @@ const REPLIES: readonly AutomatedKind[] = ['vacation', 'auto-submitted', 'auto-r
 /** Signs that leave open whether somebody is away; lists and bulk mail write of vacations too. */
 const MAY_BE_AWAY: readonly AutomatedKind[] = [...REPLIES, 'auto-response-suppress', 'generated', 'null-sender'];
 
-/** Characters of a value that are looked at: the longest line (RFC 5322 section 2.1.1). */
+/** Characters of a value that are examined: the longest line (RFC 5322 section 2.1.1). */
 const MOST_VALUE = 998;
 /** Characters of a subject. */
 const MOST_SUBJECT = 200;
@@ -164,7 +164,7 @@ const MAIL_SYSTEM = pattern('i')`
   |system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@|^<>
 `;
 
-/** From without domains, as it stands, because mail systems write addresses that are none; and its name, decoded. */
+/** From without domains, unparsed because mail systems write invalid addresses; and its name, decoded. */
 const writerOf = ({ fields, author }: Omit<Traces, 'mailFrom'>): string =>
   `${(firstValue(fields, 'from') ?? '').slice(0, MOST_VALUE).replace(/@[^\s<>@]*/g, '@')} ` +
   `${author?.name?.slice(0, MOST_VALUE) ?? ''}`;
@@ -175,19 +175,19 @@ const subjectOf = (fields: readonly HeaderField[]): string =>
 /** The evidence of a field; `writers` are the author and the envelope sender. */
 type Sign = (value: string, writers: readonly string[]) => AutomatedKind | undefined;
 
-/** Of a field whose presence says it. */
+/** The sign of a field that is present. */
 const ifAny =
   (kind: AutomatedKind): Sign =>
   (value) =>
     value === '' ? undefined : kind;
 
-/** Of a field that says it with some values. */
+/** The sign of a field that has some value. */
 const ifLike =
   (kind: AutomatedKind, pattern: RegExp): Sign =>
   (value) =>
     pattern.test(value) ? kind : undefined;
 
-/** Its first word, behind comments (RFC 3834 section 5). */
+/** The first word of Auto-Submitted, after comments (RFC 3834 section 5). */
 const submitted: Sign = (value) => {
   const word = /^(?:\([^()]*\)\s*)*([^\s;()]+)/.exec(value)?.[1]?.toLowerCase();
   if (word === undefined || word === 'no') return undefined;
@@ -201,8 +201,8 @@ const precedence: Sign = (value) => {
 };
 
 /**
- * All is what Exchange writes into automatic replies; OOF and AutoReply what programs write. With flags for reports
- * among them it is a policy of some companies, which Exchange applies to the mail of people.
+ * Exchange writes All into automatic replies, programs write OOF and AutoReply. Together with flags for reports it is a
+ * company policy, which Exchange applies to the mail of people.
  */
 const suppressed: Sign = (value) => {
   const flags = value.toLowerCase().split(/[\s,;]+/);

@@ -27,7 +27,7 @@ type BounceWord = keyof typeof CODES;
 
 interface Rule {
   readonly name: string;
-  /** Who answers so, if it is not the field at large; for `postern bounce explain`. */
+  /** The service that answers so, if it is a particular one; for `postern bounce explain`. */
   readonly from?: string;
   /** Words of the reply. */
   readonly text?: RegExp;
@@ -39,7 +39,7 @@ interface Rule {
   readonly why: string;
 }
 
-/** A word for the recipient's mailbox, and what replies say of one that does not exist. */
+/** Words for the recipient's mailbox, and phrases for one that does not exist. */
 const BOX = pattern()`
   (?:e-?mail ?box|mailbox|mail ?drop|user(?:name|\(s\)| ?id)?|recipients?(?:\(s\))?|addressee|account
   |(?:e-?mail )?address|local[- ]part|alias|person|destinataire|utilisateur|compte|bo[iî]te|usuario|destinatario

@@ -14,7 +14,10 @@ export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>)
   tokenizer.end();
 }
 
-/** What an HTML text has, in order. Names are in lower case; of two attributes of the same name the first counts. */
+/**
+ * Callbacks for the content of an HTML text, in order. Names are in lower case; of two attributes of the same name the
+ * first counts.
+ */
 interface ElementCallbacks {
   /** `isClosed`: the tag ends with a slash, which means something in svg and math only. */
   open(name: string, attributes: ReadonlyMap<string, string>, isClosed: boolean): void;

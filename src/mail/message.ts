@@ -54,7 +54,7 @@ export interface FilePart {
   /** As declared, in lower case; `inline` for a picture that the HTML shows, whatever it declares. */
   readonly disposition: string | null;
   readonly content: Content;
-  /** Where a receiver finds the content instead of in the post; null: nowhere, undefined: it is in the post. */
+  /** The URL of the content if it is not in the post; null: it is left out; undefined: it is in the post. */
   readonly link?: string | null;
 }
 
@@ -109,7 +109,7 @@ function readBody(bytes: Buffer, leaves: readonly Leaf[]): Body {
   };
 }
 
-/** A multipart without parts that says nothing either. */
+/** A multipart without parts and without content. */
 const isVoid = ({ part }: Leaf): boolean =>
   isMultipart(part) && part.parent !== undefined && part.bodyEnd === part.bodyStart;
 
@@ -124,8 +124,8 @@ function readFiles(bytes: Buffer, leaves: readonly Leaf[], html: Text | undefine
 }
 
 /**
- * Files that are pictures of the HTML although they do not say so: by their place (RFC 2387 section 4), or because it
- * refers to them.
+ * Files that are pictures of the HTML without declaring it: by their place (RFC 2387 section 4), or because it refers
+ * to them.
  */
 function picturesOf(html: Text | undefined, leaves: readonly Leaf[]): ReadonlySet<Leaf> {
   if (html === undefined) return new Set();

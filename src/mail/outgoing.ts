@@ -121,7 +121,7 @@ export interface GivenExtras {
   readonly returnPathDomain?: string | null | undefined;
 }
 
-/** The most hosts that a message may name for analytics, and the most characters of its campaign. */
+/** Limits: hosts for analytics per message, and characters of its campaign. */
 export const MAX_ANALYTICS_DOMAINS = 100;
 export const LONGEST_CAMPAIGN = 255;
 

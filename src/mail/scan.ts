@@ -9,7 +9,7 @@ export interface Scan {
   readonly score: number | null;
   /** The rules that made up the score. */
   readonly rules: readonly ScanRule[];
-  /** The scanners that looked at it. */
+  /** The scanners that scanned it. */
   readonly by: readonly string[];
   /** Why a scanner did not scan it; null if all did. */
   readonly reason: string | null;

@@ -98,7 +98,7 @@ export function readDeclarations(style: string): readonly CssDeclaration[] {
 
 export type { Selector } from 'css-what';
 
-/** The selectors of a list. Throws if it is invalid; takes some that browsers do not. */
+/** The selectors of a list. Throws if it is invalid; accepts some that browsers do not. */
 export const parseSelectors = (text: string): readonly (readonly Selector[])[] => parse(text);
 
 /** The specificity of a selector (Selectors 4, section 17): ids, then classes, then type names. */

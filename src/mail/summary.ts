@@ -6,7 +6,7 @@ import type { Outgoing } from './outgoing.ts';
 import { threadOfSent } from './replies/sent-names.ts';
 import { ID_FIELDS, threadIdOf } from './replies/thread.ts';
 
-// What people know a message by: who wrote it, about what, its id, and its conversation.
+// The summary of a message for people: its author, its subject, its id and its conversation.
 
 /** From, Subject and Message-ID of a message, decoded, each of at most `MAX_TEXT` characters, and its thread. */
 export interface MailSummary {
@@ -39,7 +39,7 @@ export function toSummary({ from, subject, fields }: Parsed): MailSummary {
   };
 }
 
-/** The names that an account gave to a message that it sends. `id` is its `_id`. */
+/** The summary of a message that an account sends. `id` is its `_id`. */
 export function summaryOfOutgoing(outgoing: Outgoing, id: string): MailSummary {
   const { sender, fromName, subject, conversation } = outgoing;
   const summary = toSummary({ from: { address: sender, name: fromName }, subject, fields: [] });

@@ -1,9 +1,9 @@
 import type { Author } from './addresses/author.ts';
 import type { Evidence, Verdicts } from './addresses/envelope.ts';
 
-/** Whether the author of a message may be believed, and why. */
+/** Whether the author of a message is authenticated, and by what. */
 export interface SenderAuth {
-  /** Whether the domain of From is who sent it: DMARC passed, or a trusted sealer saw it pass. */
+  /** Whether DMARC passed for the domain of From, here or at a trusted sealer. */
   readonly authenticated: boolean;
   /** The domain of the author; null if there is none, or more than one. */
   readonly domain: string | null;
@@ -18,7 +18,7 @@ export interface SenderAuth {
 const NOTHING: Evidence = { spf: null, dkim: [], arc: { sealers: [], trusted: false } };
 
 /**
- * Whether an author may be believed. A message that fails DMARC is believed if trusted sealers vouch for it, because
+ * Whether an author is authenticated. A message that fails DMARC is, if trusted sealers vouch for it, because
  * forwarding breaks signatures; one whose author is unclear, or whose policy is unknown, is not.
  */
 export function senderAuthOf(verdicts: Verdicts, author: Author): SenderAuth {

@@ -1,6 +1,6 @@
+import { free } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import { messageOf } from '../base/ids.ts';
-import { free } from '../base/room.ts';
 import type { Scan } from '../mail/scan.ts';
 import type { Body, Message } from './delivery.ts';
 

@@ -1,9 +1,9 @@
 import { basename } from 'node:path';
 import { isMarkedAsUntransferable } from 'node:worker_threads';
-import type { Bytes } from '../base/bytes.ts';
+import { type Bytes, isTight } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { createRoom, isTight, lookAtDisk, type RoomSettings } from '../base/room.ts';
+import { createRoom, lookAtDisk, type RoomSettings } from '../base/room.ts';
 import type { Tools } from '../base/tools.ts';
 import type { Verdicts } from '../mail/addresses/envelope.ts';
 import type { Scan } from '../mail/scan.ts';

@@ -6,11 +6,11 @@ import { firstValue } from '../mail/mime/headers.ts';
 import { parseDsn, parsePlainBounce, type RecipientStatus, reasonGiven } from './bounce-report.ts';
 import { headerText, type ReturnedMessage, readBlocks, readReturned } from './returned-message.ts';
 
-/** What a returned message says, before the original message is looked up. */
+/** The classification of a returned message, before the original message is looked up. */
 export type Judgement =
   /** Delivery failed (the classifier decides whether permanently), or is delayed. */
   | { readonly kind: 'failed' | 'delayed'; readonly diag: string; readonly bounce: Bounce }
-  /** `original`: what is left of the message that it is about. */
+  /** `original`: the parts of the original message that the report includes. */
   | { readonly kind: 'spam'; readonly diag: string; readonly original: string }
   | { readonly kind: 'unsub'; readonly original: string }
   /** Nothing is recorded; `why` is for the log. */
@@ -66,7 +66,7 @@ function judgeDsn(mail: ReturnedMessage, statuses: readonly RecipientStatus[], e
     statuses[0];
   if (worst?.action !== 'failed' && worst?.action !== 'delayed')
     return { kind: 'nothing', why: `delivery report: ${worst?.action ?? 'nobody'}` };
-  // A report that quotes no answer says in its text, for people, why it came.
+  // A report that quotes no reply states its reason in the text for people.
   if (!/[a-z]/i.test(worst.diag)) {
     const given = reasonGiven(mail);
     if (classifyReply(0, given.diag).rule !== 'unclear') return toFailure(worst.action, worst.status, given.diag);
@@ -75,8 +75,8 @@ function judgeDsn(mail: ReturnedMessage, statuses: readonly RecipientStatus[], e
 }
 
 /**
- * The address has a token of ours, so what comes back to it is about our message: it is a bounce unless it is an
- * automatic reply, or somebody's mail. A person has a reverse-path, a bounce has none (RFC 5321 section 4.5.5).
+ * The address has a token of ours, so mail to it is about our message: a bounce, unless it is an automatic reply or
+ * written by a person. A person has a reverse-path, a bounce has none (RFC 5321 section 4.5.5).
  */
 function judgeText(mail: ReturnedMessage, sender: string): Judgement {
   const kind = kindOf(mail, sender);

@@ -130,18 +130,18 @@ const COPY = pattern('im')`
 `;
 const LONGEST_LINE = 1000;
 const TEXT = 16 * 1024;
-/** Characters of a bounce without a reason that the event has. */
+/** Characters of a bounce without a known reason that the event keeps. */
 const MOST_WORDS = 300;
 
 /**
- * Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. One that
- * states no reason that we know has its first words instead: nothing is known but that the mail came back.
+ * Parses a plain-text bounce of qmail, Exim, Exchange and others; undefined if it does not look like one. If it states
+ * no known reason, its first words are used.
  */
 export function parsePlainBounce(mail: ReturnedMessage) {
   return isBounce(mail, clipped(readText(mail))) ? reasonGiven(mail) : undefined;
 }
 
-/** The contents of a returned mail, in any format. `status`: such as `5.1.1`, if the text has one. */
+/** The reason in a returned mail of any format. `status`: such as `5.1.1`, if the text has one. */
 export function reasonGiven(mail: ReturnedMessage) {
   const text = clipped(readText(mail));
   const said = reasonOf(text);
@@ -167,7 +167,7 @@ function reasonOf(text: string) {
   return code ? { status: bracketed?.[1] ?? null, line: lineFrom(text, code) } : undefined;
 }
 
-/** The line that was found, and the next if that has the words: `550 <jo@example.net>:`, then `User unknown`. */
+/** The line that was found, and the next one if the words are there: `550 <jo@example.net>:`, then `User unknown`. */
 function lineFrom(text: string, found: RegExpExecArray): string {
   const [line] = found;
   const rest = text.slice(found.index + line.length, found.index + line.length + LONGEST_LINE);

@@ -1,6 +1,6 @@
 import { decoderOfText } from '../mail/mime/charset.ts';
 import { asciiParameter, firstValue, type HeaderField, parseHeaders } from '../mail/mime/headers.ts';
-import { encodingOf, mediaTypeOf, type Part, scanStructure } from '../mail/mime/structure.ts';
+import { encodingOf, isMultipart, leavesOf, mediaTypeOf, type Part, scanStructure } from '../mail/mime/structure.ts';
 import { decodeTransfer } from '../mail/mime/transfer.ts';
 
 /** A returned message, parsed as far as needed to classify it. */
@@ -58,15 +58,9 @@ export function readBlocks(bytes: Buffer, most: number): HeaderField[][] {
   return blocks;
 }
 
-/** A multipart in which no boundary is found is one text: gateways change boundaries. */
-function leavesOf(part: Part): Part[] {
-  if (!part.type.value.startsWith('multipart/') || part.children.length === 0) return [part];
-  return part.children.flatMap(leavesOf);
-}
-
 function toLeaf(bytes: Buffer, part: Part) {
-  const declared = mediaTypeOf(part);
-  const type = declared.startsWith('multipart/') ? 'text/plain' : declared;
+  // A multipart in which no boundary is found is one text: gateways change boundaries.
+  const type = isMultipart(part) ? 'text/plain' : mediaTypeOf(part);
   const charset = asciiParameter(part.type, 'charset');
   return {
     /** Media type in lower case; default text/plain (RFC 2045 section 5.2). */

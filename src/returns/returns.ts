@@ -29,7 +29,7 @@ interface ReturnsDeps {
 /** done: `words` is a short result for the log · later: the message it is about is not in the store yet. */
 export type ReturnOutcome = { readonly kind: 'done'; readonly words: string } | { readonly kind: 'later' };
 
-/** Parses returned mail and records what it says. */
+/** Parses returned mail and records its event. */
 export type Returns = ReturnType<typeof createReturns>;
 
 /** A report up to `WHOLE_BYTES` is parsed in full; of a larger one the beginning, where reports identify themselves. */

@@ -88,7 +88,7 @@ function createTalk(socket: Socket) {
     /** Returns everything until the scanner closes the connection. */
     async readAll(): Promise<Buffer> {
       while (!isOver()) await next();
-      // A scanner that answers early and closes the connection resets it: what it said counts.
+      // A scanner that answers early and closes the connection resets it: its answer counts.
       if (fault && (length === 0 || fault instanceof ScannerFault)) throw fault;
       return taken(length);
     },

@@ -23,7 +23,7 @@ interface MilterSettings {
 
 /**
  * A filter that speaks Sendmail's milter protocol, version 6 (libmilter's mfdef.h). It gets the client, the envelope
- * and the message. Changes that it asks for are not made: only its word on the message counts.
+ * and the message. Changes that it requests are not made: only its verdict counts.
  */
 export function createMilter({ name, address, finds, hostname }: MilterSettings): Scanner {
   return frozen({
@@ -87,7 +87,7 @@ function packet(command: string, data: Uint8Array = Buffer.alloc(0)): Buffer {
   return Buffer.concat([head, data]);
 }
 
-/** Strings as the protocol has them, each with a NUL behind it. */
+/** Strings in the form of the protocol, each terminated by a NUL. */
 const strings = (...texts: readonly string[]): Buffer =>
   Buffer.from(texts.map((text) => `${text.replaceAll('\0', '')}\0`).join(''), 'latin1');
 
@@ -114,7 +114,7 @@ async function negotiate(talk: Talk): Promise<Filter> {
   return { talk, steps: version < 4 ? steps | UNWANTED.T : steps };
 }
 
-/** Tells the filter everything, until it has decided. */
+/** Sends the filter each step until it has decided. */
 async function tell(filter: Filter, specimen: Specimen, hostname: string): Promise<Word> {
   const word: Word = { verdict: 'accept', text: '', quarantined: false, unread: false, written: [] };
   const { envelope, recipients, id } = specimen;
@@ -168,7 +168,7 @@ async function tellBody(rest: Buffer, chunks: AsyncIterator<Buffer>, say: Say): 
 
 /** MILTER_CHUNK_SIZE. */
 const CHUNK = 65_535;
-/** A header section is not read beyond this size: what follows is sent as body. */
+/** A header section is not read beyond this size; the rest is sent as body. */
 const MOST_HEADER = 256 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
@@ -178,7 +178,7 @@ interface Field {
   readonly value: string;
 }
 
-/** Reads the header section. What cannot be a field ends it. */
+/** Reads the header section, up to the first line that is not a field. */
 async function readHeader(chunks: AsyncIterator<Buffer>): Promise<{ readonly fields: Field[]; readonly rest: Buffer }> {
   let bytes: Buffer = Buffer.alloc(0);
   while (bytes.length < MOST_HEADER && !bytes.includes(END_OF_HEADER)) {
@@ -212,7 +212,7 @@ function client(address: string | null): Buffer {
 /** After a step: `go on` with the next one, `skip` the rest of the body, or it is `over`. */
 type Next = 'go on' | 'skip' | 'over';
 
-/** Says one step, with its macros in front. */
+/** Sends one step, after its macros. */
 async function saying(
   { talk, steps }: Filter,
   word: Word,
@@ -232,7 +232,7 @@ async function saying(
   }
 }
 
-/** Takes one answer. Undefined: more follows. */
+/** Processes one reply. Undefined: more follow. */
 function take(word: Word, step: Step, command: string, data: Buffer): Next | undefined {
   const text = data.toString('latin1').replace(/\0$/, '');
   const verdict = VERDICTS[command];
@@ -270,8 +270,7 @@ const VERDICTS: Readonly<Record<string, Word['verdict']>> = { r: 'reject', t: 't
 const IGNORED = 'pb+-2e';
 
 /**
- * A field that is added, inserted or changed. Without a value, the filter takes off a field of the sender: that says
- * nothing, whether it comes before or after the filter's own field.
+ * Notes a field that is added, inserted or changed. An empty value removes a field of the sender, which means nothing.
  */
 function note(word: Word, text: string): void {
   const [name = '', value = ''] = text.split('\0');
@@ -282,9 +281,9 @@ function note(word: Word, text: string): void {
 const INFECTED = /\b(?:virus|infected|malware|eicar)/i;
 
 /**
- * A filter speaks by what it does with the message, and by the fields that ClamAV's (X-Virus-Status) and most spam
- * filters (X-Spam, X-Spam-Flag, X-Spam-Status) write. The order of its changes depends on what the sender wrote, so the
- * worst of all values counts.
+ * The result follows from the filter's verdict, and from the fields that ClamAV's (X-Virus-Status) and most spam
+ * filters (X-Spam, X-Spam-Flag, X-Spam-Status) write. The order of its changes depends on the fields of the sender, so
+ * the worst of all values counts.
  */
 function toFinding({ verdict, text, quarantined, unread, written }: Word, finds: Concern): ScannerFinding {
   if (unread) return { skipped: 'it accepted the message without reading it' };

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { scanInTime } from './asking.ts';
 import type { Scanner, ScannerFinding, Specimen } from './scanner.ts';
 
-// Mail that every scanner knows, in two pieces, so that scanners do not take this file for such mail.
+// Standard test patterns, each in two pieces, so that no scanner flags this file.
 const GTUBE = ['XJS*C4JDBQADN1.NSBN3*2IDNEN*', 'GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X'].join('');
 const EICAR = ['X5O!P%@AP[4\\PZX54(P^)7CC)7}$', 'EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*'].join('');
 
@@ -11,7 +11,7 @@ type Probed =
   | { readonly scanner: Scanner; readonly found: boolean; readonly ms: number; readonly fault?: undefined }
   | { readonly scanner: Scanner; readonly fault: string };
 
-/** Asks each scanner about mail that it must find, one after the other, and closes their connections. */
+/** Sends each scanner a message that it must detect, one after the other, and closes their connections. */
 export async function* probe(
   scanners: readonly Scanner[],
   { timeoutMs, clock }: { readonly timeoutMs: number; readonly clock: Clock },

@@ -5,13 +5,13 @@ import type { Concern, Scanner, ScannerFinding } from './scanner.ts';
 export interface ScannerAnswer {
   readonly scanner: Pick<Scanner, 'name' | 'finds'>;
   readonly finding: ScannerFinding | undefined;
-  /** For people. Undefined if it looked at the message. */
+  /** Why the message was not scanned, for people; undefined if it was. */
   readonly reason: string | undefined;
 }
 
 /**
- * Sums up what all scanners said. A finding of any scanner against the message counts. A message is ham or clean only
- * if every scanner that looks for spam or viruses has looked.
+ * Combines the results of all scanners. Any finding against the message counts. A message is ham or clean only if every
+ * scanner for spam or viruses has scanned it.
  */
 export function combineAnswers(answers: readonly ScannerAnswer[]): Scan {
   const findings = answers.flatMap(({ finding }) => (finding ? [finding] : []));
@@ -45,7 +45,7 @@ function allSay(
   return concerned.length > 0 && concerned.every(({ finding }) => finding !== undefined && says(finding));
 }
 
-/** A message that no scanner was asked about. */
+/** The result for a message that was not scanned. */
 export function unscanned(reason: string): Scan {
   return { spam: 'unknown', virus: 'unknown', name: null, score: null, rules: [], by: [], reason };
 }

@@ -20,7 +20,7 @@ interface RspamdSettings {
   /** `http://127.0.0.1:11333`. */
   readonly url: string;
   readonly hostname: string;
-  /** The score from which a message is spam; null: what rspamd says. */
+  /** The score from which a message is spam; null: rspamd decides. */
   readonly spamAt: number | null;
   readonly connections: number;
 }
@@ -105,7 +105,7 @@ function toFinding(text: string, spamAt: number | null): ScannerFinding {
   const read = parseJson(answerSchema, text);
   if (!read) throw new ScannerFault(`its answer cannot be read: "${text.slice(0, 100)}"`);
   const { action, score, symbols, is_skipped: skipped } = read;
-  // It also skips the rest of a message that it knows at once, as GTUBE.
+  // It also sets is_skipped when it recognizes a message early, as GTUBE.
   if (skipped && action === 'no action') return { skipped: 'its settings exempt the message' };
   const found = Object.values(symbols);
   // The antivirus module names its symbols CLAM_VIRUS, SOPHOS_VIRUS and so on; a failed scan is …_FAIL.

@@ -16,7 +16,7 @@ export interface Specimen {
   readonly body: Bytes;
 }
 
-/** The result of one scanner, without what it did not check. */
+/** The result of one scanner; a threat that it did not check is absent. */
 export interface ScannerFinding {
   readonly spam?: 'ham' | 'spam';
   readonly virus?: 'clean' | 'infected';
@@ -24,9 +24,9 @@ export interface ScannerFinding {
   readonly name?: string;
   readonly score?: number;
   readonly rules?: readonly ScanRule[];
-  /** It says that the message must be refused. */
+  /** It wants the message refused. */
   readonly rejects?: boolean;
-  /** It asks for a temporary refusal, as greylisting does. */
+  /** It wants a temporary refusal, as greylisting does. */
   readonly defers?: boolean;
   /** Why it did not and will not scan this message. */
   readonly skipped?: string;
@@ -72,7 +72,7 @@ const MOST_RULES = 100;
 const MOST_NAME = 100;
 const MOST_DESCRIPTION = 300;
 
-/** Rules, as many and as long as are kept with a message. */
+/** Rules, limited to the number and length that are kept with a message. */
 export function toRules(rules: Iterable<ScanRule>): readonly ScanRule[] {
   return [...rules].slice(0, MOST_RULES).map(({ name, score, description }) => ({
     name: name.slice(0, MOST_NAME),
@@ -81,5 +81,5 @@ export function toRules(rules: Iterable<ScanRule>): readonly ScanRule[] {
   }));
 }
 
-/** The name of a virus, as long as it is kept. */
+/** The name of a virus, limited to the length that is kept. */
 export const toVirusName = (name: string): string => name.trim().slice(0, MOST_NAME);

@@ -10,7 +10,7 @@ interface ScannerSettings {
   readonly spamd: ScannerAddress | null;
   readonly clamd: ScannerAddress | null;
   readonly milters: readonly { readonly finds: Concern; readonly address: ScannerAddress }[];
-  /** The score from which a message is spam; null: what the scanner says. */
+  /** The score from which a message is spam; null: the scanner decides. */
   readonly spamAt: number | null;
   /** Messages that are scanned at one time. */
   readonly concurrency: number;

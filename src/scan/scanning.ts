@@ -28,14 +28,14 @@ interface ScanningDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly time: Pick<RunningTime, 'age'>;
 }
 
-/** The scan of a message, or when to come back for it (milliseconds since 1970). */
+/** The scan of a message, or when to retry (milliseconds since 1970). */
 type ScanOutcome =
   | { readonly scan: Scan; readonly at?: undefined }
   | { readonly scan?: undefined; readonly at: number };
 
 /**
- * The scan of a message that is not accepted yet, or why it must be refused. unscanned: only for now, because a scanner
- * is away · unwanted: a scanner says so.
+ * The scan of a message before acceptance, or why it must be refused. unscanned: temporarily, because a scanner is away
+ * · unwanted: by a scanner.
  */
 type AtTheDoor =
   | { readonly scan: Scan; readonly refused?: undefined }
@@ -52,8 +52,8 @@ const LONGEST_RETRY = 5 * 60_000;
 /** Messages whose failed scans are counted. */
 const COUNTED = 10_000;
 /**
- * Milliseconds for which a delivery keeps its place among those that are prepared while its message is scanned, and the
- * most until it comes back: slow scanners must not look like a slow host, which delays the replies to new mail.
+ * Milliseconds that a delivery waits for a running scan before it is put off, and the longest time until it is retried:
+ * slow scanners must not count as a slow host, which delays the replies to new mail.
  */
 const PATIENCE = 50;
 const LONGEST_LOOK = 2000;
@@ -67,7 +67,7 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
 
   const leftOf = (from: number): number => settings.waitMs - time.age(from);
 
-  /** Milliseconds until a delivery should come back; 0: its message may be scanned now, or can wait no longer. */
+  /** Milliseconds until a delivery should be retried; 0: its message may be scanned now, or can wait no longer. */
   function waitOf(from: number): number {
     const left = leftOf(from);
     const away = asking.delay();
@@ -76,7 +76,7 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     return places.full() && leftForPlace > 0 ? Math.min(places.delay(), leftForPlace) : 0;
   }
 
-  /** Long enough between two tries that a message that breaks a scanner does not keep it away from all others. */
+  /** Retries later each time, so that a message that breaks a scanner does not keep it from all others. */
   function comeBack(id: string, left: number): ScanOutcome {
     const count = failures.get(id) ?? 0;
     failures.set(id, count + 1);
@@ -114,13 +114,13 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
     return places.hold(() => asking.ask(specimen));
   }
 
-  /** When a delivery should come back for a scan that is under way. */
+  /** When to retry a delivery whose message is being scanned. */
   const soon = (): number => clock.now() + Math.min(Math.max(places.average() / 2, PATIENCE), LONGEST_LOOK);
 
   return frozen({
     /**
-     * When a delivery that waits since `from` must come back, because a scanner is away or all are busy; undefined if
-     * its message may be scanned now, or was. Reads no body.
+     * When to retry a delivery that waits since `from`, because a scanner is away or all are busy; undefined if its
+     * message may be scanned now, or was. Reads no body.
      */
     async turn({ messageId }: Pick<Delivery, 'messageId'>, from: number): Promise<number | undefined> {
       if (inFlight.has(messageId)) return soon();
@@ -128,8 +128,8 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
       return wait === 0 || (await spool.scanOf(messageId)) ? undefined : clock.now() + wait;
     },
     /**
-     * The scan of a message that has none, or when to come back for it. `from`: since when its delivery waits. The
-     * scanners may still read the body afterwards.
+     * Scans a message, or returns when to retry. `from`: since when its delivery waits. The scanners may still read the
+     * body afterwards.
      */
     async of(specimen: Specimen, from: number): Promise<ScanOutcome> {
       const scanned = inFlight.get(specimen.id) ?? begin(specimen, from);
@@ -143,13 +143,13 @@ export function createScanning(settings: ScanningSettings, deps: ScanningDeps) {
       if (failures.get(messageId) !== undefined) return 'it could not be scanned, and is scanned again';
       return places.full() ? 'all are busy' : undefined;
     },
-    /** As `atTheDoor`, for who does not refuse: undefined if a scanner is away, or all are busy. */
+    /** As `atTheDoor`, but without refusing: undefined if a scanner is away, or all are busy. */
     async now(specimen: Specimen): Promise<Scan | undefined> {
       if (sizeOf(specimen.body) > settings.maxBytes) return unscanned(TOO_LARGE);
       const answers = await askNow(specimen);
       return !answers || answers.some(({ again }) => again) ? undefined : combineAnswers(answers);
     },
-    /** For a message that is not accepted yet. */
+    /** Scans a message before it is accepted. */
     async atTheDoor(specimen: Specimen): Promise<AtTheDoor> {
       if (sizeOf(specimen.body) > settings.maxBytes) return { scan: unscanned(TOO_LARGE) };
       const answers = await askNow(specimen);
@@ -172,7 +172,7 @@ const RECENT = 0.2;
 function createPlaces(most: number, clock: Clock) {
   const waiting = new Set<() => void>();
   let taken = 0;
-  /** Average milliseconds that a place is taken. */
+  /** Average milliseconds that a scan has its place. */
   let average = 1;
   let lastTurn = 0;
   const full = () => taken >= most;
@@ -196,7 +196,7 @@ function createPlaces(most: number, clock: Clock) {
   return {
     full,
     average: () => average,
-    /** Milliseconds until there should be a place for who comes now: each is given a time of its own. */
+    /** Milliseconds until a place should be free; each caller gets a time of its own. */
     delay(): number {
       const now = clock.monotonic();
       lastTurn = Math.max(lastTurn, now) + average / most;

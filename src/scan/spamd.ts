@@ -15,7 +15,7 @@ import {
 
 interface SpamdSettings {
   readonly address: ScannerAddress;
-  /** The score from which a message is spam; null: what SpamAssassin says. */
+  /** The score from which a message is spam; null: SpamAssassin decides. */
   readonly spamAt: number | null;
 }
 

@@ -23,8 +23,8 @@ export type AdmissionResult =
   | { readonly refused?: undefined; readonly place: SessionPlace };
 
 /**
- * What a session does, which decides whose place a newcomer gets. slow: in DATA, but hardly anything arrives · mail: a
- * message was accepted, and it waits for the next · login: it belongs to an account.
+ * The activity of a session, which decides whether it yields to a new client. slow: in DATA, with hardly any bytes
+ * arriving · mail: it waits for the next message after an accepted one · login: it belongs to an account.
  */
 export type Doing = 'waiting' | 'data' | 'slow' | 'mail' | 'login';
 
@@ -33,7 +33,7 @@ export interface SessionPlace {
   /** Counts the client that the proxy has named. A refusal releases the place. */
   nameClient(client: string): Reply | undefined | Promise<Reply | undefined>;
   doing(what: Doing): void;
-  /** `end` is called when a newcomer has got the place. */
+  /** `end` is called when the place is given to a new client. */
   whenTaken(end: () => void): void;
   /** Releases the place; may be called again. */
   leave(): void;
@@ -133,14 +133,14 @@ interface Held {
   end: (() => void) | undefined;
 }
 
-/** The part of all places from which on there is a crowd. */
+/** The share of taken places from which on timeouts are short. */
 const CROWD = 0.8;
 
 /**
- * Counts sessions: in total, and by address and site. A client that finds every place taken gets that of the session
- * that has waited longest without mail, counted as many times as its site has sessions: so a few addresses that hold
- * everything lose to any other. No site takes the place of another that has fewer. A session in DATA ends only if its
- * bytes hardly arrive, and after those that wait.
+ * Counts sessions: in total, by address and by site. If all places are taken, a new client gets that of the session
+ * that has waited longest without mail. The time is multiplied by the number of sessions of its site, so that a few
+ * addresses cannot hold all places. No site displaces one with fewer sessions. A session in DATA ends only if its bytes
+ * hardly arrive, and after those that wait; one with a login ends after all others.
  */
 function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>, clock: Clock) {
   const { maxSessions, maxSessionsPerAddress } = settings;
@@ -198,7 +198,7 @@ function createPlaces(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessi
         since: clock.monotonic(),
         end: undefined,
       };
-      // Behind a proxy the client, and so whose place it may get, is not known yet.
+      // Behind a proxy the client is not known yet, and so neither is the session that would yield to it.
       if (all.size >= maxSessions + maxSessionsPerAddress) return REFUSALS.tooManySessions;
       all.add(held);
       const refused = address === undefined ? undefined : nameClient(held, address);

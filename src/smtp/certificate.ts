@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 
-// Whether our own certificate does what it is for. One that does not is used all the same: mail comes in encrypted,
-// from all senders but those that verify it.
+// Checks our own certificate. A faulty one is used all the same: mail still arrives encrypted from senders that do not
+// verify it.
 
 interface Judged {
   /** Its fault, as a predicate; undefined if it has none. */
@@ -20,12 +20,12 @@ export function judgeCertificate(pem: string, hostname: string, now: number): Ju
   };
 }
 
-/** Whether a client that verifies names takes this certificate for this host. */
+/** Whether a client that verifies names accepts this certificate for this host. */
 export function isCertificateFor(cert: X509Certificate, hostname: string): boolean {
   return cert.checkHost(hostname) !== undefined;
 }
 
-/** Its names, as people read them. */
+/** Its names, for people. */
 export function certificateNames(cert: X509Certificate): string {
   return cert.subjectAltName?.replaceAll('DNS:', '') ?? cert.subject;
 }

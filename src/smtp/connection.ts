@@ -118,7 +118,7 @@ const NO_TIMEOUT_MS = 2 ** 31 - 1;
 /** Bytes of a command line. RFC 5321 section 4.5.3.1.4 requires 512; SMTPUTF8 and parameters need some more. */
 const MAX_LINE = 2048;
 
-/** How long a client may take to read that another one has got its place. */
+/** How long a client may take to read that its session has yielded to another. Milliseconds. */
 const MAKE_WAY_MS = 2000;
 
 /** One listening socket. */
@@ -235,7 +235,7 @@ export class Connection extends SMTPConnection {
     this.#socket.destroySoon();
   }
 
-  /** Ends the session for that of another client; its socket does not linger. */
+  /** Ends the session in favour of another client; its socket does not linger. */
   makeWay(): void {
     if (this.#closing) return this.cut();
     this.finish(REFUSALS.crowded);

@@ -5,7 +5,7 @@ import { REFUSALS } from './replies.ts';
 /** The window over which the minimum DATA rate is measured, in seconds. */
 const RATE_WINDOW_S = 30;
 
-/** The timeouts while most places are taken, in milliseconds: for a command, and for mail since the last. */
+/** Timeouts in milliseconds while most places are taken: for a command, and from one message to the next. */
 const CROWD = { commandMs: 10_000, mailMs: 60_000 };
 /** While most places are taken, a message that arrives more slowly than this many times the minimum rate is slow. */
 const CROWD_RATE = 8;
@@ -73,7 +73,7 @@ export function createDeadlines(settings: DeadlineSettings, startedAt: number) {
       if (accepted) mailSince = now;
     },
     inData: () => data !== undefined,
-    /** Whether the bytes of a message hardly arrive, by what `overdue` saw. */
+    /** Whether the message arrives too slowly to keep its place, as measured by `overdue`. */
     isSlow() {
       if (!data || data.seconds.length < CROWD_WINDOW_S) return false;
       return data.bytes - (data.seconds.at(-CROWD_WINDOW_S) ?? 0) < CROWD_RATE * settings.minDataRate * CROWD_WINDOW_S;

@@ -52,7 +52,7 @@ export function createDesk(
   settings: Pick<ListenerSettings, 'keepsPostmaster' | 'maxBacklogPerAccount'>,
   { admission, routing, returnAddresses, postmaster, acceptance, spool }: DeskParts,
 ): LocalDesk {
-  /** The table in memory decides, or the mailboxes that we issued. */
+  /** Looks up return addresses, then the table of routes in memory. */
   const lookUp = ({ mailbox, domain }: Address, sender: string): Lookup =>
     postmaster.lookup(
       mailbox,

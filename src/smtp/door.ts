@@ -16,7 +16,7 @@ const MOST_LEAVING = 500;
 
 type Welcome = (address: string, place: SessionPlace) => void;
 
-/** Takes new connections: determines the client's address, and rejects clients that `Admission` refuses. */
+/** Accepts new connections: determines the client's address, and rejects clients that `Admission` refuses. */
 export function createSmtpDoor(
   settings: Pick<ListenerSettings, 'proxyProtocol' | 'commandTimeoutMs'>,
   { admission, clock, log }: { readonly admission: Admission; readonly clock: Clock; readonly log: Log },
@@ -90,7 +90,10 @@ export function createSmtpDoor(
   }
 
   return frozen({
-    /** `welcome` is called for an admitted client, with its address and its place, to leave when the client goes. */
+    /**
+     * `welcome` is called for an admitted client, with its address and its place, which it must release at the client's
+     * disconnect.
+     */
     knock(socket: Socket, welcome: Welcome) {
       const address = normalizeAddress(socket.remoteAddress ?? '');
       if (address === undefined) return void socket.destroy(); // already disconnected

@@ -51,7 +51,7 @@ function openSpoolSink(
   const { messageId, body } = acceptance.begin();
   return {
     messageId,
-    // Only a large message waits for the disk, and only that can take what was left at MAIL.
+    // Only a large message waits for the disk, and only a large one can use up the space that was left at MAIL.
     write: (bytes) => body.write(bytes)?.then(() => (hasRoom() ? undefined : REFUSALS.full)),
     abort: () => body.abort(),
     async finish() {

@@ -215,7 +215,9 @@ export function createSessionListener(
     }
   }
 
-  /** The library passes a socket on one turn of the event loop after accepting it; a stop may have begun in between. */
+  /**
+   * The library hands over a socket one turn of the event loop after accepting it; a stop may have begun in between.
+   */
   function turnAway(socket: Socket) {
     socket.on('error', ignore);
     meters.refused(REFUSALS.shutdown);

@@ -1,7 +1,7 @@
 import { createBytePasses, SLACK } from '../base/byte-passes.ts';
+import { giveBack } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { giveBack } from '../base/room.ts';
 import { queued, REFUSALS, type Reply } from './replies.ts';
 
 /** The result of a message: its reply and size, and its id if it was accepted. */
@@ -41,7 +41,7 @@ const NOTHING: Buffer = Buffer.alloc(0);
 export function openReception(
   settings: {
     readonly maxMessageBytes: number;
-    /** How large the message may be for its recipients (workload.ts). */
+    /** The maximum size by the number of recipients (workload.ts). */
     readonly mostBytes: number;
     readonly maxReceived: number;
     readonly bareNewline: BareNewline;
@@ -91,7 +91,7 @@ export function openReception(
   }
 
   return frozen({
-    /** Takes the next bytes from the client; await the result before the next. Never throws. */
+    /** Processes the next bytes from the client; await the result before the next. Never throws. */
     async take(chunk: Buffer): Promise<Progress> {
       const { pieces, state, rest } = scanner.scan(chunk);
       if (state === 'bare') {

@@ -79,7 +79,7 @@ export function createSessionState() {
       extended = isExtended;
       transaction = undefined;
     },
-    /** Notes the end of the TLS handshake, and discards what the client said before it (RFC 3207 section 4.2). */
+    /** Notes the end of the TLS handshake, and discards the state from before it (RFC 3207 section 4.2). */
     secure(version: string | null) {
       // The counters stay: STARTTLS must not reset them.
       helo = null;

@@ -78,7 +78,7 @@ export function createSession(
   let over = false;
   let doing: Doing = 'waiting';
 
-  /** Tells who gives places away what the session does, when that changes. */
+  /** Reports a change of activity to admission. */
   function note(next: Doing): void {
     if (next !== doing) place.doing(next);
     doing = next;

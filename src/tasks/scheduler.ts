@@ -36,11 +36,10 @@ const WATCH_MS = 10_000;
 /**
  * Runs tasks on the schedules in the settings (`tasks`), never two runs of a task at the same time.
  *
- * node-cron parses the expressions, reports what is wrong with them, and decides which times match. Its timers are not
- * used, for two reasons. They wait for a wall clock time that was computed before: a clock set back by an hour would
- * delay every task by that hour. And a task needs more than a timer: its lease, being watched while another host runs
- * it, being poked, the end of the process. So the ticks are ours (`everyTick`), and the rest of this file is what
- * happens at each.
+ * node-cron parses and checks the expressions, and decides which times match. Its timers are not used: they wait for a
+ * wall clock time computed in advance, so a clock set back by an hour would delay every task by that hour. And a task
+ * needs more than a timer: a lease, a watch while another host runs it, `poke`, an end with the process. So the ticks
+ * are ours (`everyTick`).
  *
  * `schedules` has a cron expression for each task, in UTC. A failed run is logged and repeated at its next time.
  */
@@ -140,7 +139,7 @@ function atTheirTimes(planned: readonly Planned[], clock: Clock, run: (one: Plan
       one,
       seconds,
       sameTimeMs: seconds.length > 1 ? SAME_SECOND_MS : SAME_TIME_MS,
-      /** Made when it is needed: those of all tasks take 20 ms of a start, and as much of a stop. */
+      /** Created on demand: creating those of all tasks takes 20 ms of a start, and as much of a stop. */
       job() {
         made ??= cron.createTask(one.schedule, () => {}, { name: one.name, timezone: 'Etc/UTC' });
         return made;
@@ -250,7 +249,7 @@ function createAttempt(
   };
 }
 
-/** What a run did, as `forgotten 12, kept 3`. */
+/** The result of a run as text: `forgotten 12, kept 3`. */
 function toWords(done: Readonly<Record<string, unknown>> | undefined): string {
   return Object.entries(done ?? {})
     .map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`)

@@ -1,5 +1,5 @@
 // AssemblyScript, a subset of TypeScript that compiles to WebAssembly: `npm run wasm` makes byte-passes.wasm of it.
-// 16 bytes are looked at with one instruction, for which JavaScript has no words. All places are addresses in the
+// One instruction processes 16 bytes, which JavaScript cannot express. All arguments are addresses in the
 // memory that byte-passes.ts lays out; nothing here allocates, or keeps anything between calls. Up to `SLACK` bytes
 // (byte-passes.ts) behind the end of what is read or written may be touched.
 
@@ -46,9 +46,9 @@ function cellAt(at: usize, cells: usize, toLf: u32): usize {
 }
 
 /**
- * Writes text at `value` and as it stands in a form at `form`, byte by byte as `cells` has them; those of the set
- * `plain` are known to stand for themselves in both, but for the space, which is a plus in the form. With `toLf` a CR
- * in front of an LF is left out. Both ends are written at `ends`.
+ * Writes text in two encodings, at `value` and at `form`, by the `cells` of its bytes; those of the set `plain` are
+ * equal in both, except for the space, which is a plus in the form. With `toLf`, the CR of a CRLF is left out. The ends
+ * of both are written at `ends`.
  */
 export function encode(
   from: usize,
@@ -74,8 +74,8 @@ export function encode(
       count = end - from;
       special &= (u64(1) << u64(count)) - 1;
     }
-    // Always more is copied than stands before the next byte that needs a cell, and what is too much is written over:
-    // branches that cannot be predicted cost more.
+    // All 64 bytes are copied, and those after the next byte with a cell are overwritten later: unpredictable branches
+    // cost more.
     copy64(from, value, form);
     const dense = i32(popcnt(special)) >= DENSE;
     let at: usize = 0;
@@ -104,8 +104,8 @@ export function encode(
 }
 
 /**
- * Counts what stands among the bytes of the set `alphabet`: line ends at `counts`, padding behind it. 0 when there is
- * anything else.
+ * Counts line ends (at `counts`) and padding (behind it) among bytes of the set `alphabet`; returns 0 if there is any
+ * other byte.
  */
 export function countBase64(from: usize, length: usize, alphabet: usize, counts: usize): u32 {
   const lows = v128.load(alphabet);
@@ -131,9 +131,8 @@ export function countBase64(from: usize, length: usize, alphabet: usize, counts:
 }
 
 /**
- * How many bytes from here on, within a line, are content as it stands: no NUL, every CR in front of an LF and every LF
- * behind a CR, no dot at the start of a line. Less than there are when it cannot be told at once; the byte behind them
- * is within a line too.
+ * The number of bytes from here, within a line, without a NUL, a CR or LF alone, or a dot at the start of a line. It
+ * may stop before the first of these; the next byte is within a line too.
  */
 export function contentLength(from: usize, length: usize): usize {
   const end = from + length;
@@ -154,6 +153,7 @@ export function contentLength(from: usize, length: usize): usize {
     afterCr = cr >> 15;
     afterLf = lf >> 15;
   }
-  // A line end that was cut in two, or has its line in the next 16, belongs to what is looked at anew.
+  // Leaves out a line end that is cut in two, or whose next line begins in the next 16 bytes: the caller passes it
+  // again.
   return at - from - afterCr - 2 * afterLf;
 }

@@ -29,14 +29,14 @@ interface CopyingDeps extends Pick<Tools, 'clock' | 'ids' | 'log' | 'metrics'> {
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
 }
 
-/** How long a POST that is being made is waited for, before its message is refused. Milliseconds. */
+/** How long to wait for a POST in progress before its message is refused. Milliseconds. */
 const POSTING_MS = 60_000;
 /** Messages that were refused after they were on the queue, which a lane may still have. */
 const TAKEN_BACK = 10_000;
 
 /**
- * Makes accepted mail safe in a second place before its sender is told so: it waits a moment for the delivery, if every
- * endpoint is quick, and copies it to the store otherwise.
+ * Keeps accepted mail in a second place before its reply: waits a moment for the delivery if every endpoint is quick,
+ * and copies it to the store otherwise.
  */
 export type Copying = ReturnType<typeof createCopying>;
 
@@ -62,7 +62,7 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
 
   async function accept(message: NewMessage, deliveries: readonly Delivery[]) {
     const open = deliveries.filter(isCopied);
-    // A command beside the daemon is no host: that makes the copy.
+    // A command beside the daemon is no host: the daemon makes the copy.
     if (open.length === 0 || deps.member.id() === '') return acceptNow(message, deliveries);
     const hold = holds.begin(open);
     try {
@@ -79,7 +79,7 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
     hold: Hold,
   ): ReturnType<AcceptingQueue['accept']> {
     const size = sizeOf(message.body);
-    // Nothing is posted that its sender must repeat.
+    // A message that will be refused must not be posted.
     if (!hold.isQuick && writer.isAway() && settings.withoutCopies === 'defer') return counted('refused');
     const outcome = await spool.accept(message, deliveries);
     if (outcome !== 'accepted') return outcome;
@@ -113,7 +113,7 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
   return frozen({
     /** The queue for everything that delivers. Mail accepted here is copied a moment later. */
     spool: settings.mode === 'none' ? spool : frozen<Spool>({ ...watched, accept: acceptNow }),
-    /** The queue for mail whose sender is told that it was accepted. */
+    /** The queue for mail whose reply waits for its delivery or copy. */
     accepting: frozen<AcceptingQueue>({
       body: spool.body,
       accept: settings.mode === 'none' ? spool.accept : accept,
@@ -129,7 +129,7 @@ export function createCopying(settings: CopyingSettings, { spool, ...deps }: Cop
 const isCopied = ({ kind, fate }: Delivery): boolean =>
   KINDS[kind].copied === 'accepted' && (!fate || STATES[fate.state].open);
 
-/** The same queue; `settled` hears of results, and deliveries do not find the messages that are `gone`. */
+/** The same queue, which reports results to `settled` and finds no messages for which `isGone`. */
 function watch(spool: Spool, settled: Holds['settled'], isGone: (messageId: string) => boolean): Spool {
   return {
     ...spool,
@@ -145,7 +145,7 @@ function watch(spool: Spool, settled: Holds['settled'], isGone: (messageId: stri
 
 const OUTCOMES = { delivered: 'accepted', copied: 'accepted', without: 'accepted', refused: 'uncopied' } as const;
 
-/** Counts what became of a message, and returns the outcome for its sender. */
+/** Counts the result of a message, and returns the outcome for its sender. */
 function createMeters(metrics: Tools['metrics']) {
   const counters = tableOf(namesOf(OUTCOMES), (result) => metrics.counter('postern_copies_total', { result }));
   return (result: keyof typeof OUTCOMES) => {
@@ -154,7 +154,7 @@ function createMeters(metrics: Tools['metrics']) {
   };
 }
 
-/** Logs once that mail is accepted without copies, and that it is copied again. */
+/** Logs the start and the end of a time without copies. */
 function createAbsence({ log }: Pick<Tools, 'log'>) {
   let count = 0;
   return {

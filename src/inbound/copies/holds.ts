@@ -5,12 +5,12 @@ import { type Delivery, endpointKey, type Settlement } from '../../queue/deliver
 import { STATES } from '../../queue/states.ts';
 import { isPulled } from '../pulled.ts';
 
-// How quickly accepted mail ends at each endpoint, and the messages whose reply waits for that.
+// How quickly each endpoint accepts deliveries, and the messages whose reply waits for one.
 
 /** The last results of an endpoint, at most `SAMPLES`: milliseconds from acceptance to the end; Infinity: it failed. */
 interface Pace {
   readonly results: number[];
-  /** The delivery by which an endpoint is watched that is not quick: the replies to its mail wait for nothing. */
+  /** The delivery that measures an endpoint that is not quick: replies to its mail do not wait. */
   probe: { readonly id: string; readonly at: number } | undefined;
 }
 
@@ -27,7 +27,7 @@ interface Held {
   readonly outcome: PromiseWithResolvers<Outcome>;
 }
 
-/** ended: it needs no copy · failed: an attempt failed, or the delivery is kept for somebody's decision. */
+/** ended: it needs no copy · failed: an attempt failed, or the delivery is held. */
 type Outcome = 'ended' | 'failed';
 
 /** A message whose deliveries are watched, until `end`. */
@@ -37,7 +37,7 @@ const SAMPLES = 10;
 const QUANTILE = 0.9;
 /** Endpoints whose pace is remembered. One that is forgotten counts as quick. */
 const ENDPOINTS = 10_000;
-/** Those of forgotten endpoints may stay for long. */
+/** Deliveries of forgotten endpoints may stay for long. */
 const MOST_TRACKED = 2 * ENDPOINTS;
 /** After this time another delivery is the probe. Milliseconds. */
 const PROBE_MS = 10_000;
@@ -116,7 +116,7 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
           }
           return outcome;
         },
-        /** Whether an endpoint may be getting it just now. */
+        /** Whether a POST may be in progress. */
         mayBePosting: () =>
           ours.some(
             ({ delivery: { id, fate, url }, pace }) =>
@@ -133,7 +133,7 @@ export function createHolds({ holdMs }: { readonly holdMs: number }, { clock }: 
         },
       };
     },
-    /** A delivery has a result. */
+    /** Records the result of a delivery. */
     settled({ deliveryId: id, state, attempt }: Pick<Settlement, 'deliveryId' | 'state' | 'attempt'>): void {
       const one = tracked.get(id);
       // Put off without an attempt: nothing is known yet.

@@ -26,10 +26,10 @@ interface CopyUpkeepDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
 }
 
-/** How often copies are brought in step with the queue. Milliseconds. */
+/** How often copies are reconciled with the queue. Milliseconds. */
 const EVERY_MS = 1000;
 const PAGE = 100;
-/** How long a start waits for the first time. Milliseconds. */
+/** How long a start waits for the first round. Milliseconds. */
 const FIRST_MS = 5000;
 
 const pagesOf = (read: (after: number, limit: number) => Promise<readonly CopyMark[]>) =>
@@ -38,9 +38,8 @@ const pagesOf = (read: (after: number, limit: number) => Promise<readonly CopyMa
 const hasEnded = ({ deliveries, isDamaged }: CopyMark): boolean => deliveries.length === 0 && !isDamaged;
 
 /**
- * Brings the copies in the store in step with the queue: removes those of mail that has ended, changes those of which
- * some deliveries have, and writes those that are missing. If another host has taken over the mail of this one, drops
- * what that has.
+ * Reconciles the copies in the store with the queue: removes those of mail that has ended, updates those of mail with
+ * some ended deliveries, and writes missing ones. Drops mail that another host has taken over.
  */
 export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeepDeps) {
   const { store, spool, writer, member, clock, log } = deps;
@@ -94,7 +93,7 @@ export function createCopyUpkeep({ alone }: CopyUpkeepSettings, deps: CopyUpkeep
     await spool.copies.end([{ ...mark, has: false }]);
   }
 
-  /** Decides about the copies of earlier epochs: those that no host has taken over are kept. */
+  /** Reconciles the copies of earlier epochs: those that no host has taken over are kept. */
   async function judge(): Promise<void> {
     const earlier = (after: number, limit: number) => spool.copies.before(member.epoch(), after, limit);
     for await (const marks of pagesOf(earlier)) {

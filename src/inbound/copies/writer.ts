@@ -17,7 +17,7 @@ interface CopyWriterDeps extends Pick<Tools, 'clock' | 'log'> {
 
 /**
  * copied: the store has it, or it has ended meanwhile · away: the store is away, and may have it or not · refused: the
- * store does not take it, or the queue cannot be read.
+ * store rejects it, or the queue cannot be read.
  */
 export type CopyOutcome = 'copied' | 'away' | 'refused';
 
@@ -176,7 +176,7 @@ export function createCopyWriter({ store, spool, member, clock, log }: CopyWrite
     copy(messageId: string, bytes: number): Promise<CopyOutcome> {
       const { promise, resolve } = Promise.withResolvers<CopyOutcome>();
       busy.add(messageId);
-      // Base64, and the facts beside the body.
+      // Base64, and the fields beside the body.
       waiting.push({ messageId, bytes: bytes * (4 / 3) + 1024, done: resolve });
       pump();
       return promise;

@@ -6,6 +6,7 @@ import type { Bytes } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { namesOf } from '../../base/tables.ts';
+import { createDnsBudget } from '../../dns/budget.ts';
 import type { DnsBudget, Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/addresses/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/addresses/envelope.ts';
@@ -16,7 +17,7 @@ import {
   parseHeaderSection,
   readHeaderStart,
 } from '../../mail/mime/header-section.ts';
-import { createDnsBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
+import { createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 
 // Submodules only: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we do not need.
@@ -174,7 +175,7 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
 /**
  * Checks DMARC of the author. If the author is uncertain, nothing passes: the strictest failure of all possible author
  * domains counts (RFC 7489 section 6.6.1), then a temporary error; otherwise the result is `permerror`, `fail` if there
- * are more domains than are asked about, or `none` if there is no From field at all.
+ * are more domains than are checked, or `none` if there is no From field at all.
  */
 async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolver): Promise<Policy> {
   const { author } = signed;
@@ -186,7 +187,7 @@ async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolv
   const verdicts = policies.map(({ dmarc }) => dmarc);
   const failed = verdicts.filter(({ result }) => result === 'fail').toSorted((a, b) => strictness(b) - strictness(a));
   const temporary = verdicts.find(({ result }) => result === 'temperror');
-  // One that is not asked about may be the one that fails.
+  // A domain that is not checked may be the one that fails.
   const rest = author.fields === 0 ? 'none' : author.crowded ? 'fail' : 'permerror';
   return { dmarc: failed[0] ?? temporary ?? { result: rest, ...NO_DMARC }, aligned: [] };
 }

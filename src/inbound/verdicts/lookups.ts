@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, type ExpiringMemory } from '../../base/memory.ts';
+import { createDnsBudget } from '../../dns/budget.ts';
 import type { DnsAnswer, DnsBudget, MxRecord, Resolver } from '../../dns/types.ts';
 
 // DNS lookups for verdicts: with the interface that mailauth expects, within a budget, and cached for as long as the
@@ -79,19 +80,6 @@ function codedError(code: string): Error {
 }
 
 /**
- * Creates a DNS budget: at most `questions` queries, all within `ms` milliseconds from now. Queries answered from the
- * cache count too, so that the result does not depend on earlier lookups.
- */
-export function createDnsBudget(questions: number, ms: number, clock: Clock): DnsBudget {
-  const end = clock.monotonic() + ms;
-  let asked = 0;
-  return frozen({
-    take: () => asked < questions && ++asked > 0,
-    left: () => Math.max(0, end - clock.monotonic()),
-  });
-}
-
-/**
  * Limits a check to a share of a budget, so that it cannot use up what another one needs: a sender with an expensive
  * SPF record must not be able to prevent the DMARC check of the From domain.
  */
@@ -116,7 +104,7 @@ const MACRO = /%[{_%-]/;
 function createLife() {
   let ms = LONGEST_MS;
   return frozen({
-    /** Takes each answer that the result is derived from. */
+    /** Records each answer that the result is derived from. */
     note(answer: DnsAnswer<unknown>) {
       ms = Math.min(ms, lifeOf(answer));
     },

@@ -47,7 +47,7 @@ export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author 
   };
 }
 
-/** The domains that are asked about. */
+/** The domains whose DMARC is checked. */
 function asked(domains: readonly string[]): Pick<Author, 'domains' | 'crowded'> {
   return { domains: domains.slice(0, MOST_DOMAINS), ...(domains.length > MOST_DOMAINS && { crowded: true }) };
 }
@@ -61,7 +61,7 @@ export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
   return isOverlong(message) ? { ...author, certain: false } : author;
 }
 
-/** The author of a message that leaves: one that every reader of mail finds, and no other. */
+/** The author of an outgoing message, on which all mail programs agree. */
 export interface SoleAuthor extends Mailbox {
   /** Lower-case A-labels. */
   readonly domain: string;
@@ -71,7 +71,7 @@ export interface SoleAuthor extends Mailbox {
   readonly hidden: readonly string[];
 }
 
-/** No sole author, and why: the end of a sentence. `missing`: there is no From at all, and one may be added. */
+/** Why there is no sole author, as a predicate. `missing`: there is no From at all, and one may be added. */
 interface Unclear {
   readonly unclear: string;
   readonly missing: boolean;
@@ -79,9 +79,9 @@ interface Unclear {
 
 /** Most bytes of a From field; RFC 5322 has no limit, and no real name comes near. */
 const LONGEST_FROM = 4096;
-/** Where some reader may see a line end, though RFC 5322 does not; in bytes: U+0085, U+2028 and U+2029 are UTF-8. */
+/** Line ends to some mail programs, though not by RFC 5322; in bytes: U+0085, U+2028 and U+2029 are UTF-8. */
 const LINE_ENDS = /[\r\n\0\v\f\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]/;
-/** The same of a block that is not UTF-8, where U+0085 is one byte. */
+/** The same in a block that is not UTF-8, where U+0085 is one byte. */
 const EIGHT_BIT_LINE_ENDS = new RegExp(`${LINE_ENDS.source}|\\x85`);
 const FOLDED = /\r?\n[ \t]+/g;
 /** Words, encoded words or one quoted string. */
@@ -95,8 +95,8 @@ const ENDS_IN_WORD = /[^\s<>"(),:;\\]$/;
 const BEGINS_WITH_WORD = /^[^\s<>"(),:;\\]+/;
 
 /**
- * Determines who wrote a message that an account sends, from its header block. It is the author that the account must
- * be allowed to write as, so whatever some reader could take for another author makes it unclear: a second From, also
+ * Determines the author of a message that an account sends, from its header block. The account must be allowed to write
+ * as this author, so anything that a mail program could take for another author makes it unclear: a second From, also
  * in disguise (`F rom`, behind a bare CR), a second address, a form that parsers read differently.
  */
 export function soleAuthorOf(block: Buffer, longest = LONGEST_FROM): SoleAuthor | Unclear {
@@ -161,7 +161,7 @@ export function addressesBeside(text: string, domain: string): string[] {
   });
 }
 
-/** How many lines some reader may take for a From field. */
+/** The number of lines that a mail program may take for a From field. */
 function fromLines(block: Buffer): number {
   return block
     .toString('latin1')

@@ -41,9 +41,9 @@ export interface Envelope {
   readonly dsn?: DsnRequest | undefined;
   /** By recipient: the data sealed into a reply address (reply-address.ts). Set if there is any. */
   readonly replyData?: Readonly<Record<string, string>> | undefined;
-  /** By recipient: what the names in the pattern of its route stand for. Set if there are any. */
+  /** By recipient: the text that each name in the pattern of its route matched. Set if there are any. */
   readonly captures?: Readonly<Record<string, Readonly<Record<string, string>>>> | undefined;
-  /** By recipient: what routes said of the message. Set if there is anything. */
+  /** By recipient: the tags that routes added. Set if there are any. */
   readonly tags?: Readonly<Record<string, readonly string[]>> | undefined;
   /** The recipients for whom the brake on loops marked it (inbound/brake.ts). Set if there are any. */
   readonly loops?: readonly string[] | undefined;
@@ -63,7 +63,7 @@ export interface Verdicts {
   readonly evidence?: Evidence;
 }
 
-/** What the verdicts were taken from. */
+/** The evidence for the verdicts. */
 export interface Evidence {
   /** The domain that SPF was checked for: that of MAIL FROM, or HELO. Null if it was not checked. */
   readonly spf: string | null;
@@ -72,7 +72,7 @@ export interface Evidence {
     readonly domain: string;
     readonly selector: string;
     readonly result: string;
-    /** Whether it passed for a domain that stands for the author's. */
+    /** Whether it passed for a domain that is aligned with the author's. */
     readonly aligned: boolean;
   }[];
   readonly arc: {

@@ -49,7 +49,7 @@ export function createReservedNames(own: OwnNames) {
     isOurs,
     whyReserved(name: string): Reserved | undefined {
       const domain = baseOf(name);
-      // All below a domain must not include us.
+      // A wildcard must not cover our names.
       if (isOurs(domain) || (isWildcard(name) && all.some((one) => isAtOrBelow(one, domain)))) return 'ours';
       if (isPublicSuffix(domain)) return 'public-suffix';
       return isFreeMail(domain) ? 'free-mail' : undefined;

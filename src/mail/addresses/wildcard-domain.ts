@@ -5,7 +5,10 @@ import { toAsciiDomain } from './address.ts';
 
 const MARK = '*.';
 
-/** The name of an inbound domain in A-labels, after `*.` if it is for all below; undefined as by `toAsciiDomain`. */
+/**
+ * The name of an inbound domain in A-labels, after `*.` if it is for all below; undefined if it is invalid
+ * (`toAsciiDomain`).
+ */
 export function toInboundDomain(text: string): string | undefined {
   if (!isWildcard(text)) return toAsciiDomain(text);
   const base = toAsciiDomain(baseOf(text));

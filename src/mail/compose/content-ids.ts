@@ -1,8 +1,8 @@
 import { percentDecoded } from '../../base/form-pairs.ts';
 import { charOf, withoutEntities } from '../../base/html.ts';
 
-// HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are whatever people call files. A Content-ID
-// is one word of ASCII, so the id of such a picture and the references to it are chosen together.
+// HTML refers to its pictures as `cid:<name>` (RFC 2392), and their names are any file names. A Content-ID is one word
+// of ASCII, so the id of such a picture and the references to it are chosen together.
 
 /** An id that all mail programs compare alike: printable ASCII without delimiters of ids and URLs, in one line. */
 const ID = /^[!#$&()*+,./0-9:;=?@A-Z[\]^_`a-z{|}~-]{1,900}$/;
@@ -15,7 +15,7 @@ const LEFT_OUT = /[\p{Cc}<>\s]/gu;
 
 /**
  * The Content-ID of each picture, by their names: the name without blanks and brackets where that is an id of its own,
- * as ever; else what `made` returns for the position of the picture. Undefined for a name of nothing.
+ * as ever; else what `made` returns for the position of the picture. Undefined for an empty name.
  */
 export function contentIds(names: readonly string[], made: (at: number) => string): (string | undefined)[] {
   const taken = new Set<string>();
@@ -36,7 +36,7 @@ export function contentIds(names: readonly string[], made: (at: number) => strin
 
 const bare = (name: string) => name.replace(LEFT_OUT, '');
 
-/** What ends a reference, by what it stands behind. */
+/** The end of a reference, by the text in front of it. */
 const OPENINGS: readonly { readonly behind: RegExp; readonly end: string }[] = [
   { behind: /"\s*$/, end: '"' },
   { behind: /'\s*$/, end: "'" },

@@ -16,7 +16,7 @@ import {
 
 /** Maximum bytes of HTML; larger texts are left unchanged (documented). */
 const MOST_BYTES = 256 * 1024;
-/** Milliseconds; a page of many kilobytes takes some tens of them. */
+/** Time limit in milliseconds; a page of many kilobytes takes some tens of them. */
 const LONGEST_MS = 1000;
 /** Number of results to cache: without merge tags a message has the same HTML for all its recipients. */
 const MOST_KEPT = 8;

@@ -7,11 +7,11 @@ import { CAPS } from '../outgoing.ts';
 import { encodeWords } from './encoded-words.ts';
 import { applyChanges, type FieldSpan, findFields, type Replacement } from './fields.ts';
 
-// What every server takes: header lines of at most 998 octets (RFC 5322 section 2.1.1), and no octet beyond ASCII
-// unless an address needs SMTPUTF8 (RFC 6531). A server that cannot carry something else cuts it or refuses it, and the
-// signature breaks. So fields are mended before they are signed; those that need nothing keep their bytes.
+// Makes header fields acceptable to every server: lines of at most 998 octets (RFC 5322 section 2.1.1), and no octet
+// beyond ASCII unless an address needs SMTPUTF8 (RFC 6531). Servers truncate or refuse anything else, and truncation
+// breaks the signature. So fields are changed before they are signed; those that need no change keep their bytes.
 
-/** A field that no server could be given. */
+/** A field that cannot be made acceptable. */
 export class UnsendableField extends Error {
   override readonly name = 'UnsendableField';
   constructor(field: string) {
@@ -70,7 +70,7 @@ const kindOf = (name: string): Kind => KINDS.find(({ names }) => names.test(name
 
 /** Facts of a message that its header fields depend on. */
 export interface HeaderFacts {
-  /** The charset that the body declares, for raw fields that are not UTF-8; asked only then. */
+  /** The charset that the body declares, for raw fields that are not UTF-8; called only for these. */
   readonly charset: () => string;
   /** Whether an address of the envelope needs SMTPUTF8: then the header may be in UTF-8 too. */
   readonly utf8: boolean;
@@ -89,7 +89,7 @@ export function encodedValue(name: string, value: string): string | undefined {
     : encode({ head: `${name}:`, kind, decoded: value });
 }
 
-/** The message with a header that every server takes; the same bytes if it is one. Throws `UnsendableField`. */
+/** The message with a header that every server accepts; the same bytes if it is one. Throws `UnsendableField`. */
 export function withSendableHeader(message: Buffer, facts: HeaderFacts): Buffer {
   const end = message.indexOf('\r\n\r\n');
   const header = end < 0 ? message : message.subarray(0, end);

@@ -14,7 +14,7 @@ import {
 
 // How an element is displayed, as far as that decides whether a person sees its text.
 
-/** Why text is not seen; docs/decisions/0059-facts.md says what each of them asks. */
+/** Why text is not seen; docs/decisions/0059-facts.md defines each reason. */
 export const WHY = {
   display: 'not displayed: display:none, or the attribute hidden',
   visibility: 'visibility:hidden',
@@ -47,7 +47,7 @@ export interface Box {
   readonly hasMarkers: boolean;
   /** How its white space is kept. */
   readonly space: Space;
-  /** Why all of it is hidden, whatever the elements in it say. */
+  /** Why all of it is hidden, regardless of the elements in it. */
   readonly lost: Why | undefined;
   readonly isVisible: boolean;
   readonly opacity: number;
@@ -126,7 +126,7 @@ const FONT_SIZES = [10, 10, 13, 16, 18, 24, 32, 48];
 const KEPT_SPACE = new Set(['pre', 'listing', 'xmp', 'plaintext', 'textarea']);
 const COLORED = new Set(['body', 'table', 'tbody', 'thead', 'tfoot', 'tr', 'td', 'th']);
 
-/** Whether an element may differ from its parent without a word of the mail. */
+/** Whether browsers give an element a style of its own. */
 export const hasOwnLook = (name: string): boolean =>
   OWN_DISPLAYS.has(name) || OWN_SIZES.has(name) || KEPT_SPACE.has(name) || name === 'a' || name === 'mark';
 

@@ -62,7 +62,7 @@ export function toColor(text: string): Color | undefined {
   return [red ?? 0, green ?? 0, blue ?? 0, opacity];
 }
 
-/** A colour of an attribute (HTML, "rules for parsing a legacy color value"): it takes almost anything. */
+/** A colour of an attribute (HTML, "rules for parsing a legacy color value"): it accepts almost anything. */
 export function toLegacyColor(attribute: string): Color | undefined {
   const text = attribute.trim().toLowerCase().slice(0, 128);
   if (text === '' || text === 'transparent') return undefined;

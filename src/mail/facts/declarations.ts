@@ -2,13 +2,13 @@ import type { CssDeclaration } from '../style-sheet.ts';
 import type { Box } from './box.ts';
 import { type Color, toColor } from './colors.ts';
 
-// What declarations of style sheets say about how text is displayed.
+// Reads the declarations of style sheets that decide how text is displayed.
 
-/** A box of this number of pixels has no room. */
+/** A box of at most this number of pixels has no room. */
 export const NO_ROOM = 2;
 /**
- * Pixels to the left or above from where nothing of a text is left on the page; to the right, and for what is moved
- * from its own place.
+ * Pixels to the left or above from which no text is left on the page; and the same to the right, and for moves from the
+ * own place.
  */
 export const OUTSIDE = 900;
 export const FAR_OUTSIDE = 5000;
@@ -227,10 +227,10 @@ function colorSetter(value: string, set: (draft: BoxDraft, color: Color) => void
   return color && ((draft) => set(draft, color));
 }
 
-/** Longer values name nothing that is asked here, but perhaps a picture. */
+/** Longer values are irrelevant here, except for a picture. */
 const LONGEST_VALUE = 1000;
 
-/** What declarations say, those that count more last. */
+/** Declarations, those with precedence last. */
 export interface Setters {
   readonly normal: readonly Setter[];
   readonly important: readonly Setter[];

@@ -6,8 +6,8 @@ import { type LinkFact, linkFact } from './link-hosts.ts';
 import { readPage } from './page.ts';
 
 /**
- * What a person sees of a message, and what is in it besides: evidence for programs that show mail to people or models,
- * no verdict. The same message has the same facts always. As the payload has them.
+ * The text of a message that a person sees, and the rest of it: evidence for programs that show mail to people or
+ * models, no verdict. The same message always has the same facts. In the form of the payload.
  */
 export interface MessageFacts {
   /** The displayed text of the HTML; of the text part if there is no HTML. */
@@ -18,19 +18,19 @@ export interface MessageFacts {
   readonly links: readonly LinkFact[];
   /** How many there are of each, also of those that are left out above. */
   readonly counts: { readonly hidden: number; readonly invisible: number; readonly links: number };
-  /** Whether something was not looked at, or is left out. */
+  /** Whether something was not examined, or is left out. */
   readonly cut: boolean;
 }
 
 type TextPlace = 'subject' | 'from_name' | 'visible_text';
 
-/** Characters of HTML or text that are looked at, and of what is displayed. */
+/** Characters of HTML or text that are examined, and of the displayed text. */
 const MOST_READ = 1024 * 1024;
 const MOST_VISIBLE = 256 * 1024;
 /** Characters of one hidden text, and of all. */
 const LONGEST_HIDDEN = 10_000;
 const MOST_HIDDEN_TEXT = 64 * 1024;
-/** Entries of each list; links that are looked at. */
+/** Entries of each list; links that are examined. */
 const MOST_LISTED = 100;
 const MOST_LINKS = 5000;
 

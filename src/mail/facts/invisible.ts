@@ -131,7 +131,7 @@ const EMOJI = /\p{Extended_Pictographic}|\p{Emoji_Modifier}|\ufe0f/u;
 const PICTURE = /\p{Extended_Pictographic}/u;
 const KEYCAP = /^[\d#*]$/;
 const ENCLOSING_KEYCAP = '\u20e3';
-/** They have variants. */
+/** Characters that have variants. */
 const VARIED = pattern('u')`
   [\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Mong}\p{sc=Mymr}\p{sc=Phag}\p{sc=Mani}
   \p{Sm}\p{So}\u3001\u3002\uff01-\uff60]
@@ -141,7 +141,7 @@ const FLAG = 0x1f3f4;
 const FLAGS = new Set(['gbeng', 'gbsct', 'gbwls']);
 const CANCEL_TAG = 0xe007f;
 
-/** Whether what a text has around a run needs it. */
+/** Whether the text around a run needs it. */
 function isNeeded(kind: InvisibleKind, codes: readonly number[], text: string, start: number, end: number): boolean {
   const before = characterBefore(text, start);
   if (kind === 'tag')

@@ -3,7 +3,7 @@ import { parse } from 'tldts';
 import { percentDecoded } from '../../base/form-pairs.ts';
 import type { PageLink } from './page.ts';
 
-// Links that lead elsewhere than they say. Redirectors are not followed and not judged.
+// Links whose text or address misleads about their target. Redirects are not followed and not judged.
 
 /** Facts of links. */
 export const LINK_WHY = {
@@ -17,10 +17,10 @@ type LinkWhy = keyof typeof LINK_WHY;
 export interface LinkFact {
   readonly why: LinkWhy;
   readonly text: string;
-  /** The host that the text names, or that stands before the `@`; null: none. */
+  /** The host in the text, or before the `@`; null: none. */
   readonly text_host: string | null;
   readonly href: string;
-  /** Where it leads, as ASCII (Punycode). */
+  /** The host of the target, as ASCII (Punycode). */
   readonly host: string;
 }
 
@@ -40,7 +40,7 @@ const INVISIBLE = /[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g;
 
 /** The facts of a link; undefined: none. */
 export function linkFact({ href, text }: PageLink, base: string | undefined): LinkFact | undefined {
-  // Of most links the text names nothing, and the address says nothing special: they are not parsed.
+  // Most links need not be parsed: their text names no host, and their address is an ordinary one.
   if (!DOT.test(text) && !ODD_ADDRESS.test(href.slice(0, LONGEST_AUTHORITY))) return undefined;
   const target = toTarget(href, base);
   if (!target) return undefined;

@@ -1,4 +1,4 @@
-// Media queries, for the screen on which a mail is taken to be read: a window of a computer in light colours.
+// Media queries, for an assumed screen: a window on a computer, in light colours.
 
 const WIDTH = 1024;
 const HEIGHT = 768;
@@ -20,7 +20,7 @@ const WORDS: ReadonlyMap<string, string> = new Map([
   ['pointer', 'fine'],
 ]);
 
-/** Whether a list of media queries holds. What is not understood does not hold. */
+/** Whether a list of media queries matches; one that is not understood does not. */
 export function isShown(media: string): boolean {
   const queries = media.slice(0, 1000).toLowerCase().trim();
   return queries === '' || queries.split(',').some(holds);

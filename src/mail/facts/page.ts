@@ -5,7 +5,7 @@ import { createStyles } from './sheets.ts';
 import { createTree, type HiddenText, type Lines, type OpenElement } from './tree.ts';
 import { createVisibleText } from './visible-text.ts';
 
-// What a browser displays of a page, and what it does not. Linear; nothing is fetched.
+// Separates the text that a browser displays of a page from the text that it does not. Linear; nothing is fetched.
 
 /** A link, and what a person reads of it. */
 export interface PageLink {
@@ -32,7 +32,7 @@ interface PageLimits {
 /** Elements whose text no program shows, and no person meant to be read. */
 const DROPPED = new Set(['script', 'style', 'title', 'rp']);
 const HAS_STYLE = /<style\b/i;
-/** Characters of a link's text that are looked at; of its address. */
+/** Characters of a link's text that are examined; of its address. */
 const LONGEST_LINK = 2000;
 const LONGEST_ADDRESS = 8000;
 
@@ -143,7 +143,7 @@ export function readPage(html: string, { mostText, mostHidden }: PageLimits): Pa
   return { text: visible, hidden, links, base, isCut: isCut || isTextCut || styles.isCut() || tree.isCut() };
 }
 
-/** What a program reads that takes a comment for a page. */
+/** The text of a comment, read as a page. */
 function textOf(html: string, most: number): string {
   const shown = createVisibleText(most);
   let dropped: string | undefined;

@@ -140,7 +140,9 @@ export function createStyles(sheets: readonly string[], isQuirky: boolean) {
   };
 }
 
-/** Selectors that the parser takes and browsers do not: names that begin with a digit or dot, combinators at an end. */
+/**
+ * Selectors that the parser accepts and browsers do not: names that begin with a digit or dot, combinators at an end.
+ */
 const INVALID =
   /[.#](?![-_a-z\u0080-\uffff])|[^\w\s#.,:()+*>~^$|=[\]"'\u0080-\uffff-]|[>+~]\s{0,100}(?:,|$)|(?:^|,)\s{0,100}[>+~]/i;
 

@@ -17,7 +17,7 @@ export interface OpenElement extends Element {
   last: OpenElement | undefined;
   /** Why text in it is not seen, and that text: all of it, down from the element by which it is hidden. */
   readonly hidden: HiddenText | undefined;
-  /** Of a table and its rows: where text goes that is in none of its cells. */
+  /** For a table and its rows: the element of text that is in none of its cells. */
   readonly outside: OpenElement | undefined;
   /** The text in it that is not seen before it is opened; undefined if it is no closed details element. */
   readonly folded: HiddenText | undefined;
@@ -73,7 +73,7 @@ const IN_TABLE = namesIn('table tbody thead tfoot tr');
 const MOST_AGAIN = 20_000;
 /** Elements; a mail with long tables has some ten thousand. */
 const MOST_ELEMENTS = 100_000;
-/** Names of elements that are kept with their looks. */
+/** Names of elements whose boxes are kept. */
 const MOST_PLAIN = 200;
 /** Elements of text that are remembered in one scope. */
 const MOST_FORMATTING = 64;
@@ -155,7 +155,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     return node;
   }
 
-  /** Boxes of elements that say nothing themselves, by what they are in. */
+  /** Boxes of elements without a style of their own, by the box they are in. */
   const plain = new WeakMap<Box, Map<string, Box>>();
 
   function plainBox(name: string, above: Box): Box {
@@ -334,7 +334,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
         if (isOpen(name)) popTo(lastOf(name));
       } else endOther(name);
     },
-    /** Where a text stands. */
+    /** The element that contains the next text. */
     place(isBlank: boolean): OpenElement {
       if (!isBlank) reopen();
       return hostOf(top());
@@ -342,7 +342,7 @@ export function createTree(styles: Styles, isQuirky: boolean, { opened, closed }
     finish() {
       while (stack.length > 0) pop();
     },
-    /** Whether there are too many elements: the rest of the page is not looked at. */
+    /** Whether there are too many elements: the rest of the page is ignored. */
     isFull: (): boolean => elementsLeft <= 0,
     /** Whether elements are left out. */
     isCut: (): boolean => againLeft <= 0 || elementsLeft <= 0,

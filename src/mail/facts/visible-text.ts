@@ -72,7 +72,7 @@ export function createVisibleText(most: number) {
     },
     /** A line ends. */
     line() {
-      // Of many lines two are kept.
+      // At most two line ends are kept.
       breaks = Math.min(2, breaks + 1);
       isSpaced = false;
     },

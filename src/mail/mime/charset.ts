@@ -12,14 +12,14 @@ interface Charset {
 }
 
 const UTF8_LABELS = namesIn('utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8');
-// US-ASCII tells nothing: software without support for charsets declares it.
+// US-ASCII is no hint: software without support for charsets declares it.
 const ASCII_LABELS = new Set(['', ...namesIn('us-ascii ascii ansi_x3.4-1968 iso646-us 646 7bit 8bit')]);
 // The encoding standard fixes one byte order for all these; in mail the text declares its own (RFC 2781 section 4.3).
 const WIDE = /^(?:utf[-_]?16|ucs-?2|iso-10646-ucs-2|unicode|utf[-_]?32)$/;
 /** Encodings of bytes, not of text, that iconv-lite also supports. */
 const NO_CHARSETS = /^(?:base64|hex|binary)$/;
 
-/** What tells the charset of a text beside its label. */
+/** Hints to the charset of a text, besides its label. */
 interface TextHints {
   /** Whether it is HTML, which may name its charset itself. */
   readonly isHtml?: boolean;
@@ -27,7 +27,7 @@ interface TextHints {
 
 /**
  * Creates the decoder for text declared as `label`: by the labels of the WHATWG encoding standard ("latin1" means
- * windows-1252, as in practice), the shifting charsets, and whatever else iconv-lite supports. Where the label is none
+ * windows-1252, as in practice), the shifting charsets, and whatever else iconv-lite supports. If the label is missing
  * or wrong, `labelOfText` finds the right one. Invalid bytes become U+FFFD.
  */
 export function decoderOfText(
@@ -41,8 +41,8 @@ export function decoderOfText(
 }
 
 /**
- * The correct label for a text; undefined if its own label is correct. Text with no label or an unknown one is what its
- * byte order mark says, ISO-2022 if it has escape sequences, UTF-8 if its bytes are, what its own HTML says, else
+ * The correct label for a text; undefined if its own label is correct. For text without a known label, the first of
+ * these decides: its byte order mark, escape sequences of ISO-2022, valid UTF-8, a declaration in its HTML; else it is
  * windows-1252, like unlabelled headers. Text that is labelled as Western is UTF-8 if there is no doubt.
  */
 export function labelOfText(
@@ -100,7 +100,7 @@ function iso2022Label(latin1: string): string {
   return set === undefined ? 'iso-2022-jp' : set === 'A' ? 'iso-2022-cn' : 'iso-2022-kr';
 }
 
-/** The charset that an HTML text declares; undefined if it is one that could not be read up to there. */
+/** The charset that an HTML text declares; undefined if the declaration could not be read in it. */
 function labelInHtml(start: string): string | undefined {
   const label = (META.exec(start)?.[1] ?? XML.exec(start)?.[1])?.toLowerCase();
   return label !== undefined && isKnown(label) && keepsAscii(label) ? label : undefined;
@@ -114,8 +114,8 @@ function keepsAscii(label: string): boolean {
 const LOWER_CASE = /[a-z]/;
 
 /**
- * Whether bytes labelled as something else are UTF-8 beyond doubt: they are valid, and what they would say otherwise
- * nobody writes. One pair may be text, as in "NESTL\u00c9\u00ae": so there must be a longer sequence, two without
+ * Whether bytes labelled as something else are UTF-8 beyond doubt: they are valid, and nobody would write the text that
+ * they are otherwise. One pair may be text, as in "NESTL\u00c9\u00ae": so there must be a longer sequence, two without
  * anything between, or one at a small letter, as in "f\u00c3\u00bcr". No-break spaces and signs count less.
  */
 function isSurelyUtf8(pieces: () => Iterable<Uint8Array>): boolean {
@@ -148,7 +148,7 @@ export function decodePayloads(label: string, payloads: readonly Buffer[]): stri
   return decoderOfText(label, () => [bytes])(bytes, true);
 }
 
-/** Not unknown labels, nor US-ASCII. */
+/** False for unknown labels and for US-ASCII. */
 function isKnown(label: string): boolean {
   return charsetOf(label) !== undefined;
 }

@@ -41,7 +41,7 @@ export function referencesIn(html: Text, wanted: ReadonlySet<string>): ReadonlyS
   return found;
 }
 
-/** What a reference may mean: without quotes, a blank or a bracket ends it. */
+/** The keys that a reference may mean: without quotes, a blank or a bracket ends it. */
 function keysOf([whole, written = '']: readonly string[]): string[] {
   const isCid = /^cid:/i.test(whole ?? '');
   return [written, written.split(/\)/, 1)[0] ?? '', written.trim().split(/[\s)]/, 1)[0] ?? ''].map((address) => {
@@ -51,8 +51,8 @@ function keysOf([whole, written = '']: readonly string[]): string[] {
 }
 
 const OVERLAP = 1100;
-/** References that are looked at; ten times as many as a message may have parts. */
+/** References that are examined; ten times as many as a message may have parts. */
 const MOST_REFERENCES = 10_000;
 
-/** Without the escapes of URLs and of HTML that occur in addresses. */
+/** Decodes the escapes of URLs and of HTML that occur in addresses. */
 const decoded = (address: string): string => percentDecoded(withoutEntities(address));

@@ -2,9 +2,8 @@ import { CAPS } from '../outgoing.ts';
 import { rawCharset } from './header-section.ts';
 import { type HeaderField, parseHeaders } from './headers.ts';
 
-// Finds a few fields in the first octets of a message, for those that know a message by them before it is parsed. In
-// two steps: what accepts a message only finds the fields, in one pass over a bounded number of octets; they are
-// decoded later, on another thread.
+// Finds a few fields in the first octets of a message that is not parsed yet, in two steps: acceptance only finds the
+// fields, in one pass over a bounded number of octets; they are decoded later, on another thread.
 
 /** A field to find: its name in lower case, and how many of them: the first ones, or the last one. */
 export interface WantedField {
@@ -13,12 +12,12 @@ export interface WantedField {
   readonly last?: true;
 }
 
-/** Finds fields in a message, as latin1: a string is cheap to give to a thread. In the order that is asked for. */
+/** Finds fields in a message, in the order requested; returns latin1, because a string is cheap to pass to a thread. */
 export type FieldSearch = (message: Uint8Array) => string;
 
 /**
- * Octets of a message in which fields are looked for: longer headers are made to be expensive. Of more fields than are
- * parsed (`CAPS`), the rest is not looked at.
+ * Octets of a message that are searched: longer headers are made to be expensive. Fields beyond the number that is
+ * parsed (`CAPS`) are ignored.
  */
 export const START_BYTES = 64 * 1024;
 /** Octets of one field that are kept, and encoded words that are decoded: enough for 200 characters. */
@@ -28,7 +27,7 @@ const MAX_WORDS = 24;
 /** Where a field begins, and where the next one does. */
 type Span = readonly [start: number, end: number];
 
-/** Creates a search, which takes some tenths of a millisecond for the worst that a stranger can write. */
+/** Creates a search; even the worst message costs it some tenths of a millisecond. */
 export function createFieldSearch(
   wanted: readonly WantedField[],
   { startBytes = START_BYTES, fieldBytes = FIELD_BYTES } = {},
@@ -62,7 +61,7 @@ export function createFieldSearch(
   };
 }
 
-/** Octets that are not ASCII, or an escape: their charset goes along, as a field that no message has. */
+/** Octets that are not ASCII, or an escape: their charset is passed along, as a field that no message has. */
 const RAW = /[\x1b\x80-\xff]/;
 const CHARSET = 'Postern-Charset';
 const CHARSET_FIELD = new RegExp(`^${CHARSET}: ([\\w.:+-]+)\n$`, 'm');
@@ -108,5 +107,5 @@ function isNamed(bytes: Uint8Array, start: number, name: string): boolean {
   return bytes[at] === COLON;
 }
 
-/** What tells capitals from small letters. */
+/** The bit that distinguishes capitals from small letters. */
 const CASE_BIT = 0x20;

@@ -29,7 +29,7 @@ const EXTENSIONS: ReadonlyMap<string, string> = new Map([
 
 /**
  * Makes a file name safe to show and to join to a folder: no paths, control or bidi characters, nor dots and blanks at
- * the end, which Windows leaves out, so that a name looks like another; empty if nothing is left.
+ * the end, which Windows drops, so that a name looks like another; empty if nothing is left.
  */
 export function toFileName(name: string): string {
   const clean = name.replace(UNSAFE, '');

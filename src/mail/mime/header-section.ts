@@ -119,7 +119,7 @@ export function readFields(message: Uint8Array): HeaderField[] {
   return isHeadless(message) ? [] : parseHeaders(headerBlock(message), () => rawCharset(message));
 }
 
-/** Bytes behind a header in which the first text is looked for. */
+/** Bytes after a header in which the first text is searched. */
 const MOST_SEARCHED = 16 * 1024;
 const CONTENT_TYPE = /^content-type[ \t]{0,20}:(.*(?:\r?\n[ \t].*)*)/gim;
 
@@ -143,10 +143,7 @@ function charsetIn(text: string, type: RegExp): string | undefined {
   return undefined;
 }
 
-/**
- * Whether the header section does not end within what is read. Then nobody knows what it says: its author and its
- * signatures may be in the rest.
- */
+/** Whether the header section is longer than the part that is read. Then its author and its signatures are unknown. */
 export function isOverlong(message: Uint8Array): boolean {
   return message.length > MOST_HEADER_BYTES && headerBlock(message).length === MOST_HEADER_BYTES;
 }

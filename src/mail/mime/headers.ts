@@ -17,7 +17,7 @@ const RAW_WORD = /=\?[\w.:+*-]+\?[Qq]\?[^?]*\?=/g;
 
 /**
  * Splits a header block into fields, in order. Lines that are not header fields are skipped. A value that is not UTF-8
- * is read in the charset that `charsetOf` finds, which is asked only then, else as windows-1252, like most unlabelled
+ * is read in the charset that `charsetOf` finds, which is called only then, else as windows-1252, like most unlabelled
  * 8-bit headers. Without `charsetOf`, escape sequences are left alone too: a check of the author must see the same
  * bytes as other programs.
  */

@@ -2,8 +2,8 @@ import { asciiParameter, decodedParameter, firstValue, type ParameterizedValue, 
 import { encodingOf, isMediaType, isMultipart, mediaTypeOf, type Part } from './structure.ts';
 import type { TransferEncoding } from './transfer.ts';
 
-// What each part of a message is for its reader: the text, the HTML, or a file. Each is exactly one of them, so that
-// nothing vanishes.
+// Classifies each part of a message: the text, the HTML, or a file. Each is exactly one of them, so that nothing
+// vanishes.
 
 /** A part that has no parts of its own. */
 export interface Leaf {
@@ -19,16 +19,16 @@ export interface Leaf {
   readonly contentId: string | null;
   /** The URL under which the HTML may refer to it (RFC 2557 section 4.2); null if there is none. */
   readonly location: string | null;
-  /** Whether it stands beside the root of a multipart/related, where no disposition counts (RFC 2387 section 4). */
+  /** Whether it is a sibling of the root of a multipart/related, where no disposition counts (RFC 2387 section 4). */
   readonly isRelated: boolean;
   readonly encoding: TransferEncoding;
   /** The declared charset; '' if there is none. */
   readonly charset: string;
 }
 
-/** Where a part stands. */
+/** The position of a part. */
 interface Place {
-  /** Where the body of the message is: nothing stands before it but its alternatives. */
+  /** Whether nothing but alternatives precedes it: it is the body of the message. */
   readonly isFirst: boolean;
   readonly isRelated: boolean;
 }
@@ -71,8 +71,8 @@ function toLeaf(part: Part, { isFirst, isRelated }: Place): Leaf {
   const location = firstValue(part.fields, 'content-location')?.replace(/\s/g, '') || null;
   const name = decodedParameter(disposition, 'filename') || decodedParameter(part.type, 'name');
   const { declared, isText, fallback } = declaredType(part);
-  // RFC 8621 section 4.1.4: a text with a name is a file, unless it is where the body stands. What else may be beside
-  // the HTML with an id is for the HTML to refer to. Only `attachment` attaches: senders write anything.
+  // RFC 8621 section 4.1.4: a text with a name is a file, unless it is the body. A related part with an id is a file
+  // that the HTML refers to. Only `attachment` makes an attachment: senders write anything.
   const isFile =
     !isText ||
     wordOf(disposition) === 'attachment' ||
@@ -92,7 +92,7 @@ function toLeaf(part: Part, { isFirst, isRelated }: Place): Leaf {
   };
 }
 
-/** Of `attachment filename`, where a semicolon is missing, or `filename=x`, where the word itself is. */
+/** The disposition, also of `attachment filename` without a semicolon; empty for `filename=x` without a word. */
 const wordOf = ({ value }: ParameterizedValue): string => (/^(?:file)?name=/.test(value) ? '' : value);
 
 /** Main types whose content is not text, also where the subtype is missing. */
@@ -101,7 +101,7 @@ const NO_TEXT = /^(?:application|audio|font|image|message|model|video)(?:\/|$)/;
 interface Declared {
   /** Undefined if it is no media type. */
   readonly declared: string | undefined;
-  /** Whether it may be the text: what is no type is text (RFC 2045 section 5.2). */
+  /** Whether it may be the text: an invalid type counts as text (RFC 2045 section 5.2). */
   readonly isText: boolean;
   /** The type of a file that declares none. */
   readonly fallback: string;
@@ -116,8 +116,8 @@ function declaredType(part: Part): Declared {
 }
 
 /**
- * Beside a text, the first HTML part is its formatted form; those that go on with it are what stands in the same
- * alternative. Any other is a file. Without a text, all of them are the message.
+ * Beside a text, the first HTML part is its formatted form, together with others in the same alternative; any other
+ * HTML part is a file. Without a text, all HTML parts are the message.
  */
 function withOneHtml(leaves: readonly Leaf[]): Leaf[] {
   const first = leaves.find(({ role }) => role === 'html');

@@ -66,7 +66,7 @@ export const encodingOf = (part: Part): TransferEncoding => ENCODINGS.get(encodi
 
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 
-/** Whether a type as declared is one: senders write anything. */
+/** Whether a declared type is a media type: senders write anything. */
 export function isMediaType(type: string): boolean {
   return MEDIA_TYPE.test(type);
 }
@@ -74,7 +74,7 @@ export function isMediaType(type: string): boolean {
 interface Open {
   readonly part: Part;
   readonly boundary: string;
-  /** Whether its closing delimiter was seen. Parts behind it are parts all the same: gateways append them. */
+  /** Whether its closing delimiter was seen. Parts after it count all the same: gateways append them. */
   closed: boolean;
 }
 
@@ -88,7 +88,7 @@ interface Walk {
   parts: number;
   headerBytes: number;
   addressBytes: number;
-  /** The charset for raw 8-bit fields of the message, once it was asked for. */
+  /** The charset for raw 8-bit fields of the message, once determined. */
   charset: { readonly label: string | undefined } | undefined;
   breach: string | undefined;
 }
@@ -219,9 +219,9 @@ function isPlainField(bytes: Buffer, at: number): boolean {
 }
 
 const FIELD = /^[!-9;-~]{1,200}[ \t]*:/;
-/** What a part has in its header, so that no text begins before it. */
+/** Fields of part headers: no body begins before one. */
 const PART_FIELD = /^(?:content-|x-)[!-9;-~]{0,200}[ \t]*:/i;
-/** Bytes before a line in which the end of the line above is looked for. */
+/** Bytes before a line that are searched for the end of the line above. */
 const LINE_END = 3;
 
 /** Where the body begins, by the line at `at`; `begun`: by those above. Some software does not indent folded lines. */
@@ -274,7 +274,7 @@ function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   endPart(walk, walk.leaf, lineStart);
   for (const { part, closed } of walk.open.slice(level + 1)) if (!closed) endPart(walk, part, lineStart);
   const owner = walk.open[level];
-  // Without parts, its content is what stands before this line.
+  // Without parts, its content ends before this line.
   if (closes) endPart(walk, owner?.part, owner?.part.children.length === 0 ? lineStart : lineEnd);
   if (owner) owner.closed = closes;
   truncate(walk, level + 1);

@@ -65,7 +65,7 @@ function endsBehind(body: Uint8Array, padding: number): boolean {
 const BASE64_LINE = /^[A-Za-z0-9+/]*=*$/;
 /** A line of at least this number of base64 characters is data; a footer has blanks between words. */
 const LONG_LINE = 40;
-/** Bytes at the end of a body in which a footer is looked for. */
+/** Bytes at the end of a body that are searched for a footer. */
 const LONGEST_FOOTER = 64 * 1024;
 
 /** A line at the end of a base64 body. */
@@ -119,7 +119,7 @@ function lastLines(body: Buffer): Line[] {
   return lines.reverse();
 }
 
-/** Characters of a line that are looked at. */
+/** Characters of a line that are examined. */
 const LONGEST_LINE = 1000;
 
 /** Decodes base64. Invalid characters are ignored (RFC 2045 section 6.8), and more groups may follow padding. */

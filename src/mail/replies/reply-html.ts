@@ -5,14 +5,14 @@ interface HtmlPiece {
   readonly start: number;
   readonly end: number;
   readonly isQuote: boolean;
-  /** Whether it is what stands above a quote: a quote begins with it. */
+  /** Whether it is an attribution, with which a quote begins. */
   readonly isAttribution?: boolean;
 }
 
-/** What an element is to quotes. attribution: it stands above a quote · all: it and everything after it is quoted. */
+/** The role of an element. attribution: it stands above a quote · all: it and everything after it is quoted. */
 type Kind = 'quote' | 'attribution' | 'all' | undefined;
 
-/** Only these attributes tell, and no value that tells is longer. */
+/** Only these attributes matter, and no value that matters is longer. */
 const TELLING = new Set(['class', 'id', 'type', 'style']);
 const LONGEST_VALUE = 300;
 /** Attributions in an element of their own: Gmail, Thunderbird. */
@@ -23,13 +23,13 @@ const BELOW = new Set(['divRplyFwdMsg', 'mail-editor-reference-message-container
 /** The line above the header of a quoted message in Outlook for the desktop, without spaces. */
 const OUTLOOK_LINE = /border:none;border-top:solid#?\w{3,12}1\.0pt;padding:3\.0pt0/i;
 
-/** What every page has that has any of these. */
+/** A text that every page with a quote contains. */
 const MAY_QUOTE = /blockquote|gmail_attr|moz-cite-prefix|reply-intro|divRplyFwdMsg|mail-editor-ref|border-top:/i;
 
 /**
- * Divides a page where quotes begin and end that its elements show: `blockquote type="cite"` of most programs, the
- * class names of Gmail, what Outlook writes above a message that is answered. Answers between two quotes are not part
- * of either; the elements around both are not looked at.
+ * Divides a page into quotes and other pieces, by its elements: `blockquote type="cite"` of most programs, the class
+ * names of Gmail, the elements that Outlook writes above the original message. Replies between two quotes belong to
+ * neither; an element around both does not count.
  */
 export function quotesOf(html: string): readonly HtmlPiece[] {
   if (!MAY_QUOTE.test(html)) return [{ start: 0, end: html.length, isQuote: false }];

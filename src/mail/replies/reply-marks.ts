@@ -1,7 +1,7 @@
 import { pattern } from '../../base/pattern.ts';
 
-// The lines that mail programs write above what they quote or forward, in the languages that most people use. All of
-// them look at bounded pieces of text only.
+// Recognizes the lines that mail programs write above quoted and forwarded messages, in the languages that most people
+// use. Only bounded pieces of text are examined.
 
 /** Longer lines are prose: a name and an address have 320 characters at most, and a date 60. */
 const LONGEST_LINE = 500;
@@ -34,7 +34,7 @@ const VERBS = [
   'menulis', // Indonesian
 ];
 const VERB = new RegExp(`(?:^|[^\\p{L}])(?:${VERBS.join('|')})(?![\\p{L}])`, 'iu');
-/** These stand next to other letters. */
+/** These may adjoin other letters. */
 const CJK_VERB = /写道|寫道|写到|写信|書きました|のメール|님이 작성|작성:/u;
 
 /** The first word of an attribution that begins with a preposition, or a digit of its date. */
@@ -46,9 +46,9 @@ const ABBREVIATION = /(?:\d|(?<!\p{L})\p{L}{1,4})\.$/u;
 const endsSentence = (line: string): boolean => SENTENCE_END.test(line) && !ABBREVIATION.test(line);
 const DATE =
   /(?<![\w@])(?:\d{1,2}[:.h]\d{2}(?!\w)|(?:19|20)\d\d(?![\w@])|\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?!\w))|\d\s?[年月日년월]/u;
-/** Own words on the line of an attribution: some programs do not begin a new one. */
+/** Own words on the line of an attribution: some programs do not start a new line. */
 const SHARED_LINE = /[^\s-][-\s]{1,4}On (?:[A-Z][a-z]{2,8},? ){1,2}\d.{0,200} wrote:$/u;
-/** Bounded, so that no start is looked at for longer than an address is. */
+/** Bounded by the longest address, so that no start costs more. */
 const ADDRESS = /[^\s<>()@]{1,128}@[^\s<>()@]{1,255}/u;
 const ADDRESS_AT_END = /@[^\s<>()@]{1,255}>{0,3}[)\]"']{0,2}\s?$/u;
 /** What mail programs leave around a line: direction marks, zero-width characters, bold in plain text. */
@@ -57,10 +57,10 @@ const AROUND = pattern('gu')`
   |[\s*_\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]{1,200}$
 `;
 
-/** Removes what stands around a line and is not part of it. */
+/** Removes what mail programs leave around a line. */
 const bare = (line: string): string => line.replace(AROUND, '');
 
-/** An attribution at the end of some lines: how many of them it takes, and how sure it is. */
+/** An attribution at the end of some lines: its number of lines, and its strength. */
 interface Attribution {
   readonly lines: number;
   readonly strength: Strength;
@@ -68,8 +68,8 @@ interface Attribution {
 
 /**
  * Finds an attribution (`On Monday, Ann wrote:`) at the end of some adjacent lines, of which it may take several. It
- * ends with a colon and has a date and who wrote, in any order; a line that does not is weak if it ends with a colon
- * and names a writer or an address.
+ * ends with a colon and has a date and a writer, in any order; a line that does not is weak if it ends with a colon and
+ * names a writer or an address.
  */
 export function attributionIn(lines: readonly string[]): Attribution | undefined {
   const last = lines.at(-1);
@@ -100,12 +100,12 @@ function isStrong(text: string): boolean {
   return hasVerb(text) && (OPENER.test(text) || ADDRESS.test(text) || CJK_VERB.test(text));
 }
 
-/** Whether what is found may lack its beginning: it has no first word of an attribution. */
+/** Whether the beginning may be on the line above: there is no first word of an attribution. */
 const isCutAbove = (text: string): boolean => !/^\D{0,3}\p{L}/u.test(OPENER.exec(text)?.[0] ?? '');
 /** A weekday, a day and perhaps a month and a year: `fre. 28. apr.`, `пт, 28 апр. 2017 г.` */
 const WEEKDAY_LINE =
   /^\p{L}{1,12}\.?,?\s\d{1,2}\.?(?:\s(?:\p{L}{1,12}\.?|\d{1,2}\.?))?(?:\s\d{4}(?:\s?\p{L}{1,2}\.)?)?$/u;
-/** What such a line goes on with: the year or the time. */
+/** The next line after such a line begins so: with the year or the time. */
 const REST_OF_DATE = /^(?:(?:19|20)\d\d(?!\d)|(?:\p{L}{1,4}\.?\s)?\d{1,2}[:.h]\d\d)/u;
 const isDateBegun = (above: string, text: string): boolean => REST_OF_DATE.test(text) && WEEKDAY_LINE.test(above);
 
@@ -161,10 +161,10 @@ const FORWARDED_LINE = pattern('iu')`
   |${FORWARDED_WORDS}\s?[:：])$
 `;
 
-/** Whether a line announces the message that is answered: `-----Original Message-----`. */
+/** Whether a line announces the original message: `-----Original Message-----`. */
 export const isOriginalLine = (line: string): boolean => line.length <= LONGEST_LINE && ORIGINAL_LINE.test(bare(line));
 
-/** Whether a line announces a message that is passed on: `Begin forwarded message:`. */
+/** Whether a line announces a forwarded message: `Begin forwarded message:`. */
 export const isForwardedLine = (line: string): boolean =>
   line.length <= LONGEST_LINE && FORWARDED_LINE.test(bare(line));
 
@@ -175,7 +175,7 @@ const FORWARDED_SUBJECT =
 /** Whether a message forwards another one, according to its subject. */
 export const isForwardedSubject = (subject: string): boolean => FORWARDED_SUBJECT.test(subject);
 
-/** What a label of a quoted header stands for. */
+/** The field that a label of a quoted header names. */
 export type Label = 'from' | 'date' | 'to' | 'subject' | 'other';
 
 const LABELS: ReadonlyMap<string, Label> = new Map([
@@ -214,7 +214,7 @@ function labels(label: Label, words: string): (readonly [string, Label])[] {
 /** Longer names of fields are prose. */
 const LONGEST_LABEL = 24;
 
-/** What the field of a quoted header is that a line begins with (`From: `, `*Von:*`, `差出人：`); undefined if none. */
+/** The field of a quoted header at the start of a line (`From: `, `*Von:*`, `差出人：`); undefined if there is none. */
 export function labelOf(line: string): Label | undefined {
   const start = line.slice(0, LONGEST_LABEL + 12).replace(/^[\s*_]{1,12}/u, '');
   const colon = start.search(/[:：]/u);

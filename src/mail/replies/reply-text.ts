@@ -21,14 +21,14 @@ interface ReplySplit {
   readonly quoted: string;
 }
 
-/** The parts as the payload has them, and whether they are shorter than what they are parts of. */
+/** The parts as in the payload, and whether something is cut off. */
 export interface ShownReply extends ReplySplit {
   readonly cut: boolean;
 }
 
 /**
- * How much of a text is searched, in characters. People do not write more above a quote, and the parts repeat a text
- * that the payload has already: both are bounded, so that a text of 25 MB is not there twice.
+ * Characters of a text that are searched, and of each part. People do not write more above a quote; and the parts
+ * repeat a text of the payload, so a text of 25 MB must not be there twice.
  */
 const MOST_SEARCHED = 512 * 1024;
 const MOST_REPLY = 256 * 1024;
@@ -49,16 +49,15 @@ export function replyOf({ text, html, subject }: Pick<ParsedMessage, 'text' | 'h
 /**
  * Splits a plain text with LF line ends into the reply and what it quotes. Linear.
  *
- * A quote is what lines with `>` or a line of the mail program show to be one. It is cut at the end, below the reply;
- * and if it is the only one, at the start or under its attribution in the middle. Between answers it stays: they are
- * answers to it. What is forwarded stays too, and so does everything if the sender wrote nothing himself: what is
- * unclear is reply.
+ * A quote is marked by `>`, or by a line of the mail program. It is removed at the end, below the reply; and if it is
+ * the only one, at the start, or below its attribution in the middle. Between replies it stays, because they refer to
+ * it. Forwarded text stays too, and so does everything if the sender wrote nothing: unclear text counts as reply.
  */
 export function splitReply(text: string, subject = ''): ReplySplit {
   return split(text, subject, []);
 }
 
-/** As `splitReply`, for an HTML page: its text, with quotes as its elements show them. */
+/** As `splitReply`, for an HTML page, whose elements mark quotes. */
 export function splitHtmlReply(html: string, subject = ''): ReplySplit {
   let text = '';
   const marked: Span[] = [];
@@ -76,7 +75,7 @@ export function splitHtmlReply(html: string, subject = ''): ReplySplit {
 interface Span {
   readonly start: number;
   readonly end: number;
-  /** Whether it is what stands above a quote. */
+  /** Whether it stands above a quote. */
   readonly isAttribution: boolean;
 }
 
@@ -98,7 +97,7 @@ interface OwnSoFar {
   readonly ownSince: boolean;
 }
 
-/** A line of the mail program that may stand above a quote; what follows it decides. */
+/** A line of the mail program that may stand above a quote; the lines after it decide. */
 interface Pending extends OwnSoFar {
   readonly isStrong: boolean;
   /** Where own text ends if it does not. */
@@ -114,7 +113,7 @@ interface Paragraph extends OwnSoFar {
 interface Found extends OwnSoFar {
   readonly first: Quote | undefined;
   readonly last: Quote | undefined;
-  /** Where the message begins that is answered, if all that follows is part of it. */
+  /** Where the original message begins, if all that follows is part of it. */
   readonly rest: number | undefined;
 }
 
@@ -195,7 +194,7 @@ function find(text: string, marked: readonly Span[]): Found {
         pending = { ...pending, end };
         continue;
       }
-      // Nothing marks the quote. If nothing stands above it either, it is as likely forwarded.
+      // The quote has no mark. Without text above, it may as well be forwarded.
       if (pending.ownEnd > 0) return { first, last, ownEnd, ownSince, rest: isOwn(last) ? last.end : pending.ownEnd };
       return { first, last, ownEnd: text.length, ownSince: true, rest: undefined };
     }
@@ -294,7 +293,7 @@ function headerEnd(text: string, start: number): number | undefined {
   return isHeader(found) ? end : undefined;
 }
 
-/** No more lines are looked at closely: a person's mail has a few that may be of a mail program. */
+/** The most lines that are examined closely: mail of people has few that may be of a mail program. */
 const MOST_LOOKED_AT = 1000;
 const LONGEST_LINE = 600;
 const LONGEST_LABELLED = 40;
@@ -309,7 +308,7 @@ const isSpace = (code: number): boolean => (code <= 0x20 && code >= 0x09) || cod
 /** Spaces, direction marks and the asterisks of bold text. */
 const mayTrail = (code: number): boolean => isSpace(code) || code === 0x2a || (code >= 0x200b && code <= 0x206f);
 
-/** Whether a line can be one of a mail program at all; its first and last characters tell of most that it cannot. */
+/** Whether a line can be one of a mail program; the first and last characters rule out most lines. */
 function mayLead(text: string, at: number, end: number): boolean {
   if (isDash(text.charCodeAt(at))) return true;
   let last = end - 1;
@@ -320,7 +319,7 @@ function mayLead(text: string, at: number, end: number): boolean {
   return false;
 }
 
-/** Whether a line is only drawn: `________________`. It belongs to what follows. */
+/** Whether a line is a ruler: `________________`. It belongs to the text below. */
 function isRule(line: string): boolean {
   if (line.length < 4) return false;
   for (let i = 0; i < line.length; i++) if (!isDash(line.charCodeAt(i))) return false;

@@ -4,14 +4,14 @@ import { parseReplyAddress } from '../addresses/reply-address.ts';
 import { allValues, type HeaderField } from '../mime/headers.ts';
 import { idsIn, threadIdOf, threadOfRoot } from './thread.ts';
 
-// By what an answer may name a message that was sent, besides the Message-ID that we give it, which has its `_id`: the
-// Message-ID that the caller gave it, the one that a relay made of it, and the address for replies.
+// Names by which a reply may refer to a sent message, besides our Message-ID, which has its `_id`: the Message-ID of
+// the caller, the one that a relay gave it, and the reply address.
 
 /** The conversation of a sent message, where it differs from the default. */
 export interface SentConversation {
   /** Its thread (mail/replies/thread.ts), if that is not the one that its own Message-ID begins. */
   readonly thread?: string;
-  /** By what else answers name it. */
+  /** Other names by which replies refer to it. */
   readonly names?: readonly string[];
 }
 
@@ -25,7 +25,7 @@ export function givenMessageId(headers: Iterable<readonly [name: string, value: 
   return undefined;
 }
 
-/** The conversation fields of a message, to be spread into its options; nothing without any. */
+/** The conversation of a message, to be spread into its options; empty if it has none. */
 export function toConversation(
   fields: readonly HeaderField[],
   sender: string,
@@ -36,7 +36,7 @@ export function toConversation(
   return { conversation: { ...(thread !== null && { thread }), ...(names.length > 0 && { names }) } };
 }
 
-/** Of a draft: its headers, with the Message-ID only if it is sent. */
+/** As `toConversation`, from the headers of a draft; its Message-ID counts only if it is sent. */
 export function conversationOfDraft(
   headers: Iterable<readonly [name: string, value: string]>,
   sender: string,
@@ -55,7 +55,7 @@ export function conversationOfDraft(
 export const threadOfSent = (id: string, { thread }: { readonly thread?: string | null | undefined } = {}): string =>
   thread ?? threadOfRoot(`${id}@`);
 
-/** Addresses of a message in which data may be sealed, that are looked at. */
+/** The most reply addresses of a message that are used. */
 const MOST_ADDRESSES = 4;
 
 function replyAddressesIn(fields: readonly HeaderField[], sender: string): string[] {
@@ -80,14 +80,13 @@ export const nameOfAddress = (address: string): string => nameOf('address', addr
 
 const nameOfToken = (token: string): string => nameOf('relayed', token);
 
-/** The shortest and longest token by which a relay may know a message, and the names that are made of one reply. */
+/** The shortest and longest token of a relay for a message, and the most names taken from one reply. */
 const [SHORTEST_TOKEN, LONGEST_TOKEN] = [16, 200];
 const MOST_NAMES = 6;
 
 /**
- * The names in the reply by which a relay accepted a message. Relays that write a Message-ID of their own say in this
- * reply what they make it of: `250 Ok 0102018…` of SES becomes `<0102018…@email.amazonses.com>`, Exchange has the whole
- * id.
+ * The names in the SMTP reply with which a relay accepted a message. Relays that write a Message-ID of their own name
+ * it there: `250 Ok 0102018…` of SES becomes `<0102018…@email.amazonses.com>`, Exchange has the whole id.
  */
 export function namesInReply(reply: string): string[] {
   const ids = [...reply.matchAll(/<([^<>\s]{1,500}@[^<>\s]{1,500})>/g)].map(([, id = '']) => nameOfId(id));
@@ -95,13 +94,13 @@ export function namesInReply(reply: string): string[] {
   return [...new Set([...ids, ...tokens.map(nameOfToken)])].slice(0, MOST_NAMES);
 }
 
-/** Random text, and no word, number, address or name of a host. */
+/** Whether it is random text, and no word, number, address or host name. */
 function isToken(word: string): boolean {
   if (word.length < SHORTEST_TOKEN || word.length > LONGEST_TOKEN || !/^[\w.+/-]+$/.test(word)) return false;
   return /[a-z]/i.test(word) && (/\d/.test(word) || /[a-z][A-Z]/.test(word)) && !/\.[a-z]{2,}$/i.test(word);
 }
 
-/** The names that an id in an answer may stand for: itself, and the tokens in its left part. */
+/** The names that an id in a reply may stand for: itself, and the tokens in its left part. */
 export function namesOfId(id: string): string[] {
   const local = id.slice(0, id.includes('@') ? id.lastIndexOf('@') : undefined);
   const pieces = [local, ...local.split(/[.+]/)].filter(isToken).slice(0, MOST_NAMES);

@@ -5,7 +5,7 @@ import { CAPS } from '../outgoing.ts';
 
 // The conversation that a message belongs to, from its identification fields (RFC 5322 section 3.6.4).
 
-/** Characters of a field in which ids are looked for: its root is at the beginning, the latest at the end. */
+/** Characters of a field that are searched for ids: its root is at the beginning, the latest at the end. */
 const MOST_TEXT = 64 * 1024;
 /** Ids of a field that are used: the first and the last of them. */
 const MOST_IDS = 100;
@@ -28,8 +28,8 @@ export function idsIn(fields: readonly HeaderField[], name: (typeof ID_FIELDS)[n
 }
 
 /**
- * A stable id of the conversation: the same for its first message and for every answer to it. The root is the first id
- * in References, else the one in In-Reply-To, else the message itself; null if it names none.
+ * A stable id of the conversation: the same for its first message and for every reply. The root is the first id in
+ * References, else the one in In-Reply-To, else the message itself; null if it names none.
  */
 export function threadIdOf(fields: readonly HeaderField[]): string | null {
   for (const name of ID_FIELDS) {
@@ -101,7 +101,7 @@ function bareIdsOf(text: string): string[] {
   return words.every((word) => word.length <= LONGEST_ID && /^[^\s@]+@[^\s@]+$/.test(word)) ? words : [];
 }
 
-/** Ids that are looked up, and of them those of In-Reply-To: some programs name several parents. */
+/** The most ids that are looked up, in all and from In-Reply-To: some programs name several parents. */
 const MOST_LOOKED_UP = 20;
 const MOST_PARENTS = 5;
 
@@ -110,10 +110,10 @@ const findAboutAnswers = createFieldSearch(
   { startBytes: CAPS.headerBytes, fieldBytes: CAPS.headerBytes },
 );
 
-/** The fields by which an answer is recognized, and what is said of it, from the first octets of a message. */
+/** The fields that identify a reply and describe it, from the first octets of a message. */
 export const fieldsAboutAnswers = (start: Uint8Array): HeaderField[] => parseFound(findAboutAnswers(start));
 
-/** The ids of the messages that a message answers, the nearest first; none if it answers none. */
+/** The ids of the messages that a message replies to, the nearest first; none if it is no reply. */
 export function answeredIds(fields: readonly HeaderField[]): string[] {
   const parents = idsIn(fields, 'in-reply-to').slice(0, MOST_PARENTS);
   return [...new Set([...parents, ...idsIn(fields, 'references').toReversed()])].slice(0, MOST_LOOKED_UP);

@@ -1,5 +1,5 @@
-// CSS of a mail, made safe to show: what remains can load nothing. Kept is only what is fully understood, and it is
-// written anew, so that a browser reads it the same way. Linear.
+// CSS of a mail, made safe to show: what remains can load nothing. Only fully understood parts are kept, and written
+// anew, so that a browser reads them the same way. Linear.
 
 /** The functions that a value may call. None of them names a resource. */
 const FUNCTIONS = new Set([
@@ -119,7 +119,7 @@ function isClosed(text: string): boolean {
   return quote === '' && open.length === 0;
 }
 
-/** Each comment becomes a space; one that never ends takes the rest. */
+/** Each comment becomes a space; an unclosed one removes the rest. */
 function withoutComments(css: string): string {
   const parts: string[] = [];
   let from = 0;

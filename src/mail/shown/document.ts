@@ -1,5 +1,5 @@
-// Mail out is stored in parts, with merge tags. To be looked at, it becomes a document, which then takes the way of
-// mail that came in: parsed on a thread, filtered, and shown in a frame.
+// Outgoing mail is stored in parts, with merge tags. For its preview it becomes a MIME document, which is then handled
+// like inbound mail: parsed on a thread, filtered, and shown in a frame.
 
 /** A picture that HTML refers to by `cid:<name>`. */
 export interface ShownImage {
@@ -27,7 +27,7 @@ export function toShownDocument(html: string, images: readonly ShownImage[]): Bu
         .flatMap(({ name, content }) => [
           `--${BOUNDARY}`,
           `Content-ID: <${name}>`,
-          // Its first bytes tell whether it is a picture, whatever its sender called it.
+          // Its first bytes show whether it is a picture, whatever its declared type.
           ...part('application/octet-stream', content.replace(/[^A-Za-z0-9+/=]/g, '')),
         ]),
       `--${BOUNDARY}--`,

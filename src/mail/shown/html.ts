@@ -4,9 +4,9 @@ import { readElements } from '../html-edit.ts';
 import { safeDeclarations, safeSheet } from './css.ts';
 
 // The HTML of a mail as a page that asks for nothing: no scripts, no frames, no forms, nothing that is loaded, and no
-// link that can be followed. It is written anew from the elements and attributes listed here; whatever else a mail has
-// is left out. The browser's sandbox is what protects the reader; this takes out what a sandbox lets through, because
-// every request tells the sender that the mail was read.
+// link that can be followed. It is written anew from the elements and attributes listed here; everything else is left
+// out. The browser's sandbox is what protects the reader; this removes the requests that a sandbox lets through,
+// because each tells the sender that the mail was read.
 
 /** A link of the mail, as text. */
 interface ShownLink {

@@ -12,18 +12,19 @@ import {
   type Mailbox,
   type ParsedMessage,
   parseMessage,
+  subjectOf,
   wholeText,
 } from '../../mail/message.ts';
 import { isHeadless } from '../../mail/mime/header-section.ts';
-import { decodeWords, firstValue, type HeaderField, parseHeaders } from '../../mail/mime/headers.ts';
+import { type HeaderField, parseHeaders } from '../../mail/mime/headers.ts';
 import { scanStructure } from '../../mail/mime/structure.ts';
 import { breachOfBlock, type Draft, type DraftFile } from '../../mail/outgoing.ts';
 import type { Store } from '../../store/store.ts';
 import { REFUSALS, type Reply } from '../replies.ts';
 
-/** A document taken apart to fill a template. */
+/** A message prepared to fill a template. */
 interface TakenApart {
-  /** The text of the document as HTML, to insert into the template. */
+  /** Its text as HTML, to insert into the template. */
   readonly content: string;
   /** All but `html` and `text`, which come from the template. */
   readonly rest: Omit<Draft, 'html' | 'text'>;
@@ -33,7 +34,7 @@ interface TakenApart {
 const MADE_ANEW =
   /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|content-.*|received|return-path|dkim-signature|x-mc-.*)$/i;
 
-/** Takes a document apart; undefined if it exceeds a limit of the parser. */
+/** Prepares a message to fill a template; undefined if it exceeds a limit of the parser. */
 export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> {
   const scan = scanStructure(bytes);
   if (scan.breach !== undefined) return undefined;
@@ -112,11 +113,6 @@ export function readDocument(
       bytes: Buffer.concat([header, rest]),
     },
   };
-}
-
-function subjectOf(fields: readonly HeaderField[]): string {
-  const subject = firstValue(fields, 'subject') ?? '';
-  return decodeWords(subject);
 }
 
 /** Removes the fields that are not sent from a header block, with their folded lines; keeps every other byte. */

@@ -68,7 +68,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
   const started = new Set<Listener>();
   let stopping = false;
 
-  /** The library would generate a certificate, so TLS from the first byte begins with the first one. */
+  /** Listeners with implicit TLS start once there is a certificate: the library would generate one. */
   async function startWith(tls: TlsSettings | undefined) {
     for (const [i, listener] of listeners.entries()) {
       if (stopping || started.has(listener) || (kinds[i]?.implicitTls && !tls)) continue;

@@ -1,8 +1,8 @@
 import { isMarkedAsUntransferable } from 'node:worker_threads';
+import { isTight } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { EventName, Fields, Log } from '../../base/log.ts';
 import type { Asker } from '../../base/port.ts';
-import { isTight } from '../../base/room.ts';
 import type { Tools } from '../../base/tools.ts';
 import type { AcceptResult, Arrival, Match, RoutedRecipient } from '../../inbound/types.ts';
 import type { Note, Notes } from '../../journal/types.ts';
@@ -69,7 +69,7 @@ export function createDeskAnswers(
     notes,
   }: { readonly desk: LocalDesk; readonly meters: SessionMeters; readonly log: Log; readonly notes: Notes },
   notices: SharedArrayBuffer,
-  /** Tells the thread that another client has got the place of this session. */
+  /** Tells the thread that a session has lost its place to another client. */
   taken: (n: number) => void,
 ) {
   const places = new Map<number, CountedPlace>();
@@ -167,7 +167,7 @@ export function createAskingDesk(parts: AskingParts) {
 
   const { admission, taken } = createAskingAdmission(parts, ask, tell, () => Atomics.load(cells, CROWDED) !== 0);
   return {
-    /** Another client has got the place of this session. */
+    /** A session has lost its place to another client. */
     taken,
     desk: frozen<Desk>({
       admission,
@@ -203,7 +203,7 @@ function createAskingAdmission(
 ) {
   // The lag of this thread; the main thread measures its own.
   const lag = createLagProbe(maxLoopLagMs, clock);
-  /** The places of this thread, and what to do when another client gets one. */
+  /** The places of the sessions of this thread, by number. */
   const places = new Map<number, Mine>();
   let last = 0;
 
@@ -247,7 +247,7 @@ function createAskingAdmission(
     taken(n: number) {
       const mine = places.get(n);
       if (!mine) return;
-      // It began a message before the main thread heard of it: then there is one session too many, until it ends.
+      // It began a message before the main thread knew: it goes on, and there is one session too many until it ends.
       if (mine.doing === 'data') return;
       mine.taken = true;
       mine.end();

@@ -19,7 +19,7 @@ interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | '
   readonly meters: SessionMeters;
 }
 
-/** How often threads are checked and told whether the disk has room; each of their requests updates that too. */
+/** How often threads are checked, and the shared flags written; each request of a thread writes them too. */
 const LOOK_MS = 1000;
 /** A thread that answers no ping for this many checks hangs. Checks, not time: the machine may have been suspended. */
 const MOST_SILENT = 30;

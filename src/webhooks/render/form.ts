@@ -1,8 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { CELLS_BYTES, createBytePasses, SET_BYTES, SLACK, toByteSet, toCells } from '../../base/byte-passes.ts';
-import type { Bytes } from '../../base/bytes.ts';
+import { type Bytes, giveBack } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
-import { giveBack } from '../../base/room.ts';
 import { runningMandrillSignature, runningStandardSignature } from '../signing.ts';
 import type { Piece, Plain } from './pieces.ts';
 

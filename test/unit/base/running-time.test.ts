@@ -40,7 +40,7 @@ describe('running time', () => {
     }
   });
 
-  it('is uncertain for ten minutes after the start and after a jump either way', async () => {
+  it('is untrusted for ten minutes after the start and after a jump either way', async () => {
     const clock = createTestClock();
     const time = createRunningTime(clock);
     expect(time.sure()).to.equal(false);

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
+import { free } from '../../../src/base/bytes.ts';
 import { type Clock, systemClock } from '../../../src/base/clock.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
-import { free } from '../../../src/base/room.ts';
 import { createWorkerPool, type PooledTask } from '../../../src/base/worker-pool.ts';
 import { afterTest } from '../../support/cleanup.ts';
 import { createTestClock } from '../../support/clock.ts';

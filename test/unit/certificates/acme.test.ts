@@ -110,7 +110,7 @@ describe('the ACME client', () => {
     }
   });
 
-  it('reports a gateway that answers HTML, a directory that is none, and answers without what they must have', async () => {
+  it('reports an HTML answer of a gateway, an invalid directory, and answers without required fields', async () => {
     const html = { status: 503, headers: { 'retry-after': '120' }, body: '<html>unavailable</html>' };
     for (const [answers, text] of [
       [{ '/dir': html }, 'answered 503'],
@@ -154,7 +154,7 @@ describe('the ACME client', () => {
     expect(client.shown).to.deep.equal([TOKEN, `hide ${TOKEN}`]);
   });
 
-  it('shows no token that is not one, and needs a challenge by HTTP', async () => {
+  it('shows no invalid token, and needs a challenge by HTTP', async () => {
     for (const challenge of [
       { type: 'http-01', url: `${CA}/challenge`, token: '../../secret/of/the/host' },
       { type: 'http-01', url: `${CA}/challenge`, token: 'short' },
@@ -166,7 +166,7 @@ describe('the ACME client', () => {
     }
   });
 
-  it('waits as the authority asks, within bounds, and gives up on one that never finishes', async () => {
+  it('waits as long as the authority asks, within limits, and gives up on an order that never finishes', async () => {
     const slow = { status: 'processing', authorizations: [], finalize: `${CA}/finalize` };
     const client = clientOf({
       '/order': { status: 201, headers: { location: `${CA}/order/1` }, body: slow },
@@ -181,7 +181,7 @@ describe('the ACME client', () => {
     expect(Math.max(...client.waits)).to.be.at.most(15_000);
   });
 
-  it('orders anew if the authority does not accept that the order replaces a certificate', async () => {
+  it('orders again if the authority does not accept that the order replaces a certificate', async () => {
     const placed = { status: 201, headers: { location: `${CA}/order/1` }, body: { status: 'ready' } };
     for (const type of ['alreadyReplaced', 'malformed', 'unauthorized']) {
       const refused = { status: 409, body: { type: `urn:ietf:params:acme:error:${type}`, detail: 'no' } };
@@ -196,7 +196,7 @@ describe('the ACME client', () => {
     expect(asked.filter((one) => one === 'POST /order')).to.have.length(1);
   });
 
-  it('reads when the authority wants a renewal, and nothing from what it does not understand', async () => {
+  it('reads the renewal time that the authority suggests, and ignores invalid answers', async () => {
     const suggestedWindow = { start: '2026-02-01T00:00:00Z', end: '2026-02-03T00:00:00+02:00' };
     const { acme } = clientOf({ '/renewal/a.b': { body: { suggestedWindow }, headers: { 'retry-after': '21600' } } });
     expect(await acme.renewal('a.b')).to.deep.equal({

@@ -221,7 +221,7 @@ describe('certificates', () => {
     expect(authority.orders).to.have.length(count + 2);
   });
 
-  it('are renewed earlier if the authority wants it, and never later', async () => {
+  it('are renewed earlier if the authority suggests it, and never later', async () => {
     const one = await host();
     one.start();
     await pass(0, saved);
@@ -233,7 +233,7 @@ describe('certificates', () => {
     await pass(7 * HOUR, () => authority.orders.length > 2);
   });
 
-  it('that fail are tried again after 5 minutes, then less and less often, with the advice in the log', async () => {
+  it('that fail are ordered again after 5 minutes, then less and less often, with the advice in the log', async () => {
     authority.state.bad.add(API);
     const one = await host();
     one.start();
@@ -271,7 +271,7 @@ describe('certificates', () => {
     expect(orderedNames()).to.not.include('other.customer.test');
   });
 
-  it('of policies are ordered once the DNS leads their names here, and no failure is counted before', async () => {
+  it('of policies are ordered once their names resolve to this host, and no failure is counted before', async () => {
     await store.inboundDomains.insert(customer());
     const zone: Record<string, ZoneRecords[string]> = { ...HERE, 'mta-sts.customer.test': { A: ['198.51.100.1'] } };
     const one = await host({ zone, policies: true });
@@ -286,7 +286,7 @@ describe('certificates', () => {
     await pass(HOUR + MINUTE, () => other.of('mta-sts.customer.test') !== undefined);
   });
 
-  it('of a new domain are ordered at the next look once its records are published, without a wait for the names', async () => {
+  it('of a new domain are ordered at the next poll once its records are published, without a wait for the names', async () => {
     const one = await host({ zone: { ...HERE, 'mta-sts.customer.test': { A: ['192.0.2.2'] } }, policies: true });
     one.start();
     await pass(0, saved);
@@ -301,7 +301,7 @@ describe('certificates', () => {
     expect((authority.orders.at(-1)?.at ?? Infinity) - published).to.be.below(MINUTE);
   });
 
-  it('issued while the store goes away are served at once, and saved when it is back', async () => {
+  it('that are issued while the store is away are served at once, and saved when it is back', async () => {
     const { rows, away } = fragile();
     const one = await host({ rows });
     authority.state.during = async () => {

@@ -8,7 +8,7 @@ import { issueCertificate } from '../../support/issuer.ts';
 import { tempDir } from '../../support/temp.ts';
 
 describe('a certificate request', () => {
-  it('is one that OpenSSL verifies, for the name alone', async () => {
+  it('is verified by OpenSSL, and for that name only', async () => {
     const longest = `${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(57)}.example`;
     for (const name of ['mx.example.com', 'xn--bcher-kva.example', longest.slice(-253)]) {
       const file = join(await tempDir(), 'request.der');

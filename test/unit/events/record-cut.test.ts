@@ -84,7 +84,7 @@ for (const driver of drivers)
     // What holds is a matter of the port, so the slower driver need not show it for every kind.
     for (const [kind, counts] of driver.kind === 'embedded' ? KINDS : KINDS.slice(1, 2))
       for (const cut of ['before', 'after'] as const) {
-        it(`${kind}: is in the numbers once, the list once and at the webhooks, interrupted ${cut} any write`, async () => {
+        it(`${kind}: is counted once, listed once and at the webhooks, interrupted ${cut} any write`, async () => {
           let cuts = 0;
           for (let nth = 1; ; nth++) {
             await clear();

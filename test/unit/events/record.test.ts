@@ -175,7 +175,7 @@ for (const driver of drivers)
       expect(await countsOf(store, 'sender', 'news@example.com')).to.deep.equal({ opens: 4, uniqueOpens: 2 });
     });
 
-    it('gives a deleted subaccount neither numbers nor rejects: another may have its id', async () => {
+    it('gives a deleted subaccount neither counters nor rejects: another may have its id', async () => {
       await begin();
       await store.subaccounts.remove({ id: subaccountId(ACCOUNT, 'cust-1') });
       await record('hard_bounce');

@@ -47,7 +47,7 @@ const routed = (recipient: string, match: Partial<Match> = {}): RoutedRecipient 
 });
 
 describe('loop protection (the brake)', () => {
-  it('marks answers beyond the allowed number in the window', async () => {
+  it('marks replies beyond the allowed number in the window', async () => {
     const { after, marks } = openBrake();
     expect(await after(3)).to.equal(false);
     expect(await marks()).to.equal(true);
@@ -56,7 +56,7 @@ describe('loop protection (the brake)', () => {
     expect(await marks({ account: 'b' })).to.equal(false);
   });
 
-  it('counts mail that is marked as a reply, and no notices', async () => {
+  it('counts mail that identifies itself as a reply, and no notifications', async () => {
     const { after } = openBrake();
     const notice = ['Subject: DISK CRITICAL', 'Auto-Submitted: auto-generated', 'Precedence: bulk'];
     expect(await after(100, { header: notice })).to.equal(false);

@@ -99,7 +99,7 @@ describe('copies of accepted mail', () => {
     });
   const untilInStep = () => later('nothing to be due', async () => (await queue.spool.copies.due(0, 100)).length === 0);
 
-  it('are written together, and judged each by itself', async () => {
+  it('are written together, each with a result of its own', async () => {
     const copying = open();
     const held = Promise.withResolvers<void>();
     inserting = async (all) => {
@@ -140,7 +140,7 @@ describe('copies of accepted mail', () => {
     expect(commands.length).to.be.within(5, 7);
   });
 
-  it('are asked for again if the result is unknown', async () => {
+  it('are requested again if the result is unknown', async () => {
     const copying = open();
     let isFirst = true;
     inserting = async (all) => {
@@ -155,7 +155,7 @@ describe('copies of accepted mail', () => {
     expect(await idsOf()).to.deep.equal([id]);
   });
 
-  it('are owed their deletion if they may have been written: over a restart, and until no late write can follow', async () => {
+  it('are deleted if they may have been written: also after a restart, and until no late write can follow', async () => {
     const copying = open();
     inserting = async (all) => {
       await store.copies.insertAll(all);
@@ -182,7 +182,7 @@ describe('copies of accepted mail', () => {
     expect(await queue.spool.count({})).to.include({ waiting: 0, dropped: 1 });
   });
 
-  it('are refused by a store that is away before the queue has the message, if it is deferred', async () => {
+  it('are refused before the queue has the message once the store is known to be away, if mail is deferred without them', async () => {
     const copying = open();
     isAway = true;
     expect((await accept(copying)).outcome).to.equal('uncopied');
@@ -237,7 +237,7 @@ describe('copies of accepted mail', () => {
     await untilInStep();
   });
 
-  it('follow their deliveries also if they are written again, because nobody knew that the store had them', async () => {
+  it('follow their deliveries also if they are written again because the first result was lost', async () => {
     const copying = open({ withoutCopies: 'accept' });
     inserting = async (all) => {
       await store.copies.insertAll(all);
@@ -253,7 +253,7 @@ describe('copies of accepted mail', () => {
     expect((await store.copies.one({ id }))?.deliveries.map((one) => one.id)).to.deep.equal([second.id]);
   });
 
-  it('are not made of what a route discards, or of mail that is delivered in time', async () => {
+  it('are not made of mail that a route discards, or that is delivered in time', async () => {
     const copying = open({ holdMs: 100 });
     expect((await accept(copying, { fate: { state: 'dropped', note: 'discarded by route 1.1' } })).outcome).to.equal(
       'accepted',
@@ -268,7 +268,7 @@ describe('copies of accepted mail', () => {
     expect(commands).to.deep.equal([]);
   });
 
-  it('are made at once when an attempt failed, when the time is over, and of what goes to such an endpoint next', async () => {
+  it('are made at once after a failed attempt, at the time limit, and for the next mail to such an endpoint', async () => {
     for (const isFailed of [true, false]) {
       const url = `https://hooks.example.com/${isFailed}`;
       const copying = open({ holdMs: 100 });
@@ -306,7 +306,7 @@ describe('copies of accepted mail', () => {
     await later('the parts to go with it', async () => (await store.copyParts.many({})).length === 0);
   });
 
-  it('are of no message that was taken back, whatever a lane still has of it', async () => {
+  it('are not made of a message that was taken back, whatever a lane still has of it', async () => {
     const copying = open();
     inserting = async () => ['refused'];
     const { id, deliveries } = await accept(copying);
@@ -314,7 +314,7 @@ describe('copies of accepted mail', () => {
     expect(queue.log.of('copy.refused')).to.have.length(1);
   });
 
-  it('wait for a POST that is being made before its message is refused, and need not be if it is delivered', async () => {
+  it('wait for a POST in progress before its message is refused, and are not needed if it is delivered', async () => {
     const copying = open({ holdMs: 100 });
     const given = mail(queue.clock);
     const [delivery] = given.deliveries;
@@ -326,7 +326,7 @@ describe('copies of accepted mail', () => {
     expect(await accepting).to.equal('accepted');
   });
 
-  it('are also made of mail that nobody waits for, within a second', async () => {
+  it('are also made of mail whose reply does not wait, within a second', async () => {
     const copying = open();
     await copying.start();
     const given = mail(queue.clock, { kind: 'return', task: 'report', url: 'report:there.example' });
@@ -337,7 +337,7 @@ describe('copies of accepted mail', () => {
     expect(await idsOf()).to.deep.equal([given.message.id]);
   });
 
-  it('are on the queue of the host that adopts them as they were here, and follow their deliveries there', async () => {
+  it('are in the queue of the host that adopts them as they were here, and follow their deliveries there', async () => {
     const copying = open();
     await copying.start();
     const sequence = 'a sequence';
@@ -380,7 +380,7 @@ describe('copies of accepted mail', () => {
     expect(await idsOf()).to.have.members([ordered.message.id, held.id, dead.id]);
   });
 
-  it('of another epoch stay if nobody has taken them over; what another host has is dropped here', async () => {
+  it('of another epoch stay if no host has taken them over; mail that another host has is dropped here', async () => {
     const copying = open();
     const [kept, taken, gone] = [await accept(copying), await accept(copying), await accept(copying)];
     await untilInStep();

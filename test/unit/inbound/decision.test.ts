@@ -106,7 +106,7 @@ describe('the decision between routes', () => {
     ...more,
   });
 
-  it('evaluates only what decides', () => {
+  it('evaluates only the facts that decide', () => {
     const choices = [
       choice('1', { when: { subject: ['x'], spam: ['spam'] } }),
       choice('2', { when: { dmarc: ['pass'] } }),

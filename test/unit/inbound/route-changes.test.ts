@@ -133,7 +133,7 @@ for (const driver of drivers)
         expect(seen.size, 'deaths before and after the row').to.be.at.least(2);
       });
 
-    it('that never ended is read again at every look for ten minutes, and then costs nothing more', async () => {
+    it('that never ended is read again at every poll for ten minutes, and then costs nothing more', async () => {
       await put('in.test', 'box');
       const b = await started();
       const dying = watched(store, async () => undefined);
@@ -223,7 +223,7 @@ for (const driver of drivers)
       }
     });
 
-    it('is noticed although the other host only counts, as earlier versions do', async () => {
+    it('is noticed although the other host only raises the revision, as earlier versions do', async () => {
       await put('in.test', 'box');
       const b = await started();
       await host().change('in.test', async () => undefined);
@@ -246,7 +246,7 @@ for (const driver of drivers)
       await b.stop();
     });
 
-    it('of a domain with thousands of routes is read whole', async () => {
+    it('of a domain with thousands of routes is read completely', async () => {
       await put('big.test');
       const patterns = Array.from({ length: 2100 }, (_, n) => `box${n}`);
       await Promise.all(patterns.map((pattern) => store.inboundRoutes.insert(routeRow('big.test', pattern))));

@@ -380,7 +380,7 @@ describe('automated mail', () => {
     expect(automatedFor(envelope, 'b@in.test', { fields, author }).why).to.equal('auto-submitted');
   });
 
-  it('needs only weaker signs at a return address: mail there answers ours', () => {
+  it('needs only weaker signs at a return address, where mail replies to ours', () => {
     const replyTo = (header: readonly string[] = [], mailFrom?: string) => returnedKindOf(traces(header, mailFrom));
     expect(replyTo(PEOPLE['a person who writes of a vacation']?.[0])).to.equal('auto-reply');
     expect(replyTo([ANN, 'Subject: Please verify your message'])).to.equal('challenge');
@@ -389,7 +389,7 @@ describe('automated mail', () => {
     expect(replyTo(AUTOMATED['a read receipt of Outlook']?.[1])).to.equal('receipt');
   });
 
-  it('is recognised as a reply; notices and list mail are not', () => {
+  it('is recognised as a reply; notifications and list mail are not', () => {
     const answers = (...header: string[]) =>
       saysItAnswers(traces(header.some((line) => line.startsWith('From:')) ? header : [ANN, ...header]).fields);
     expect(answers('In-Reply-To: <1@example.com>')).to.equal(true);

@@ -133,7 +133,7 @@ describe('the structure of a message', () => {
     ).to.deep.equal({ 'multipart/mixed': ['', 'text/html'] });
   });
 
-  it('is one part of everything when no empty line ends the header', () => {
+  it('is a single part when no empty line ends the header', () => {
     for (const text of ['', '\r\n', '\r\n\r\n', 'no header at all', 'Subject: x', '\0\0\0', ':', ': x\r\n\r\n']) {
       expect(shapeOf(Buffer.from(text)), JSON.stringify(text)).to.equal('');
     }

@@ -154,7 +154,7 @@ describe('a text', () => {
     ['koi8-r', utf8('Привет'), new TextDecoder('koi8-r').decode(Buffer.from('Привет'))],
     ['iso-8859-1', 'plain', 'plain'],
   ] as const) {
-    it(`labelled ${label} that may be so stays so: ${expected}`, () => {
+    it(`labelled ${label} that may be in it is read in it: ${expected}`, () => {
       expect(whole(parse(latin1(`Content-Type: text/plain; charset=${label}`, '', bytes)).text)).to.equal(expected);
     });
   }

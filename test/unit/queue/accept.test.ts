@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import { free } from '../../../src/base/room.ts';
+import { free } from '../../../src/base/bytes.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import { openReception } from '../../../src/smtp/reception.ts';
 import { createTestLog } from '../../support/log.ts';

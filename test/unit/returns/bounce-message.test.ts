@@ -132,6 +132,13 @@ describe('returned mail', () => {
       expect(inWords(judge('complaints', mail(name), about(null)))).to.equal(words));
   }
 
+  it('reads the parts of a multipart whose subtype is missing', () => {
+    const text = mail('postfix-unknown-user')
+      .toString()
+      .replace('multipart/report; report-type=delivery-status;', 'multipart;');
+    expect(inWords(judge('bounce', Buffer.from(text), about(null)))).to.equal(BOUNCES['postfix-unknown-user']);
+  });
+
   it('accepts anything at the unsubscribe address except a delivery report', () => {
     for (const name of ['unsubscribe-mail', 'unsubscribe-by-the-mail-program', 'human'])
       expect(judge('unsub', mail(name), about(null)).kind, name).to.equal('unsub');
@@ -139,13 +146,13 @@ describe('returned mail', () => {
     expect(judge('unsub', mail('arf-redacted'), about(null)).kind).to.equal('spam');
   });
 
-  it('prefers what a report says of the recipient to what it says of others', () => {
+  it('prefers the result for the recipient to those for others', () => {
     expect(toBounce('forwarded-to-two').kind).to.equal('nothing');
     expect(toBounce('forwarded-to-two', 'ann@example.org').kind).to.equal('failed');
     expect(toBounce('forwarded-to-two', 'somebody@else.example').kind).to.equal('failed');
   });
 
-  it('finds the message of a complaint by our tokens in what is left of it', () => {
+  it('finds the message of a complaint by our tokens in the parts that it includes', () => {
     for (const name of ['arf-yahoo', 'arf-redacted', 'arf-opt-out', 'jmrp', 'arf-to-the-return-path']) {
       const said = judge('complaints', mail(name), about(null));
       expect('original' in said && findReturnAddress(SECRET, said.original), name).to.deep.equal({

@@ -174,6 +174,14 @@ describe('submitted mail', () => {
     });
   }
 
+  it('has a subject on one line, the last of several', async () => {
+    const { outgoing } = await submit(
+      started,
+      `Subject: one\r\nSubject: =?utf-8?q?two=0D=0Alines?=\r\n${FROM.split('Subject')[0]}\r\nx`,
+    );
+    expect(outgoing.subject).to.match(/^two +lines$/);
+  });
+
   for (const header of [
     'Subject: no sender',
     'From: a@b.test\r\nFrom: c@d.test',
