@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 
 const pages = [...globSync('docs/**/*.md'), ...globSync('src/**/README.md'), ...globSync('*.md')];
+const allPages = [...new Set([...pages, ...globSync('{bench,config,scripts,src,systemd,test}/**/*.md')])];
 
 describe('the docs', () => {
   it('name only files that exist', () => {
@@ -62,8 +63,9 @@ describe('the docs', () => {
         return before === 0 ? name : `${name}-${before}`;
       });
     };
-    const wrong = pages.flatMap((page) =>
-      [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|mailto:)([^)#]*)(?:#([^)]*))?\)/g)].flatMap(
+    const links = /(?:\]\(|\b(?:src|srcset|href)=")(?!https?:|mailto:)([^)"#]*)(?:#([^)"]*))?[)"]/g;
+    const wrong = allPages.flatMap((page) =>
+      [...readFileSync(page, 'utf8').matchAll(links)].flatMap(
         ([link, path = '', heading]) => {
           const file = path === '' ? page : join(dirname(page), path);
           const there =
