@@ -54,7 +54,8 @@ const INTRODUCTION = `Every operation is a POST to \`{base}/<group>/<operation>.
 of the service followed by \`/api/1.0\`. (\`/1.0\` without \`/api\`, versions up to 1.4 and paths without \`.json\` are
 equivalent.) The body is a JSON object with the \`key\` and the parameters, whatever the content type says; a form is
 accepted too. The key may be sent as a bearer token (\`Authorization: Bearer KEY\`) instead. \`null\` means absent,
-unknown parameters are ignored. Every answer is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`.
+and unknown parameters are ignored. Every response is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`. In the tables of
+parameters, * means required.
 
 An error is \`{"status": "error", "code": …, "name": …, "message": …}\`. A required parameter that is missing has
 code -1 and \`You must specify a <name> value\`; an invalid one has code -2 and
@@ -69,7 +70,7 @@ export function toMarkdown(operations: readonly Operation[]): string {
       '<!-- Written by `npm run docs` from the declarations in src/api/operations. Do not edit. -->',
       '# API reference',
       INTRODUCTION,
-      'Every operation can answer these errors; its own are listed with it.',
+      'Every operation can return these errors; further ones are listed with their operation.',
       errorTable(commonErrors()),
       ...groups.flatMap((group) => [
         `## ${group}`,
@@ -83,7 +84,7 @@ function entryLines(entry: Entry): string[] {
   const lines = [`### ${entry.path}`, entry.summary + (entry.extension ? ' *Not part of the Mandrill API.*' : '')];
   if (entry.notes !== '') lines.push(entry.notes);
   lines.push(fieldTable('Parameter', entry.params));
-  lines.push(`Answers: ${entry.returns}.`);
+  lines.push(`Returns: ${entry.returns}.`);
   if (entry.fields.length > 0) lines.push(fieldTable('Field', entry.fields));
   if (entry.errors.length > 0) lines.push(errorTable(entry.errors));
   lines.push('```sh\n' + entry.request + '\n```', '```json\n' + entry.answer + '\n```');

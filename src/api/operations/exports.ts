@@ -176,7 +176,7 @@ const whitelist = exporting('whitelist', {
 const allowlist = exporting('whitelist', {
   path: '/exports/allowlist',
   summary: 'Starts an export of the rejection whitelist, under its newer name.',
-  notes: 'The same as /exports/whitelist, including its answer.',
+  notes: 'The same as /exports/whitelist, including the result.',
   extension: true,
 });
 

@@ -133,7 +133,7 @@ const payload = passing({
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; for ' +
+    'For the Mandrill format, returns an element of `mandrill_events`; for other JSON formats, the JSON; for ' +
     'the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, ' +
     'DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
   params: { id: deliveryId },
@@ -153,13 +153,13 @@ const tryOut = operation({
   path: '/inbound/try',
   access: 'content',
   extension: true,
-  summary: 'Posts a delivery to another URL, once, and shows the answer.',
+  summary: 'Posts a delivery to another URL, once, and shows the response.',
   notes:
     'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 seconds. ' +
     'Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each time, so a ' +
     'receiver that ignores known ids handles both the trial and the delivery. It is not retried or stored, and does ' +
     'not affect the delivery or its endpoint. An account may make 10 trials in a minute and 2 at a time, the host 4 ' +
-    'at a time; beyond that, the answer is RequestLimitExceeded.',
+    'at a time; beyond that, the error is RequestLimitExceeded.',
   params: {
     id: deliveryId,
     url: endpointUrl.describe('the URL to post to; it need not belong to a route'),
@@ -195,7 +195,7 @@ const tryRoute = operation({
   path: '/inbound/try-route',
   access: 'settings',
   extension: true,
-  summary: 'Posts a sample message to the URL of a route, once, and shows the answer.',
+  summary: 'Posts a sample message to the URL of a route, once, and shows the response.',
   notes:
     'Posts the payload that /inbound/test-route shows, signed like other mail of the route, with the header ' +
     '`X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is stored.',

@@ -68,8 +68,9 @@ const raw = optional(z.boolean()).describe(
   'false leaves raw_msg, raw or RawEmail out of posts of a parsed message; true for a new route if omitted',
 );
 const attachments = optional(z.enum(ATTACHMENT_MODES)).describe(
-  'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
-    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size ' +
+  'auto (for a new route if omitted): inline, or links after the receiver has responded with 413, or twice with ' +
+    '400 or 500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and ' +
+    'size ' +
     'only. The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
 );
 const linkOver = optional(
@@ -224,7 +225,8 @@ const addRoute = operation({
     url: routeUrl
       .or(z.literal(NOWHERE))
       .describe(
-        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
+        'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch ' +
+          'with 2xx. Or `pull:` or ' +
           '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions ' +
           inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl)),
       ),

@@ -40,7 +40,7 @@ const content = operation({
   summary: 'Shows the content of a message.',
   notes:
     'Content is kept while the message is queued and for some time after delivery (24 hours by default). After ' +
-    'that, and for messages sent with view_content_link false, the answer is Unknown_Message. ' +
+    'that, and for messages sent with view_content_link false, the error is Unknown_Message. ' +
     `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,

@@ -80,7 +80,7 @@ const replyRecord = z.object({
   from_email: strOrNull('its author'),
   email: strOrNull('its recipient'),
   subject: maybe,
-  automated: strOrNull('why it is automated, as `msg.automated.why` in its payload, or null'),
+  automated: strOrNull('why it counts as automated (`msg.automated.why` in its payload), or null'),
 });
 
 const infoRecord = record('message detail', {
@@ -220,7 +220,7 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
   return value === undefined || value === null ? null : String(value);
 }
 
-export const messageId = text(255).describe('id of the message: `_id` in answers and webhooks');
+export const messageId = text(255).describe('id of the message: `_id` in results and webhooks');
 
 /** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;

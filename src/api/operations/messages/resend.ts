@@ -16,7 +16,7 @@ const resend = operation({
     'The checks of /messages/send apply again: the rejection list, the domain of the sender, the subaccount, ' +
     'quotas. The message is composed again, so date merge tags have the current date; a MIME document keeps its ' +
     'Date and Message-ID, so some mailboxes drop it as a duplicate. ' +
-    'Once the content is deleted (/messages/content), the answer is Unknown_Message.',
+    'Once the content is deleted (/messages/content), the error is Unknown_Message.',
   params: { id: messageId },
   returns: sentRecord,
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],

@@ -56,7 +56,7 @@ const cancel = operation({
   summary: 'Cancels a scheduled message and returns it.',
   notes:
     'It is not sent, even if it is queued on another host or that host is down. If it is already being sent, ' +
-    'the answer is Unknown_Message with a text that says so.',
+    'the error is Unknown_Message, and its message says so.',
   params: { id: messageId },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
@@ -74,7 +74,7 @@ const reschedule = operation({
   summary: 'Reschedules a message.',
   notes:
     'With a time in the past, it is sent immediately, or within a minute if it is queued on another host. If it ' +
-    'is already being sent, the answer is that of /messages/cancel-scheduled.',
+    'is already being sent, the error is that of /messages/cancel-scheduled.',
   params: { id: messageId, send_at: timestamp.describe('the new time, UTC, YYYY-MM-DD HH:MM:SS') },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
