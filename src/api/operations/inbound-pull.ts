@@ -215,8 +215,8 @@ const ack = operation({
   summary: 'Acknowledges pulled messages, which are then delivered.',
   notes:
     'An expired lease can still be acknowledged until the message is leased again. With several leases, the ' +
-    'error Unknown_Lease means that none of them exists. If several hosts share a store, any of them takes the ' +
-    'leases of all; the header Postern-Hosts-Missing names hosts that did not respond.',
+    'error Unknown_Lease means that none of them exists. With several hosts, any of them accepts the leases of ' +
+    'all; the header Postern-Hosts-Missing names hosts that did not respond.',
   params: { lease, leases },
   returns: ended,
   elsewhere: 'Unknown_Lease',
@@ -268,7 +268,7 @@ const tap = passing({
     'messages. ' +
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. A route is watched ' +
     'until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. An ' +
-    'account may watch 10 routes. If several hosts share a store, the host that is called asks the others, every ' +
+    'account may watch 10 routes. With several hosts, the host that is called asks the others, every ' +
     `${TAP_ROUND_S} seconds while it waits; a result has the mail of one host. The header Postern-Hosts-Missing ` +
     'names hosts that did not respond.',
   params: {
@@ -280,9 +280,7 @@ const tap = passing({
     wait,
   },
   returns: record('tapped messages', {
-    cursor: z
-      .union([z.int(), z.string()])
-      .describe('cursor for the next call: a number, or a text if several hosts share a store'),
+    cursor: z.union([z.int(), z.string()]).describe('cursor for the next call: a number, or a text with several hosts'),
     gap: bool('true if messages were skipped'),
     messages: z.array(shown.meta({ title: 'message of a route' })),
   }),

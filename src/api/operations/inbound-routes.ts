@@ -209,8 +209,9 @@ const addRoute = operation({
   notes:
     'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most ' +
     'literal characters, then the oldest. With `when`, a route matches only mail that meets the conditions; ' +
-    'otherwise the next route is tried. If no route takes the mail, it is refused with 550 5.7.1. An unknown result ' +
-    'meets no condition, so a failing DNS or scanner never rejects or discards mail. Conditions on DMARC and on ' +
+    'otherwise the next route is tried. Mail to a mailbox that no pattern matches is refused with 550 5.1.1; if ' +
+    'only conditions are not met, with 550 5.7.1. An unknown result meets no condition, so a failing DNS or ' +
+    'scanner never rejects or discards mail. Conditions on DMARC and on ' +
     'scanners are checked before the reply to the message, if the decision depends on them. Of the routes that match ' +
     `a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content is accepted for one ` +
     'recipient at a time (452 4.5.3). With `batch_events` above 1, waiting messages of the route share a POST: ' +
@@ -411,7 +412,7 @@ const deleteRoute = operation({
   path: '/inbound/delete-route',
   access: 'settings',
   summary: 'Deletes a route.',
-  notes: 'Mail that was already accepted is still delivered.',
+  notes: "Mail that was already accepted is still posted to its URL, in Mandrill's format.",
   params: { id: routeId },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],

@@ -45,10 +45,11 @@ const replyAddress = operation({
     'Creates an address for replies: mail to it goes to the route of the mailbox, and its payload includes the data.',
   notes:
     'Set it as the Reply-To of a message: the payload of a reply has the data, such as a ticket, user or thread, in ' +
-    '`msg.reply_data`. The data is sealed: nobody else can read or change it, or create such an address. It is part ' +
-    'of the address, so nothing is stored, and it must be short: a local part has 64 octets (RFC 5321), which leaves ' +
-    '20 bytes for the mailbox `reply` with an expiry and 24 without; a longer mailbox name leaves less. A UUID in ' +
-    'lower case takes 16. For longer data, store it under an id. A forged address is rejected with 550 5.1.1, an ' +
+    '`msg.reply_data`. The data is encrypted: only Postern can read or change it, or create such an address. It ' +
+    'is part of the address, so nothing is stored, and it must be short: a local part may have 64 octets (RFC ' +
+    '5321), which leaves 24 bytes for the mailbox `reply`, or 20 with an expiry; a longer mailbox name leaves ' +
+    'less. A UUID in lower case takes 16 bytes. For longer data, store it yourself and put its id into the ' +
+    'address. A forged address is rejected with 550 5.1.1, an ' +
     'expired one with 550 5.7.1. Case is ignored. An address is valid only for this domain and account, until the ' +
     'domain is deleted.',
   params: {

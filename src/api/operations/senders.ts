@@ -243,7 +243,7 @@ const domainKey = operation({
   returns: z.object({
     domain: str('the domain'),
     ...keyInDns,
-    spf_include: str('what the SPF record must contain'),
+    spf_include: str('the mechanism that the SPF record must contain'),
     spf: str('an SPF record for a domain that has none'),
     next: z
       .object(keyInDns)

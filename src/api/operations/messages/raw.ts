@@ -20,7 +20,7 @@ import { toConversation } from '../../../mail/sent-names.ts';
 import { scanStructure } from '../../../mail/structure.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, toWireBytes } from '../../raw-document.ts';
-import { emailAddress, MAX_RECIPIENTS, record } from '../fields.ts';
+import { emailAddress, listOf, MAX_RECIPIENTS, record, str, strOrNull } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
 import { submit } from './send.ts';
 
@@ -37,13 +37,13 @@ export const headersRecord = z
   .describe('the header; a field that occurs several times is an array');
 
 const parsedRecord = record('parsed message', {
-  subject: z.string(),
-  from_email: z.string().nullable(),
-  from_name: z.string().nullable(),
-  to: z.array(z.object({ email: z.string(), name: z.string().nullable() })),
+  subject: str('the subject'),
+  from_email: strOrNull('address of the author'),
+  from_name: strOrNull('name of the author'),
+  to: listOf(z.object({ email: str('the address'), name: strOrNull('the display name') }), 'the recipients in To'),
   headers: headersRecord,
-  text: z.string().nullable(),
-  html: z.string().nullable(),
+  text: strOrNull('the text part'),
+  html: strOrNull('the HTML part'),
   attachments: z.array(attachmentRecord),
   images: z.array(imageRecord),
 });
@@ -208,7 +208,7 @@ const parse = operation({
   path: '/messages/parse',
   access: 'settings',
   summary: 'Parses a raw MIME document into its parts.',
-  notes: `Documents of up to ${MAX_PARSED_BYTES} bytes.`,
+  notes: `The document may have up to ${MAX_PARSED_BYTES / 1024 / 1024} MiB.`,
   large: true,
   params: { raw_message: rawMessage },
   returns: parsedRecord,

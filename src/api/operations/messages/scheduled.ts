@@ -11,9 +11,9 @@ const scheduledRecord = record('scheduled message', {
   _id: str('the id of the message'),
   created_at: time('when it was submitted'),
   send_at: time('when it will be sent'),
-  from_email: z.string(),
-  to: z.string(),
-  subject: z.string(),
+  from_email: str('address of the sender'),
+  to: str('the recipient'),
+  subject: str('the subject'),
 });
 
 function toScheduledRecord(row: ScheduledRow): z.input<typeof scheduledRecord> {
