@@ -65,14 +65,12 @@ describe('the docs', () => {
     };
     const links = /(?:\]\(|\b(?:src|srcset|href)=")(?!https?:|mailto:)([^)"#]*)(?:#([^)"]*))?[)"]/g;
     const wrong = allPages.flatMap((page) =>
-      [...readFileSync(page, 'utf8').matchAll(links)].flatMap(
-        ([link, path = '', heading]) => {
-          const file = path === '' ? page : join(dirname(page), path);
-          const there =
-            existsSync(file) && (heading === undefined || !file.endsWith('.md') || headings(file).includes(heading));
-          return there ? [] : [`${page}: ${link}`];
-        },
-      ),
+      [...readFileSync(page, 'utf8').matchAll(links)].flatMap(([link, path = '', heading]) => {
+        const file = path === '' ? page : join(dirname(page), path);
+        const there =
+          existsSync(file) && (heading === undefined || !file.endsWith('.md') || headings(file).includes(heading));
+        return there ? [] : [`${page}: ${link}`];
+      }),
     );
     expect(wrong).to.deep.equal([]);
   });

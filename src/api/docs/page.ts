@@ -96,10 +96,10 @@ export const PAGE_HASHES = { style: digest(STYLE), script: digest(SCRIPT) } as c
 export function home(version: string, hasConsole: boolean): string {
   const pages = [
     ...(hasConsole
-      ? [['/console/', 'Console', 'Mail of this service, what was refused and why, and what to do about it']]
+      ? [['/console/', 'Console', 'Search mail and refusals, see why mail waits or failed, retry and replay']]
       : []),
     ['/docs', 'API reference', 'Every operation, with examples'],
-    ['/docs/openapi.json', 'OpenAPI description', 'The same for programs'],
+    ['/docs/openapi.json', 'OpenAPI description', 'The API in machine-readable form'],
     ['/healthz', 'Liveness check', '200 while the process is alive'],
     ['/readyz', 'Readiness check', '200 while mail is accepted'],
   ];
@@ -107,7 +107,7 @@ export function home(version: string, hasConsole: boolean): string {
   return document(
     'Postern',
     '',
-    `<div class="home"><h1>Postern</h1><p>A mail edge: it receives mail by SMTP and posts it to webhooks.</p>
+    `<div class="home"><h1>Postern</h1><p>A mail server for applications: it receives mail by SMTP and posts it to webhooks, and sends mail.</p>
 <dl>${items.join('')}</dl><p class="soft">Version ${escapeHtml(version)}</p></div>`,
   );
 }
