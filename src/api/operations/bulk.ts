@@ -249,7 +249,7 @@ function toFilter(
     (url !== undefined && filter.url !== undefined && 'url') ||
     (route !== undefined && filter.route !== undefined && 'route') ||
     (state !== undefined && filter.states && 'state');
-  if (twice) throw call.invalid(twice, `The query has ${twice}: as well; please enter it once`);
+  if (twice) throw call.invalid(twice, `Please enter ${twice} here or in the query, not in both`);
   return {
     ...filter,
     ...wanted,

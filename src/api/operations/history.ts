@@ -356,9 +356,9 @@ async function findRefusals(
 ) {
   const filter = readQuery(query, parseRefusalQuery, call);
   if (reason !== undefined && filter.reason !== undefined)
-    throw call.invalid('reason', 'The query has reason: as well; please enter it once');
+    throw call.invalid('reason', 'Please enter the reason here or in the query, not in both');
   if (domain !== undefined && filter.domain !== undefined)
-    throw call.invalid('domain', 'The query has domain: as well; please enter it once');
+    throw call.invalid('domain', 'Please enter the domain here or in the query, not in both');
   const wanted = reason ?? filter.reason;
   if (wanted !== undefined && !call.refusals.reasons.includes(wanted))
     throw call.invalid(

@@ -222,7 +222,8 @@ const tryRoute = operation({
     const mailbox = address?.mailbox ?? sampleMailbox(pattern);
     if (address) await mustBeTaken(address, route, call);
     const match = await matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
-    if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
+    if (!match)
+      throw call.invalid('address', `Please enter an address that the route ${id} matches: ${pattern}@${domain}`);
     const email = address?.text ?? `${mailbox}@${memberOf(domain)}`;
     const attempt = call.orRefuse(await call.trials.postSample(email, route, match), 'ServiceUnavailable');
     return { ...toTrial(attempt, 'id', call), email, url };
@@ -242,7 +243,10 @@ async function mustBeTaken(
   const refused = 'Nothing was posted: mail to it would be refused with 550';
   if (kind === 'expired') throw invalid('address', `${refused} 5.7.1, because this reply address has expired`);
   if (kind === 'no-route')
-    throw invalid('address', `${refused} 5.1.1, because this reply address was not made here, or has no route`);
+    throw invalid(
+      'address',
+      `${refused} 5.1.1, because this reply address was not created here, or no route matches its mailbox`,
+    );
 }
 
 /**

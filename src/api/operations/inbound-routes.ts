@@ -285,10 +285,14 @@ async function mustBeOne(
   const others = [...folded, ...written].filter((row) => row.id !== id);
   const takes = (name: string | undefined) => ACTIONS[toAction(name)].takes;
   const same = others.find((row) => takes(row.action) === takes(action) && sameWhen(row.when, when));
-  if (same && !when) throw invalid('pattern', `The route ${same.id} has this pattern already, and would get the mail`);
-  if (same) throw invalid('when', `The route ${same.id} has this pattern and these conditions already`);
+  if (same && !when)
+    throw invalid(
+      'pattern',
+      `Route ${same.id} already has this pattern and takes its mail: add a condition (when), or change that route`,
+    );
+  if (same) throw invalid('when', `Route ${same.id} already has this pattern and these conditions: change that route`);
   if (new Set(others.map((row) => row.id)).size >= MOST_OF_A_PATTERN)
-    throw invalid('pattern', `There are ${MOST_OF_A_PATTERN} routes with this pattern, which is the most`);
+    throw invalid('pattern', `At most ${MOST_OF_A_PATTERN} routes can have the same pattern: delete one first`);
 }
 
 function mustHaveUrl(url: string, action: RouteAction, { invalid }: Call<never>): void {
@@ -309,10 +313,13 @@ function checkRules(
   call: Call<never>,
 ): void {
   if (ACTIONS[action].loses && when && asksForUnknown(when))
-    throw call.invalid('when', `A route with the action ${action} cannot ask for what is unknown: mail would be lost`);
+    throw call.invalid(
+      'when',
+      `A route with the action ${action} cannot have a condition that unknown results meet: mail would be lost`,
+    );
   if (action === 'tag' && (tags ?? []).length === 0) throw call.invalid('tags', 'Please enter the tags that it adds');
   if (also.length > 0 && action !== 'post')
-    throw call.invalid('also', `A route with the action ${action} posts nowhere: please leave also out`);
+    throw call.invalid('also', `A route with the action ${action} posts nothing: please omit also`);
   for (const one of also) checkAttachments('also', one, call);
 }
 
@@ -341,7 +348,7 @@ function checkAttachments(
   { invalid }: Call<never>,
 ): void {
   if ((attachments === 'link' || attachments === 'none') && factsOf(format).whole)
-    throw invalid(field, `The format ${format} holds the message as it came: please use auto or inline`);
+    throw invalid(field, `The format ${format} is the whole message, with its attachments: please use auto or inline`);
 }
 
 const updateRoute = operation({

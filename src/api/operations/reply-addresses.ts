@@ -73,7 +73,11 @@ const replyAddress = operation({
     expires_at: '2026-02-05 12:00:00',
   },
   async handle({ domain, mailbox, data, expires_at }, call) {
-    if (isWildcard(domain.id)) throw call.invalid('domain', `Please enter a name below it, as ${memberOf(domain.id)}`);
+    if (isWildcard(domain.id))
+      throw call.invalid(
+        'domain',
+        `This is a wildcard domain: please enter one of its names, such as ${memberOf(domain.id)}`,
+      );
     const row = await findRouted(domain, call);
     const expiresAt = expires_at === undefined ? null : toFullMinute(withinCalendar(expires_at.getTime()).getTime());
     if (expires_at !== undefined && expires_at <= call.now())

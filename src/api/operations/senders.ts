@@ -216,7 +216,7 @@ const verifyDomain = operation({
     if (status === 'public-suffix') throw invalid('domain', RESERVED_WORDS[status]);
     if (status === 'no-mail') throw invalid('domain', NO_MAIL);
     if (status === 'limited')
-      throw invalid('mailbox', 'Too many mails were requested for this address or domain: please try again later');
+      throw invalid('mailbox', 'Too many messages were requested for this address or domain: please try again later');
     if (status === 'refused') throw invalid('mailbox', 'Not a valid mailbox');
     return { status, domain, email: `${mailbox}@${domain}` };
   },

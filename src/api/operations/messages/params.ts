@@ -73,7 +73,7 @@ const file = z.object({
 
 const image = file.refine(
   ({ type }) => type !== undefined && /^image\//i.test(type),
-  'The type of an image begins with image/',
+  'Please enter a type that begins with image/',
 );
 
 const headerName = /^[!-9;-~]{1,76}$/;
