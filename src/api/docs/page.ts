@@ -107,7 +107,8 @@ export function home(version: string, hasConsole: boolean): string {
   return document(
     'Postern',
     '',
-    `<div class="home"><h1>Postern</h1><p>A mail server for applications: it receives mail by SMTP and posts it to webhooks, and sends mail.</p>
+    `<div class="home"><h1>Postern</h1>
+<p>A mail server for applications: it receives mail by SMTP and posts it to webhooks, and sends mail.</p>
 <dl>${items.join('')}</dl><p class="soft">Version ${escapeHtml(version)}</p></div>`,
   );
 }

@@ -42,9 +42,7 @@ const attemptDetail = record('attempt detail', {
     'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the ' +
       'first attempt succeeded',
   ),
-  response_headers: headerFields(
-    'headers of the response, without the values of cookies; empty if ' + 'request_headers is',
-  ),
+  response_headers: headerFields('headers of the response, without values of cookies; empty if request_headers is'),
   headers_left_out: int(`number of headers left out to stay below ${DETAIL_BYTES} bytes`),
 });
 
@@ -112,8 +110,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
 }
 
 const TOO_LARGE =
-  'The receiver responds with 413: the post is too large for it. Raise its limit, or let the route post ' +
-  'attachments ' +
+  'The receiver responds with 413: the post is too large for it. Raise its limit, or let the route post attachments ' +
   'as links (attachments: auto or link).';
 
 const toScanRecord = ({ spam, virus, name, score, by, reason }: Scan): z.input<typeof scanRecord> => ({

@@ -193,9 +193,9 @@ const pause = operation({
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
   notes:
-    'Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that ' +
-    'has waited that long becomes a dead letter, which can be replayed. POSTs in flight are completed. A second ' +
-    'call changes the end of the pause. The pause survives a restart. It belongs to the URL: a route that moves ' +
+    'Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has ' +
+    'waited that long becomes a dead letter, which can be replayed. POSTs in flight are completed. A second call ' +
+    'changes the end of the pause. The pause survives a restart. It belongs to the URL: a route that moves ' +
     `to another URL is not paused there. An account can pause at most ${MAX_PAUSED} ` +
     'endpoints. All hosts of the service pause it within two seconds. If the operator of the service has ' +
     `paused the endpoint, the error is Endpoint_Held. ${FROM_ONE}`,

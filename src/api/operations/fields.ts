@@ -100,8 +100,7 @@ export const endpointUrl = text(MAX_URL)
   .refine(isHttpUrl, 'Not a valid http or https URL')
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .describe(
-    'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty ' +
-      'batch with 2xx',
+    'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch with 2xx',
   );
 
 /** The URL of a route, which may be one whose mail is pulled. */
@@ -113,8 +112,8 @@ export const routeUrl = text(MAX_URL)
   )
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .describe(
-    'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch with ' +
-      '2xx. Or `pull:` or `pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
+    'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch with 2xx. ' +
+      'Or `pull:` or `pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
   );
 
 function isHttpUrl(value: string): boolean {
@@ -189,8 +188,8 @@ export const nextOfHosts = z
   .union([z.int(), z.string()])
   .nullable()
   .describe(
-    '`before` for the next call: a number, or a text with several hosts; null at the end. More may ' +
-      'follow even if there are fewer than `limit` results',
+    '`before` for the next call: a number, or a text with several hosts; null at the end. More may follow even if ' +
+      'there are fewer than `limit` results',
   );
 
 /** The test of a DNS record; `valid` is null before the DNS has answered one. */

@@ -105,8 +105,8 @@ const range = {
 };
 const paging = { limit: limitOf(200, 50), before: cursorOfHosts };
 const KEPT =
-  'The history is kept for journal.keep_days (30 by default). An account can make four such calls at a ' +
-  'time on each host.';
+  'The history is kept for journal.keep_days (30 by default). An account can make four such calls at a time on each ' +
+  'host.';
 
 const mailQuery = optional(z.string().max(MAX_QUERY)).describe(
   'words and fields; matches all mail if omitted, empty or *',

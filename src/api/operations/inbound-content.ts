@@ -133,9 +133,9 @@ const payload = passing({
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'For the Mandrill format, returns an element of `mandrill_events`; for other JSON formats, the JSON; for ' +
-    'the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, ' +
-    'DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
+    'For the Mandrill format, returns an element of `mandrill_events`; for other JSON formats, the JSON; for the ' +
+    'rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, DMARC, ' +
+    'ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   elsewhere: 'Unknown_Message',

@@ -214,9 +214,9 @@ const ack = operation({
   extension: true,
   summary: 'Acknowledges pulled messages, which are then delivered.',
   notes:
-    'An expired lease can still be acknowledged until the message is leased again. With several leases, the ' +
-    'error Unknown_Lease means that none of them exists. With several hosts, any of them accepts the leases of ' +
-    'all; the header Postern-Hosts-Missing names hosts that did not respond.',
+    'An expired lease can still be acknowledged until the message is leased again. With several leases, the error ' +
+    'Unknown_Lease means that none of them exists. With several hosts, any of them accepts the leases of all; the ' +
+    'header Postern-Hosts-Missing names hosts that did not respond.',
   params: { lease, leases },
   returns: ended,
   elsewhere: 'Unknown_Lease',
@@ -264,8 +264,7 @@ const tap = passing({
   waits: true,
   summary: 'Watches a live route: returns a copy of each new message as it is posted, without consuming it.',
   notes:
-    'Make the first call without `cursor`; pass the `cursor` of each result in the next call to get newer ' +
-    'messages. ' +
+    'Make the first call without `cursor`; pass the `cursor` of each result in the next call to get newer messages. ' +
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. A route is watched ' +
     'until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. An ' +
     'account may watch 10 routes. With several hosts, the host that is called asks the others, every ' +

@@ -68,9 +68,8 @@ const raw = optional(z.boolean()).describe(
   'false leaves raw_msg, raw or RawEmail out of posts of a parsed message; true for a new route if omitted',
 );
 const attachments = optional(z.enum(ATTACHMENT_MODES)).describe(
-  'auto (for a new route if omitted): inline, or links after the receiver has responded with 413, or twice with ' +
-    '400 or 500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and ' +
-    'size ' +
+  'auto (for a new route if omitted): inline, or links after the receiver has responded with 413, or twice with 400 ' +
+    'or 500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size ' +
     'only. The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
 );
 const linkOver = optional(
@@ -209,10 +208,10 @@ const addRoute = operation({
   notes:
     'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most ' +
     'literal characters, then the oldest. With `when`, a route matches only mail that meets the conditions; ' +
-    'otherwise the next route is tried. Mail to a mailbox that no pattern matches is refused with 550 5.1.1; if ' +
-    'only conditions are not met, with 550 5.7.1. An unknown result meets no condition, so a failing DNS or ' +
-    'scanner never rejects or discards mail. Conditions on DMARC and on ' +
-    'scanners are checked before the reply to the message, if the decision depends on them. Of the routes that match ' +
+    'otherwise the next route is tried. Mail to a mailbox that no pattern matches is refused with 550 5.1.1; if only ' +
+    'conditions are not met, with 550 5.7.1. An unknown result meets no condition, so a failing DNS or scanner never ' +
+    'rejects or discards mail. Conditions on DMARC and on scanners are checked before the reply to the message, if ' +
+    'the decision depends on them. Of the routes that match ' +
     `a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content is accepted for one ` +
     'recipient at a time (452 4.5.3). With `batch_events` above 1, waiting messages of the route share a POST: ' +
     '`mandrill_events` has several events, each with its own `_id`. Messages never wait for a batch to fill; if a ' +

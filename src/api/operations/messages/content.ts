@@ -39,9 +39,10 @@ const content = operation({
   access: 'content',
   summary: 'Shows the content of a message.',
   notes:
-    'Content is kept while the message is queued and for some time after delivery (24 hours by default). After ' +
-    'that, and for messages sent with view_content_link false, the error is Unknown_Message. ' +
-    `Merge tags are replaced; links are as submitted. Content of more than ${MAX_CONTENT_BYTES / 1024 / 1024} MiB is not shown.`,
+    'Content is kept while the message is queued and for some time after delivery (24 hours by default). After that, ' +
+    'and for messages sent with view_content_link false, the error is Unknown_Message. Merge tags are replaced; ' +
+    'links are as submitted. ' +
+    `Content of more than ${MAX_CONTENT_BYTES / 1024 / 1024} MiB is not shown.`,
   params: { id: messageId },
   returns: contentRecord,
   elsewhere: 'Unknown_Message',

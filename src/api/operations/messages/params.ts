@@ -193,8 +193,8 @@ export const sentRecord = record('sent message', {
   email: str('the recipient, as it was given'),
   status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
   reject_reason: strOrNull(
-    'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom (on the rejection list), invalid-sender, or invalid (no valid ' +
-      'address)',
+    'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom (on the rejection list), invalid-sender, or ' +
+      'invalid (no valid address)',
   ),
   queued_reason: strOrNull(
     'why it is queued: sending-paused (the subaccount is paused), hourly-quota (the quota is used up), or ' +

@@ -171,8 +171,8 @@ const sendRaw = operation({
   access: 'settings',
   summary: 'Sends a raw MIME document, as if it had been submitted by SMTP.',
   notes:
-    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc ' +
-    'is removed. Parameters take precedence over headers. Returns the same as /messages/send.',
+    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc is ' +
+    'removed. Parameters take precedence over headers. Returns the same as /messages/send.',
   large: true,
   params: rawParams,
   returns: z.array(sentRecord),

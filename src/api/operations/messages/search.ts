@@ -135,8 +135,8 @@ const searchTimeSeries = operation({
   access: 'mail',
   summary: 'Shows the statistics of the messages that a search finds, by the hour in which they were submitted.',
   notes:
-    `Only hours with messages, oldest first. A search examines the newest ${MAX_SCANNED} messages between ` +
-    `the two dates.`,
+    `Only hours with messages, oldest first. A search examines the newest ${MAX_SCANNED} messages between the two ` +
+    `dates.`,
   params: filterParams,
   returns: z.array(tagHourlyEntry),
   example: { query: 'tag:password-resets' },

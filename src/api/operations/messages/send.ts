@@ -119,9 +119,9 @@ const sendTemplate = operation({
   access: 'settings',
   summary: 'Sends a message from a template.',
   notes:
-    'Uses the published content of the template. template_content goes into the elements marked by mc:edit; ' +
-    'content for an element that cannot have any, such as <img>, is ignored. Fields of the message take ' +
-    'precedence over those of the template, except for its HTML. ' +
+    'Uses the published content of the template. template_content goes into the elements marked by mc:edit; content ' +
+    'for an element that cannot have any, such as <img>, is ignored. Fields of the message take precedence over ' +
+    'those of the template, except for its HTML. ' +
     `Merge tags are then replaced for each recipient, also in template_content. ${NOTES}`,
   large: true,
   anyText: ['template_name'],
