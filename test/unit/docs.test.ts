@@ -1,6 +1,8 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
+import { FORMAT_NAMES } from '../../src/inbound/formats.ts';
+import { QUOTING } from '../support/quoting.ts';
 
 const pages = [...globSync('docs/**/*.md'), ...globSync('src/**/README.md'), ...globSync('*.md')];
 const allPages = [...new Set([...pages, ...globSync('{bench,config,scripts,src,systemd,test}/**/*.md')])];
@@ -73,6 +75,23 @@ describe('the docs', () => {
       }),
     );
     expect(wrong).to.deep.equal([]);
+  });
+
+  it('have figures in README that agree with the code and its tests', () => {
+    const readme = readFileSync('README.md', 'utf8');
+    expect(readme).to.contain(`${FORMAT_NAMES.length} payload formats`);
+    expect(readme).to.contain(`${Object.keys(QUOTING).length} quoting styles`);
+    const [, rate = '', times = ''] =
+      /\*\*Fast\*\* \| ([\d,]+) messages a second .*: ([\d.]+) times Haraka/.exec(readme) ?? [];
+    const proof = readFileSync('docs/proof.md', 'utf8');
+    const [, measured = '', haraka = ''] =
+      /^\| 5 kB, 50 connections \| ([\d,]+)\/s \|.* ([\d.]+) \(Haraka\)/m.exec(proof) ?? [];
+    expect([rate, times]).to.deep.equal([measured, Number(haraka).toFixed(1)]);
+    expect(readFileSync('bench/results.md', 'utf8')).to.contain(
+      `| 5 kB, 50 connections | ${measured.replace(',', '')} `,
+    );
+    expect(readme.split('\n').length).to.be.at.most(121);
+    expect(readme.match(/<img|!\[/g)).to.have.lengthOf(1);
   });
 
   it('say how to call a Standard Webhooks library wherever they recommend one: it takes a body for JSON', () => {
