@@ -249,7 +249,7 @@ function toFilter(
     (url !== undefined && filter.url !== undefined && 'url') ||
     (route !== undefined && filter.route !== undefined && 'route') ||
     (state !== undefined && filter.states && 'state');
-  if (twice) throw call.invalid(twice, `Please enter ${twice} here or in the query, not in both`);
+  if (twice) throw call.invalid(twice, `Please give ${twice} as a parameter or in the query, not both`);
   return {
     ...filter,
     ...wanted,

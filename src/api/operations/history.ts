@@ -356,9 +356,9 @@ async function findRefusals(
 ) {
   const filter = readQuery(query, parseRefusalQuery, call);
   if (reason !== undefined && filter.reason !== undefined)
-    throw call.invalid('reason', 'Please enter the reason here or in the query, not in both');
+    throw call.invalid('reason', 'Please give reason as a parameter or in the query, not both');
   if (domain !== undefined && filter.domain !== undefined)
-    throw call.invalid('domain', 'Please enter the domain here or in the query, not in both');
+    throw call.invalid('domain', 'Please give domain as a parameter or in the query, not both');
   const wanted = reason ?? filter.reason;
   if (wanted !== undefined && !call.refusals.reasons.includes(wanted))
     throw call.invalid(
