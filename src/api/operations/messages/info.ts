@@ -49,7 +49,7 @@ export const messageRecord = record('message record', fields);
 const connectionRecord = z.object({
   host: str('name of the server'),
   address: str('its IP address and port'),
-  source_ip: strOrNull('our address; null without a connection'),
+  source_ip: strOrNull('IP address of the host that sent it; null without a connection'),
   tls: strOrNull('TLS version; null without TLS'),
   reused: bool('whether the connection was open from an earlier message'),
   duration_ms: z.number().describe('how long it took, in milliseconds'),

@@ -113,14 +113,15 @@ const messageFields = {
   ),
   bcc_address: optional(z.string().max(1000)).describe('address that gets one hidden copy'),
   tracking_domain: domain.describe(
-    `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ` +
-      'ours',
+    `host of tracking and unsubscribe links; that of the service if omitted. ${PROVEN}, and its CNAME or all its ` +
+      'addresses are those of the service',
   ),
   signing_domain: domain.describe(
-    "domain that signs (DKIM) instead of the sender's, if it is one of the account's with valid_signing",
+    "domain that signs (DKIM) instead of the sender's: a sender domain of the account with valid_signing",
   ),
   return_path_domain: domain.describe(
-    `domain that bounces are returned to instead of ours. ${PROVEN}, and an MX of it is ours`,
+    `domain that bounces are returned to; that of the service if omitted. ${PROVEN}, and an MX record points to ` +
+      `the service`,
   ),
   merge: flag.describe('replaces merge tags even if no variables are given'),
   merge_language: optional(z.enum(['mailchimp', 'handlebars'])).describe(
