@@ -77,6 +77,15 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
+  it('have no HTML outside of code but the picture of README, and no merge tags that markdown takes for emphasis', () => {
+    const wrong = allPages.flatMap((page) => {
+      const text = readFileSync(page, 'utf8').replaceAll(/^ *```[^]*?^ *```$|``.*?``|`[^`]*`|<!--[^]*?-->/gm, '');
+      const tags = [...text.matchAll(/<(?!https?:|\/?(?:picture|source|img)\b)\/?[a-z][^>]*>|(?<!\\)\*\\?\|[A-Z]/gi)];
+      return tags.map(([tag]) => `${page}: ${tag}`);
+    });
+    expect(wrong).to.deep.equal([]);
+  });
+
   it('have figures in README that agree with the code and its tests', () => {
     const readme = readFileSync('README.md', 'utf8');
     expect(readme).to.contain(`${FORMAT_NAMES.length} payload formats`);

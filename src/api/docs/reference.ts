@@ -81,8 +81,9 @@ export function toMarkdown(operations: readonly Operation[]): string {
 }
 
 function entryLines(entry: Entry): string[] {
-  const lines = [`### ${entry.path}`, entry.summary + (entry.extension ? ' *Not part of the Mandrill API.*' : '')];
-  if (entry.notes !== '') lines.push(entry.notes);
+  const extension = entry.extension ? ' *Not part of the Mandrill API.*' : '';
+  const lines = [`### ${entry.path}`, prose(entry.summary) + extension];
+  if (entry.notes !== '') lines.push(prose(entry.notes));
   lines.push(fieldTable('Parameter', entry.params));
   lines.push(`Returns: ${entry.returns}.`);
   if (entry.fields.length > 0) lines.push(fieldTable('Field', entry.fields));
@@ -106,7 +107,12 @@ function errorTable(errors: Entry['errors']): string {
 }
 
 function cell(text: string): string {
-  return text.replaceAll('|', '\\|');
+  return prose(text).replaceAll('|', '\\|');
+}
+
+/** Text in markdown, which would take `*|NAME|*` for emphasis and `<img>` for an element outside of code. */
+function prose(text: string): string {
+  return text.replaceAll(/(`[^`]*`)|[*<]/g, (found, code?: string) => code ?? (found === '*' ? '\\*' : '&lt;'));
 }
 
 /** A JSON Schema, as far as the reference reads it. */
