@@ -69,6 +69,7 @@ export function toMarkdown(operations: readonly Operation[]): string {
     [
       '<!-- Written by `npm run docs` from the declarations in src/api/operations. Do not edit. -->',
       '# API reference',
+      `Operations: ${groups.map((group) => `[${group}](#${group})`).join(' · ')}.`,
       INTRODUCTION,
       'Every operation can return these errors; further ones are listed with their operation.',
       errorTable(commonErrors()),
