@@ -66,7 +66,7 @@ const small = { size: '5 kB', bytes: 5 * KB, signed: false, connections: 50, lea
 const large = { signed: false, lead: true, quick: true, who: CLOSEST };
 const fixed = (rate: number) => ({
   ...small,
-  name: `${rate.toLocaleString('en')} messages/s, whatever comes back`,
+  name: `${rate.toLocaleString('en')} messages/s, open loop`,
   rate,
   messages: rate * SECONDS,
   warm: 4000,
@@ -107,8 +107,8 @@ export const CELLS: readonly Cell[] = [
   },
   {
     ...small,
-    name: 'the endpoint is away: accepting alone',
-    label: 'accepting alone',
+    name: 'the endpoint is down: accepting only',
+    label: 'accepting only',
     endpoints: 'away',
     messages: 25_000,
     warm: 5000,

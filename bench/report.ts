@@ -91,7 +91,7 @@ function toLatencies(lead: readonly CellOutcome[]): string {
     }),
   );
   return (
-    'At a fixed rate messages are due at their times, whether or not those before them were answered: a wait counts from then. What goes to endpoints that are slow is left out.\n\n' +
+    'At a fixed rate, each message is due at its time, whether or not earlier ones were answered; waits are counted from that time. Posts to slow endpoints are left out.\n\n' +
     `| milliseconds | | messages/s | until the 250: p50 | p99 | from the 250 to the post: p50 | p99 |\n|---|---|---|---|---|---|---|\n${rows.join('\n')}\n${lead.map(toChange).join('')}`
   );
 }
@@ -101,7 +101,7 @@ function toChange({ cell, outcomes }: CellOutcome): string {
   const [first, second] = outcomes.filter(({ name }) => name === 'postern');
   const times = of(second, 'postP99') / of(first, 'postP99');
   return second && !Number.isNaN(times)
-    ? `\n${cell.name}: the p99 to the post is ${times.toFixed(2)} times as long when ${second.variant} as when ${first?.variant}.\n`
+    ? `\n${cell.name}: the p99 to the post is ${times.toFixed(2)} times as long with "${second.variant}" as with "${first?.variant}".\n`
     : '';
 }
 
@@ -143,7 +143,7 @@ export function toTable({ cell, outcomes }: CellOutcome, rounds: number): string
   ];
   return (
     `### ${titleOf(cell)}\n\n| | ${columns.join(' | ')} |\n|---|${'---|'.repeat(columns.length)}\n${rows.join('\n')}\n\n` +
-    `The load program and the sink together: ${tools.toFixed(2)} ms a message at the median.\n`
+    `Load generator and sink together: ${tools.toFixed(2)} ms per message (median).\n`
   );
 }
 

@@ -190,21 +190,21 @@ const names = peers.map(({ name }) => name);
 const minutes = ((performance.now() - began) / 60_000).toFixed(0);
 const head = [
   [
-    `# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}), of which the load program and the sink take their part.`,
-    `Every figure is the median of interleaved rounds, with the least and the most of them in brackets. ${values.quick ? 'A quick run: a quarter of the messages. ' : ''}${minutes} minutes in all.`,
-    'Again: `npm run bench`. [README.md](README.md) says how to read it.\n',
+    `# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}), shared with the load generator and the sink.`,
+    `Each figure is the median of interleaved rounds, with the lowest and highest in brackets. ${values.quick ? 'A quick run: a quarter of the messages. ' : ''}The run took ${minutes} minutes;`,
+    '`npm run bench` repeats it. [README.md](README.md) explains how to read it.\n',
   ].join(' '),
   [
-    "## With default settings\n\n**Bold** is Postern's messages/s over the other's. *by hand, durable* keeps what it answered 250, as Postern does, but takes no",
-    'verdicts, does not sign and tries a post once. *by hand, undici* loses what it answered 250 when its process ends. *postfix* writes its queue, and neither parses nor posts.\n',
+    "## With default settings\n\n**Bold** is Postern's messages/s over the other's. *by hand, durable* keeps accepted messages, as Postern does, but does not check",
+    'senders, does not sign and tries each post once. *by hand, undici* loses accepted messages when its process ends. *postfix* writes its queue, and neither parses nor posts.\n',
   ].join('\n'),
   toSummary(results, names),
   ...(out === undefined ? [] : ["![Messages per second as shares of Postern's](results.svg)\n"]),
-  `## Who does what\n\n${toPeers(peers, missing)}`,
+  `## What each server does\n\n${toPeers(peers, missing)}`,
 ];
 const cellByCell = [
-  "## Cell by cell\n\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern's messages/s over the other's.",
-  'grown: peak over what it held before the load.\n',
+  "## All cases\n\nmessages/s: accepted and posted (only accepted if nothing is posted). Ratio: Postern's messages/s over the other's.",
+  'grown: peak minus the memory before the load.\n',
 ].join(' ');
 const tables = results.map((result) => toTable(result, roundsOf(result.cell)));
 console.log([...head, ...further].join('\n'));

@@ -13,8 +13,8 @@ const there = () => spawnSync(PYTHON, ['-c', 'import aiosmtpd']).status === 0;
 export const aiosmtpd: Peer = {
   name: 'aiosmtpd',
   does: {
-    before250: 'parsed and posted, and the 200 is there',
-    durable: 'as far as the receiver is',
+    before250: 'parsed and posted, and answered with 200',
+    durable: 'as far as the receiver does',
     verdicts: 'none',
     parsed: 'yes',
     posted: 'yes, tried once',

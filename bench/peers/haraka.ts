@@ -28,8 +28,8 @@ function missing(install: boolean): string | undefined {
 export const haraka: Peer = {
   name: 'haraka',
   does: {
-    before250: 'posted, and the 200 is there',
-    durable: 'as far as the receiver is',
+    before250: 'posted, and answered with 200',
+    durable: 'as far as the receiver does',
     verdicts: 'none',
     parsed: 'no',
     posted: 'the raw bytes, tried once',

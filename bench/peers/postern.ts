@@ -112,7 +112,7 @@ export function createPostern(
       durable: 'yes',
       verdicts: 'SPF, DKIM, DMARC, ARC',
       parsed: 'yes',
-      posted: 'yes, signed, tried again for days',
+      posted: 'yes, signed, retried for days',
     },
     missing: async () => undefined,
     async start({ urls, dir, certificate, dns }) {

@@ -22,21 +22,21 @@ export const ERRORS = {
   GeneralError: {
     code: -100,
     status: 500,
-    when: 'an unexpected error of the service',
+    when: 'an internal error, which is logged with its cause; try again later',
     message: () => 'An unknown error occurred processing your request. Please try again later.',
   },
   ServiceUnavailable: {
     code: -2,
     status: 503,
-    when: 'the store, the queue or the history is unavailable; try again later',
+    when: 'the database, the queue or the history is unavailable; try again later',
     message: () => 'Service Temporarily Unavailable',
   },
   RequestLimitExceeded: {
     code: 429,
     status: 429,
     when:
-      'too many calls of one account in a second, too much from one address at a time (connections, large ' +
-      'bodies, wrong keys; wrong keys never block a valid one), or too many exports in a day',
+      'too many calls by the account in a second; too many connections, large bodies or wrong keys from one IP ' +
+      'address (wrong keys never block a valid one); or another limit that the operation names. Try again later',
     message: () => 'Too Many Requests attempted recently',
   },
   RequestTimeout: {
@@ -49,12 +49,12 @@ export const ERRORS = {
     code: 405,
     status: 405,
     when: 'an operation was called with a method other than POST',
-    message: () => 'Operations are called by POST with a JSON body that holds the key and the parameters; see /docs',
+    message: () => 'Call operations with POST and a JSON body that contains the key and the parameters; see /docs',
   },
   Unknown_Job: {
     code: 404,
     status: 404,
-    when: 'the job does not exist, or its host no longer remembers it',
+    when: 'the job does not exist, or its host no longer has a record of it',
     message: (id: string) => `No job exists with the id ${id}`,
   },
   Unknown_Operation: { code: 404, status: 404, when: 'the operation does not exist', message: (hint: string) => hint },
@@ -69,13 +69,13 @@ export const ERRORS = {
     code: 404,
     status: 404,
     when: 'no route or webhook of the account has the URL, and no deliveries wait for it',
-    message: (url: string) => `No route or webhook posts to ${url}, and nothing waits for it`,
+    message: (url: string) => `No route or webhook of the account has the URL ${url}, and no deliveries wait for it`,
   },
   Unknown_Lease: {
     code: 404,
     status: 404,
-    when: 'the lease does not exist, or is over: its message was leased again, or its delivery has ended',
-    message: (lease: string) => `No message is leased as ${lease}`,
+    when: 'the lease does not exist or has ended: its message was leased again, or its delivery has ended',
+    message: (lease: string) => `Unknown lease ${lease}: its message was leased again, or its delivery has ended`,
   },
 
   Invalid_Tag_Name: {

@@ -75,18 +75,17 @@ const WEIGHTS = { hardBounces: 10, rejects: 2, softBounces: 1, unsubs: 2, compla
 
 /** The formula as text for the API reference. */
 export const REPUTATION_FORMULA =
-  'Reputation counts this month and the one before (UTC): the good is the messages sent, less ' +
-  `${WEIGHTS.hardBounces} for a hard bounce, ${WEIGHTS.softBounces} for a soft bounce, ` +
-  `${WEIGHTS.rejects} for a reject, ${WEIGHTS.unsubs} for an unsubscribe and ${WEIGHTS.complaints} for a ` +
-  `complaint (never below 0), and then ${WEIGHTS.resets} less for ` +
-  'each entry of an event that was taken off the rejection list; ' +
-  `reputation = round((good × 100 + ${PRIOR_MESSAGES} × ${PRIOR_REPUTATION}) / (sent + ${PRIOR_MESSAGES})), ` +
-  `never below 0, so an account begins with ${PRIOR_REPUTATION}.`;
+  'Reputation is computed from this month and the previous one (UTC): good = messages sent ' +
+  `− ${WEIGHTS.hardBounces} × hard bounces − ${WEIGHTS.softBounces} × soft bounces − ${WEIGHTS.rejects} × rejects − ` +
+  `${WEIGHTS.unsubs} × unsubscribes − ${WEIGHTS.complaints} × complaints, at least 0, then − ${WEIGHTS.resets} × ` +
+  `entries created by events that were removed from the rejection list; reputation = round((good × 100 + ` +
+  `${PRIOR_MESSAGES} × ${PRIOR_REPUTATION}) / (sent + ${PRIOR_MESSAGES})), at least 0. A new account has ` +
+  `${PRIOR_REPUTATION}.`;
 
 /** The formula as text for the API reference. */
 export const QUOTA_FORMULA =
-  `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + sent in these two months / ` +
-  `1000)), from ${LEAST_QUOTA} to ${MOST_QUOTA}.`;
+  `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + messages sent in these two months ` +
+  `/ 1000)), at least ${LEAST_QUOTA} and at most ${MOST_QUOTA}.`;
 
 /** The counters of a month; `resets`: entries of the rejection list that events created and the account removed. */
 export interface Month extends Counts {

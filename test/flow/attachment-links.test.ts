@@ -139,7 +139,7 @@ describe('attachment links', function () {
         ...{ domain: 'in.test', pattern: format, url: hook.url, format, attachments: 'link' },
       });
       expect([status, body.name]).to.deep.equal([422, 'ValidationError']);
-      expect(body.message).to.contain(`The format ${format} holds the message as it came`);
+      expect(body.message).to.contain(`The format ${format} is the whole message`);
     }
     const { id } = await added('later', { attachments: 'link' });
     const changed = await postern.ask('/inbound/update-route', { id, format: 'raw' });
@@ -172,7 +172,7 @@ describe('attachment links', function () {
       return found.state === 'delivered' && found;
     });
     expect(record.attempts.map(({ status }: any) => status)).to.deep.equal([413, 200]);
-    expect(record.hint).to.contain('The receiver answers 413');
+    expect(record.hint).to.contain('The receiver responds with 413');
     expect(postern.log.lines.some(({ event }) => event === 'delivery.too_large')).to.equal(true);
   });
 

@@ -247,7 +247,7 @@ describe('the endpoints of an account', () => {
         status: 'error',
         code: 404,
         name: 'Unknown_Endpoint',
-        message: `No route or webhook posts to ${hook.url}, and nothing waits for it`,
+        message: `No route or webhook of the account has the URL ${hook.url}, and no deliveries wait for it`,
       });
       expect(status).to.equal(404);
     }

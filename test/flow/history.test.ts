@@ -310,7 +310,7 @@ describe('the history of a host', function () {
         ['domain', 'in.test'],
       ] as const) {
         const { body } = await running.ask('/inbound/refusals', { query: `${name}:${value}`, [name]: value });
-        expect(body.message).to.contain(`The query has ${name}: as well`);
+        expect(body.message).to.contain(`Please give ${name} as a parameter or in the query, not both`);
       }
     });
   });

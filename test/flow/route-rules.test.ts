@@ -386,14 +386,14 @@ describe('conditional routes', function () {
     const { domain, ids } = await world({ when }, {});
     const add = (params: object) => refused({ domain, pattern: '*', url: hook.url, ...params });
     expect(await add({ when: { size: { over: 5 }, subject: ['A*'] } })).to.contain(
-      `The route ${ids[0]} has this pattern and these conditions already`,
+      `Route ${ids[0]} already has this pattern and these conditions`,
     );
-    expect(await add({})).to.contain(`The route ${ids[1]} has this pattern already, and would get the mail`);
+    expect(await add({})).to.contain(`Route ${ids[1]} already has this pattern and takes its mail`);
     expect(await add({ action: 'reject', when: { spam: ['spam', 'unknown'] } })).to.contain('mail would be lost');
     expect(await add({ when: { sunject: 'x' } })).to.contain('"when"');
     expect(await add({ action: 'tag', when: { subject: 'x' } })).to.contain('Please enter the tags that it adds');
     expect(await add({ action: 'discard', when: { subject: 'x' }, also: [{ url: hook.url }] })).to.contain(
-      'posts nowhere',
+      'posts nothing: please omit also',
     );
     expect(await refused({ domain, pattern: 'x-*' })).to.contain('You must specify a url value');
   });

@@ -1,8 +1,11 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
+import { FORMAT_NAMES } from '../../src/inbound/formats.ts';
+import { QUOTING } from '../support/quoting.ts';
 
 const pages = [...globSync('docs/**/*.md'), ...globSync('src/**/README.md'), ...globSync('*.md')];
+const allPages = [...new Set([...pages, ...globSync('{bench,config,scripts,src,systemd,test}/**/*.md')])];
 
 describe('the docs', () => {
   it('name only files that exist', () => {
@@ -62,17 +65,42 @@ describe('the docs', () => {
         return before === 0 ? name : `${name}-${before}`;
       });
     };
-    const wrong = pages.flatMap((page) =>
-      [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|mailto:)([^)#]*)(?:#([^)]*))?\)/g)].flatMap(
-        ([link, path = '', heading]) => {
-          const file = path === '' ? page : join(dirname(page), path);
-          const there =
-            existsSync(file) && (heading === undefined || !file.endsWith('.md') || headings(file).includes(heading));
-          return there ? [] : [`${page}: ${link}`];
-        },
-      ),
+    const links = /(?:\]\(|\b(?:src|srcset|href)=")(?!https?:|mailto:)([^)"#]*)(?:#([^)"]*))?[)"]/g;
+    const wrong = allPages.flatMap((page) =>
+      [...readFileSync(page, 'utf8').matchAll(links)].flatMap(([link, path = '', heading]) => {
+        const file = path === '' ? page : join(dirname(page), path);
+        const there =
+          existsSync(file) && (heading === undefined || !file.endsWith('.md') || headings(file).includes(heading));
+        return there ? [] : [`${page}: ${link}`];
+      }),
     );
     expect(wrong).to.deep.equal([]);
+  });
+
+  it('have no HTML outside of code but the picture of README, and no merge tags that markdown takes for emphasis', () => {
+    const wrong = allPages.flatMap((page) => {
+      const text = readFileSync(page, 'utf8').replaceAll(/^ *```[^]*?^ *```$|``.*?``|`[^`]*`|<!--[^]*?-->/gm, '');
+      const tags = [...text.matchAll(/<(?!https?:|\/?(?:picture|source|img)\b)\/?[a-z][^>]*>|(?<!\\)\*\\?\|[A-Z]/gi)];
+      return tags.map(([tag]) => `${page}: ${tag}`);
+    });
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('have figures in README that agree with the code and its tests', () => {
+    const readme = readFileSync('README.md', 'utf8');
+    expect(readme).to.contain(`${FORMAT_NAMES.length} payload formats`);
+    expect(readme).to.contain(`${Object.keys(QUOTING).length} quoting styles`);
+    const [, rate = '', times = ''] =
+      /\*\*Fast\*\* \| ([\d,]+) messages a second .*: ([\d.]+) times Haraka/.exec(readme) ?? [];
+    const proof = readFileSync('docs/proof.md', 'utf8');
+    const [, measured = '', haraka = ''] =
+      /^\| 5 kB, 50 connections \| ([\d,]+)\/s \|.* ([\d.]+) \(Haraka\)/m.exec(proof) ?? [];
+    expect([rate, times]).to.deep.equal([measured, Number(haraka).toFixed(1)]);
+    expect(readFileSync('bench/results.md', 'utf8')).to.contain(
+      `| 5 kB, 50 connections | ${measured.replace(',', '')} `,
+    );
+    expect(readme.split('\n').length).to.be.at.most(121);
+    expect(readme.match(/<img|!\[/g)).to.have.lengthOf(1);
   });
 
   it('say how to call a Standard Webhooks library wherever they recommend one: it takes a body for JSON', () => {

@@ -19,8 +19,8 @@ export function toOpenApi(operations: readonly Operation[], server: string) {
       title: 'Postern API',
       version: '1.0',
       description:
-        'Every operation is a POST with a JSON body that contains the key and the parameters. Every answer is JSON. ' +
-        'null means absent; unknown parameters are ignored.',
+        'Every operation is a POST with a JSON body that contains the key and the parameters. Every response is ' +
+        'JSON. null means absent; unknown parameters are ignored.',
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: server }],

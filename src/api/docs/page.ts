@@ -96,18 +96,19 @@ export const PAGE_HASHES = { style: digest(STYLE), script: digest(SCRIPT) } as c
 export function home(version: string, hasConsole: boolean): string {
   const pages = [
     ...(hasConsole
-      ? [['/console/', 'Console', 'Mail of this service, what was refused and why, and what to do about it']]
+      ? [['/console/', 'Console', 'Search mail and refusals, see why mail waits or failed, retry and replay']]
       : []),
     ['/docs', 'API reference', 'Every operation, with examples'],
-    ['/docs/openapi.json', 'OpenAPI description', 'The same for programs'],
-    ['/healthz', 'Liveness check', 'Answers while the process is alive'],
-    ['/readyz', 'Readiness check', 'Answers while mail is accepted'],
+    ['/docs/openapi.json', 'OpenAPI description', 'The API in machine-readable form'],
+    ['/healthz', 'Liveness check', '200 while the process is alive'],
+    ['/readyz', 'Readiness check', '200 while mail is accepted'],
   ];
   const items = pages.map(([href, name, about]) => `<dt><a href="${href}">${name}</a></dt><dd>${about}</dd>`);
   return document(
     'Postern',
     '',
-    `<div class="home"><h1>Postern</h1><p>A mail edge: it receives mail by SMTP and posts it to webhooks.</p>
+    `<div class="home"><h1>Postern</h1>
+<p>A mail server for applications: it receives mail by SMTP and posts it to webhooks, and sends mail.</p>
 <dl>${items.join('')}</dl><p class="soft">Version ${escapeHtml(version)}</p></div>`,
   );
 }
@@ -141,12 +142,12 @@ function introduction(origin: string): string {
 with a JSON object that contains the <code>key</code> and the parameters.
 <code>null</code> means absent; unknown parameters are ignored; a form is accepted too.
 The key may be sent as a bearer token (<code>Authorization: Bearer KEY</code>) instead.
-Every answer is JSON, and times are UTC.
+Every response is JSON, and times are UTC, <code>YYYY-MM-DD HH:MM:SS</code>.
 For programs: <a href="/docs/openapi.json">openapi.json</a>.</p>
 <p>An error is <code>{"status": "error", "code": …, "name": …, "message": …}</code>.
 A missing parameter has code -1 and <code>You must specify a &lt;name&gt; value</code>,
 an invalid one has code -2 and <code>Validation error: {"&lt;field&gt;":"&lt;text&gt;"}</code> with every invalid field.
-Any operation can answer these:</p>${errorTable(commonErrors())}`;
+Any operation can return these:</p>${errorTable(commonErrors())}`;
 }
 
 function section(entry: Entry): string {
@@ -157,7 +158,7 @@ function section(entry: Entry): string {
 <h3>${escapeHtml(entry.path)}${tag}</h3><p>${prose(entry.summary)}</p>
 ${entry.notes === '' ? '' : `<p class="soft">${prose(entry.notes)}</p>`}
 <h4>Parameters</h4>${fieldTable('Parameter', entry.params, true)}
-<h4>Answers: ${escapeHtml(entry.returns)}</h4>${fields}${errors}
+<h4>Returns: ${escapeHtml(entry.returns)}</h4>${fields}${errors}
 <h4>Example</h4>${code(entry.request)}${code(entry.answer)}</section>`;
 }
 

@@ -54,7 +54,8 @@ const INTRODUCTION = `Every operation is a POST to \`{base}/<group>/<operation>.
 of the service followed by \`/api/1.0\`. (\`/1.0\` without \`/api\`, versions up to 1.4 and paths without \`.json\` are
 equivalent.) The body is a JSON object with the \`key\` and the parameters, whatever the content type says; a form is
 accepted too. The key may be sent as a bearer token (\`Authorization: Bearer KEY\`) instead. \`null\` means absent,
-unknown parameters are ignored. Every answer is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`.
+and unknown parameters are ignored. Every response is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`. In the tables of
+parameters, * means required.
 
 An error is \`{"status": "error", "code": …, "name": …, "message": …}\`. A required parameter that is missing has
 code -1 and \`You must specify a <name> value\`; an invalid one has code -2 and
@@ -68,8 +69,9 @@ export function toMarkdown(operations: readonly Operation[]): string {
     [
       '<!-- Written by `npm run docs` from the declarations in src/api/operations. Do not edit. -->',
       '# API reference',
+      `Operations: ${groups.map((group) => `[${group}](#${group})`).join(' · ')}.`,
       INTRODUCTION,
-      'Every operation can answer these errors; its own are listed with it.',
+      'Every operation can return these errors; further ones are listed with their operation.',
       errorTable(commonErrors()),
       ...groups.flatMap((group) => [
         `## ${group}`,
@@ -80,10 +82,11 @@ export function toMarkdown(operations: readonly Operation[]): string {
 }
 
 function entryLines(entry: Entry): string[] {
-  const lines = [`### ${entry.path}`, entry.summary + (entry.extension ? ' *Not part of the Mandrill API.*' : '')];
-  if (entry.notes !== '') lines.push(entry.notes);
+  const extension = entry.extension ? ' *Not part of the Mandrill API.*' : '';
+  const lines = [`### ${entry.path}`, prose(entry.summary) + extension];
+  if (entry.notes !== '') lines.push(prose(entry.notes));
   lines.push(fieldTable('Parameter', entry.params));
-  lines.push(`Answers: ${entry.returns}.`);
+  lines.push(`Returns: ${entry.returns}.`);
   if (entry.fields.length > 0) lines.push(fieldTable('Field', entry.fields));
   if (entry.errors.length > 0) lines.push(errorTable(entry.errors));
   lines.push('```sh\n' + entry.request + '\n```', '```json\n' + entry.answer + '\n```');
@@ -105,7 +108,12 @@ function errorTable(errors: Entry['errors']): string {
 }
 
 function cell(text: string): string {
-  return text.replaceAll('|', '\\|');
+  return prose(text).replaceAll('|', '\\|');
+}
+
+/** Text in markdown, which would take `*|NAME|*` for emphasis and `<img>` for an element outside of code. */
+function prose(text: string): string {
+  return text.replaceAll(/(`[^`]*`)|[*<]/g, (found, code?: string) => code ?? (found === '*' ? '\\*' : '&lt;'));
 }
 
 /** A JSON Schema, as far as the reference reads it. */

@@ -125,8 +125,12 @@ export async function joinPages<A extends Placed>(
   return { records, next: isEnd ? null : (only ?? toCursor(next)), parts: [...parts.values()] };
 }
 
+/** By id, so that the same places are the same cursor, whichever host responded first. */
 export const toCursor = (places: ReadonlyMap<string, number | null>): string =>
-  [...places].map(([id, place]) => `${id}:${place ?? ''}`).join(',');
+  [...places]
+    .map(([id, place]) => `${id}:${place ?? ''}`)
+    .sort()
+    .join(',');
 
 /**
  * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursor of each host of which

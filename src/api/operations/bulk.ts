@@ -32,7 +32,7 @@ const selecting = <const A extends BulkAction>(action: A) => ({
     `with a query or a status: exclude deliveries to these URLs, at most ${MAX_EXCEPT}`,
   ),
   status: optional(text(10)).describe(
-    'only deliveries with this last answer: a status such as 500, a class such as 5xx, or none',
+    'only deliveries whose last response had this status: a status such as 500, a class such as 5xx, or none',
   ),
   dry_run: optional(z.boolean()).describe('only count the deliveries'),
   at_most: optional(z.int().min(0)).describe(
@@ -139,9 +139,8 @@ const replay = operation({
     'enough); all given conditions must match. By id, a delivery may have any ended state or be held; otherwise ' +
     'only dead ones are replayed, unless `state` or the query names another state. A replay keeps the ' +
     'webhook-id of the first delivery, so receivers can detect duplicates. ' +
-    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the answer: /jobs/info ` +
-    'shows its progress. An account has one job at a time. ' +
-    'Deleted mail cannot be replayed. ' +
+    `More than ${MOST_AT_ONCE} deliveries are replayed by a job, which continues after the call: /jobs/info shows ` +
+    'its progress. An account has one job at a time. Deleted mail cannot be replayed. ' +
     ALL_HOSTS,
   params: selecting('replay'),
   returns: z.object({
@@ -193,8 +192,8 @@ const retry = operation({
   notes:
     'Select deliveries with `id`, `ids`, `query`, `url`, `status`, or `from` and `to`, as in /inbound/replay; all ' +
     'given conditions must match. The deliveries become due; their attempts and the end of their retries do not ' +
-    'change. Endpoints that are down are probed with one delivery; after a 2xx answer, the others follow. Pauses ' +
-    `still apply. Pulled mail is left out. A job retries more than ${MOST_AT_ONCE} deliveries, as in ` +
+    'change. Endpoints that are down are probed with one delivery; after a 2xx response, the others follow. ' +
+    `Pauses still apply. Pulled mail is left out. A job retries more than ${MOST_AT_ONCE} deliveries, as in ` +
     `/inbound/replay. ${ALL_HOSTS}`,
   params: selecting('retry'),
   returns: z.object({
@@ -250,7 +249,7 @@ function toFilter(
     (url !== undefined && filter.url !== undefined && 'url') ||
     (route !== undefined && filter.route !== undefined && 'route') ||
     (state !== undefined && filter.states && 'state');
-  if (twice) throw call.invalid(twice, `The query has ${twice}: as well; please enter it once`);
+  if (twice) throw call.invalid(twice, `Please give ${twice} as a parameter or in the query, not both`);
   return {
     ...filter,
     ...wanted,

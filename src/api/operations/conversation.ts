@@ -12,15 +12,13 @@ import { ALL_HOSTS, bool, record, str, strOrNull, time, toTime } from './fields.
 /** The latest messages of a conversation, at most this many. */
 const MOST_SHOWN = 50;
 
-const maybe = z.string().nullable();
-
 const entry = record('mail of a conversation', {
   way: z.enum(['in', 'out']).describe('in: received; out: sent'),
   id: str('in: the delivery, as in /inbound/info; out: the message, as in /messages/info'),
   at: time('when it was accepted'),
   from: strOrNull('the From header; null if it has none'),
   to: str('the recipient'),
-  subject: maybe,
+  subject: strOrNull('the subject; null if it has none'),
   state: z.enum(MAIL_STATES).describe('state of its delivery'),
 });
 

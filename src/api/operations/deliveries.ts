@@ -37,21 +37,21 @@ const attemptDetail = record('attempt detail', {
   dns_ms: millisecondsOrNull('milliseconds of the DNS lookup'),
   connect_ms: millisecondsOrNull('milliseconds of connecting; null if the connection was reused or none was made'),
   tls_ms: millisecondsOrNull('milliseconds of the TLS handshake'),
-  first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the answer'),
+  first_byte_ms: millisecondsOrNull('milliseconds from the request to the first byte of the response'),
   request_headers: headerFields(
     'headers of the POST as sent, with signatures cut to 8 characters; empty if nothing was sent, or if the ' +
       'first attempt succeeded',
   ),
-  response_headers: headerFields('headers of the answer, without the values of cookies; empty if request_headers is'),
+  response_headers: headerFields('headers of the response, without values of cookies; empty if request_headers is'),
   headers_left_out: int(`number of headers left out to stay below ${DETAIL_BYTES} bytes`),
 });
 
 export const attemptRecord = record('attempt record', {
   time: time('when the POST started'),
   duration_ms: z.number().describe('how long it took'),
-  status: intOrNull('HTTP status; null without an answer'),
-  error: strOrNull('why there was no answer; null if there was one'),
-  answer: str('the start of the answer'),
+  status: intOrNull('HTTP status; null without a response'),
+  error: strOrNull('why there was no response; null if there was one'),
+  answer: str('the start of the response body'),
   batch: strOrNull('webhook-id of the POST if several deliveries shared it; else null'),
   detail: attemptDetail
     .nullable()
@@ -82,9 +82,9 @@ export const deliveryRecord = record('delivery record', {
   next_attempt_at: timeOrNull('time of the next POST; null unless it is waiting'),
   ended_at: timeOrNull('when it became delivered, dead, dropped or held'),
   last_status: intOrNull('HTTP status of the last attempt'),
-  last_error: strOrNull('why the last attempt got no answer'),
+  last_error: strOrNull('why the last attempt got no response, or null'),
   attempts: listOf(attemptRecord, 'every POST, oldest first'),
-  hint: strOrNull('suggested fix for the answers so far, or null'),
+  hint: strOrNull('suggested fix for the responses so far, or null'),
   scan: scanRecord.nullable().describe('result of the scanners; null if the message was not scanned'),
 });
 
@@ -110,7 +110,7 @@ export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly At
 }
 
 const TOO_LARGE =
-  'The receiver answers 413: the post is too large for it. Raise its limit, or let the route post attachments ' +
+  'The receiver responds with 413: the post is too large for it. Raise its limit, or let the route post attachments ' +
   'as links (attachments: auto or link).';
 
 const toScanRecord = ({ spam, virus, name, score, by, reason }: Scan): z.input<typeof scanRecord> => ({

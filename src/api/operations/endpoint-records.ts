@@ -20,7 +20,7 @@ export const endpointRecord = record('endpoint record', {
   breaker: z
     .enum(['up', 'down', 'gone'])
     .describe(
-      'down: too many POSTs failed, so only one delivery at a time is posted, as a probe; gone: it answered ' +
+      'down: too many POSTs failed, so only one delivery at a time is posted, as a probe; gone: it responded with ' +
         '410, and is probed once a day',
     ),
   since: timeOrNull('when it went down', 'null while it is up'),
@@ -34,15 +34,15 @@ export const endpointRecord = record('endpoint record', {
   waiting: int('number of unfinished deliveries, including those in flight'),
   oldest_at: timeOrNull('when the oldest of them was accepted', 'null if none waits'),
   in_flight: int('POSTs in flight'),
-  last_status: intOrNull('HTTP status of the last POST; null without an answer'),
-  last_error: strOrNull('why the last POST got no answer'),
+  last_status: intOrNull('HTTP status of the last POST; null without a response'),
+  last_error: strOrNull('why the last POST got no response, or null'),
   last_at: timeOrNull('when the last POST ended', 'null if there was none since this host started'),
 });
 
 const figures = record('attempt figures', {
   attempts: int('POSTs; one shared by several deliveries counts once'),
-  ok: int('answered with 2xx'),
-  failed: int('all others'),
+  ok: int('POSTs with a 2xx response'),
+  failed: int('all other POSTs'),
   p50_ms: intOrNull('median duration; null without POSTs'),
   p95_ms: intOrNull('95th percentile of the duration; null without POSTs'),
 });
@@ -64,12 +64,12 @@ export const endpointDetail = endpointRecord
       z.object({
         status: intOrNull('HTTP status; null without an answer'),
         error: strOrNull('why there was no answer'),
-        text: str('the start of the answer, at most 120 characters; words with digits are replaced by #'),
-        count: int('number of POSTs with this answer'),
+        text: str('the start of the response body, at most 120 characters; words with digits are replaced by #'),
+        count: int('number of POSTs with this response'),
         last_at: time('when the last of them began'),
-        example_id: str('id of a delivery with this answer'),
+        example_id: str('id of a delivery with this response'),
       }),
-      'answers grouped by similarity, at most 50 groups: failures first, then by frequency',
+      'responses grouped by similarity, at most 50 groups: failures first, then by frequency',
     ),
     most_in_flight: intOrNull('maximum number of concurrent POSTs from this host; null if nothing was posted recently'),
     sampled: bool('true if the figures include only the POSTs of the newest deliveries'),

@@ -64,7 +64,7 @@ async function findEndpoint(
   return () => toRecord(url, names, endpoints.one(url), oldest.get(url));
 }
 
-const FROM_ONE = 'The numbers in the answer are those of one host.';
+const FROM_ONE = 'The figures in the result are those of one host.';
 const endpointUrl = text(MAX_URL).describe('a URL as /endpoints/list shows it');
 
 /** The routes and webhooks of some URLs, from memory and by URL. */
@@ -154,7 +154,7 @@ const info = operation({
   access: 'numbers',
   ofMail: ['answers', 'making'], // an answer may quote the mail
   extension: true,
-  summary: 'Shows an endpoint: figures for the last hour and day, the last 100 POSTs, and its answers by cause.',
+  summary: 'Shows an endpoint: figures for the last hour and day, the last 100 POSTs, and its responses by cause.',
   notes:
     'Covers the POSTs of deliveries that are still kept (delivery.keep_delivered_hours, delivery.keep_dead_days), ' +
     `at most the newest 10,000. ${ALL_HOSTS}`,
@@ -193,12 +193,12 @@ const pause = operation({
   extension: true,
   summary: 'Pauses an endpoint: nothing is posted to it until the pause ends.',
   notes:
-    'Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that ' +
-    'has waited that long becomes a dead letter, which can be replayed. POSTs in flight are completed. A second ' +
-    'call changes the end of the pause. The pause survives a restart. It belongs to the URL: a route that moves ' +
+    'Mail for it is still accepted, and waits. The pause does not extend delivery.retry_hours: a delivery that has ' +
+    'waited that long becomes a dead letter, which can be replayed. POSTs in flight are completed. A second call ' +
+    'changes the end of the pause. The pause survives a restart. It belongs to the URL: a route that moves ' +
     `to another URL is not paused there. An account can pause at most ${MAX_PAUSED} ` +
     'endpoints. All hosts of the service pause it within two seconds. If the operator of the service has ' +
-    `paused the endpoint, the answer is Endpoint_Held. ${FROM_ONE}`,
+    `paused the endpoint, the error is Endpoint_Held. ${FROM_ONE}`,
   params: {
     url: endpointUrl,
     until: optionalTime.describe(
@@ -229,7 +229,7 @@ const resume = operation({
   summary: 'Ends the pause of an endpoint: deliveries are posted when they are due.',
   notes:
     'Does nothing if it is not paused. All hosts of the service resume within two seconds. A pause by the operator ' +
-    `of the service is not ended: the answer is Endpoint_Held. ${FROM_ONE}`,
+    `of the service stays: the error is Endpoint_Held. ${FROM_ONE}`,
   ...ofEndpoint,
   returns: endpointRecord,
   errors: ['Endpoint_Held'],
@@ -247,7 +247,7 @@ const retry = operation({
   extension: true,
   summary: 'Retries an endpoint now: all deliveries waiting for it become due.',
   notes:
-    'If it is down, one delivery is posted as a probe; after a 2xx answer, the others follow. Does not end a ' +
+    'If it is down, one delivery is posted as a probe; after a 2xx response, the others follow. Does not end a ' +
     `pause. ${ALL_HOSTS}`,
   ...ofEndpoint,
   returns: z.object({

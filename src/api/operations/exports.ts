@@ -103,7 +103,7 @@ const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null =>
 
 const UNTIL_THEN =
   'The job starts immediately and runs in the background; poll /exports/info until its state is complete. The ' +
-  'archive is available for some days (7 by default).';
+  'archive is available for 7 days by default.';
 const GUARDED =
   'A cell that a spreadsheet would read as a formula (it begins with =, +, -, @, a tab or a line break) is ' +
   "prefixed with '.";
@@ -163,7 +163,7 @@ const rejects = exporting('reject', {
   summary: 'Starts an export of the rejection blacklist.',
   notes:
     'The archive contains rejects.csv with the columns email, reason, detail, created_at, expires_at, ' +
-    `last_event_at, expires_at: the entries that have not expired, including those of subaccounts. ${NOTES}`,
+    `last_event_at and again expires_at: the entries that have not expired, including those of subaccounts. ${NOTES}`,
   example: { notify_email: 'ops@example.com' },
 });
 
@@ -176,7 +176,7 @@ const whitelist = exporting('whitelist', {
 const allowlist = exporting('whitelist', {
   path: '/exports/allowlist',
   summary: 'Starts an export of the rejection whitelist, under its newer name.',
-  notes: 'The same as /exports/whitelist, including its answer.',
+  notes: 'The same as /exports/whitelist, including the result.',
   extension: true,
 });
 

@@ -99,7 +99,9 @@ export const pattern = text(MAX_PATTERN)
 export const endpointUrl = text(MAX_URL)
   .refine(isHttpUrl, 'Not a valid http or https URL')
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
-  .describe('the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx');
+  .describe(
+    'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch with 2xx',
+  );
 
 /** The URL of a route, which may be one whose mail is pulled. */
 export const routeUrl = text(MAX_URL)
@@ -110,8 +112,8 @@ export const routeUrl = text(MAX_URL)
   )
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .describe(
-    'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
-      '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
+    'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch with 2xx. ' +
+      'Or `pull:` or `pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`',
   );
 
 function isHttpUrl(value: string): boolean {
@@ -157,7 +159,7 @@ export const optionalCursor = optional(
     .int()
     .min(0)
     .transform((cursor) => cursor || undefined),
-).describe('`next` of the previous answer; starts with the newest if omitted or 0');
+).describe('`next` of the previous result; starts with the newest if omitted or 0');
 
 /** The place after the last result of a list in pages. */
 export const nextCursor = intOrNull(
@@ -166,8 +168,8 @@ export const nextCursor = intOrNull(
 
 /** For operations whose answer has the parts of all hosts. */
 export const ALL_HOSTS =
-  'If several hosts share a store, the answer is about all of them; the header Postern-Hosts-Missing names those ' +
-  'that do not answer.';
+  'With several hosts, the result covers all of them; the header Postern-Hosts-Missing names those that did not ' +
+  'respond.';
 
 /** A cursor of several hosts: the id of each with its own cursor, which is empty after the end (api/hosts/joining.ts). */
 const SEVERAL = /^[\w-]{1,64}:\d{0,15}(?:,[\w-]{1,64}:\d{0,15})*$/;
@@ -175,19 +177,19 @@ const MAX_CURSOR = 20_000;
 
 /** The cursor of several hosts, which an answer gave as `field`. */
 export const severalPlaces = (field: string) =>
-  z.string().max(MAX_CURSOR).regex(SEVERAL, `Please enter \`${field}\` of the previous answer`);
+  z.string().max(MAX_CURSOR).regex(SEVERAL, `Please enter \`${field}\` of the previous result`);
 
 /** The same for a list of all hosts. */
 export const cursorOfHosts = optional(
   z.union([z.int().min(0), severalPlaces('next')]).transform((cursor) => (cursor === 0 ? undefined : cursor)),
-).describe('`next` of the previous answer; starts with the newest if omitted or 0');
+).describe('`next` of the previous result; starts with the newest if omitted or 0');
 
 export const nextOfHosts = z
   .union([z.int(), z.string()])
   .nullable()
   .describe(
-    '`before` for the next call: a number, or a text if several hosts share a store; null at the end. More may ' +
-      'follow even if there are fewer than `limit` results',
+    '`before` for the next call: a number, or a text with several hosts; null at the end. More may follow even if ' +
+      'there are fewer than `limit` results',
   );
 
 /** The test of a DNS record; `valid` is null before the DNS has answered one. */

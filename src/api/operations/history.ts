@@ -55,7 +55,7 @@ export const mailRecord = record('mail record', {
   state: z.enum(MAIL_STATES).describe(`${STATE_MEANINGS}; unknown: no longer in the queue, outcome not recorded`),
   attempts: int('number of POSTs, including replays'),
   last_status: intOrNull('HTTP status of the last POST'),
-  last_error: strOrNull('why the last POST got no answer'),
+  last_error: strOrNull('why the last POST got no response, or null'),
   ended_at: timeOrNull('when it became delivered, dead or dropped'),
   spf: strOrNull('result of SPF; null before the first POST'),
   dkim: strOrNull('pass, fail, or none without a signature'),
@@ -104,7 +104,9 @@ const range = {
   to: optionalTime.describe('before this time, UTC, YYYY-MM-DD HH:MM:SS'),
 };
 const paging = { limit: limitOf(200, 50), before: cursorOfHosts };
-const KEPT = 'The history is kept for journal.keep_days. An account may have four such calls at a time on each host.';
+const KEPT =
+  'The history is kept for journal.keep_days (30 by default). An account can make four such calls at a time on each ' +
+  'host.';
 
 const mailQuery = optional(z.string().max(MAX_QUERY)).describe(
   'words and fields; matches all mail if omitted, empty or *',
@@ -176,7 +178,7 @@ const MAX_CAUSES = 100;
 const causeRecord = record('cause record', {
   url: str('the URL of the route when the mail was accepted'),
   last_status: intOrNull('HTTP status of the last POST'),
-  last_error: strOrNull('why the last POST got no answer'),
+  last_error: strOrNull('why the last POST got no response, or null'),
   count: int('number of deliveries'),
   oldest_at: time('when the oldest of them was accepted'),
   first_ended_at: timeOrNull('when the first of them became delivered, dead or dropped', 'null if none has'),
@@ -211,7 +213,7 @@ const causes = operation({
   path: '/inbound/causes',
   access: 'mail',
   extension: true,
-  summary: 'Counts the inbound mail found by a search, by endpoint and last answer.',
+  summary: 'Counts the inbound mail found by a search, by endpoint and last response.',
   notes:
     `Takes the same queries as /inbound/search. Lists at most the ${MAX_CAUSES} most frequent causes; \`count\` ` +
     `includes all. ${KEPT} ${ALL_HOSTS}`,
@@ -253,7 +255,7 @@ export const timelineEntry = record('timeline entry', {
         'checked; given_up: retries have ended; next_attempt: time of the next POST',
     ),
   text: str('the event in words'),
-  detail: strOrNull('details, such as the start of an answer or advice about a refusal'),
+  detail: strOrNull('details, such as the start of a response or advice about a refusal'),
 });
 
 export function toTimelineRecords(entries: readonly TimelineEntry[], acceptedAt: number) {
@@ -270,7 +272,7 @@ const info = operation({
   path: '/inbound/info',
   access: 'mail',
   extension: true,
-  summary: 'Shows the history of one inbound delivery, from the SMTP session to the answer of the webhook.',
+  summary: 'Shows the history of one inbound delivery, from the SMTP session to the response of the webhook.',
   notes:
     'The session is shown once it has ended. Refusals in the transaction of the mail are listed; other refusals ' +
     `of the session are one entry. Recipients of other accounts are left out. ${KEPT}`,
@@ -354,9 +356,9 @@ async function findRefusals(
 ) {
   const filter = readQuery(query, parseRefusalQuery, call);
   if (reason !== undefined && filter.reason !== undefined)
-    throw call.invalid('reason', 'The query has reason: as well; please enter it once');
+    throw call.invalid('reason', 'Please give reason as a parameter or in the query, not both');
   if (domain !== undefined && filter.domain !== undefined)
-    throw call.invalid('domain', 'The query has domain: as well; please enter it once');
+    throw call.invalid('domain', 'Please give domain as a parameter or in the query, not both');
   const wanted = reason ?? filter.reason;
   if (wanted !== undefined && !call.refusals.reasons.includes(wanted))
     throw call.invalid(

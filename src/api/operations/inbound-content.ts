@@ -133,9 +133,9 @@ const payload = passing({
   extension: true,
   summary: 'Shows a delivery as it is posted, in the format of its route.',
   notes:
-    'For the Mandrill format, the answer is an element of `mandrill_events`; for other JSON formats, the JSON; for ' +
-    'the rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, ' +
-    'DMARC, ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
+    'For the Mandrill format, returns an element of `mandrill_events`; for other JSON formats, the JSON; for the ' +
+    'rest, `content_type` and the body as text in `body`. It is rendered again, with the verdicts (SPF, DKIM, DMARC, ' +
+    'ARC) of the first attempt. Before the first attempt, they are computed for this call and not stored.',
   params: { id: deliveryId },
   returns: z.union([eventRecord, z.record(z.string(), z.unknown())]),
   elsewhere: 'Unknown_Message',
@@ -153,13 +153,13 @@ const tryOut = operation({
   path: '/inbound/try',
   access: 'content',
   extension: true,
-  summary: 'Posts a delivery to another URL, once, and shows the answer.',
+  summary: 'Posts a delivery to another URL, once, and shows the response.',
   notes:
     'The POST is the same as to a route, with the additional header `X-Postern-Trial: 1`, and may take 30 seconds. ' +
     'Its `_id` and webhook-id are those of the delivery plus `-trial-` and a suffix that is new each time, so a ' +
     'receiver that ignores known ids handles both the trial and the delivery. It is not retried or stored, and does ' +
     'not affect the delivery or its endpoint. An account may make 10 trials in a minute and 2 at a time, the host 4 ' +
-    'at a time; beyond that, the answer is RequestLimitExceeded.',
+    'at a time; beyond that, the error is RequestLimitExceeded.',
   params: {
     id: deliveryId,
     url: endpointUrl.describe('the URL to post to; it need not belong to a route'),
@@ -195,7 +195,7 @@ const tryRoute = operation({
   path: '/inbound/try-route',
   access: 'settings',
   extension: true,
-  summary: 'Posts a sample message to the URL of a route, once, and shows the answer.',
+  summary: 'Posts a sample message to the URL of a route, once, and shows the response.',
   notes:
     'Posts the payload that /inbound/test-route shows, signed like other mail of the route, with the header ' +
     '`X-Postern-Trial: 1` and its own `_id` and webhook-id. The limits are those of /inbound/try; nothing is stored.',
@@ -222,7 +222,8 @@ const tryRoute = operation({
     const mailbox = address?.mailbox ?? sampleMailbox(pattern);
     if (address) await mustBeTaken(address, route, call);
     const match = await matchOf(route, { mailbox, domain: address?.domain ?? memberOf(domain) }, call);
-    if (!match) throw call.invalid('address', `The route ${id} is for ${pattern}@${domain}`);
+    if (!match)
+      throw call.invalid('address', `Please enter an address that the route ${id} matches: ${pattern}@${domain}`);
     const email = address?.text ?? `${mailbox}@${memberOf(domain)}`;
     const attempt = call.orRefuse(await call.trials.postSample(email, route, match), 'ServiceUnavailable');
     return { ...toTrial(attempt, 'id', call), email, url };
@@ -242,7 +243,10 @@ async function mustBeTaken(
   const refused = 'Nothing was posted: mail to it would be refused with 550';
   if (kind === 'expired') throw invalid('address', `${refused} 5.7.1, because this reply address has expired`);
   if (kind === 'no-route')
-    throw invalid('address', `${refused} 5.1.1, because this reply address was not made here, or has no route`);
+    throw invalid(
+      'address',
+      `${refused} 5.1.1, because this reply address was not created here, or no route matches its mailbox`,
+    );
 }
 
 /**

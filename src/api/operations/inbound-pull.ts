@@ -143,9 +143,9 @@ const pull = passing({
     'POST. It is leased to the caller until `expires_at`, or until `/inbound/ack` or `/inbound/nack`. A lease ' +
     'survives a restart. Unacknowledged messages are delivered again, so ignore ids that you have processed, as with ' +
     'POSTs. A message that is not acknowledged within delivery.retry_hours becomes a dead letter, which can be ' +
-    'replayed. The headers do not include the password of a route. An account may have 50 such calls at a time. If ' +
-    `several hosts share a store, a host that has no mail asks the others, every ${ROUND_S} seconds while it waits; ` +
-    'an answer has the mail of one host. The header Postern-Hosts-Missing names hosts that do not answer.',
+    'replayed. The headers do not include the password of a route. An account can make 50 such calls at a time. ' +
+    `With several hosts, a host that has no mail asks the others, every ${ROUND_S} seconds while it waits; a result ` +
+    'has the mail of one host. The header Postern-Hosts-Missing names hosts that did not respond.',
   params: {
     url: optional(text(MAX_URL)).describe('the URL of the routes; `pull:` if omitted'),
     id: optional(text(255)).describe('id of a route, instead of the URL'),
@@ -214,9 +214,9 @@ const ack = operation({
   extension: true,
   summary: 'Acknowledges pulled messages, which are then delivered.',
   notes:
-    'An expired lease can still be acknowledged until the message is leased again. With several leases, the ' +
-    'error Unknown_Lease means that none of them exists. If several hosts share a store, any of them takes the ' +
-    'leases of all; the header Postern-Hosts-Missing names hosts that do not answer.',
+    'An expired lease can still be acknowledged until the message is leased again. With several leases, the error ' +
+    'Unknown_Lease means that none of them exists. With several hosts, any of them accepts the leases of all; the ' +
+    'header Postern-Hosts-Missing names hosts that did not respond.',
   params: { lease, leases },
   returns: ended,
   elsewhere: 'Unknown_Lease',
@@ -264,24 +264,22 @@ const tap = passing({
   waits: true,
   summary: 'Watches a live route: returns a copy of each new message as it is posted, without consuming it.',
   notes:
-    'Make the first call without `cursor`; pass the `cursor` of each answer in the next call to get newer messages. ' +
+    'Make the first call without `cursor`; pass the `cursor` of each result in the next call to get newer messages. ' +
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. A route is watched ' +
     'until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. An ' +
-    'account may watch 10 routes. If several hosts share a store, the host that is called asks the others, every ' +
-    `${TAP_ROUND_S} seconds while it waits; an answer has the mail of one host. The header Postern-Hosts-Missing ` +
-    'names hosts that do not answer.',
+    'account may watch 10 routes. With several hosts, the host that is called asks the others, every ' +
+    `${TAP_ROUND_S} seconds while it waits; a result has the mail of one host. The header Postern-Hosts-Missing ` +
+    'names hosts that did not respond.',
   params: {
     id: text(255).describe('id of the route'),
     cursor: optional(z.union([z.int().min(0), severalPlaces('cursor')])).describe(
-      '`cursor` of the previous answer; starts now if omitted',
+      '`cursor` of the previous result; starts now if omitted',
     ),
     limit,
     wait,
   },
   returns: record('tapped messages', {
-    cursor: z
-      .union([z.int(), z.string()])
-      .describe('cursor for the next call: a number, or a text if several hosts share a store'),
+    cursor: z.union([z.int(), z.string()]).describe('cursor for the next call: a number, or a text with several hosts'),
     gap: bool('true if messages were skipped'),
     messages: z.array(shown.meta({ title: 'message of a route' })),
   }),

@@ -68,8 +68,8 @@ const raw = optional(z.boolean()).describe(
   'false leaves raw_msg, raw or RawEmail out of posts of a parsed message; true for a new route if omitted',
 );
 const attachments = optional(z.enum(ATTACHMENT_MODES)).describe(
-  'auto (for a new route if omitted): inline, or links after the receiver has answered 413, or twice 400 or ' +
-    '500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size ' +
+  'auto (for a new route if omitted): inline, or links after the receiver has responded with 413, or twice with 400 ' +
+    'or 500 to a message above 1 MB; inline: in the post; link: as links, without raw_msg; none: name, type and size ' +
     'only. The formats that contain the whole message (raw, mailgun-mime, sendgrid-raw) always include them',
 );
 const linkOver = optional(
@@ -208,9 +208,10 @@ const addRoute = operation({
   notes:
     'The first route that matches takes the mail: by `priority`, then an exact name, then the pattern with the most ' +
     'literal characters, then the oldest. With `when`, a route matches only mail that meets the conditions; ' +
-    'otherwise the next route is tried. If no route takes the mail, it is refused with 550 5.7.1. An unknown result ' +
-    'meets no condition, so a failing DNS or scanner never rejects or discards mail. Conditions on DMARC and on ' +
-    'scanners are checked before the reply to the message, if the decision depends on them. Of the routes that match ' +
+    'otherwise the next route is tried. Mail to a mailbox that no pattern matches is refused with 550 5.1.1; if only ' +
+    'conditions are not met, with 550 5.7.1. An unknown result meets no condition, so a failing DNS or scanner never ' +
+    'rejects or discards mail. Conditions on DMARC and on scanners are checked before the reply to the message, if ' +
+    'the decision depends on them. Of the routes that match ' +
     `a mailbox, the first ${MOST_TRIED} are tried. A message that may be refused for its content is accepted for one ` +
     'recipient at a time (452 4.5.3). With `batch_events` above 1, waiting messages of the route share a POST: ' +
     '`mandrill_events` has several events, each with its own `_id`. Messages never wait for a batch to fill; if a ' +
@@ -224,7 +225,8 @@ const addRoute = operation({
     url: routeUrl
       .or(z.literal(NOWHERE))
       .describe(
-        'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx. Or `pull:` or ' +
+        'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch ' +
+          'with 2xx. Or `pull:` or ' +
           '`pull:NAME`: nothing is posted, and mail waits for `/inbound/pull`. Optional with the actions ' +
           inWords(ACTION_NAMES.filter((name) => !ACTIONS[name].needsUrl)),
       ),
@@ -282,10 +284,14 @@ async function mustBeOne(
   const others = [...folded, ...written].filter((row) => row.id !== id);
   const takes = (name: string | undefined) => ACTIONS[toAction(name)].takes;
   const same = others.find((row) => takes(row.action) === takes(action) && sameWhen(row.when, when));
-  if (same && !when) throw invalid('pattern', `The route ${same.id} has this pattern already, and would get the mail`);
-  if (same) throw invalid('when', `The route ${same.id} has this pattern and these conditions already`);
+  if (same && !when)
+    throw invalid(
+      'pattern',
+      `Route ${same.id} already has this pattern and takes its mail: add a condition (when), or change that route`,
+    );
+  if (same) throw invalid('when', `Route ${same.id} already has this pattern and these conditions: change that route`);
   if (new Set(others.map((row) => row.id)).size >= MOST_OF_A_PATTERN)
-    throw invalid('pattern', `There are ${MOST_OF_A_PATTERN} routes with this pattern, which is the most`);
+    throw invalid('pattern', `At most ${MOST_OF_A_PATTERN} routes can have the same pattern: delete one first`);
 }
 
 function mustHaveUrl(url: string, action: RouteAction, { invalid }: Call<never>): void {
@@ -306,10 +312,13 @@ function checkRules(
   call: Call<never>,
 ): void {
   if (ACTIONS[action].loses && when && asksForUnknown(when))
-    throw call.invalid('when', `A route with the action ${action} cannot ask for what is unknown: mail would be lost`);
+    throw call.invalid(
+      'when',
+      `A route with the action ${action} cannot have a condition that unknown results meet: mail would be lost`,
+    );
   if (action === 'tag' && (tags ?? []).length === 0) throw call.invalid('tags', 'Please enter the tags that it adds');
   if (also.length > 0 && action !== 'post')
-    throw call.invalid('also', `A route with the action ${action} posts nowhere: please leave also out`);
+    throw call.invalid('also', `A route with the action ${action} posts nothing: please omit also`);
   for (const one of also) checkAttachments('also', one, call);
 }
 
@@ -338,7 +347,7 @@ function checkAttachments(
   { invalid }: Call<never>,
 ): void {
   if ((attachments === 'link' || attachments === 'none') && factsOf(format).whole)
-    throw invalid(field, `The format ${format} holds the message as it came: please use auto or inline`);
+    throw invalid(field, `The format ${format} is the whole message, with its attachments: please use auto or inline`);
 }
 
 const updateRoute = operation({
@@ -409,7 +418,7 @@ const deleteRoute = operation({
   path: '/inbound/delete-route',
   access: 'settings',
   summary: 'Deletes a route.',
-  notes: 'Mail that was already accepted is still delivered.',
+  notes: "Mail that was already accepted is still posted to its URL, in Mandrill's format.",
   params: { id: routeId },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],

@@ -45,14 +45,14 @@ export const ipRecord = record('dedicated IP record', {
       valid: bool('whether the reverse DNS names it and it points to the IP'),
       error: strOrNull('why it is not valid, or that the change is pending'),
     })
-    .describe("a domain of the account's own in the reverse DNS"),
+    .describe("the account's own domain in the reverse DNS"),
   warmup: z
     .object({
       warming_up: bool('whether the IP is warming up'),
       start_at: timeOrNull('when the warmup began', 'null when there is none'),
       end_at: timeOrNull('when it ends, 30 days later', 'null when there is none'),
     })
-    .describe('the 30 days in which a growing share of mail is sent from it'),
+    .describe('a period of 30 days in which a growing share of mail is sent from the IP'),
 });
 
 /** Creates the conversion from rows to records, for the account's placement and the current time. */
@@ -75,7 +75,7 @@ function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
   return { warming_up: warming, start_at: shown(warmupStartAt), end_at: shown(warmupEndAt) };
 }
 
-const reverseDomain = domainName.describe('the domain name, as `out.example.com`');
+const reverseDomain = domainName.describe('the domain name, such as `out.example.com`');
 
 /** All addresses of the account, sorted as text. */
 export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
@@ -263,7 +263,7 @@ const checkCustomDns = operation({
   path: '/ips/check-custom-dns',
   access: 'settings',
   summary: 'Checks whether a domain can be the custom reverse DNS of a dedicated IP.',
-  notes: 'It can if its A record (AAAA for an IPv6 address) points to the IP.',
+  notes: 'It can, if its A record (AAAA for an IPv6 address) points to the IP.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: z.object({
     valid: bool('whether the domain has an A record that points to the IP'),

@@ -45,12 +45,12 @@ const replyAddress = operation({
     'Creates an address for replies: mail to it goes to the route of the mailbox, and its payload includes the data.',
   notes:
     'Set it as the Reply-To of a message: the payload of a reply has the data, such as a ticket, user or thread, in ' +
-    '`msg.reply_data`. The data is sealed: nobody else can read or change it, or create such an address. It is part ' +
-    'of the address, so nothing is stored, and it must be short: a local part has 64 octets (RFC 5321), which leaves ' +
-    '20 bytes for the mailbox `reply` with an expiry and 24 without; a longer mailbox name leaves less. A UUID in ' +
-    'lower case takes 16. For longer data, store it under an id. A forged address is rejected with 550 5.1.1, an ' +
-    'expired one with 550 5.7.1. Case is ignored. An address is valid only for this domain and account, until the ' +
-    'domain is deleted.',
+    '`msg.reply_data`. The data is encrypted: only Postern can read or change it, or create such an address. It is ' +
+    'part of the address, so nothing is stored, and it must be short: a local part may have 64 octets (RFC 5321), ' +
+    'which leaves 24 bytes for the mailbox `reply`, or 20 with an expiry; a longer mailbox name leaves less. A UUID ' +
+    'in lower case takes 16 bytes. For longer data, store it yourself and put its id into the address. A forged ' +
+    'address is rejected with 550 5.1.1, an expired one with 550 5.7.1. Case is ignored. An address is valid only ' +
+    'for this domain and account, until the domain is deleted.',
   params: {
     domain: knownDomain,
     mailbox: mailboxName.describe('the mailbox for replies, such as `reply`; a route of the domain must match it'),
@@ -72,7 +72,11 @@ const replyAddress = operation({
     expires_at: '2026-02-05 12:00:00',
   },
   async handle({ domain, mailbox, data, expires_at }, call) {
-    if (isWildcard(domain.id)) throw call.invalid('domain', `Please enter a name below it, as ${memberOf(domain.id)}`);
+    if (isWildcard(domain.id))
+      throw call.invalid(
+        'domain',
+        `This is a wildcard domain: please enter one of its names, such as ${memberOf(domain.id)}`,
+      );
     const row = await findRouted(domain, call);
     const expiresAt = expires_at === undefined ? null : toFullMinute(withinCalendar(expires_at.getTime()).getTime());
     if (expires_at !== undefined && expires_at <= call.now())

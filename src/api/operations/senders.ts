@@ -216,7 +216,7 @@ const verifyDomain = operation({
     if (status === 'public-suffix') throw invalid('domain', RESERVED_WORDS[status]);
     if (status === 'no-mail') throw invalid('domain', NO_MAIL);
     if (status === 'limited')
-      throw invalid('mailbox', 'Too many mails were requested for this address or domain: please try again later');
+      throw invalid('mailbox', 'Too many messages were requested for this address or domain: please try again later');
     if (status === 'refused') throw invalid('mailbox', 'Not a valid mailbox');
     return { status, domain, email: `${mailbox}@${domain}` };
   },
@@ -243,7 +243,7 @@ const domainKey = operation({
   returns: z.object({
     domain: str('the domain'),
     ...keyInDns,
-    spf_include: str('what the SPF record must contain'),
+    spf_include: str('the mechanism that the SPF record must contain'),
     spf: str('an SPF record for a domain that has none'),
     next: z
       .object(keyInDns)

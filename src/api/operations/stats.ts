@@ -10,7 +10,7 @@ import {
 } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import type { Pages } from '../whole-lists.ts';
-import { record, str, time, toTime } from './fields.ts';
+import { int, record, str, time, toTime } from './fields.ts';
 
 // Records with statistics, and their conversion from counters. Several groups share them: senders, tags, templates,
 // subaccounts, rejects, users.
@@ -18,20 +18,18 @@ import { record, str, time, toTime } from './fields.ts';
 /** Maximum records of a list that Mandrill documents as limited. */
 export const MAX_LIST = 1000;
 
-const counter = z.int();
-
 /** The ten counters, as records show them. */
 export const statsFields = {
-  sent: counter,
-  hard_bounces: counter,
-  soft_bounces: counter,
-  rejects: counter,
-  complaints: counter,
-  unsubs: counter,
-  opens: counter,
-  unique_opens: counter,
-  clicks: counter,
-  unique_clicks: counter,
+  sent: int('messages sent'),
+  hard_bounces: int('hard bounces'),
+  soft_bounces: int('soft bounces'),
+  rejects: int('messages rejected before sending'),
+  complaints: int('spam complaints'),
+  unsubs: int('unsubscribes'),
+  opens: int('opens'),
+  unique_opens: int('messages that were opened'),
+  clicks: int('clicks'),
+  unique_clicks: int('messages in which a link was clicked'),
 };
 
 export const statsBlock = z

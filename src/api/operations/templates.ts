@@ -296,11 +296,11 @@ const render = operation({
   notes:
     'Uses the published code, or the draft if the template was never published. The content of an element with ' +
     'mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names ' +
-    'without a region are ignored. So is content for an element that can have none, such as <img>: it stays as it ' +
-    'is, with its attribute. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, ' +
-    '*|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, ' +
-    '*|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; ' +
-    'with them, unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent ' +
+    'without a region are ignored. Elements that cannot have content, such as <img>, stay as they are, with the ' +
+    'attribute. Merge tags, also in content: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, ' +
+    '*|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, ' +
+    '*|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars, tags are left unchanged; with them, ' +
+    'unknown tags become empty. *|UNSUB:url|* is left unchanged, because the link exists only in sent ' +
     `mail. The result has at most ${MAX_RENDERED} characters.`,
   anyText: ['template_name'],
   params: {

@@ -25,7 +25,7 @@ import {
 const ping = operation({
   path: '/users/ping',
   access: 'numbers',
-  summary: 'Answers PONG! if the key is valid.',
+  summary: 'Returns "PONG!" if the key is valid.',
   params: {},
   returns: z.literal('PONG!'),
   handle: () => Promise.resolve('PONG!' as const),
@@ -34,7 +34,7 @@ const ping = operation({
 const ping2 = operation({
   path: '/users/ping2',
   access: 'numbers',
-  summary: 'Like ping, but answers with a struct.',
+  summary: 'Like ping, but returns a struct.',
   params: {},
   returns: z.object({ PING: z.literal('PONG!') }),
   handle: () => Promise.resolve({ PING: 'PONG!' as const }),

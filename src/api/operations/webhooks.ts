@@ -130,12 +130,13 @@ const add = operation({
   access: 'secrets',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
   notes:
-    'Without `events`, or with an empty list, it gets every event except deferral, delivered and reply, which ' +
-    'must be named. A reply is a message received by a route of the account that answers a message it sent. The ' +
-    'event is about the sent message, and `reply` has id (`msg.id` of its payload), from_email, email (its ' +
-    'recipient), subject and automated (why it is automated, or null). A reply is one event, even if it is ' +
-    'posted several times; bounces and other mail with an empty reverse-path are not replies. The key belongs ' +
-    'to the account and the URL: a route to the same URL signs with the same key.',
+    'docs/payload.md describes the events. Without `events`, or with an empty list, it gets every event except ' +
+    'deferral, delivered and reply, which must be named. A reply is a message that a route of the account received ' +
+    'and that answers a message of the account. The event is about the sent message, and its `reply` has id ' +
+    '(`msg.id` in the payload of the reply), from_email, email (the recipient), subject and automated (why it counts ' +
+    'as automated, or null). A reply is one event, even if it is posted several times; bounces and other mail with ' +
+    'an empty reverse-path are not replies. The key belongs to the account and the URL: a route to the same URL ' +
+    'signs with the same key.',
   params: { url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
@@ -158,7 +159,7 @@ const info = operation({
   path: '/webhooks/info',
   access: 'secrets',
   summary: 'Shows a webhook with its statistics.',
-  notes: 'A batch counts once, when it is answered with 2xx, even if it was posted several times.',
+  notes: 'A batch counts once, after a 2xx response, even if it was posted several times.',
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],

@@ -32,8 +32,8 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       notes: extension
         ? known.notes
         : 'While it is whitelisted, neither events nor calls add it to the rejection list. Adding it again ' +
-          'succeeds and may change the comment. Adding an address costs no reputation; deleting it again costs the ' +
-          'reputation of the event-made entries that it removed.',
+          'succeeds and may change the comment. Adding an address does not affect the reputation; deleting it later ' +
+          'does, if adding it removed entries that events had created.',
       params: {
         email: listAddress,
         comment: optional(z.string().max(255)).describe('why, at most 255 characters'),

@@ -93,14 +93,14 @@ async function tell(story: Story) {
   );
   const due = await submit(story, hosts, ledger);
   say(
-    `Each host was given ${2 * EACH} messages to send by its API: ${EACH} have arrived, ${EACH} are scheduled for ` +
+    `Each host accepted ${2 * EACH} messages to send by its API: ${EACH} were delivered, ${EACH} are scheduled for ` +
       `${due.slice(11)} UTC.`,
   );
   await lost.lose();
   const gone = ledger.lose(lost.name);
   say(
     `${lost.name} was killed (SIGKILL) and its folder deleted. On its queue were ${gone.received} received messages,`,
-    `${gone.sent} scheduled ones, and ${gone.events} events.`,
+    `${gone.sent} scheduled messages, and ${gone.events} events.`,
   );
   await adopt(story, lost, first);
   around.fail(false);
@@ -204,7 +204,7 @@ async function startAround(ledger: Ledger, belongings: Belongings) {
 /** Runs `postern host adopt` as an operator would. */
 async function adopt({ belongings, io }: Story, lost: DemoHost, by: DemoHost): Promise<void> {
   const argv = ['host', 'adopt', lost.name, '--config', by.file];
-  io.out(`   Another host may have them once it has been silent for 16 seconds …\n   postern ${argv.join(' ')}\n`);
+  io.out(`   Another host can take them over after 16 seconds of silence …\n   postern ${argv.join(' ')}\n`);
   const child = spawn(process.execPath, [...by.program, ...argv], {
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
@@ -276,22 +276,22 @@ function whatToTry({ hosts, lost, key }: Told): string {
   if (!one) return '';
   const message = `{"from_email":"news@${DOMAIN}","to":[{"email":"jo@example.net"}],"subject":"Hi","text":"Hello"}`;
   const tries: readonly (readonly [string, string])[] = [
-    ['The hosts, and what each has', `npx postern host list --config ${one.file}`],
-    ['A link to the console', `npx postern console link --config ${one.file}`],
-    ['The API, with the key', key],
+    ['List the hosts and their waiting mail', `npx postern host list --config ${one.file}`],
+    ['Create a link to the console', `npx postern console link --config ${one.file}`],
+    ['The key for the API', key],
     ['Send a message', `curl -sS -d '{"key":"${key}","message":${message}}' ${one.url}/api/1.0/messages/send.json`],
     [
-      'Have one received',
+      'Receive a message',
       `printf 'Subject: Hi\\r\\n\\r\\nHello\\r\\n' | curl -sS smtp://${one.smtp.host}:${one.smtp.port} ` +
         `--mail-from ada@example.org --mail-rcpt up@${DOMAIN} -T -`,
     ],
-    [`A new machine for ${lost.name}`, `npx postern serve --config ${lost.file}`],
+    [`Start a new machine for ${lost.name}`, `npx postern serve --config ${lost.file}`],
     ...(other ? [lose(other, one)] : []),
     ['The logs', hosts.map(({ log }) => log).join(' ')],
   ];
   return (
     `\nThe other hosts keep running. Try, in another terminal:\n\n` +
     `${tries.map(([what, command]) => `   # ${what}\n   ${command}\n`).join('\n')}\n` +
-    'Ctrl-C ends all of it and leaves nothing behind.\n'
+    'Ctrl-C stops all of it and removes its files.\n'
   );
 }

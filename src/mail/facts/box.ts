@@ -24,7 +24,7 @@ export const WHY = {
   'off-screen': 'far outside the page',
   clipped: 'clipped, or in a box that is too small',
   element: 'in an element that is never displayed, such as template or noscript',
-  details: 'in closed details: displayed once they are opened',
+  details: 'in a closed <details> element: displayed once a person opens it',
   comment: 'in a comment',
   'outlook-only': 'in a conditional comment: only Outlook for Windows displays it',
   'not-outlook': 'displayed by all but Outlook for Windows (mso-hide)',

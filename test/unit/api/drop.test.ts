@@ -141,7 +141,11 @@ describe('drops of search results', function () {
       [{ status: '9', at_most: 1 }, 'status', ''],
       [{ id, query: '*' }, 'id', 'either ids, or a query or a status'],
       [{ url: URL_A, except_urls: [URL_B], at_most: 1 }, 'except_urls', 'Please enter a query or a status with it'],
-      [{ query: 'state:dead', state: 'dead', at_most: 1 }, 'state', 'The query has state: as well'],
+      [
+        { query: 'state:dead', state: 'dead', at_most: 1 },
+        'state',
+        'Please give state as a parameter or in the query, not both',
+      ],
     ] as const) {
       const { status, body } = await world.call('/inbound/drop', params);
       expect(status, JSON.stringify(params)).to.equal(422);

@@ -240,7 +240,7 @@ describe('a sample for a route', () => {
     expect((await trySample({ id: '1.1' })).body.email).to.equal('mailbox-sample@inbound.example.com');
     for (const address of ['other@inbound.example.com', 'mailbox-1@elsewhere.example.com'])
       expect((await trySample({ id: '1.1', address })).body.message).to.contain(
-        'The route 1.1 is for mailbox-*@inbound.example.com',
+        'Please enter an address that the route 1.1 matches: mailbox-*@inbound.example.com',
       );
     expect(world.tried).to.have.length(1);
   });

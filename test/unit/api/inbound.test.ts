@@ -322,9 +322,9 @@ describe('the Inbound group', () => {
     const { id: other } = (await add('sales')).body;
     const twice = await add('support-*');
     expect([twice.status, twice.body.name]).to.deep.equal([422, 'ValidationError']);
-    expect(twice.body.message).to.contain(`The route ${id} has this pattern already`);
+    expect(twice.body.message).to.contain(`Route ${id} already has this pattern`);
     const changed = await world.call('/inbound/update-route', { id: other, pattern: 'SUPPORT-*' });
-    expect(changed.body.message).to.contain(`The route ${id} has this pattern already`);
+    expect(changed.body.message).to.contain(`Route ${id} already has this pattern`);
     for (const pattern of ['SALES', 'sales'])
       expect((await world.call('/inbound/update-route', { id: other, pattern })).status, pattern).to.equal(200);
   });

@@ -379,7 +379,7 @@ for (const driver of drivers) {
         expect(answers.filter(({ status }) => status === 200)).to.have.length(3);
         for (const answer of answers.filter(({ status }) => status !== 200))
           expect(faultOf(answer)).to.deep.equal({
-            mailbox: 'Too many mails were requested for this address or domain: please try again later',
+            mailbox: 'Too many messages were requested for this address or domain: please try again later',
           });
         expect(await world.store.verifications.many({})).to.have.length(3);
         let sent = answers.filter(({ status }, i) => status === 200 && i % 2).length;

@@ -56,6 +56,8 @@ describe('the account', () => {
 
   it('explains both in the reference', async () => {
     const page = await (await fetch(`${world.base}/docs`)).text();
-    expect(page).to.include('Reputation counts this month and the one before').and.include('hourly_quota = round(');
+    expect(page)
+      .to.include('Reputation is computed from this month and the previous one')
+      .and.include('hourly_quota = round(');
   });
 });

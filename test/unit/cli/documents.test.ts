@@ -23,7 +23,7 @@ function commandLines(text: string): readonly string[] {
 }
 
 describe('the documents of an operator', () => {
-  const lines = ['README.md', ...globSync('docs/*.md')].flatMap((page) =>
+  const lines = ['README.md', ...globSync('docs/{,migration/}*.md')].flatMap((page) =>
     commandLines(readFileSync(page, 'utf8')).map((line) => ({ page, line })),
   );
   const commandOf = (line: string): ListedCommand | undefined =>

@@ -1,5 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { expect } from 'chai';
+import { toExampleEvents } from '../../../src/events/payload.ts';
 import type { MessageEvent } from '../../../src/events/record.ts';
+import { HOOK_EVENTS } from '../../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { drivers } from '../../support/database.ts';
 import { createRecording, MESSAGE, newEvent, newMessage } from '../../support/recording.ts';
@@ -200,5 +203,19 @@ describe('the payload of an event', () => {
     await world.recorder.record(newEvent('click'));
     expect((await store.messageEvents.one({ id: 'event-open' }))?.unsent?.[0]?.body).to.equal(body);
     expect(JSON.parse(body ?? '').msg.clicks).to.deep.equal([]);
+  });
+});
+
+describe('docs/payload.md', () => {
+  it('names each event of sent mail, and each of its fields', () => {
+    const section = readFileSync('docs/payload.md', 'utf8').split('## Events of sent mail')[1]?.split('\n## ')[0] ?? '';
+    const named = new Set([...section.matchAll(/`(?:msg\.)?([\w]+)`/g)].map(([, name = '']) => name));
+    const events = toExampleEvents(HOOK_EVENTS, new Date(0)).map((event) => JSON.parse(event));
+    const used = events.flatMap((event) => [
+      ...Object.keys(event),
+      ...Object.keys(event.msg ?? {}),
+      ...Object.keys(event.reply ?? {}),
+    ]);
+    expect([...HOOK_EVENTS, ...used].filter((name) => !named.has(name))).to.deep.equal([]);
   });
 });

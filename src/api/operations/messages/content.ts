@@ -11,7 +11,7 @@ import type { Mail } from '../../../webhooks/types.ts';
 import type { AccountParts } from '../../account/account.ts';
 import type { MessageContent } from '../../account/account-queue.ts';
 import { operation } from '../../operation.ts';
-import { record } from '../fields.ts';
+import { int, listOf, record, str, strOrNull } from '../fields.ts';
 import { findMessage, messageId } from './info.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
@@ -21,16 +21,16 @@ import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 
 const contentRecord = record('message content', {
-  ts: z.int(),
-  _id: z.string(),
-  from_email: z.string(),
-  from_name: z.string().nullable(),
-  subject: z.string(),
-  to: z.object({ email: z.string(), name: z.string().nullable() }),
-  tags: z.array(z.string()),
+  ts: int('when it was submitted, in seconds since 1970'),
+  _id: str('the id of the message'),
+  from_email: str('address of the sender'),
+  from_name: strOrNull('name of the sender'),
+  subject: str('the subject'),
+  to: z.object({ email: str('the address'), name: strOrNull('the display name') }).describe('the recipient'),
+  tags: listOf(z.string(), 'its tags'),
   headers: headersRecord,
-  text: z.string().nullable(),
-  html: z.string().nullable(),
+  text: strOrNull('the text part'),
+  html: strOrNull('the HTML part'),
   attachments: z.array(attachmentRecord),
 });
 
@@ -39,9 +39,10 @@ const content = operation({
   access: 'content',
   summary: 'Shows the content of a message.',
   notes:
-    'Content is kept while the message is queued and for some time after delivery (24 hours by default). After ' +
-    'that, and for messages sent with view_content_link false, the answer is Unknown_Message. ' +
-    `Merge tags are replaced; links are as submitted. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
+    'Content is kept while the message is queued and for some time after delivery (24 hours by default). After that, ' +
+    'and for messages sent with view_content_link false, the error is Unknown_Message. Merge tags are replaced; ' +
+    'links are as submitted. ' +
+    `Content of more than ${MAX_CONTENT_BYTES / 1024 / 1024} MiB is not shown.`,
   params: { id: messageId },
   returns: contentRecord,
   elsewhere: 'Unknown_Message',

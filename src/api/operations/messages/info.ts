@@ -13,22 +13,32 @@ import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull,
 const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
 const maybe = z.string().nullable();
 
-const visit = { ts: z.int(), ip: maybe, location: maybe, ua: maybe };
+const visit = {
+  ts: int('when, in seconds since 1970'),
+  ip: maybe.describe('IP address; only in /messages/info'),
+  location: maybe.describe('always null'),
+  ua: maybe.describe('user agent; only in /messages/info'),
+};
 
 const fields = {
   ts: int('when it was submitted, in seconds since 1970'),
   _id: str('the id of the message'),
   sender: str('the address of its From header'),
   template: strOrNull('slug of its template'),
-  subject: z.string(),
+  subject: str('the subject'),
   email: str('the recipient'),
-  tags: z.array(z.string()),
-  opens: z.int(),
-  opens_detail: listOf(z.object(visit), 'the latest opens; address and user agent only in /messages/info'),
-  clicks: z.int(),
-  clicks_detail: listOf(z.object({ ...visit, url: z.string() }), 'the latest clicks'),
-  state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
-  metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+  tags: listOf(z.string(), 'its tags'),
+  opens: int('number of opens'),
+  opens_detail: listOf(z.object(visit), 'the latest opens'),
+  clicks: int('number of clicks'),
+  clicks_detail: listOf(z.object({ ...visit, url: str('the URL that was clicked') }), 'the latest clicks'),
+  state: z
+    .enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub'])
+    .describe(
+      'deferred: is being retried; sent: the receiving server accepted it; spam: the recipient complained; unsub: ' +
+        'the recipient unsubscribed',
+    ),
+  metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).describe('its metadata'),
   subaccount: strOrNull('id of the subaccount (not part of the Mandrill API)'),
   diag: strOrNull('reply of the receiving server, for a bounce (not part of the Mandrill API)'),
   bounce_description: strOrNull('the kind of bounce (not part of the Mandrill API)'),
@@ -39,10 +49,10 @@ export const messageRecord = record('message record', fields);
 const connectionRecord = z.object({
   host: str('name of the server'),
   address: str('its IP address and port'),
-  source_ip: strOrNull('our address; null without a connection'),
+  source_ip: strOrNull('IP address of the host that sent it; null without a connection'),
   tls: strOrNull('TLS version; null without TLS'),
   reused: bool('whether the connection was open from an earlier message'),
-  duration_ms: z.number(),
+  duration_ms: z.number().describe('how long it took, in milliseconds'),
   error: strOrNull('why it ended without a reply to the message, or null'),
   dialog: listOf(
     z.string(),
@@ -52,7 +62,7 @@ const connectionRecord = z.object({
 
 const mailAttemptRecord = z.object({
   time: time('when it began'),
-  duration_ms: z.number(),
+  duration_ms: z.number().describe('how long it took, in milliseconds'),
   status: intOrNull('SMTP reply code; null without a reply'),
   error: strOrNull('why there was no reply, or null'),
   answer: str('the reply'),
@@ -80,21 +90,21 @@ const replyRecord = z.object({
   from_email: strOrNull('its author'),
   email: strOrNull('its recipient'),
   subject: maybe,
-  automated: strOrNull('why it is automated, as `msg.automated.why` in its payload, or null'),
+  automated: strOrNull('why it counts as automated (`msg.automated.why` in its payload), or null'),
 });
 
 const infoRecord = record('message detail', {
   ...fields,
   smtp_events: listOf(
     z.object({
-      ts: z.int(),
-      type: z.string(),
-      diag: z.string(),
-      source_ip: strOrNull('our address (not part of the Mandrill API, as those below)'),
+      ts: int('when, in seconds since 1970'),
+      type: str('sent, deferred, bounced or soft-bounced'),
+      diag: str('the reply of the receiving server'),
+      source_ip: strOrNull('address of the host that sent it (not part of the Mandrill API, as those below)'),
       destination_ip: strOrNull('address of the server that replied; null if none did'),
       destination: strOrNull('name of that server'),
     }),
-    'events of its delivery: sent, deferred, bounced, soft-bounced',
+    'events of its delivery, oldest first',
   ),
   thread: str('id of its conversation, the same as `msg.thread` of its replies (not part of the Mandrill API)'),
   replies: listOf(
@@ -220,7 +230,7 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
   return value === undefined || value === null ? null : String(value);
 }
 
-export const messageId = text(255).describe('id of the message: `_id` in answers and webhooks');
+export const messageId = text(255).describe('id of the message: `_id` in results and webhooks');
 
 /** Maximum events of a message in its record; if there are more, the first ones are shown. */
 const MAX_EVENTS = 500;

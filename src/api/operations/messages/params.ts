@@ -44,14 +44,16 @@ const content = z
   .transform(readAs(readMergeValue, 'The value is nested too deeply'));
 
 const variable = z.object({
-  name: text(1000).refine((name) => !name.startsWith('_'), 'Merge variable names may not start with _'),
-  content: optional(content),
+  name: text(1000)
+    .refine((name) => !name.startsWith('_'), 'Merge variable names may not start with _')
+    .describe('name of the variable'),
+  content: optional(content).describe('its value; lists and structs are for handlebars'),
 });
 
 const recipient = z.object({
-  email: z.string().max(1000),
-  name: line,
-  type: optional(z.enum(['to', 'cc', 'bcc'])),
+  email: z.string().max(1000).describe('the address'),
+  name: line.describe('the display name'),
+  type: optional(z.enum(['to', 'cc', 'bcc'])).describe('to if omitted'),
 });
 
 const tag = z
@@ -61,15 +63,17 @@ const tag = z
 
 const LONGEST_BASE64 = 64 * 1024 * 1024;
 const file = z.object({
-  type: optional(z.string().max(255)),
-  name: optional(z.string().max(1000)),
+  type: optional(z.string().max(255)).describe('media type, such as image/png'),
+  name: optional(z.string().max(1000)).describe(
+    'file name; of an image: the Content-ID that the HTML refers to (cid:NAME)',
+  ),
   // Whether it is base64 is checked in slices (send.ts).
-  content: z.string().max(LONGEST_BASE64),
+  content: z.string().max(LONGEST_BASE64).describe('content in base64'),
 });
 
 const image = file.refine(
   ({ type }) => type !== undefined && /^image\//i.test(type),
-  'The type of an image begins with image/',
+  'Please enter a type that begins with image/',
 );
 
 const headerName = /^[!-9;-~]{1,76}$/;
@@ -83,18 +87,20 @@ const PROVEN = 'Used if the account verified it or a domain above it (/senders/v
 
 /** The fields of `message`. Others are ignored. */
 const messageFields = {
-  html: words,
-  text: words,
-  subject: line,
-  from_email: optional(emailAddress),
-  from_name: line,
-  to: z.array(recipient).min(1).max(MAX_RECIPIENTS),
-  headers: optional(headers),
-  important: flag,
-  track_opens: flag,
-  track_clicks: flag,
-  auto_text: flag,
-  preserve_recipients: flag,
+  html: words.describe('the HTML part'),
+  text: words.describe('the text part'),
+  subject: line.describe('the subject'),
+  from_email: optional(emailAddress).describe('address of the sender; required unless a template has one'),
+  from_name: line.describe('name of the sender'),
+  to: z.array(recipient).min(1).max(MAX_RECIPIENTS).describe(`the recipients, at most ${MAX_RECIPIENTS}`),
+  headers: optional(headers).describe('further header fields: names and values'),
+  important: flag.describe('marks the message as important (Importance, X-Priority)'),
+  track_opens: flag.describe('tracks opens; outbound.track_opens if omitted'),
+  track_clicks: flag.describe('tracks clicks on links; outbound.track_clicks if omitted'),
+  auto_text: flag.describe('creates a text part from the HTML if the message has none; true if omitted'),
+  preserve_recipients: flag.describe(
+    'true: To and Cc show all recipients; false (the default): each recipient sees only their own address',
+  ),
   auto_html: flag.describe('creates HTML from the text if the message has none: escaped, with paragraphs and links'),
   inline_css: flag.describe(
     'inlines the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, or too ' +
@@ -105,27 +111,37 @@ const messageFields = {
     'false: /messages/content does not show the message, and it is deleted within minutes after its delivery ' +
       'has ended for all recipients',
   ),
-  bcc_address: optional(z.string().max(1000)),
+  bcc_address: optional(z.string().max(1000)).describe('address that gets one hidden copy'),
   tracking_domain: domain.describe(
-    `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ` +
-      'ours',
+    `host of tracking and unsubscribe links; that of the service if omitted. ${PROVEN}, and its CNAME or all its ` +
+      'addresses are those of the service',
   ),
   signing_domain: domain.describe(
-    "domain that signs (DKIM) instead of the sender's, if it is one of the account's with valid_signing",
+    "domain that signs (DKIM) instead of the sender's: a sender domain of the account with valid_signing",
   ),
   return_path_domain: domain.describe(
-    `domain that bounces are returned to instead of ours. ${PROVEN}, and an MX of it is ours`,
+    `domain that bounces are returned to; that of the service if omitted. ${PROVEN}, and an MX record points to ` +
+      `the service`,
   ),
-  merge: flag,
-  merge_language: optional(z.enum(['mailchimp', 'handlebars'])),
-  global_merge_vars: optional(z.array(variable).max(MAX_FIELDS)),
+  merge: flag.describe('replaces merge tags even if no variables are given'),
+  merge_language: optional(z.enum(['mailchimp', 'handlebars'])).describe(
+    'language of the merge tags; mailchimp if omitted',
+  ),
+  global_merge_vars: optional(z.array(variable).max(MAX_FIELDS)).describe('merge variables for all recipients'),
   merge_vars: optional(
     z
-      .array(z.object({ rcpt: z.string().max(1000), vars: optional(z.array(variable).max(MAX_FIELDS)) }))
+      .array(
+        z.object({
+          rcpt: z.string().max(1000).describe('address of the recipient'),
+          vars: optional(z.array(variable).max(MAX_FIELDS)).describe('their variables'),
+        }),
+      )
       .max(MAX_RECIPIENTS),
+  ).describe('merge variables for single recipients, which take precedence'),
+  tags: optional(z.array(tag).max(MAX_TAGS)).describe(
+    `tags for searches and statistics, at most ${MAX_TAGS} of at most ${LONGEST_TAG} characters`,
   ),
-  tags: optional(z.array(tag).max(MAX_TAGS)),
-  subaccount: optional(z.string().max(255)),
+  subaccount: optional(z.string().max(255)).describe('id of the subaccount that sends it'),
   google_analytics_domains: optional(
     z
       .array(domainOrNone)
@@ -141,21 +157,24 @@ const messageFields = {
       .union([campaign, z.array(campaign).max(MAX_ANALYTICS_DOMAINS)])
       .transform((value) => [value].flat().find((text) => text !== '')),
   ).describe("value of utm_campaign; the sender's address if omitted"),
-  metadata: optional(map(scalar)),
+  metadata: optional(map(scalar)).describe('names and values that events, searches and exports have too'),
   recipient_metadata: optional(
-    z.array(z.object({ rcpt: z.string().max(1000), values: optional(map(scalar)) })).max(MAX_RECIPIENTS),
-  ),
-  attachments: optional(z.array(file).max(MAX_FILES)),
-  images: optional(z.array(image).max(MAX_FILES)),
+    z
+      .array(
+        z.object({
+          rcpt: z.string().max(1000).describe('address of the recipient'),
+          values: optional(map(scalar)).describe('their metadata'),
+        }),
+      )
+      .max(MAX_RECIPIENTS),
+  ).describe('metadata for single recipients, which takes precedence'),
+  attachments: optional(z.array(file).max(MAX_FILES)).describe(`attached files, at most ${MAX_FILES}`),
+  images: optional(z.array(image).max(MAX_FILES)).describe(`inline images of the HTML, at most ${MAX_FILES}`),
 };
 
 export const messageParam = z.object(messageFields).meta({
   title: 'message to send',
-  description:
-    'the message: html, text, subject, from_email, from_name, to (email, name, type: to, cc or bcc), headers, ' +
-    'important, track_opens, track_clicks, auto_text, preserve_recipients, bcc_address, signing_domain, merge, ' +
-    'merge_language, global_merge_vars (name, content), merge_vars (rcpt, vars), tags, subaccount, metadata, ' +
-    'recipient_metadata (rcpt, values), attachments and images (type, name, content in base64)',
+  description: 'the message',
 });
 
 export type MessageParam = z.output<typeof messageParam>;
@@ -175,15 +194,16 @@ export const sentRecord = record('sent message', {
   email: str('the recipient, as it was given'),
   status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
   reject_reason: strOrNull(
-    'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` if it is not an address',
+    'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom (on the rejection list), invalid-sender, or ' +
+      'invalid (no valid address)',
   ),
   queued_reason: strOrNull(
-    'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, because every ' +
-      'message goes through the queue',
+    'why it is queued: sending-paused (the subaccount is paused), hourly-quota (the quota is used up), or ' +
+      'sending-backlog (no particular reason: every message is queued first)',
   ),
   _id: str('the id of the message to this recipient'),
   signed_by: strOrNull(
-    'the domain that currently signs it (DKIM); null if it is sent unsigned, or not sent (not part of the ' +
+    'the domain that would sign it now (DKIM); null if it would be unsigned, or is not sent (not part of the ' +
       'Mandrill API)',
   ),
   warning: strOrNull("why the sender's domain does not sign it and what to do, or null (not part of the Mandrill API)"),

@@ -20,7 +20,7 @@ import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.t
 import { toConversation } from '../../../mail/replies/sent-names.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, toWireBytes } from '../../requests/raw-document.ts';
-import { emailAddress, MAX_RECIPIENTS, record } from '../fields.ts';
+import { emailAddress, listOf, MAX_RECIPIENTS, record, str, strOrNull } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
 import { submit } from './send.ts';
 
@@ -37,13 +37,13 @@ export const headersRecord = z
   .describe('the header; a field that occurs several times is an array');
 
 const parsedRecord = record('parsed message', {
-  subject: z.string(),
-  from_email: z.string().nullable(),
-  from_name: z.string().nullable(),
-  to: z.array(z.object({ email: z.string(), name: z.string().nullable() })),
+  subject: str('the subject'),
+  from_email: strOrNull('address of the author'),
+  from_name: strOrNull('name of the author'),
+  to: listOf(z.object({ email: str('the address'), name: strOrNull('the display name') }), 'the recipients in To'),
   headers: headersRecord,
-  text: z.string().nullable(),
-  html: z.string().nullable(),
+  text: strOrNull('the text part'),
+  html: strOrNull('the HTML part'),
   attachments: z.array(attachmentRecord),
   images: z.array(imageRecord),
 });
@@ -171,8 +171,8 @@ const sendRaw = operation({
   access: 'settings',
   summary: 'Sends a raw MIME document, as if it had been submitted by SMTP.',
   notes:
-    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc ' +
-    'is removed. Parameters take precedence over headers. The answer is that of /messages/send.',
+    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc is ' +
+    'removed. Parameters take precedence over headers. Returns the same as /messages/send.',
   large: true,
   params: rawParams,
   returns: z.array(sentRecord),
@@ -208,7 +208,7 @@ const parse = operation({
   path: '/messages/parse',
   access: 'settings',
   summary: 'Parses a raw MIME document into its parts.',
-  notes: `Documents of up to ${MAX_PARSED_BYTES} bytes.`,
+  notes: `The document may have up to ${MAX_PARSED_BYTES / 1024 / 1024} MiB.`,
   large: true,
   params: { raw_message: rawMessage },
   returns: parsedRecord,

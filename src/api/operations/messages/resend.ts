@@ -13,10 +13,10 @@ const resend = operation({
   extension: true,
   summary: 'Sends a message again to its recipient, as a new message with the same content and options.',
   notes:
-    'The checks of /messages/send apply again: the rejection list, the domain of the sender, the subaccount, ' +
-    'quotas. The message is composed again, so date merge tags have the current date; a MIME document keeps its ' +
-    'Date and Message-ID, so some mailboxes drop it as a duplicate. ' +
-    'Once the content is deleted (/messages/content), the answer is Unknown_Message.',
+    'The checks of /messages/send apply again: the rejection list, the domain of the sender, the subaccount, quotas. ' +
+    'The message is composed again, so date merge tags have the current date; a MIME document keeps its Date and ' +
+    'Message-ID, so some mailboxes drop it as a duplicate. Once the content is deleted (/messages/content), the ' +
+    'error is Unknown_Message.',
   params: { id: messageId },
   returns: sentRecord,
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],

@@ -11,9 +11,9 @@ const scheduledRecord = record('scheduled message', {
   _id: str('the id of the message'),
   created_at: time('when it was submitted'),
   send_at: time('when it will be sent'),
-  from_email: z.string(),
-  to: z.string(),
-  subject: z.string(),
+  from_email: str('address of the sender'),
+  to: str('the recipient'),
+  subject: str('the subject'),
 });
 
 function toScheduledRecord(row: ScheduledRow): z.input<typeof scheduledRecord> {
@@ -55,8 +55,8 @@ const cancel = operation({
   access: 'settings',
   summary: 'Cancels a scheduled message and returns it.',
   notes:
-    'It is not sent, even if it is queued on another host or that host is down. If it is already being sent, ' +
-    'the answer is Unknown_Message with a text that says so.',
+    'It is not sent, even if it is queued on another host or that host is down. If it is already being sent, the ' +
+    'error is Unknown_Message, and its message says so.',
   params: { id: messageId },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
@@ -73,8 +73,8 @@ const reschedule = operation({
   access: 'settings',
   summary: 'Reschedules a message.',
   notes:
-    'With a time in the past, it is sent immediately, or within a minute if it is queued on another host. If it ' +
-    'is already being sent, the answer is that of /messages/cancel-scheduled.',
+    'With a time in the past, it is sent immediately, or within a minute if it is queued on another host. If it is ' +
+    'already being sent, the error is that of /messages/cancel-scheduled.',
   params: { id: messageId, send_at: timestamp.describe('the new time, UTC, YYYY-MM-DD HH:MM:SS') },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],

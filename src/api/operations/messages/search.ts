@@ -105,7 +105,7 @@ const search = operation({
   path: '/messages/search',
   access: 'mail',
   summary: 'Finds sent messages, newest first.',
-  notes: `A search covers the newest ${MAX_SCANNED} messages of its dates.`,
+  notes: `A search examines the newest ${MAX_SCANNED} messages between the two dates.`,
   params: {
     ...filterParams,
     api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).describe(
@@ -134,7 +134,9 @@ const searchTimeSeries = operation({
   path: '/messages/search-time-series',
   access: 'mail',
   summary: 'Shows the statistics of the messages that a search finds, by the hour in which they were submitted.',
-  notes: `Only hours with messages, oldest first. A search covers the newest ${MAX_SCANNED} messages of its dates.`,
+  notes:
+    `Only hours with messages, oldest first. A search examines the newest ${MAX_SCANNED} messages between the two ` +
+    `dates.`,
   params: filterParams,
   returns: z.array(tagHourlyEntry),
   example: { query: 'tag:password-resets' },

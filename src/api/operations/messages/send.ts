@@ -33,11 +33,10 @@ const NOTES =
   'message is safe on disk. Recipients on the rejection list are `rejected`, invalid addresses are `invalid`; all ' +
   'others are `queued`, or `scheduled` if `send_at` is in the future. Merge tags are replaced if `merge` is true or ' +
   'variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and ' +
-  'structs. A text that is not a template of that language is a ValidationError; if the message turns out too large ' +
-  'or too expensive when it is composed, its recipient is rejected as `invalid`. bcc_address gets one copy. A ' +
-  'tracking_domain, return_path_domain or signing_domain that cannot be used is ignored: the message is sent with ' +
-  'ours. A from_email, or a Sender header, below a domain of the operator that the account may not use is rejected ' +
-  'for all as `invalid-sender`.';
+  'structs. Invalid tags are a ValidationError; if the message is too large or too expensive once it is composed, ' +
+  'its recipient is rejected as `invalid`. A tracking_domain, return_path_domain or signing_domain that cannot be ' +
+  'used is ignored, and the default is used. If from_email or a Sender header is in a domain of the operator that ' +
+  'the account may not use, all recipients are rejected as `invalid-sender`.';
 
 /** Submits a message and returns a record for each recipient. Throws Unknown_Subaccount or ServiceUnavailable. */
 export async function submit(
@@ -120,10 +119,10 @@ const sendTemplate = operation({
   access: 'settings',
   summary: 'Sends a message from a template.',
   notes:
-    'The published content of the template is used. template_content goes into the elements marked by mc:edit; ' +
-    'content for an element that can have none, such as <img>, is ignored; fields of the message take ' +
-    'precedence over those of the template, except its HTML. ' +
-    `Merge tags are replaced for each recipient afterwards, in the contents too. ${NOTES}`,
+    'Uses the published content of the template. template_content goes into the elements marked by mc:edit; content ' +
+    'for an element that cannot have any, such as <img>, is ignored. Fields of the message take precedence over ' +
+    'those of the template, except for its HTML. ' +
+    `Merge tags are then replaced for each recipient, also in template_content. ${NOTES}`,
   large: true,
   anyText: ['template_name'],
   params: {

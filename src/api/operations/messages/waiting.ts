@@ -11,7 +11,7 @@ const ofWaiting = {
   example: { id: '5c1e0d0000000000000000000000000c' },
 } as const;
 
-const NOT_WAITING = 'If the message is not waiting, the answer is Unknown_Message.';
+const NOT_WAITING = 'If the message is not waiting, the error is Unknown_Message.';
 
 /** Changes its delivery, and notes that. `change` resolves to false if the delivery does not wait on this host. */
 async function changeWaiting(
