@@ -57,7 +57,7 @@ if (program !== undefined && mongoDriver)
       await page.shows('Not included: other.postern.test.');
       await page.go('/');
       await page.shows('Last hour on all hosts');
-      await page.shows('3 deliveries wait');
+      await page.shows('3 deliveries waiting, oldest');
       await page.shows('other.postern.test has no http.peer_url.');
       await page.go('/accounts');
       await page.shows('Mail of the last 24 hours on all hosts.');

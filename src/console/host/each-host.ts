@@ -126,6 +126,9 @@ export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extend
   });
 }
 
+/** 504: this host answered, and the one it asked did not. */
+const NO_ANSWER = 504;
+
 /** The host with the name. The row of a host that is gone for good may have the same one. */
 function chosen(others: readonly OtherHost[], name: string): OtherHost {
   const found = others.filter(({ row }) => row.name === name);
@@ -144,8 +147,7 @@ async function askOne(
   if (asked.kind === 'refused') throw asked.refusal;
   const read = asked.kind === 'answered' ? returns.safeParse(asked.answer) : undefined;
   if (read?.success) return read.data;
-  const { code, status } = ERRORS.GeneralError;
   const why =
     asked.kind === 'answered' ? 'has a version with other answers; use its own console' : whyUnanswered(asked);
-  throw new Refusal('GeneralError', `${row.name} ${why}`, code, status);
+  throw new Refusal('GeneralError', `${row.name} ${why}`, ERRORS.GeneralError.code, NO_ANSWER);
 }
