@@ -69,7 +69,7 @@ async function handOver({ address, port }: { address: string; port: number }, to
   async function reply(): Promise<string> {
     for (;;) {
       const { done, value = '' } = await replies.next();
-      if (done) throw new Denial('ValidationError', `SMTP at ${withPort(host, port)} gave no answer`);
+      if (done) throw new Denial('ValidationError', `SMTP at ${withPort(host, port)} did not answer`);
       if (/^[45]/.test(value)) throw new Denial('ValidationError', `SMTP refused the test message: ${value}`);
       if (/^\d{3} /.test(value)) return value;
     }
@@ -98,8 +98,8 @@ function messageTo(to: string): string {
     'MIME-Version: 1.0',
     'Content-Type: text/plain; charset=utf-8',
     '',
-    'This message came in by SMTP, matched a route and was posted to a webhook,',
-    'which Postern answers itself. Yours will be posted to your application.',
+    'This message arrived by SMTP, matched a route, and was posted to the receiver',
+    'that is built into Postern. Yours will be posted to your application.',
     '.',
   ].join('\r\n');
 }

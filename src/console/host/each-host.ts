@@ -149,5 +149,6 @@ async function askOne(
   if (read?.success) return read.data;
   const why =
     asked.kind === 'answered' ? 'has a version with other answers; use its own console' : whyUnanswered(asked);
-  throw new Refusal('GeneralError', `${row.name} ${why}`, ERRORS.GeneralError.code, NO_ANSWER);
+  const advice = row.incarnation !== null && !row.url ? '. Set it there, and restart that host' : '';
+  throw new Refusal('GeneralError', `${row.name} ${why}${advice}`, ERRORS.GeneralError.code, NO_ANSWER);
 }

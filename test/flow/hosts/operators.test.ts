@@ -84,9 +84,7 @@ if (mongoDriver)
     });
 
     it('sees in one sentence how all hosts are, and what needs attention on which', async () => {
-      expect((await host('overview')).text).to.match(
-        /^All systems normal\. 3 deliveries waiting, oldest \d+ s\.$/,
-      );
+      expect((await host('overview')).text).to.match(/^All systems normal\. 3 deliveries waiting, oldest \d+ s\.$/);
       expect(await host('overview', { host: B })).to.include({ hostname: B, waiting: 2 });
       const [row] = await hosts.rows.hosts.many({ name: B });
       await hosts.rows.hosts.change({ id: row?.id ?? '' }, { url: 'http://127.0.0.1:9' });

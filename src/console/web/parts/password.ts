@@ -47,14 +47,15 @@ export function PasswordDialog() {
     ...(person.value?.can_set_password ? [] : [CURRENT_PASSWORD]),
     NEW_PASSWORD,
   ];
-  return h(Dialog, { title: 'Password', onClose: close }, [
+  return h(Dialog, { title: person.value?.has_password ? 'Change password' : 'Set a password', onClose: close }, [
     h(Form, {
       fields,
       label: 'Save password',
       onSubmit: async (values) => {
         await ask('POST', '/console/password', values);
-        setDone(true);
+        // The name is shown next.
         await readSession();
+        setDone(true);
       },
     }),
   ]);
