@@ -248,7 +248,7 @@ const WRONG_CODE_PAGE = `<p>${WRONG_CODE}</p>${CODE_PAGE}`;
 
 const NO_WAY = 'This link does not open the console';
 const SPENT =
-  '<p>It was used already, or is older than an hour.</p><p class="soft">Create a new one in a shell on ' +
+  '<p>It has been used, or is older than an hour.</p><p class="soft">Ask an operator for a new one, or create it on ' +
   'the host:</p><pre>postern console link</pre>' +
   '<p class="soft">or, for a person:</p><pre>postern person invite NAME</pre>';
 

@@ -40,7 +40,7 @@ if (program !== undefined)
     async function signOut() {
       await menu();
       await page.press('Sign out');
-      await page.shows('No password yet?');
+      await page.shows('No password, or forgot it?');
     }
     async function signIn() {
       await page.fill('Name', 'ann');

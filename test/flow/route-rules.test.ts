@@ -418,7 +418,7 @@ describe('conditional routes', function () {
       hit: ids[2],
       tags: ['good'],
       results: [
-        ['tags', 'It adds its tags, and the next route is tried.'],
+        ['tags', 'Adds its tags; the next route is tried.'],
         ['conditions', 'Condition not met: subject, dmarc.'],
         ['hit', 'Accepts the mail.'],
         ['no match', 'The pattern does not match the mailbox.'],

@@ -192,27 +192,29 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
 /** One cause is one row. */
 function Answers({ endpoint }: { readonly endpoint: EndpointDetail }) {
   if (endpoint.answers.length === 0) return h('p.faint', 'None yet');
-  return h('ul.rows.columns.answers', [
-    endpoint.answers.map((answer) => {
-      const status = answer.status === null ? 'none' : String(answer.status);
-      return h('li', { key: `${answer.status} ${answer.error} ${answer.text}` }, [
-        h('span', { class: answer.status !== null && answer.status < 300 ? 'good' : 'bad' }, answerText(answer)),
-        h('span.count', `\u00d7${number(answer.count)}`),
-        h('span.said', { dir: 'auto' }, plain(answer.text)),
-        h('span.faint', [h(Time, { at: answer.last_at })]),
-        h('span', [
-          h('a', { href: messageLink(answer.example_id) }, 'Example'),
-          ' \u00b7 ',
-          h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, [
-            'Messages with this status',
+  return [
+    h('ul.rows.columns.answers', [
+      endpoint.answers.map((answer) => {
+        const status = answer.status === null ? 'none' : String(answer.status);
+        return h('li', { key: `${answer.status} ${answer.error} ${answer.text}` }, [
+          h('span', { class: answer.status !== null && answer.status < 300 ? 'good' : 'bad' }, answerText(answer)),
+          h('span.count', `\u00d7${number(answer.count)}`),
+          h('span.said', { dir: 'auto' }, plain(answer.text)),
+          h('span.faint', [h(Time, { at: answer.last_at })]),
+          h('span', [
+            h('a', { href: messageLink(answer.example_id) }, 'Example'),
+            ' \u00b7 ',
+            h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, [
+              'Messages with this status',
+            ]),
           ]),
-        ]),
-      ]);
-    }),
+        ]);
+      }),
+    ]),
     endpoint.answers.some(({ text }) => text.includes('#')) &&
-      h('li.faint', 'Responses that differ only in numbers are counted together: # stands for a number.'),
-    endpoint.sampled && h('li.faint', 'Counts cover the most recent POSTs only.'),
-  ]);
+      h('p.faint', 'Responses that differ only in numbers are counted together: # stands for a number.'),
+    endpoint.sampled && h('p.faint', 'Counts cover the most recent POSTs only.'),
+  ];
 }
 
 function MakingList({ making }: { readonly making: EndpointDetail['making'] }) {
