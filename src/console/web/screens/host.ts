@@ -192,6 +192,11 @@ function Tasks() {
   const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
+    h('p.faint', [
+      'Schedules are cron expressions in UTC: the settings ',
+      h('code', 'tasks.*'),
+      ', which docs/configuration.md describes.',
+    ]),
     h(Loading, { of: loaded, rows: 6 }),
     data && h('ul.rows.columns.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))]),
   ]);
