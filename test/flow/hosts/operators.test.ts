@@ -98,7 +98,7 @@ if (mongoDriver)
     it('sees the activity on all hosts in one order, page by page, each once', async () => {
       for (const name of [B, A, B]) await host('poke', { task: 'keep-time', host: name });
       const list = async (limit: number, before?: unknown) => host('actions', { limit, before });
-      const isPoke = ({ what }: any) => what === 'ran a task';
+      const isPoke = ({ what }: any) => what === 'task started';
       const all = await until('both have noted it', async () => {
         const found = (await list(50)).actions;
         return found.filter(isPoke).length === 3 && found;

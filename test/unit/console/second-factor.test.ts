@@ -234,7 +234,7 @@ describe('the second factor', () => {
     expect(people.map((one: any) => [one.name, one.has_factor])).to.deep.equal([['ann', true]]);
     expect((await operator.write('/console/call/host/reset-factor', { name: 'ann' })).status).to.equal(200);
     expect((await enter(world.browser())).status).to.equal(200);
-    expect(notes.map(({ action }) => action?.what)).to.include('second factor reset');
+    expect(notes.map(({ action }) => action?.what)).to.include('two-factor authentication reset');
   });
 
   it('requires a password', async () => {
