@@ -492,7 +492,7 @@ if (program !== undefined)
 
       it('shows that a message does not exist', async () => {
         await page.open('/sent/0123456789abcdef0123456789abcdef');
-        await page.shows('It has expired, or is of another account');
+        await page.shows('It has expired, or belongs to another account');
       });
     });
 

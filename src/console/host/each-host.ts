@@ -126,7 +126,7 @@ export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extend
   });
 }
 
-/** 504: this host answered, and the one it asked did not. */
+/** 504: this host answers, and has no usable answer of the one it asked. */
 const NO_ANSWER = 504;
 
 /** The host with the name. The row of a host that is gone for good may have the same one. */

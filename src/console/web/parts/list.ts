@@ -1,5 +1,4 @@
 import { signal } from '@preact/signals';
-import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { call } from '../call.ts';
 import { h } from '../h.ts';
@@ -85,12 +84,12 @@ interface Source<T> {
   follow(took: (row: T) => void, reset: () => void): () => void;
 }
 
-interface Entry {
+interface Row {
   readonly id: string;
   readonly at: string;
 }
 
-function useList<T extends Entry>({ key, whole, read, follow }: Source<T>): List<T> {
+function useList<T extends Row>({ key, whole, read, follow }: Source<T>): List<T> {
   const loaded: Loaded<Pages<T>> = useLoad<Pages<T>>(key, async (stop) =>
     onto(newest.current.data, await read(undefined, stop)),
   );
@@ -142,14 +141,14 @@ function useList<T extends Entry>({ key, whole, read, follow }: Source<T>): List
 }
 
 /** The newest page, and behind it the older rows that were read before. */
-function onto<T extends Entry>(old: Pages<T> | undefined, page: Pages<T>): Pages<T> {
+function onto<T extends Row>(old: Pages<T> | undefined, page: Pages<T>): Pages<T> {
   const last = page.rows.at(-1);
   if (!old || !last || page.next === null) return page;
   const older = without(old.rows, page.rows).filter(({ at }) => at < last.at);
   return older.length === 0 ? page : { rows: [...page.rows, ...older], next: old.next };
 }
 
-function without<T extends Entry>(rows: readonly T[], others: readonly T[]): readonly T[] {
+function without<T extends Row>(rows: readonly T[], others: readonly T[]): readonly T[] {
   const known = new Set(others.map(({ id }) => id));
   return rows.filter(({ id }) => !known.has(id));
 }
@@ -189,64 +188,36 @@ export function MailRow({
   readonly canMark: boolean;
   onFocus?(id: string): void;
 }) {
-  const { id, state, to, attempts, at } = mail;
-  const row = {
-    id,
-    href: messageLink(id),
-    state: h(MailStateMark, { state }),
-    from: addressOf(mail),
-    to,
-    subject: subjectOf(mail),
-    answer: [answerOf(mail), attempts > 1 && h('span.faint', `, ${count(attempts, 'attempt')}`)],
-    at,
-    onFocus: () => onFocus?.(id),
-  };
-  return h(Row, row, [
+  const link = messageLink(mail.id);
+  return h('li.mail-row', { 'data-row': mail.id }, [
     canMark &&
       h('label.box', [
-        h('span.hidden', `Select ${row.subject}`),
+        h('span.hidden', `Select ${subjectOf(mail)}`),
         h('input', {
           type: 'checkbox',
-          checked: marked.value.has(id),
-          onChange: (event) => mark(id, event.currentTarget.checked),
+          checked: marked.value.has(mail.id),
+          onChange: (event) => mark(mail.id, event.currentTarget.checked),
         }),
       ]),
+    h('a', { href: link, onFocus: () => onFocus?.(mail.id) }, [
+      h(MailStateMark, { state: mail.state }),
+      h(Parties, { from: addressOf(mail), to: mail.to }),
+      h('span.subject', [h('bdi', subjectOf(mail))]),
+      h('span.answer', [answerOf(mail), mail.attempts > 1 && h('span.faint', `, ${count(mail.attempts, 'attempt')}`)]),
+      h('span.age', [h(Time, { at: mail.at })]),
+    ]),
   ]);
 }
 
-interface RowProps {
-  readonly id: string;
-  readonly href: string;
-  readonly state: ComponentChildren;
-  readonly from: string;
-  /** Null if no recipient was named. */
-  readonly to: string | null;
-  readonly subject: string;
-  readonly answer: ComponentChildren;
-  readonly at: string;
-  onFocus?(): void;
-  /** In front of it. */
-  readonly children?: ComponentChildren;
-}
-
-/** A row of a list: mail that came in or goes out, or a refusal. */
-export function Row({ id, href, state, from, to, subject, answer, at, onFocus, children }: RowProps) {
-  return h('li.mail-row', { 'data-row': id }, [
-    children,
-    h('a', { href, onFocus: () => onFocus?.() }, [
-      state,
-      h('span.who', [
-        h('bdi', plain(from)),
-        to !== null && [
-          h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
-          h('span.hidden', ' to '),
-          h('bdi.to', plain(to)),
-        ],
-      ]),
-      h('span.subject', [h('bdi', plain(subject))]),
-      h('span.answer', [answer]),
-      h('span.age', [h(Time, { at })]),
-    ]),
+/** Who a message is from and to; `to` is null if no recipient was named. */
+export function Parties({ from, to }: { readonly from: string; readonly to: string | null }) {
+  return h('span.who', [
+    h('bdi', plain(from)),
+    to !== null && [
+      h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
+      h('span.hidden', ' to '),
+      h('bdi.to', plain(to)),
+    ],
   ]);
 }
 

@@ -48,7 +48,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
     return error?.kind === 'Unknown_Message'
       ? h('div', [
           h(Title, { text: 'Message not found' }),
-          h(Notice, { title: 'It has expired, or is of another account' }, [h('p', `ID: ${id}`)]),
+          h(Notice, { title: 'It has expired, or belongs to another account' }, [h('p', `ID: ${id}`)]),
         ])
       : h(Loading, { of: loaded, rows: 8 });
   return h('article', [

@@ -2,9 +2,9 @@ import { useRef, useState } from 'preact/hooks';
 import { ask, call } from '../call.ts';
 import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
-import { Bars, Button, Fault, Loading, Notice, State, Table, Title } from '../parts/elements.ts';
+import { Bars, Button, Fault, Loading, Notice, State, Table, Time, Title } from '../parts/elements.ts';
 import { useSeveral } from '../parts/hosts.ts';
-import { type List, MailRow, type RefusalRow, Row, useMail, useRefusals } from '../parts/list.ts';
+import { type List, MailRow, Parties, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, HostNeed, InboundDomain, Mail } from '../records.ts';
@@ -278,16 +278,15 @@ function Feed({ mail, refused }: { readonly mail: List<Mail>; readonly refused: 
 
 function RefusedRow({ refusal }: { readonly refusal: RefusalRow }) {
   const { sender, recipient, client, reply, at, times } = refusal;
-  return h(Row, {
-    id: `r${refusal.id}`,
-    href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }),
-    state: h(State, { icon: 'refused', word: 'Refused', tone: 'bad' }),
-    from: sender || client,
-    to: recipient,
-    subject: reply,
-    answer: times > 1 && `\u00d7${number(times)}`,
-    at,
-  });
+  return h('li.mail-row', { 'data-row': `r${refusal.id}` }, [
+    h('a', { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) }, [
+      h(State, { icon: 'refused', word: 'Refused', tone: 'bad' }),
+      h(Parties, { from: sender || client, to: recipient }),
+      h('span.subject', plain(reply)),
+      h('span.answer', [times > 1 && `\u00d7${number(times)}`]),
+      h('span.age', [h(Time, { at })]),
+    ]),
+  ]);
 }
 
 /** How the first mail gets here. */

@@ -29,7 +29,7 @@ export function SentMessageScreen({ id }: { readonly id: string }) {
       : error?.kind === 'Unknown_Message'
         ? [
             h(Title, { text: 'Message not found' }),
-            h(Notice, { title: 'It has expired, or is of another account' }, [h('p', `ID: ${id}`)]),
+            h(Notice, { title: 'It has expired, or belongs to another account' }, [h('p', `ID: ${id}`)]),
           ]
         : h(Loading, { of: loaded, rows: 8 }),
   ]);

@@ -3,9 +3,9 @@ import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
-import { Button, Choice, Loading, type Mark, Notice, State, Title } from '../parts/elements.ts';
-import { Row } from '../parts/list.ts';
-import { count, replyText, toApiTime } from '../parts/text.ts';
+import { Button, Choice, Loading, type Mark, Notice, State, Time, Title } from '../parts/elements.ts';
+import { Parties } from '../parts/list.ts';
+import { count, plain, replyText, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { SentMessage, SentState } from '../records.ts';
 import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
@@ -88,16 +88,15 @@ export function SentList() {
 function SentRow({ message }: { readonly message: SentMessage }) {
   const { _id: id, state, sender, email, subject, diag, opens, clicks, ts } = message;
   const seen = [opens > 0 && count(opens, 'open'), clicks > 0 && count(clicks, 'click')].filter(Boolean).join(', ');
-  return h(Row, {
-    id,
-    href: sentLink(id),
-    state: h(SentStateMark, { state }),
-    from: sender,
-    to: email,
-    subject: subject || '(no subject)',
-    answer: diag === null ? seen : replyText(diag),
-    at: toTime(ts),
-  });
+  return h('li.mail-row', { 'data-row': id }, [
+    h('a', { href: sentLink(id) }, [
+      h(SentStateMark, { state }),
+      h(Parties, { from: sender, to: email }),
+      h('span.subject', [h('bdi', [plain(subject) || '(no subject)'])]),
+      h('span.answer', [diag === null ? seen : replyText(diag)]),
+      h('span.age', [h(Time, { at: toTime(ts) })]),
+    ]),
+  ]);
 }
 
 function Empty({ q, days }: { readonly q: string; readonly days: number }) {
