@@ -45,7 +45,6 @@ if (program !== undefined && mongoDriver)
 
     it('are listed, with those that do not answer', async () => {
       await page.open('/host');
-      await page.shows('Hosts');
       await page.shows('3 deliveries waiting on all hosts, not counting 1 host that did not answer.');
       await page.shows('other.postern.test');
       await page.shows('No answer');

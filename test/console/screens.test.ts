@@ -492,7 +492,7 @@ if (program !== undefined)
         await until('the text', () =>
           page.browser.evaluate(`document.querySelector('[role=tabpanel]')?.innerText.length > 0`),
         );
-        await page.press('Refusals of this client');
+        await page.press('Refusals from this client');
         await page.shows('Add a route for it');
         expect(await page.browser.evaluate('location.search')).to.equal('?q=client%3A127.0.0.1');
       } finally {

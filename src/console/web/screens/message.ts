@@ -219,7 +219,7 @@ function Timeline({ mail }: { readonly mail: MailStory }) {
         kind === 'refused' &&
           mail.client !== null &&
           may('inbound/refusals') &&
-          h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'Refusals of this client'),
+          h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'Refusals from this client'),
         attempt && h(Detail, { detail: attempt, mail }),
       ]);
     }),
