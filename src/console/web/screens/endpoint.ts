@@ -133,7 +133,9 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
 function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): string {
   if (attempts === 0) return 'No POSTs';
   const share = Math.floor((ok / attempts) * 1000) / 10;
-  return `${count(attempts, 'POST')}, ${share}% successful; median ${span(p50 ?? 0)}, p95 ${span(p95 ?? 0)}`;
+  // A number is not parted from its unit.
+  const time = (ms: number | null) => span(ms ?? 0).replaceAll(' ', '\u00a0');
+  return `${count(attempts, 'POST')}, ${share}% successful; median ${time(p50)}, p95 ${time(p95)}`;
 }
 
 type StripPost = EndpointDetail['strip'][number];
