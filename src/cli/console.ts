@@ -122,7 +122,12 @@ export const personList: Command = {
   }),
 };
 
-type PersonChange = 'person added' | 'person invited' | 'person removed' | 'person unlocked' | 'second factor reset';
+type PersonChange =
+  | 'person added'
+  | 'person invited'
+  | 'person removed'
+  | 'person unlocked'
+  | 'two-factor authentication reset';
 
 interface Changing extends Pick<Command, 'notes'> {
   readonly what: PersonChange;
@@ -152,7 +157,7 @@ export const personRemove = changing({
 });
 
 export const personResetFactor = changing({
-  what: 'second factor reset',
+  what: 'two-factor authentication reset',
   change: resetFactor,
   now: { has_factor: false },
   said: (name) => `${name} can sign in without a code now`,

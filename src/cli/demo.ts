@@ -17,6 +17,7 @@ import {
   startCatcher,
   startDemoZone,
 } from './demo/around.ts';
+import { freePort } from './demo/free-port.ts';
 
 const ONCE_MS = 12_000;
 
@@ -88,7 +89,7 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
     startDemoZone(),
   ]);
   const url = `${catcher.url}/hook`;
-  const { settings, shown } = demoSettings(folder, zone.server);
+  const { settings, shown } = demoSettings(folder, zone.server, await freePort());
   const { openDaemon } = await import('../daemon.ts');
   const { createPrometheus } = await import('../base/prometheus.ts');
   const daemon = await openDaemon(settings, {
@@ -108,7 +109,7 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
     if (!place || !firstKey) throw new Error('the daemon did not start');
     io.out(
       `1. Postern is running in a temporary folder: SMTP on ${place.host}:${place.port}, API on ` +
-        `${http.host}:${http.port}\n`,
+        `${http.host}:${http.port}\n   Console: ${await daemon.enterLink()} (opens once, within an hour)\n`,
     );
     const key = await addRoute(caller(`http://${http.host}:${http.port}/api/1.0`, firstKey.key), url, io);
     const response = await sendMail(place, zone.privateKey, LETTER);
@@ -130,11 +131,11 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
 }
 
 /** The defaults on free ports, without the operator's file, environment and name servers. */
-function demoSettings(folder: string, nameServer: string) {
+function demoSettings(folder: string, nameServer: string, httpPort: number) {
   return loadSettings(undefined, {
     POSTERN_DATA_DIR: folder,
     POSTERN_SMTP__LISTEN: '127.0.0.1:0',
-    POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+    POSTERN_HTTP__LISTEN: `127.0.0.1:${httpPort}`, // not 0: links contain it
     POSTERN_HOSTNAME: 'localhost',
     POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
     POSTERN_SPOOL__MIN_FREE_BYTES: '0',

@@ -47,7 +47,7 @@ export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, pa
       // Before the answer: an access that is not recorded must not happen.
       if (visitor.role !== 'operator' || !permissions.isLook(access)) return;
       const detail = `${path} ${String(params.get('id') ?? '')}`;
-      noteAction({ notes, clock, by: visitor.name }, 'looked', 1, detail, account.id);
+      noteAction({ notes, clock, by: visitor.name }, 'content viewed', 1, detail, account.id);
     });
   }
 

@@ -102,7 +102,8 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
 
   /** Adds an operator with the name and password that were chosen, whom the session is of from now on. */
   async function becomePerson(visitor: Visitor, params: Params): Promise<void> {
-    if (!maySetPassword(visitor)) throw new Denial('Not_Allowed', 'Passwords are for people: postern person add NAME');
+    if (!maySetPassword(visitor))
+      throw new Denial('Not_Allowed', 'Only people have passwords. Add one on the host: postern person add NAME');
     const name = personName(textOf(params, 'name'));
     if (name === undefined) throw new Denial('ValidationError', NAME_RULE);
     const password = textOf(params, 'password');
@@ -175,7 +176,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
       } catch (error) {
         if (!(error instanceof Denial)) throw error;
         if (error.retryAfterS !== undefined) ctx.set('Retry-After', String(error.retryAfterS));
-        answerLinkPage(ctx, error.status, 'Too many tries', `<p>${error.message}</p>`);
+        answerLinkPage(ctx, error.status, 'Too many attempts', `<p>${error.message}</p>`);
       }
     },
     async enterByPassword(ctx: Context, origin: Origin, params: Params, address: string) {
@@ -204,14 +205,14 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
       const codes = await factor.turnOn(person, textOf(params, 'code'));
       if (!codes) throw new Denial('Wrong_Code', 'Wrong code. Check the clock of the device.');
       await endOthers(visitor);
-      noteFactor(person, 'second factor turned on');
+      noteFactor(person, 'two-factor authentication turned on');
       return codes;
     },
     async turnFactorOff(visitor: Visitor) {
       const person = withPassword(visitor);
       mustBeFresh(visitor);
       await resetFactor(store, person.id);
-      noteFactor(person, 'second factor turned off');
+      noteFactor(person, 'two-factor authentication turned off');
     },
     maySetPassword,
     /** Gives the visitor a new password; one without a name who came by a command-line link becomes a person. */
@@ -247,7 +248,7 @@ const WRONG_CODE_PAGE = `<p>${WRONG_CODE}</p>${CODE_PAGE}`;
 
 const NO_WAY = 'This link does not open the console';
 const SPENT =
-  '<p>It was used already, or is older than an hour.</p><p class="soft">Create a new one in a shell on ' +
+  '<p>It has been used, or is older than an hour.</p><p class="soft">Ask an operator for a new one, or create it on ' +
   'the host:</p><pre>postern console link</pre>' +
   '<p class="soft">or, for a person:</p><pre>postern person invite NAME</pre>';
 
@@ -263,8 +264,12 @@ function codeOf(params: Params): string {
   return typeof code === 'string' ? code.trim() : '';
 }
 
+/** Parameters whose names say too little. */
+const NAMES: Readonly<Record<string, string>> = { current: 'current password' };
+
 function textOf(params: Params, name: string): string {
   const value = params.of([name])[name];
-  if (typeof value !== 'string' || value === '') throw new Denial('ValidationError', `Please enter the ${name}`);
+  if (typeof value !== 'string' || value === '')
+    throw new Denial('ValidationError', `Please enter the ${NAMES[name] ?? name}`);
   return value;
 }

@@ -22,8 +22,8 @@ export function originOf(req: IncomingMessage, consoleUrl: string): Origin {
     return { url: consoleUrl, secure: consoleUrl.startsWith('https:') };
   }
   if (isDirect(req) && isOurLoopback(host, req.socket.localPort)) return { url: `http://${host}`, secure: false };
-  const where = consoleUrl === '' ? 'http:// and a loopback address with the port of http.listen' : consoleUrl;
-  throw new Denial('Wrong_Host', `The console is at another host name: ${where} (console.url in the settings).`);
+  const where = consoleUrl === '' ? 'http://127.0.0.1, at the port of http.listen' : consoleUrl;
+  throw new Denial('Wrong_Host', `Open the console at ${where} (console.url in the settings).`);
 }
 
 /** Whether a request names the host of `origin`. */

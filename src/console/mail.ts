@@ -157,7 +157,7 @@ export function createMailFrames(
       const id = sent ?? params.get('id');
       if (typeof id !== 'string' || !(await isKept(way, id, partsOf(account)))) throw forgotten();
       if (visitor.role === 'operator')
-        noteAction({ notes, clock, by: visitor.name }, 'looked', 1, `/console/mail ${id}`, account.id);
+        noteAction({ notes, clock, by: visitor.name }, 'content viewed', 1, `/console/mail ${id}`, account.id);
       const until = clock.now() + LASTS_MS;
       const session = visitor.session.id;
       const url = `/console/mail/${seal({ account: account.id, way, id, until, session, console: origin.url })}`;

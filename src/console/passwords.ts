@@ -76,7 +76,8 @@ export function passwordFault(password: string, name: string): string | undefine
   if (letters.length < SHORTEST_PASSWORD) return `Please use at least ${SHORTEST_PASSWORD} characters`;
   if (letters.length > LONGEST_PASSWORD) return `Please use at most ${LONGEST_PASSWORD} characters`;
   const known = WORST.some((word) => plain.includes(word) && letters.length - word.length < FEWEST_CHARACTERS);
-  if (known || new Set(letters).size < FEWEST_CHARACTERS) return 'This password is among the first that are guessed';
+  if (known || new Set(letters).size < FEWEST_CHARACTERS)
+    return 'Please choose another password: this one is too common';
   if (name.length > 3 && plain.includes(name)) return 'Please use a password without your name in it';
   return undefined;
 }

@@ -27,8 +27,8 @@ const domainOf = ({ number }: AccountRow) => `account-${number}.test`;
 const RECEIVER = '/console/receiver/';
 const SENDER = { name: 'Postern', address: 'console@postern.test' };
 const TEXT =
-  'This message came in by SMTP, matched a route and was posted to a webhook,\n' +
-  'which Postern answers itself. Yours will be posted to your application.\n';
+  'This message arrived by SMTP, matched a route, and was posted to the receiver\n' +
+  'that is built into Postern. Yours will be posted to your application.\n';
 const TIMEOUT_MS = 30_000;
 
 /** Sends a test message to a route of the account, which it adds if it is missing. `origin` is ours, on loopback. */

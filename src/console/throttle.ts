@@ -33,7 +33,7 @@ export function createThrottle(clock: Clock) {
       if (full) {
         const seconds = Math.ceil((full.until - clock.monotonic()) / 1000);
         const minutes = Math.ceil(seconds / 60);
-        throw new Denial('Too_Many_Tries', `Too many tries. Wait ${minutes} min, then try again.`, seconds);
+        throw new Denial('Too_Many_Tries', `Too many attempts. Try again in ${minutes} min.`, seconds);
       }
       const most = Math.max(...keys.map(count));
       const wait = Math.min(LONGEST_MS, Math.max(0, most - FREE_TRIES) * STEP_MS);

@@ -24,7 +24,7 @@ interface ActionFacts {
 export const ACTIONS = {
   post: {
     about: 'post it to `url` and to the URLs of `also`',
-    does: 'It takes the mail.',
+    does: 'Accepts the mail.',
     takes: true,
     loses: false,
     needsUrl: true,
@@ -32,7 +32,7 @@ export const ACTIONS = {
   },
   tag: {
     about: 'add `tags` to it, and continue with the next matching route',
-    does: 'It adds its tags, and the next route is tried.',
+    does: 'Adds its tags; the next route is tried.',
     takes: false,
     loses: false,
     needsUrl: false,
@@ -40,7 +40,7 @@ export const ACTIONS = {
   },
   hold: {
     about: 'keep it until it is released with /inbound/replay',
-    does: 'It takes the mail, and holds it.',
+    does: 'Accepts the mail and holds it.',
     takes: true,
     loses: false,
     needsUrl: true,
@@ -48,7 +48,7 @@ export const ACTIONS = {
   },
   discard: {
     about: 'accept it without posting it',
-    does: 'It takes the mail, and discards it.',
+    does: 'Accepts the mail and discards it.',
     takes: true,
     loses: true,
     needsUrl: false,
@@ -56,7 +56,7 @@ export const ACTIONS = {
   },
   reject: {
     about: 'refuse it with 550 5.7.1',
-    does: 'It refuses the mail.',
+    does: 'Refuses the mail.',
     takes: true,
     loses: true,
     needsUrl: false,

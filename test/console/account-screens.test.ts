@@ -124,14 +124,14 @@ if (program !== undefined)
         expect(await page.browser.evaluate(order)).to.deep.equal(['support-1', 'support-*', '*']);
         await page.fill('Address', 'support-9@wrong.test');
         await page.browser.press('Enter');
-        await page.shows('It takes the mail.');
+        await page.shows('Accepts the mail.');
         expect(await place()).to.equal('/console/domain/wrong.test?test=support-9%40wrong.test');
         expect(
           await page.browser.evaluate(`[...document.querySelectorAll('.verdicts li')].map((one) => one.innerText)`),
         ).to.deep.equal([
-          'support-*\n1.3\nIt takes the mail.',
+          'support-*\n1.3\nAccepts the mail.',
           'support-1\n1.4\nThe pattern does not match the mailbox.',
-          '*\n1.2\nThe route 1.3 is tried first, and takes the mail.',
+          '*\n1.2\nRoute 1.3 is tried first and accepts the mail.',
         ]);
         await page.press('Sample payload');
         await page.shows('"email": "support-9@wrong.test"');
@@ -142,7 +142,7 @@ if (program !== undefined)
         await page.press('Edit\u2026');
         await page.fill('Mailbox', 'support-9');
         await page.press('Save');
-        await until('another match', async () => /support-9\s+1\.4\s+It takes the mail/.test(await page.text()));
+        await until('another match', async () => /support-9\s+1\.4\s+Accepts the mail/.test(await page.text()));
         for (const left of [2, 1, 0]) {
           await page.press('Remove\u2026');
           await page.shows('Mail already accepted is still posted.');
@@ -162,12 +162,12 @@ if (program !== undefined)
         await page.fill('Mailbox', 'form');
         await page.fill('URL', page.hook.url);
         await page.choose('Format', 'postmark');
-        await page.fill('Password', 'secret');
+        await page.fill('Password (optional)', 'secret');
         await page.press('Add route');
         await page.shows(', as postmark, with a password');
         await page.fill('Address', 'form@wrong.test');
         await page.browser.press('Enter');
-        await page.shows('It takes the mail.');
+        await page.shows('Accepts the mail.');
         await page.press('Sample payload');
         await page.shows('application/json');
         await page.shows('"OriginalRecipient": "form@wrong.test"');
@@ -248,7 +248,7 @@ if (program !== undefined)
         expect(await until('the form', () => page.browser.evaluate(mailbox))).to.equal('nobody');
         await page.fill('URL', page.hook.url);
         await page.press('Add route');
-        await page.shows('It takes the mail.');
+        await page.shows('Accepts the mail.');
         expect(await place()).to.equal('/console/domain/in.test?test=nobody%40in.test');
         const routes = await api('/inbound/routes', { domain: 'in.test' });
         const made = routes.find(({ pattern }: { pattern: string }) => pattern === 'nobody');
@@ -265,7 +265,7 @@ if (program !== undefined)
         expect(trials()).to.have.length(1);
         expect(await page.faults()).to.deep.equal([]);
         await page.open(`/endpoint?url=${encodeURIComponent(page.hook.url)}`);
-        await page.press('Send a sample');
+        await page.press('Post a sample');
         await page.shows('Posted one sample for box-sample@in.test.');
         await page.shows('HTTP 418');
         expect(trials()).to.have.length(2);
@@ -468,7 +468,9 @@ if (program !== undefined)
         await page.press('Suppress this address\u2026');
         await page.press('Suppress address');
         await page.shows('nobody@to.test is suppressed');
-        expect((await api('/rejects/list', { email: 'nobody@to.test' }))[0].detail).to.equal('stopped at the console');
+        expect((await api('/rejects/list', { email: 'nobody@to.test' }))[0].detail).to.equal(
+          'suppressed in the console',
+        );
       });
 
       it('sends a scheduled message now, and cancels one', async () => {
@@ -490,7 +492,7 @@ if (program !== undefined)
 
       it('shows that a message does not exist', async () => {
         await page.open('/sent/0123456789abcdef0123456789abcdef');
-        await page.shows('Not found or expired');
+        await page.shows('It has expired, or belongs to another account');
       });
     });
 
@@ -498,7 +500,7 @@ if (program !== undefined)
       it('creates a key, shows it once with a working call, and revokes it', async () => {
         await page.open('/keys');
         await page.press('Create key\u2026');
-        await page.fill('Label', 'billing');
+        await page.fill('Label (optional)', 'billing');
         await page.press('Create key');
         await page.shows('Copy it now; it is not shown again.');
         const key = await page.browser.evaluate(`document.querySelector('.secret').innerText`);
@@ -529,7 +531,7 @@ if (program !== undefined)
         await page.open('/actions');
         await until('the notes', async () => {
           await page.open('/actions');
-          return /operator\s+key revoked\s+\S+ \(billing\)[^]*operator\s+key made/.test(await page.text());
+          return /operator\s+key revoked\s+\S+ \(billing\)[^]*operator\s+key created/.test(await page.text());
         });
       });
 

@@ -205,7 +205,7 @@ if (program !== undefined) {
       await page.shows('Replay all 3');
       await page.press('More actions');
       await page.press('Drop\u2026');
-      await page.shows('3 messages will end without being posted');
+      await page.shows('3 messages will not be posted');
       expect(await locked()).to.equal(true);
       await page.fill('Type 3 to confirm', '2');
       expect(await locked()).to.equal(true);
@@ -256,7 +256,7 @@ if (program !== undefined) {
       await page.shows('Replay\u2026');
       await page.press('More actions');
       await page.press('Drop\u2026');
-      await page.shows('1 message will end without being posted');
+      await page.shows('1 message will not be posted');
       await page.press('Drop 1');
       await page.shows('1 message dropped.');
       await page.press('Close');

@@ -36,6 +36,7 @@ if (program !== undefined && mongoDriver)
       for (const subject of ['one', 'two'])
         await third.api('/inbound/send-raw', { raw_message: message(subject), to: ['box-1@in.test'] });
     });
+    const chosen = () => page.browser.evaluate(`document.querySelector('.chips select')?.value`);
     after(async () => {
       await page?.stop();
       await third?.stop();
@@ -44,8 +45,7 @@ if (program !== undefined && mongoDriver)
 
     it('are listed, with those that do not answer', async () => {
       await page.open('/host');
-      await page.shows('Hosts of this store');
-      await page.shows('3 deliveries waiting on all hosts, without 1 host that did not answer.');
+      await page.shows('3 deliveries waiting on all hosts, not counting 1 host that did not answer.');
       await page.shows('other.postern.test');
       await page.shows('No answer');
       expect(await page.faults()).to.deep.equal([]);
@@ -57,7 +57,7 @@ if (program !== undefined && mongoDriver)
       await page.shows('Not included: other.postern.test.');
       await page.go('/');
       await page.shows('Last hour on all hosts');
-      await page.shows('3 deliveries wait');
+      await page.shows('3 deliveries waiting, oldest');
       await page.shows('other.postern.test has no http.peer_url.');
       await page.go('/accounts');
       await page.shows('Mail of the last 24 hours on all hosts.');
@@ -74,7 +74,6 @@ if (program !== undefined && mongoDriver)
 
     it('are each shown as chosen: status, settings and log, with the activity of all', async () => {
       const task = `document.querySelector('[data-row=keep-time] button')`;
-      const chosen = () => page.browser.evaluate(`document.querySelector('.chips select')?.value`);
       await page.open('/host');
       await page.choose('Host', 'third.postern.test');
       await until('its facts', async () => /Name\s+third\.postern\.test[^]*Waiting\s+3,/.test(await page.text()));
@@ -90,9 +89,22 @@ if (program !== undefined && mongoDriver)
       expect(await page.faults()).to.deep.equal([]);
       await page.press('Host activity');
       await page.shows('operator \u00b7 third.postern.test');
-      await page.open('/host?host=other.postern.test');
-      await page.shows('other.postern.test has no http.peer_url');
-      expect(await page.text()).to.not.contain('Listeners');
+    });
+
+    it('lead back to this host from one that does not answer, or that nobody knows', async () => {
+      for (const [screen, name, says] of [
+        ['', 'other.postern.test', 'other.postern.test has no http.peer_url. Set it there, and restart that host'],
+        ['/settings', 'other.postern.test', 'other.postern.test has no http.peer_url'],
+        ['/log', 'nobody.test', 'There is no host nobody.test'],
+      ] as const) {
+        await page.open(`/host${screen}?host=${name}`);
+        await page.shows(says);
+        expect(await chosen()).to.equal(name);
+        expect(await page.text()).to.not.contain('Listeners');
+        await page.press(' (this host)');
+        await until('this host', async () => (await chosen()) === 'in.postern.test');
+        expect(await page.text()).to.not.contain(says);
+      }
     });
 
     it('are all changed by the operator, with the number of each, and a line for one that does not answer', async () => {

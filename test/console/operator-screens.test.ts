@@ -132,7 +132,7 @@ if (program !== undefined)
             await take('own@in.test');
           }
           await page.open('/');
-          await page.shows('2 endpoints are down');
+          await page.shows('2 endpoints down');
           await page.shows('/hook (shop)');
           const rows: string[] = await page.browser.evaluate(
             `[...document.querySelectorAll('.needs li')].map((one) => one.innerText)`,
@@ -172,7 +172,7 @@ if (program !== undefined)
         await until('the screen', async () => (await place()) === '/console/host');
         await page.shows('in.postern.test');
         const text = await page.text();
-        expect(text).to.match(/Accepting mail\. 2 endpoints are down/);
+        expect(text).to.match(/Accepting mail\. 2 endpoints down/);
         expect(text).to.match(/Started\s+(now|\d+ (s|min) ago)/);
         expect(text).to.match(/NEEDS ATTENTION|Needs attention/);
       });

@@ -91,7 +91,7 @@ if (program !== undefined)
       await page.press('Invite a person\u2026');
       await page.fill('Name', 'two words');
       await page.press('Create link');
-      await page.shows('Please use letters, digits');
+      await page.shows('Please use at most 64 letters, digits');
       await page.fill('Name', 'Hal');
       await page.choose('Role', 'helper');
       await page.press('Create link');

@@ -116,7 +116,7 @@ const plotted = (page: ConsolePage) =>
       `document.querySelector('canvas') !== null && document.querySelectorAll('figure.plot').length === document.querySelectorAll('canvas').length`,
     ),
   );
-const tested = (page: ConsolePage) => page.shows('It takes the mail.');
+const tested = (page: ConsolePage) => page.shows('Accepts the mail.');
 const open = (page: ConsolePage, selector: string) =>
   until(`${selector} to open`, () =>
     page.browser.evaluate(

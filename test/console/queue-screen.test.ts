@@ -60,7 +60,7 @@ if (program !== undefined)
       await choose('host/drop');
       await page.fill('Filter', '*');
       await page.press('Count');
-      await page.shows('3 deliveries (3 waiting). They end without being delivered');
+      await page.shows('3 deliveries (3 waiting). They will not be delivered');
       const locked = () =>
         page.browser.evaluate(`[...document.querySelectorAll('dialog button.danger')].some((one) => one.disabled)`);
       expect(await locked()).to.equal(true);

@@ -149,7 +149,7 @@ if (program !== undefined)
           page.browser.evaluate(`[...document.querySelectorAll('dialog[open] h2')].map((one) => one.innerText)`);
         await page.open('/keys');
         await page.press('Create key\u2026');
-        await page.fill('Label', 'kept while it waits');
+        await page.fill('Label (optional)', 'kept while it waits');
         await page.press('Create key');
         await until('the password', async () => (await open()).includes('Confirm your password'));
         expect(await open()).to.deep.equal(['Confirm your password']);
@@ -169,7 +169,7 @@ if (program !== undefined)
           page.browser.evaluate(`[...document.querySelectorAll('dialog[open] h2')].map((one) => one.innerText)`);
         await page.open('/keys');
         await page.press('Create key\u2026');
-        await page.fill('Label', 'not made');
+        await page.fill('Label (optional)', 'not made');
         await page.press('Create key');
         await until('the password', async () => (await open()).includes('Confirm your password'));
         await page.browser.press('Escape');

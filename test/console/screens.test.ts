@@ -434,10 +434,10 @@ if (program !== undefined)
         await page.shows('Live');
         await page.running.stop();
         await until('the seconds to be counted', async () =>
-          /Not live, retrying (in [1-9]\d? s|now)/.test(await page.browser.evaluate('document.body.innerText')),
+          /Disconnected, retrying (in [1-9]\d? s|now)/.test(await page.browser.evaluate('document.body.innerText')),
         );
         await page.press('Send a test message');
-        await page.shows('Postern does not answer. Is it running?');
+        await page.shows('Postern is not responding. Check that it is running.');
       } finally {
         await page.browser.close();
         await page.hook.stop();
@@ -492,7 +492,7 @@ if (program !== undefined)
         await until('the text', () =>
           page.browser.evaluate(`document.querySelector('[role=tabpanel]')?.innerText.length > 0`),
         );
-        await page.press('What was refused, and how to fix it');
+        await page.press('Refusals from this client');
         await page.shows('Add a route for it');
         expect(await page.browser.evaluate('location.search')).to.equal('?q=client%3A127.0.0.1');
       } finally {
@@ -527,7 +527,7 @@ if (program !== undefined)
       if (!canLock()) return this.skip();
       const page = await startConsolePage(program);
       const said = async () => String(await page.browser.evaluate('document.body.innerText'));
-      const times = (text: string) => text.split('The store is not responding').length - 1;
+      const times = (text: string) => text.split('The database is not responding').length - 1;
       try {
         await page.open('/');
         const release = await lockStore(join(page.running.dir, 'store.db'));

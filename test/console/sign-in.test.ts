@@ -40,7 +40,7 @@ if (program !== undefined)
     async function signOut() {
       await menu();
       await page.press('Sign out');
-      await page.shows('No password yet?');
+      await page.shows('No password, or forgot it?');
     }
     async function signIn() {
       await page.fill('Name', 'ann');
@@ -118,7 +118,7 @@ if (program !== undefined)
       await store.consoleSessions.change({ id: session?.id ?? '' }, { createdAt: earlier });
       await page.open('/keys');
       await page.press('Create key\u2026');
-      await page.fill('Label', 'shop');
+      await page.fill('Label (optional)', 'shop');
       await page.press('Create key');
       await page.shows('Enter your password again to do this.');
       await isFitForAll('the question');
@@ -138,7 +138,7 @@ if (program !== undefined)
       const before = (await page.running.api('/keys/list')).length;
       await page.open('/keys');
       await page.press('Create key\u2026');
-      await page.fill('Label', 'never');
+      await page.fill('Label (optional)', 'never');
       await page.press('Create key');
       await page.shows('Confirm your password');
       await page.browser.press('Escape');

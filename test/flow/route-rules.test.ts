@@ -418,23 +418,23 @@ describe('conditional routes', function () {
       hit: ids[2],
       tags: ['good'],
       results: [
-        ['tags', 'It adds its tags, and the next route is tried.'],
-        ['conditions', 'Does not hold: subject, dmarc.'],
-        ['hit', 'It takes the mail.'],
+        ['tags', 'Adds its tags; the next route is tried.'],
+        ['conditions', 'Condition not met: subject, dmarc.'],
+        ['hit', 'Accepts the mail.'],
         ['no match', 'The pattern does not match the mailbox.'],
-        ['less specific', `The route ${ids[2]} is tried first, and takes the mail.`],
+        ['less specific', `Route ${ids[2]} is tried first and accepts the mail.`],
       ],
     });
     const casino = { sender: 'x@bad.test', subject: 'a casino', size: 2000 };
     expect((await test({ ...casino, dmarc: 'unknown' })).results.slice(0, 3)).to.deep.equal([
-      ['conditions', 'Does not hold: sender.'],
-      ['conditions', 'Not known, so it does not hold: dmarc.'],
-      ['conditions', 'Does not hold: size.'],
+      ['conditions', 'Condition not met: sender.'],
+      ['conditions', 'Unknown, so the condition is not met: dmarc.'],
+      ['conditions', 'Condition not met: size.'],
     ]);
     const open = await test(casino);
     expect(open.hit).to.equal(null);
     expect(open.results[1]).to.deep.equal(['depends', 'Depends on: dmarc.']);
-    expect(open.results[4]).to.deep.equal(['depends', 'Depends on whether a route before it takes the mail.']);
+    expect(open.results[4]).to.deep.equal(['depends', 'Depends on whether an earlier route accepts the mail.']);
   });
 
   it('apply to send-raw as to SMTP', async () => {

@@ -26,6 +26,8 @@ export interface Browser {
   setAhead(ms: number): Promise<void>;
   /** Every answer comes this much later, and nothing is kept from one page to the next. */
   slowDown(latency: number): Promise<void>;
+  /** Asks for a URL in another tab, as long as `until` takes. */
+  elsewhere(url: string, until: () => Promise<unknown>): Promise<void>;
   /** The contents of the frames of the page, regardless of origin. */
   framed(): Promise<string>;
   /** What the window shows, as a PNG, or smaller as WebP. */
@@ -179,6 +181,11 @@ export async function startBrowser(program: string): Promise<Browser> {
       await session.send('Network.setCacheDisabled', { cacheDisabled: latency > 0 });
       const speed = { offline: false, downloadThroughput: -1, uploadThroughput: -1 };
       await session.send('Network.emulateNetworkConditions', { latency, ...speed });
+    },
+    async elsewhere(url, until) {
+      const tab = await whole.send('Target.createTarget', { url, browserContextId, background: true });
+      await until();
+      await whole.send('Target.closeTarget', { targetId: tab.targetId });
     },
     async framed() {
       const { root } = await session.send('DOM.getDocument', { depth: -1, pierce: true });

@@ -71,7 +71,7 @@ const add = operation({
         throw call.invalid('account', `The account has ${MOST_KEYS} API keys, which is its limit; revoke one first`);
       const note = await call.actions.begin();
       const { row, key } = await call.keys.add(label);
-      note('key made', 1, shownOf(row));
+      note('key created', 1, shownOf(row));
       return { ...(await toRecord(row, call)), key };
     });
   },

@@ -217,18 +217,18 @@ function resultOf(
   const named = (isOne: (truth: Truth) => boolean) =>
     conditions.flatMap(({ name, truth }) => (isOne(truth) ? [name] : [])).join(', ');
   const failed = named((truth) => truth === false);
-  if (failed !== '') return { result: 'conditions', why: `Does not hold: ${failed}.` };
+  if (failed !== '') return { result: 'conditions', why: `Condition not met: ${failed}.` };
   const missing = named((truth) => truth !== true && truth !== 'unknown');
   if (missing !== '') return { result: 'depends', why: `Depends on: ${missing}.` };
   const unknown = named((truth) => truth === 'unknown');
-  if (unknown !== '') return { result: 'conditions', why: `Not known, so it does not hold: ${unknown}.` };
+  if (unknown !== '') return { result: 'conditions', why: `Unknown, so the condition is not met: ${unknown}.` };
   const action = toAction(route.action);
   const taker = decision.kind === 'matched' || decision.kind === 'rejected' ? decision.match.routeId : undefined;
   if (route.id === (hit?.routeId ?? taker)) return { result: 'hit', why: ACTIONS[action].does };
   if (action === 'tag' && route.tags?.every((tag) => hit?.tags?.includes(tag)))
     return { result: 'tags', why: ACTIONS.tag.does };
-  if (taker === undefined) return { result: 'depends', why: 'Depends on whether a route before it takes the mail.' };
-  return { result: 'less specific', why: `The route ${taker} is tried first, and takes the mail.` };
+  if (taker === undefined) return { result: 'depends', why: 'Depends on whether an earlier route accepts the mail.' };
+  return { result: 'less specific', why: `Route ${taker} is tried first and accepts the mail.` };
 }
 
 export const routeTools = [routeKey, testRoute];

@@ -126,6 +126,9 @@ export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extend
   });
 }
 
+/** 504: this host answers, and has no usable answer of the one it asked. */
+const NO_ANSWER = 504;
+
 /** The host with the name. The row of a host that is gone for good may have the same one. */
 function chosen(others: readonly OtherHost[], name: string): OtherHost {
   const found = others.filter(({ row }) => row.name === name);
@@ -144,8 +147,8 @@ async function askOne(
   if (asked.kind === 'refused') throw asked.refusal;
   const read = asked.kind === 'answered' ? returns.safeParse(asked.answer) : undefined;
   if (read?.success) return read.data;
-  const { code, status } = ERRORS.GeneralError;
   const why =
     asked.kind === 'answered' ? 'has a version with other answers; use its own console' : whyUnanswered(asked);
-  throw new Refusal('GeneralError', `${row.name} ${why}`, code, status);
+  const advice = row.incarnation !== null && !row.url ? '. Set it there, and restart that host' : '';
+  throw new Refusal('GeneralError', `${row.name} ${why}${advice}`, ERRORS.GeneralError.code, NO_ANSWER);
 }

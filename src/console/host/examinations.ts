@@ -79,6 +79,6 @@ export function createExaminations({ examine, clock, ids, log }: Deps) {
 const BROKEN_OFF: HostFinding = {
   check: 'examination',
   verdict: 'fault',
-  seen: 'it broke off',
+  seen: 'the checks failed',
   advice: 'The log of the daemon says why (api.fault).',
 };

@@ -64,7 +64,7 @@ const poke = ofEachHost({
   async handle({ task }, call) {
     const names = call.host.tasks().map(({ name }) => name);
     if (!names.includes(task)) throw call.invalid('task', `Please enter one of: ${names.join(', ')}`);
-    noteAction(call, 'ran a task', 1, task);
+    noteAction(call, 'task started', 1, task);
     call.poke(task);
     return { task };
   },

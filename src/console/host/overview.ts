@@ -197,17 +197,17 @@ function sentenceOf(down: readonly DownEndpoint[], waiting: number, oldestS: num
   const [first] = down.toSorted((a, b) => (a.since ?? 0) - (b.since ?? 0));
   if (first) {
     const theirs = down.reduce((sum, one) => sum + one.waiting, 0);
-    const since = first.since === null ? '' : ` since ${toTime(first.since).slice(0, 16)}`;
+    const since = first.since === null ? '' : ` since ${toTime(first.since).slice(0, 16)} UTC`;
     return down.length === 1
-      ? `1 endpoint is down${since}; ${deliveries(theirs, 'waits', 'wait')} for it.`
-      : `${down.length} endpoints are down, the first${since}; ${deliveries(theirs, 'waits', 'wait')} for them.`;
+      ? `1 endpoint down${since}, ${waitingText(theirs)}.`
+      : `${down.length} endpoints down, the first${since}, ${waitingText(theirs)}.`;
   }
   if (waiting === 0) return 'The queue is empty.';
-  return `${deliveries(waiting, 'waits', 'wait')}, the oldest for ${toSpan(oldestS)}.`;
+  return `${waitingText(waiting)}, oldest ${toSpan(oldestS)}.`;
 }
 
-const deliveries = (count: number, one: string, many: string): string =>
-  count === 0 ? `no deliveries ${many}` : count === 1 ? `1 delivery ${one}` : `${count} deliveries ${many}`;
+const waitingText = (count: number): string =>
+  count === 0 ? 'no deliveries waiting' : count === 1 ? '1 delivery waiting' : `${count} deliveries waiting`;
 
 function toSpan(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;
@@ -217,7 +217,7 @@ function toSpan(seconds: number): string {
 
 const CHECKS: Readonly<Record<string, Pick<Need, 'what' | 'level'> & { readonly name: string }>> = {
   smtp: { what: 'listener', level: 'fault', name: 'The SMTP listener' },
-  submission: { what: 'listener', level: 'fault', name: 'The listener for submission' },
+  submission: { what: 'listener', level: 'fault', name: 'The submission listener' },
   spool: { what: 'queue', level: 'fault', name: 'The queue' },
   routes: { what: 'routes', level: 'fault', name: 'The routes' },
   store: { what: 'store', level: 'warning', name: 'The store' },
@@ -241,7 +241,7 @@ const SOON_DAYS = 14;
 async function needOfName({ metrics }: HereCall): Promise<Need[]> {
   const covers = (await metrics.level('postern_tls_certificate_covers_hostname')) ?? [];
   if (covers.every(([, value]) => value !== 0)) return [];
-  const text = 'The TLS certificate is for another host name: senders that verify it do not deliver.';
+  const text = 'The TLS certificate does not cover the host name: senders that verify it do not deliver.';
   return [{ what: 'certificate', level: 'warning', text }];
 }
 
@@ -251,18 +251,17 @@ async function needOfExpiry({ metrics, now }: HereCall): Promise<Need[]> {
   const end = Math.min(...ends.map(([, at]) => at));
   const days = Math.floor((end - now() / 1000) / DAY_S);
   if (days >= SOON_DAYS) return [];
-  const on = toTime(end * 1000);
+  const on = `${toTime(end * 1000)} UTC`;
   const [level, text] =
     days < 0
-      ? (['fault', `The TLS certificate ended on ${on}.`] as const)
-      : (['warning', `The TLS certificate ends in ${days} ${days === 1 ? 'day' : 'days'}, on ${on}.`] as const);
+      ? (['fault', `The TLS certificate expired on ${on}.`] as const)
+      : (['warning', `The TLS certificate expires in ${days} ${days === 1 ? 'day' : 'days'}, on ${on}.`] as const);
   return [{ what: 'certificate', level, text }];
 }
 
 function needOfEndpoint({ account, url, breaker, since, waiting, last }: DownEndpoint) {
-  const state = breaker === 'gone' ? 'says that it is gone' : 'is down';
   const said = last === null ? '' : ` (${last})`;
-  const text = `The endpoint ${state}${said}; ${deliveries(waiting, 'waits', 'wait')} for it.`;
+  const text = `${breaker === 'gone' ? 'Gone' : 'Down'}${said}, ${waitingText(waiting)}.`;
   return { what: 'endpoint' as const, level: 'warning' as const, text, account, url, since };
 }
 
@@ -280,7 +279,7 @@ function needsOfLog({ host, now }: HereCall): Need[] {
   const errors = host.log.counts().filter(({ level, lastAt }) => level === 'error' && lastAt > now() - HOUR_MS);
   return errors.map(({ event, count, lastAt }) => {
     const times = count === 1 ? 'once' : `${count} times`;
-    const text = `The log has the error ${event} ${times} since the start, last at ${toTime(lastAt)}.`;
+    const text = `The error ${event} was logged ${times} since startup, last at ${toTime(lastAt)} UTC.`;
     return { what: 'log', level: 'warning', text };
   });
 }

@@ -87,7 +87,7 @@ const add = hostOperation({
     if (name === undefined) throw call.invalid('name', NAME_RULE);
     const account = await accountFor(role, wanted, call);
     const person = await addPerson(call.store, { name, role, account }, call);
-    if (person === 'taken') throw call.invalid('name', `${name} exists already; make a new link instead`);
+    if (person === 'taken') throw call.invalid('name', `${name} already exists; create a new link instead`);
     noteAction(call, 'person added', 1, `${name} (${role})`, account ?? HOST);
     return linkFor(person, call);
   },
@@ -148,7 +148,7 @@ const reset = hostOperation({
   async handle({ name: given }, call) {
     const { id, name, account } = await thePerson(given, call);
     await resetFactor(call.store, id);
-    noteAction(call, 'second factor reset', 1, name, account ?? HOST);
+    noteAction(call, 'two-factor authentication reset', 1, name, account ?? HOST);
     return { name };
   },
 });

@@ -125,7 +125,7 @@ async function request(...[method, path, body, stop]: Asked): Promise<Response> 
     });
   } catch (error) {
     if (stop?.aborted) throw error;
-    throw new Failed('Unreachable', 'Postern does not answer. Is it running?', 0);
+    throw new Failed('Unreachable', 'Postern is not responding. Check that it is running.', 0);
   }
 }
 

@@ -97,7 +97,7 @@ export function personName(text: string): string | undefined {
 }
 
 /** What a name may consist of, for people. */
-export const NAME_RULE = 'Please use letters, digits and . _ @ + -, at most 64';
+export const NAME_RULE = 'Please use at most 64 letters, digits and . _ @ + -';
 
 /** Adds a person, who has no password yet. */
 export async function addPerson(

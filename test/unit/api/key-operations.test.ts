@@ -45,7 +45,7 @@ for (const driver of drivers) {
       const { actions } = (await world.call('/actions/list')).body;
       expect(actions.map(({ by, what, detail }: any) => [by, what, detail])).to.deep.equal([
         [KEY.slice(0, 4), 'key revoked', `${hint}\u2026 (robot)`],
-        [KEY.slice(0, 4), 'key made', `${hint}\u2026 (robot)`],
+        [KEY.slice(0, 4), 'key created', `${hint}\u2026 (robot)`],
       ]);
     });
 

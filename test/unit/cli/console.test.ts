@@ -58,7 +58,7 @@ describe('postern console, postern person', () => {
     expect(noted.map(({ what, by, detail }: any) => [what, by, detail])).to.have.deep.members([
       ['person added', 'command line', 'kim (reader)'],
       ['person invited', 'command line', 'kim'],
-      ['second factor reset', 'command line', 'kim'],
+      ['two-factor authentication reset', 'command line', 'kim'],
       ['person unlocked', 'command line', 'kim'],
       ['person removed', 'command line', 'kim (reader)'],
     ]);

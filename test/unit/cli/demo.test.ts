@@ -5,11 +5,13 @@ import { postern } from '../../support/command.ts';
 import { startMailSink } from '../../support/mail-sink.ts';
 
 describe('postern demo', () => {
-  it('gets real verdicts on a machine without a name server: SPF, DKIM and DMARC of its own zone pass', async function () {
+  it('opens the console by a link, and gets real verdicts without a name server: SPF, DKIM and DMARC pass', async function () {
     this.timeout(30_000);
     // Whatever name servers the machine has, the demo does not ask them: the tests let nobody ask
     // (support/dns-isolation.ts).
     const { code, out } = await postern(['demo', '--once']);
+    const [, port] = /API on 127\.0\.0\.1:(\d+)\n/.exec(out) ?? [];
+    expect(out).to.match(new RegExp(`^ +Console: http://127\\.0\\.0\\.1:${port}/console/enter/[\\w-]{44} \\(`, 'm'));
     expect(out)
       .to.match(/^ +spf +pass \(sender SPF authorized\)$/m)
       .and.to.match(/^ +dkim +valid$/m)

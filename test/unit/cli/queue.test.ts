@@ -152,8 +152,8 @@ describe('the queue on the command line, beside a running daemon', () => {
     await add('stopped', '--action', 'reject');
     await add('some', hook.url, '--when', '{"subject":["*invoice*"]}');
     const test = async (mailbox: string) => (await postern(['route', 'test', `${mailbox}@in.test`], env)).out;
-    expect(await test('kept')).to.match(/^Route \S+ \(kept\) matches\. It takes the mail, and holds it\.\n$/);
-    expect(await test('thrown')).to.match(/^Route \S+ \(thrown\) matches\. It takes the mail, and discards it\.\n$/);
+    expect(await test('kept')).to.match(/^Route \S+ \(kept\) matches\. Accepts the mail and holds it\.\n$/);
+    expect(await test('thrown')).to.match(/^Route \S+ \(thrown\) matches\. Accepts the mail and discards it\.\n$/);
     expect(await test('stopped')).to.equal('Refused: a route of the domain refuses mail to the mailbox: 550 5.7.1\n');
     expect(await test('some')).to.match(/^Depends on the message\. .*: \S+ \(some, post\), \S+ \(\*, post\)\n$/);
   });

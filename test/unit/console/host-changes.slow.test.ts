@@ -200,7 +200,7 @@ describe('host changes by operators', () => {
       return one.last_at !== null && one;
     });
     expect(ran).to.include({ last_result: 'done', running: false });
-    expect(await actions()).to.deep.equal([['operator', undefined, 'ran a task', 1, 'keep-time']]);
+    expect(await actions()).to.deep.equal([['operator', undefined, 'task started', 1, 'keep-time']]);
     const wrong = await world.ask('poke', { task: 'format-disk' });
     expect([wrong.status, wrong.body.message.includes('keep-time')]).to.deep.equal([422, true]);
     // What is done to the host is shown to no account.

@@ -78,7 +78,7 @@ describe('changes of people by operators', () => {
   it('shows the error beside each field, and invites nobody', async () => {
     await world.host('add-person', { name: 'ann', role: 'owner', account: world.main });
     for (const [params, field, words] of [
-      [{ name: 'ANN', role: 'owner', account: world.main }, 'name', 'ann exists already'],
+      [{ name: 'ANN', role: 'owner', account: world.main }, 'name', 'ann already exists'],
       [{ name: 'two words', role: 'owner', account: world.main }, 'name', 'letters, digits'],
       [{ name: '', role: 'owner', account: world.main }, 'name', 'Please enter a value'],
       [{ name: 'bob', role: 'king', account: world.main }, 'role', 'operator, owner, helper, reader'],

@@ -166,7 +166,7 @@ describe('the content of a mail in the console', function () {
     const { status } = await browser.write('/console/mail', { id: delivery.id }, { 'Postern-Account': ACCOUNT });
     expect(status).to.equal(200);
     expect(notes.map(({ action }) => [action.by, action.what, action.detail])).to.deep.equal([
-      ['operator', 'looked', `/console/mail ${delivery.id}`],
+      ['operator', 'content viewed', `/console/mail ${delivery.id}`],
     ]);
     await open.stop();
   });

@@ -336,7 +336,7 @@ describe('the roles of the console', () => {
         at: open.clock.now(),
         by: 'operator',
         account: ACCOUNT,
-        what: 'looked',
+        what: 'content viewed',
         count: 1,
         detail: '/messages/content x',
       },

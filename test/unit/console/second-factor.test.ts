@@ -72,7 +72,7 @@ describe('the second factor', () => {
     expect((await enter(world.browser())).body.name).to.equal('Code_Needed');
     const me = (await ann.read('/console/me')).body;
     expect([me.has_factor, me.recovery_codes]).to.deep.equal([true, 10]);
-    expect(notes.map(({ action }) => action?.what)).to.include('second factor turned on');
+    expect(notes.map(({ action }) => action?.what)).to.include('two-factor authentication turned on');
   });
 
   it('asks for a code after the right password, and signs in with it', async () => {
@@ -234,7 +234,7 @@ describe('the second factor', () => {
     expect(people.map((one: any) => [one.name, one.has_factor])).to.deep.equal([['ann', true]]);
     expect((await operator.write('/console/call/host/reset-factor', { name: 'ann' })).status).to.equal(200);
     expect((await enter(world.browser())).status).to.equal(200);
-    expect(notes.map(({ action }) => action?.what)).to.include('second factor reset');
+    expect(notes.map(({ action }) => action?.what)).to.include('two-factor authentication reset');
   });
 
   it('requires a password', async () => {

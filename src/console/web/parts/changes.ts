@@ -28,7 +28,7 @@ export function DropDialog({ wish, onClose }: { readonly wish: DropTarget; onClo
       nothing: 'Nothing to drop',
       explain: ({ matched }) =>
         matched > 0 && [
-          h('p', [`${count(matched, 'message')} will end without being posted. Senders are not notified.`]),
+          h('p', [`${count(matched, 'message')} will not be posted. Senders are not notified.`]),
           h('p.faint', ['Dropped messages can be replayed until their content is deleted.']),
         ],
       label: (matched) => `Drop ${matched}`,

@@ -157,16 +157,20 @@ export function Fault({
   error,
   since,
   again,
+  children,
 }: {
   readonly error: Error;
   readonly since: number | undefined;
   again(): void;
+  /** Another way on. */
+  readonly children?: ComponentChildren;
 }) {
   return h('div', { role: 'alert' }, [
     h(Notice, { icon: 'alert', tone: 'bad', title: messageOf(error) }, [
       h('p.row', [
         since !== undefined && now.value - since > 10_000 && `Failing for ${age(since, now.value)}. `,
         h(Button, { label: 'Try again', icon: 'replay', onPress: again }),
+        children,
       ]),
     ]),
   ]);
@@ -187,11 +191,13 @@ export function Bars({ rows = 6 }: { readonly rows?: number }) {
 export function Loading({
   of: { data, error, failedAt, again },
   rows,
+  children,
 }: {
   readonly of: Pick<Loaded<unknown>, 'data' | 'failedAt' | 'again'> & { readonly error: Error | undefined };
   readonly rows: number;
+  readonly children?: ComponentChildren;
 }) {
-  if (error) return h(Fault, { error, since: failedAt, again });
+  if (error) return h(Fault, { error, since: failedAt, again }, [children]);
   return data === undefined && h(Bars, { rows });
 }
 

@@ -95,7 +95,7 @@ interface Searched {
 }
 
 const OF_MAIL: Searched = {
-  about: 'mail',
+  about: 'inbound mail',
   help: 'Words or filters: from: to: subject: route: client: url: state: status: id: before: after:',
 };
 const OF_DOMAINS: Searched = { about: 'domains', help: 'Part of the name' };
@@ -106,7 +106,7 @@ const SEARCHED: Readonly<Record<string, Searched>> = {
   '/refused': { about: 'refusals', help: 'Words or filters: from: to: client: reason: domain: before: after:' },
   '/sent': {
     about: 'outbound mail',
-    help: 'Words or filters: email: sender: subject: tag: state: template: subaccount: u_name:',
+    help: 'Words or filters: email: sender: subject: tag: state: template: subaccount: u_NAME: (metadata)',
   },
   '/lists': { about: 'addresses', help: 'The start of an address' },
   '/domains': OF_DOMAINS,
@@ -154,7 +154,10 @@ function LiveMark() {
   const state = live.value;
   return h('span', { class: `live ${state.state}`, role: 'status' }, [
     h('span.lamp', { 'aria-hidden': 'true' }),
-    h('span', [state.state === 'on' ? 'Live' : 'Not live', state.state === 'lost' && h(Seconds, { until: state.at })]),
+    h('span', [
+      state.state === 'on' ? 'Live' : 'Disconnected',
+      state.state === 'lost' && h(Seconds, { until: state.at }),
+    ]),
   ]);
 }
 
@@ -205,7 +208,7 @@ function Away() {
   if (!isAway) return null;
   return h('p.banner', { role: 'status' }, [
     h(Icon, { name: 'alert' }),
-    `The store is not responding (noticed ${relative(since, now.value)}). Lists may be out of date. Mail is ` +
+    `The database is not responding (noticed ${relative(since, now.value)}). Lists may be out of date. Mail is ` +
       'still accepted.',
   ]);
 }
@@ -223,7 +226,8 @@ function Missing() {
   if (names.length === 0) return null;
   return h('p.banner', { role: 'status' }, [
     h(Icon, { name: 'alert' }),
-    `Not included: ${names.join(', ')}. The data of ${names.length === 1 ? 'this host' : 'these hosts'} is not shown here.`,
+    `Not included: ${names.join(', ')}. `,
+    mayOpen('/host') && h('a', { href: linkTo('/host') }, 'Show the state of each host'),
   ]);
 }
 

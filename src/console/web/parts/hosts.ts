@@ -1,11 +1,11 @@
 import { computed } from '@preact/signals';
 import { h } from '../h.ts';
-import { useCall } from '../load.ts';
+import { type Loaded, useCall } from '../load.ts';
 import type { Answer } from '../operations.ts';
 import type { HostOfStore } from '../records.ts';
 import { go, linkTo, place, withQuery } from '../router.ts';
 import { person } from '../session.ts';
-import { Choice, type Mark, State, Time } from './elements.ts';
+import { Choice, Loading, type Mark, State, Time } from './elements.ts';
 import { count, number, plain } from './text.ts';
 
 // The hosts that share the store. Lists and sums are of all of them; what is about a machine is of one, which the URL
@@ -20,16 +20,26 @@ export const useSeveral = (): boolean => (useHosts().data?.hosts.length ?? 0) > 
 /** The host that a screen is about: this one, or the one in the URL. */
 export const shownHost = computed(() => place.value.query.get('host') ?? person.value?.hostname ?? '');
 
-/** Chooses the host that a screen is about, if there are several. */
+/** Chooses the host that a screen is about, if there are several. One that is not known is shown too. */
 export function HostChoice() {
   const { hosts = [] } = useHosts().data ?? {};
   if (hosts.length < 2) return null;
+  const shown = shownHost.value;
+  const known = hosts.map(({ name, here }) => [name, `${plain(name)}${here ? ' (this host)' : ''}`] as const);
   return h(Choice, {
     label: 'Host',
-    value: shownHost.value,
-    options: hosts.map(({ name, here }) => [name, `${plain(name)}${here ? ' (this host)' : ''}`] as const),
+    value: shown,
+    options: known.some(([name]) => name === shown) ? known : [...known, [shown, plain(shown)]],
     onValue: (name) => go(withQuery({ host: name }), true),
   });
+}
+
+/** What is loaded about the chosen host; if that does not answer, with a way back to this one. */
+export function LoadingOfHost({ of, rows }: { readonly of: Loaded<unknown>; readonly rows: number }) {
+  const { hostname = '' } = person.value ?? {};
+  return h(Loading, { of, rows }, [
+    shownHost.value !== hostname && h('a', { href: linkTo(place.value.path) }, `Show ${plain(hostname)} (this host)`),
+  ]);
 }
 
 const STATES: Readonly<Record<HostOfStore['state'], Mark>> = {
@@ -57,10 +67,10 @@ export function HostsOfStore({ hosts = [] }: { readonly hosts: readonly HostOfSt
   const waiting = hosts.reduce((sum, one) => sum + (one.waiting ?? 0), 0);
   const unknown = hosts.filter((one) => one.waiting === null).length;
   return h('section', { 'aria-labelledby': 'hosts' }, [
-    h('h2', { id: 'hosts' }, 'Hosts of this store'),
+    h('h2', { id: 'hosts' }, 'Hosts'),
     h('p.sentence', [
       `${count(waiting, 'delivery', 'deliveries')} waiting on all hosts`,
-      unknown > 0 && `, without ${count(unknown, 'host')} that did not answer`,
+      unknown > 0 && `, not counting ${count(unknown, 'host')} that did not answer`,
       '.',
     ]),
     h('ul.rows.columns.hosts', [hosts.map((one) => h(HostRow, { key: one.name, one }))]),

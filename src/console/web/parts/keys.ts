@@ -18,9 +18,9 @@ export function turnKeys(on: boolean): void {
 export const KEYS: readonly (readonly [string, string])[] = [
   ['j, k', 'Next / previous row'],
   ['Enter', 'Open the row'],
-  ['Esc', 'Back to the list'],
+  ['Esc', 'Leave a field, or go back to the list'],
   ['x', 'Select the row'],
-  ['r', 'Replay'],
+  ['r', 'Replay, retry or release'],
   ['/', 'Search'],
   ['?', 'Show this help'],
 ];

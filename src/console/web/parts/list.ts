@@ -201,16 +201,23 @@ export function MailRow({
       ]),
     h('a', { href: link, onFocus: () => onFocus?.(mail.id) }, [
       h(MailStateMark, { state: mail.state }),
-      h('span.who', [
-        h('bdi', addressOf(mail)),
-        h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
-        h('span.hidden', ' to '),
-        h('bdi.to', plain(mail.to)),
-      ]),
+      h(Parties, { from: addressOf(mail), to: mail.to }),
       h('span.subject', [h('bdi', subjectOf(mail))]),
       h('span.answer', [answerOf(mail), mail.attempts > 1 && h('span.faint', `, ${count(mail.attempts, 'attempt')}`)]),
       h('span.age', [h(Time, { at: mail.at })]),
     ]),
+  ]);
+}
+
+/** Who a message is from and to; `to` is null if no recipient was named. */
+export function Parties({ from, to }: { readonly from: string; readonly to: string | null }) {
+  return h('span.who', [
+    h('bdi', plain(from)),
+    to !== null && [
+      h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
+      h('span.hidden', ' to '),
+      h('bdi.to', plain(to)),
+    ],
   ]);
 }
 

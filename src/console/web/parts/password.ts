@@ -29,12 +29,13 @@ const isNobody = () => person.value?.is_person === false;
 export function PasswordDialog() {
   // The prompt stays the same until the dialog is closed.
   const [nobody] = useState(isNobody);
+  const [title] = useState(person.value?.has_password ? 'Change password' : 'Set a password');
   const [done, setDone] = useState(false);
   const close = () => {
     passwordOpen.value = false;
   };
   if (done)
-    return h(Dialog, { title: 'Password', onClose: close }, [
+    return h(Dialog, { title, onClose: close }, [
       h('p', { role: 'status' }, [
         nobody
           ? `Password saved. From now on, sign in as ${person.value?.name}.`
@@ -47,14 +48,15 @@ export function PasswordDialog() {
     ...(person.value?.can_set_password ? [] : [CURRENT_PASSWORD]),
     NEW_PASSWORD,
   ];
-  return h(Dialog, { title: 'Password', onClose: close }, [
+  return h(Dialog, { title, onClose: close }, [
     h(Form, {
       fields,
       label: 'Save password',
       onSubmit: async (values) => {
         await ask('POST', '/console/password', values);
-        setDone(true);
+        // The name is shown next.
         await readSession();
+        setDone(true);
       },
     }),
   ]);

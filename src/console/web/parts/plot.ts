@@ -144,7 +144,7 @@ function optionsOf(
     grid: right ? { show: false } : line,
     ticks: { show: false },
     font,
-    size: unit === '' ? 40 : 58,
+    size: unit === '' ? 40 : unit === 's' ? 72 : 58, // room for `1 h 30 min`
     space: 28,
     gap: 4,
     incrs: unit === 's' ? SPANS : ROUND,

@@ -99,6 +99,11 @@ export function number(value: number): string {
   return value.toLocaleString('en-US');
 }
 
+/** The reply of a mail server, of which a bounce report names the type first (RFC 3464): `smtp;550 …`. */
+export function replyText(diagnostic: string): string {
+  return plain(diagnostic).replace(/^smtp; */, '');
+}
+
 /** A text with its first letter as a capital. */
 export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);

@@ -31,6 +31,10 @@ export function PostSample({
       title: 'Posts a sample event, signed as usual, with X-Postern-Trial: 1',
       onPress: async () => setTrial(await call('inbound/try-route', { id: route, address })),
     }),
-    trial && [h('p.faint', ['Posted one sample for ', h('bdi', plain(trial.email)), '.']), h(TrialAnswer, { trial })],
+    trial &&
+      h('div.answered', [
+        h('p.faint', ['Posted one sample for ', h('bdi', plain(trial.email)), '.']),
+        h(TrialAnswer, { trial }),
+      ]),
   ]);
 }

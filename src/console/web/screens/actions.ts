@@ -17,7 +17,7 @@ export function Actions() {
     h(Title, { text: 'Activity' }),
     h('p.faint', [
       'Replays, drops, changes to domains, routes and keys, outbound messages stopped or sent again, and ' +
-        'message content viewed by operators. Kept for a year.',
+        'message content viewed by operators. API keys are named by their first four characters. Kept for a year.',
     ]),
     h(ActionList, { of: `${account.value?.id}`, read: (page, stop) => call('actions/list', page, stop) }),
   ]);

@@ -48,7 +48,7 @@ export function DnsRecords({
         mark: verifiedAt !== null ? FOUND : { icon: 'clock', word: 'Not found', tone: routed ? 'off' : 'wait' },
         note: [
           routed
-            ? 'Proves that you own the domain, so that no other account can claim it.'
+            ? 'Optional. Proves that you own the domain, so that no other account can claim it.'
             : 'Proves that you own the domain. Mail to it is refused until this record is found.',
           verifiedAt !== null && [' First found ', h(Time, { at: verifiedAt }), '.'],
         ],
@@ -62,7 +62,7 @@ export function DnsRecords({
 const FOUND: Mark = { icon: 'check', word: 'Found', tone: 'good' };
 
 function nextTest({ next_test_at: at }: DomainServers) {
-  return at === null || toMs(at) < now.value ? 'Next check in minutes.' : ['Next check ', h(Time, { at }), '.'];
+  return at === null || toMs(at) < now.value ? 'Next check within minutes.' : ['Next check ', h(Time, { at }), '.'];
 }
 
 interface DnsRecordProps {
@@ -105,7 +105,7 @@ function Servers({
   readonly record: DomainRecord;
   readonly optional: boolean;
 }) {
-  if (error !== null) return h('p.servers.faint', `Name servers not queried: ${error}`);
+  if (error !== null) return h('p.servers.faint', error);
   return h('ul.servers', { 'aria-label': `Name servers, ${type}` }, [
     servers.map((one) =>
       h('li', { key: one.server, 'data-server': one.server }, [

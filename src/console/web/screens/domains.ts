@@ -80,10 +80,11 @@ export function DomainStateMark({ domain }: { readonly domain: InboundDomain }) 
 
 /** How a domain is, in a sentence. */
 export function domainSentence(domain: InboundDomain): string {
-  const { routed, valid_mx: isValid, mx_error: error } = domain;
+  const { routed, valid_mx: isValid, mx_error: error, tested_at: testedAt } = domain;
   if (!routed) return 'Mail is refused until its TXT record is published';
   if (isValid) return 'The MX record points here';
-  return error === null ? 'No MX record found yet' : plain(error);
+  if (error !== null) return plain(error);
+  return testedAt === null ? 'Its MX record has not been checked yet' : 'No MX record found yet';
 }
 
 function AddDomain({ onClose }: { onClose(): void }) {
@@ -93,7 +94,7 @@ function AddDomain({ onClose }: { onClose(): void }) {
         {
           name: 'domain',
           label: 'Domain',
-          help: 'For example in.example.com. Mail to every mailbox that a route matches is accepted.',
+          help: 'For example in.example.com. Then publish its MX record, and add a route.',
         },
       ],
       label: 'Add domain',

@@ -8,7 +8,7 @@ import { Button, Dialog, DialogButton, Facts, Loading, Notice, Table, Time, Titl
 import { Confirm, Copy } from '../parts/form.ts';
 import { Back, mayOpen, ToScreen } from '../parts/sections.ts';
 import { canTry, EndpointStateMark, endpointSentence, WAITS_FOR } from '../parts/states.ts';
-import { clockTime, count, isPulled, number, plain, shortUrl, toMs } from '../parts/text.ts';
+import { clockTime, count, isPulled, number, plain, shortUrl, span, toMs } from '../parts/text.ts';
 import { PostSample } from '../parts/trial.ts';
 import { withField } from '../query.ts';
 import type { EndpointDetail, Figures } from '../records.ts';
@@ -51,7 +51,15 @@ function Detail({ endpoint, again }: { readonly endpoint: EndpointDetail; again(
         ['In flight', number(inFlight)],
         ['Last hour', figuresText(hour)],
         ['Last 24 hours', figuresText(day)],
-        ['Routes', endpoint.routes.length === 0 ? 'None' : endpoint.routes.join(', ')],
+        [
+          'Routes',
+          endpoint.routes.length === 0
+            ? 'None'
+            : endpoint.routes.map((id, i) => [
+                i > 0 && ', ',
+                h(ToScreen, { key: id, path: '/mail', query: { q: `route:${id}` } }, id),
+              ]),
+        ],
       ],
     }),
     h('h2', 'Recent POSTs'),
@@ -80,7 +88,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
         label: 'Retry now',
         kind: 'main',
         icon: 'replay',
-        onPress: () => run('endpoints/retry', 'Retrying everything that waits.'),
+        onPress: () => run('endpoints/retry', 'Retrying all waiting messages.'),
       }),
     may('endpoints/pause') &&
       !paused &&
@@ -115,7 +123,7 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
     route !== undefined &&
       !isPulled(url) &&
       may('inbound/try-route') &&
-      h(PostSample, { route, label: 'Send a sample' }),
+      h(PostSample, { route, label: 'Post a sample' }),
     route !== undefined && may('inbound/route-key') && h(SigningKey, { route }),
     said !== undefined && h('span.faint', { role: 'status' }, [said]),
     isOperators && !may('host/resume') && h('span.faint', 'Only the operator can resume it.'),
@@ -125,7 +133,9 @@ function Actions({ endpoint, again }: { readonly endpoint: EndpointDetail; again
 function figuresText({ attempts, ok, p50_ms: p50, p95_ms: p95 }: Figures): string {
   if (attempts === 0) return 'No POSTs';
   const share = Math.floor((ok / attempts) * 1000) / 10;
-  return `${count(attempts, 'POST')}, ${share}% successful; median ${p50 ?? 0} ms, p95 ${p95 ?? 0} ms`;
+  // A number is not parted from its unit.
+  const time = (ms: number | null) => span(ms ?? 0).replaceAll(' ', '\u00a0');
+  return `${count(attempts, 'POST')}, ${share}% successful; median ${time(p50)}, p95 ${time(p95)}`;
 }
 
 type StripPost = EndpointDetail['strip'][number];
@@ -184,25 +194,29 @@ function Strip({ strip }: { readonly strip: readonly StripPost[] }) {
 /** One cause is one row. */
 function Answers({ endpoint }: { readonly endpoint: EndpointDetail }) {
   if (endpoint.answers.length === 0) return h('p.faint', 'None yet');
-  return h('ul.rows.columns.answers', [
-    endpoint.answers.map((answer) => {
-      const status = answer.status === null ? 'none' : String(answer.status);
-      return h('li', { key: `${answer.status} ${answer.error} ${answer.text}` }, [
-        h('span', { class: answer.status !== null && answer.status < 300 ? 'good' : 'bad' }, answerText(answer)),
-        h('span.count', `\u00d7${number(answer.count)}`),
-        h('span.said', { dir: 'auto' }, plain(answer.text)),
-        h('span.faint', [h(Time, { at: answer.last_at })]),
-        h('span', [
-          h('a', { href: messageLink(answer.example_id) }, 'Example'),
-          ' \u00b7 ',
-          h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, [
-            'Messages with this status',
+  return [
+    h('ul.rows.columns.answers', [
+      endpoint.answers.map((answer) => {
+        const status = answer.status === null ? 'none' : String(answer.status);
+        return h('li', { key: `${answer.status} ${answer.error} ${answer.text}` }, [
+          h('span', { class: answer.status !== null && answer.status < 300 ? 'good' : 'bad' }, answerText(answer)),
+          h('span.count', `\u00d7${number(answer.count)}`),
+          h('span.said', { dir: 'auto' }, plain(answer.text)),
+          h('span.faint', [h(Time, { at: answer.last_at })]),
+          h('span', [
+            h('a', { href: messageLink(answer.example_id) }, 'Example'),
+            ' \u00b7 ',
+            h('a', { href: linkTo('/mail', { q: `${ofUrl(endpoint.url)} status:${status}` }) }, [
+              'Messages with this status',
+            ]),
           ]),
-        ]),
-      ]);
-    }),
-    endpoint.sampled && h('li.faint', 'Counts cover the most recent POSTs only.'),
-  ]);
+        ]);
+      }),
+    ]),
+    endpoint.answers.some(({ text }) => text.includes('#')) &&
+      h('p.faint', 'Responses that differ only in numbers are counted together: # stands for a number.'),
+    endpoint.sampled && h('p.faint', 'Counts cover the most recent POSTs only.'),
+  ];
 }
 
 function MakingList({ making }: { readonly making: EndpointDetail['making'] }) {

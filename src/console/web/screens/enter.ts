@@ -49,7 +49,11 @@ export function Enter({ ended }: { readonly ended: boolean }) {
       error !== undefined && h('p.wrong', { role: 'alert' }, error),
       h('button.button.main', { type: 'submit', disabled: busy }, 'Sign in'),
     ]),
-    h('p.faint', ['No password yet? Run ', h('code', 'postern console link'), ' on the host for a one-time link.']),
+    h('p.faint', [
+      'No password, or forgot it? Ask an operator for a link, or run ',
+      h('code', 'postern console link'),
+      ' on the host.',
+    ]),
   ]);
 }
 

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
 import { DropDialog, ReplayDialog } from '../parts/changes.ts';
+import { CountedFilters } from '../parts/chips.ts';
 import { Button, Notice, Title } from '../parts/elements.ts';
 import { useMail } from '../parts/list.ts';
 import { Menu, MenuItem } from '../parts/menu.ts';
@@ -64,30 +65,22 @@ function CauseList({ query, newest }: { readonly query: string; readonly newest:
   const [url, status] = [fieldOf(query, 'url'), fieldOf(query, 'status')];
   const others = withField(withField(query, 'url', undefined), 'status', undefined);
   const { causes = [] } = useCauses(others, newest) ?? {};
-  if (causes.length === 0) return null;
-  const most = causes[0]?.count ?? 1;
-  return h('nav.reasons.causes', { 'aria-label': 'Causes' }, [
-    causes.slice(0, MOST_CAUSES).map((cause) => {
-      const chosen = cause.url === url && statusOf(cause) === status;
-      const filter = withField(withField(others, 'url', cause.url), 'status', statusOf(cause));
-      return h(
-        'a',
-        {
-          key: `${cause.url} ${answerOf(cause)}`,
-          href: linkTo('/given-up', { q: chosen ? others : filter }),
-          'aria-current': chosen ? 'true' : undefined,
-        },
-        [
-          h('span.name', [
-            `${shortUrl(cause.url)}: ${answerOf(cause) || 'no response'}`,
-            h('span.faint', forgottenText(cause.first_ended_at)),
-          ]),
-          h('span.count', number(cause.count)),
-          h('meter', { max: most, value: cause.count, 'aria-hidden': 'true' }),
-        ],
-      );
-    }),
-  ]);
+  const rows = causes.slice(0, MOST_CAUSES).map((cause) => {
+    const answer = answerOf(cause);
+    const isChosen = cause.url === url && statusOf(cause) === status;
+    const filter = withField(withField(others, 'url', cause.url), 'status', statusOf(cause));
+    return {
+      key: `${cause.url} ${answer}`,
+      name: [
+        `${shortUrl(cause.url)}: ${answer || 'no response'}`,
+        h('span.faint', forgottenText(cause.first_ended_at)),
+      ],
+      count: cause.count,
+      isChosen,
+      href: linkTo('/given-up', { q: isChosen ? others : filter }),
+    };
+  });
+  return h(CountedFilters, { label: 'Causes', rows, isWide: true });
 }
 
 const DAY_MS = 86_400_000;

@@ -1,10 +1,10 @@
 import { call } from '../call.ts';
 import { h } from '../h.ts';
 import { ofOneHost, usePages } from '../load.ts';
-import { Chips } from '../parts/chips.ts';
-import { Button, Loading, Notice, State, Time, Title } from '../parts/elements.ts';
-import { shownHost } from '../parts/hosts.ts';
-import { number, plain } from '../parts/text.ts';
+import { Chips, CountedFilters } from '../parts/chips.ts';
+import { Button, Notice, State, Time, Title } from '../parts/elements.ts';
+import { LoadingOfHost, shownHost } from '../parts/hosts.ts';
+import { plain } from '../parts/text.ts';
 import type { HostLogLine, HostLog as Logged } from '../records.ts';
 import { place, withQuery } from '../router.ts';
 import { HostParts } from './host.ts';
@@ -34,7 +34,7 @@ export function HostLog() {
       chosen: level,
       href: (name) => withQuery({ level: name }),
     }),
-    h(Loading, { of: loaded, rows: 8 }),
+    h(LoadingOfHost, { of: loaded, rows: 8 }),
     data && h(Events, { events: data.events, chosen: event }),
     data &&
       (data.lines.length === 0
@@ -46,24 +46,15 @@ export function HostLog() {
 
 /** Counts by event; each is a filter. */
 function Events({ events, chosen }: { readonly events: Logged['events']; readonly chosen: string | undefined }) {
-  if (events.length === 0) return null;
-  return h('nav.reasons', { 'aria-label': 'Events' }, [
-    events.map(({ event, level, count, last_at: lastAt }) =>
-      h(
-        'a',
-        {
-          key: `${event} ${level}`,
-          href: withQuery({ event: chosen === event ? undefined : event }),
-          'aria-current': chosen === event ? 'true' : undefined,
-        },
-        [
-          h('span.name', event),
-          h('span.count', number(count)),
-          h('span.faint', [level === 'error' ? 'error, last ' : 'warning, last ', h(Time, { at: lastAt })]),
-        ],
-      ),
-    ),
-  ]);
+  const rows = events.map(({ event, level, count, last_at: lastAt }) => ({
+    key: `${event} ${level}`,
+    name: event,
+    count,
+    note: h('span.faint', [level === 'error' ? 'error, last ' : 'warning, last ', h(Time, { at: lastAt })]),
+    isChosen: chosen === event,
+    href: withQuery({ event: chosen === event ? undefined : event }),
+  }));
+  return h(CountedFilters, { label: 'Events', rows });
 }
 
 function LineRow({ line: { at, level, event, fields } }: { readonly line: HostLogLine }) {

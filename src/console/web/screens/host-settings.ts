@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
-import { Field, Loading, Notice, Title } from '../parts/elements.ts';
-import { shownHost } from '../parts/hosts.ts';
+import { Field, Notice, Title } from '../parts/elements.ts';
+import { LoadingOfHost, shownHost } from '../parts/hosts.ts';
 import { count, plain } from '../parts/text.ts';
 import type { HostSetting } from '../records.ts';
 import { HostParts } from './host.ts';
@@ -26,7 +26,7 @@ export function HostSettings() {
       help: 'Part of a name, value or origin, such as delivery, default or POSTERN_',
       onValue: setWords,
     }),
-    h(Loading, { of: loaded, rows: 8 }),
+    h(LoadingOfHost, { of: loaded, rows: 8 }),
     found &&
       (found.length === 0
         ? h(Notice, { title: 'No settings match' })
@@ -46,6 +46,6 @@ function settingRow({ path, value, origin }: HostSetting) {
 }
 
 function textOf(value: unknown): string {
-  if (value === undefined || value === null) return 'not set';
+  if (value === undefined || value === null || value === '') return 'not set';
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

@@ -5,7 +5,7 @@ import { h } from '../h.ts';
 import { type Loaded, useCall, useRepeat } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Facts, Loading, type Mark, State, Time, Title } from '../parts/elements.ts';
-import { HostChoice, HostsOfStore, shownHost, useHosts } from '../parts/hosts.ts';
+import { HostChoice, HostsOfStore, LoadingOfHost, shownHost, useHosts } from '../parts/hosts.ts';
 import { Icon } from '../parts/icons.ts';
 import { SeriesPlot, type SeriesPlotProps, valueText } from '../parts/plot.ts';
 import { SPANS, type SpanName, useSeries } from '../parts/series.ts';
@@ -24,7 +24,7 @@ export function Host() {
   return h('div.screen', [
     h(Title, { text: 'Host' }),
     h(HostParts),
-    h(Loading, { of: loaded, rows: 4 }),
+    h(LoadingOfHost, { of: loaded, rows: 4 }),
     overview && h(Overview, { overview }),
     h(HostsOfStore, { hosts }),
     // Another host that does not answer says so once.
@@ -192,6 +192,11 @@ function Tasks() {
   const { data, again } = loaded;
   return h('section', { 'aria-labelledby': 'tasks' }, [
     h('h2', { id: 'tasks' }, 'Tasks'),
+    h('p.faint', [
+      'Schedules are cron expressions in UTC: the settings ',
+      h('code', 'tasks.*'),
+      ', which docs/configuration.md describes.',
+    ]),
     h(Loading, { of: loaded, rows: 6 }),
     data && h('ul.rows.columns.tasks', [data.tasks.map((task) => h(TaskRow, { key: task.name, task, again }))]),
   ]);
@@ -223,7 +228,7 @@ function TaskRow({ task, again }: { readonly task: HostTask; again(): void }) {
       task.next_at !== null && ['next ', h(Time, { at: task.next_at })],
       ' (',
       h('code', schedule),
-      task.per_host ? ')' : ', one host)',
+      task.per_host ? ')' : ', on one host)',
     ]),
     may('host/poke') &&
       h('span.buttons', [

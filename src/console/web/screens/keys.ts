@@ -79,7 +79,7 @@ function MakeKey({ onClose }: { onClose(): void }) {
   if (key === undefined)
     return h(Dialog, { title: 'Create an API key', onClose }, [
       h(Form, {
-        fields: [{ name: 'label', label: 'Label', help: 'What the key is for.' }],
+        fields: [{ name: 'label', label: 'Label (optional)', help: 'What the key is for.' }],
         label: 'Create key',
         onSubmit: async ({ label }) => setKey((await call('keys/add', { label })).key),
       }),

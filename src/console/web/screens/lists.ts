@@ -18,7 +18,7 @@ import {
   Title,
 } from '../parts/elements.ts';
 import { ConfirmButton, Form } from '../parts/form.ts';
-import { now, plain, relative, toMs } from '../parts/text.ts';
+import { now, plain, relative, replyText, toMs } from '../parts/text.ts';
 import type { RejectEntry } from '../records.ts';
 import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
 import { may } from '../session.ts';
@@ -143,7 +143,7 @@ function RejectRow({ entry, taken }: { readonly entry: RejectEntry; taken(): voi
   return h('li', { 'data-row': keyOf(entry) }, [
     h('span.mark', [h(State, REASONS[reason])]),
     h('span.address', [h('bdi', plain(email)), subaccount !== null && h('span.faint', ` (${plain(subaccount)})`)]),
-    h('span.detail.faint', { dir: 'auto' }, detail === null ? '' : plain(detail)),
+    h('span.detail.faint', { dir: 'auto' }, detail === null ? '' : replyText(detail)),
     h('span.when.faint', [h(Time, { at }), `, ${termOf(entry)}`]),
     h('span.buttons', [
       message !== null && may('messages/info') && h('a.button.quiet', { href: sentLink(message) }, 'Message'),
@@ -174,8 +174,7 @@ export function TakeOff({
         ? 'It was added manually. Unless it replaced the entry of a bounce or complaint, your reputation does ' +
           'not change.'
         : `This lowers your reputation, on which the hourly quota depends.${expiry} If the address bounces or ` +
-          'complains ' +
-          'again, it is suppressed again.',
+          'complains again, it is suppressed again.',
     ],
     confirm: 'Remove address',
     onConfirm: () => call('rejects/delete', { email, ...(subaccount !== null && { subaccount }) }).then(taken),

@@ -205,7 +205,7 @@ function AllThatMatch({ query }: { readonly query: string }) {
 function Empty({ query }: { readonly query: string }) {
   if (query.trim() === '')
     return h(Notice, { title: 'No messages yet' }, [
-      h('p', ['New messages appear here immediately. ', h('a', { href: linkTo('/') }, 'Send a first one')]),
+      h('p', ['New messages appear here immediately. ', h('a', { href: linkTo('/') }, 'Send the first one')]),
     ]);
   return h(Notice, { title: 'No messages match this search' }, [
     h('p', [

@@ -48,7 +48,7 @@ export function MessageView({ id, beside }: { readonly id: string; readonly besi
     return error?.kind === 'Unknown_Message'
       ? h('div', [
           h(Title, { text: 'Message not found' }),
-          h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)]),
+          h(Notice, { title: 'It has expired, or belongs to another account' }, [h('p', `ID: ${id}`)]),
         ])
       : h(Loading, { of: loaded, rows: 8 });
   return h('article', [
@@ -219,7 +219,7 @@ function Timeline({ mail }: { readonly mail: MailStory }) {
         kind === 'refused' &&
           mail.client !== null &&
           may('inbound/refusals') &&
-          h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'What was refused, and how to fix it'),
+          h('a', { href: linkTo('/refused', { q: `client:${mail.client}` }) }, 'Refusals from this client'),
         attempt && h(Detail, { detail: attempt, mail }),
       ]);
     }),

@@ -4,7 +4,7 @@ import { h } from '../h.ts';
 import { type Loaded, useCall } from '../load.ts';
 import { Bars, Button, Fault, Loading, Notice, State, Table, Time, Title } from '../parts/elements.ts';
 import { useSeveral } from '../parts/hosts.ts';
-import { type List, MailRow, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
+import { type List, MailRow, Parties, type RefusalRow, useMail, useRefusals } from '../parts/list.ts';
 import { canTry, isFailing } from '../parts/states.ts';
 import { count, number, plain, shortUrl, toMs } from '../parts/text.ts';
 import type { Endpoint, HostNeed, InboundDomain, Mail } from '../records.ts';
@@ -36,7 +36,7 @@ function NowInNumbers() {
     h(NeedsYou, { endpoints, dead: [], held: 0, domains, host: [] }),
     h(Sent),
     h('p.faint', [
-      'Your role shows numbers and states only: ',
+      'Your role shows statistics and states, but no messages. See ',
       h('a', { href: linkTo('/endpoints') }, 'endpoints'),
       ' and ',
       h('a', { href: linkTo('/domains') }, 'domains'),
@@ -147,18 +147,15 @@ function NeedsYou({
     ({ url, account: of }) => of?.id !== account.value?.id || !endpoints.some((one) => one.url === url),
   );
   if (down.length + dead.length + held + domains.length + others.length === 0) return null;
+  const rowsOf = (wanted: HostNeed['level']) =>
+    others
+      .slice(0, MOST_NEEDS)
+      .filter(({ level }) => level === wanted)
+      .map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need }));
   return h('section.needs', { 'aria-labelledby': 'needs-attention' }, [
     h('h2', { id: 'needs-attention' }, 'Needs attention'),
     h('ul.rows', [
-      others.slice(0, MOST_NEEDS).map((need, i) => h(NeedRow, { key: `${need.what} ${need.url} ${i}`, need })),
-      others.length > MOST_NEEDS &&
-        h('li', [
-          h(
-            'a',
-            { href: linkTo('/host') },
-            `and ${number(others.length - MOST_NEEDS)} more${isSeveral ? '' : ' on this host'}`,
-          ),
-        ]),
+      rowsOf('fault'),
       down.slice(0, FEW).map((endpoint) => h(EndpointNeed, { key: endpoint.url, endpoint, again })),
       down.length > FEW &&
         h('li', [h('a', { href: linkTo('/endpoints') }, `and ${count(down.length - FEW, 'more endpoint')}`)]),
@@ -192,6 +189,15 @@ function NeedsYou({
               `Held by ${held === 1 ? 'its route' : 'routes'}: release or drop ${held === 1 ? 'it' : 'them'}`,
             ]),
           ]),
+        ]),
+      rowsOf('warning'),
+      others.length > MOST_NEEDS &&
+        h('li', [
+          h(
+            'a',
+            { href: linkTo('/host') },
+            `and ${number(others.length - MOST_NEEDS)} more${isSeveral ? '' : ' on this host'}`,
+          ),
         ]),
     ]),
   ]);
@@ -275,10 +281,7 @@ function RefusedRow({ refusal }: { readonly refusal: RefusalRow }) {
   return h('li.mail-row', { 'data-row': `r${refusal.id}` }, [
     h('a', { href: linkTo('/refused', { q: recipient === null ? '' : `to:${recipient}` }) }, [
       h(State, { icon: 'refused', word: 'Refused', tone: 'bad' }),
-      h('span.who', [
-        h('bdi', plain(sender || client)),
-        recipient !== null && [h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '), h('bdi.to', plain(recipient))],
-      ]),
+      h(Parties, { from: sender || client, to: recipient }),
       h('span.subject', plain(reply)),
       h('span.answer', [times > 1 && `\u00d7${number(times)}`]),
       h('span.age', [h(Time, { at })]),

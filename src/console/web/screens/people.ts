@@ -95,7 +95,7 @@ function PersonRow({ one, onInvite, removed, again }: PersonRowProps) {
           kind: 'quiet',
           title: plain(name),
           question: `Reset two-factor authentication for ${plain(name)}?`,
-          text: ['For a lost device. Their password alone then signs them in.'],
+          text: ['For a lost device. They can then sign in with their password alone.'],
           confirm: 'Reset',
           onConfirm: () => call('host/reset-factor', { name }).then(again),
         }),
@@ -128,8 +128,8 @@ function RoleOf({ role, whose }: { readonly role: Role; readonly whose: HostPers
 const ROLES: Readonly<Record<Role, string>> = {
   owner: 'Owner: full access to one account, including message content',
   helper: 'Helper: finds and replays messages; no content, no settings',
-  reader: 'Reader: numbers and states only',
-  operator: 'Operator: all accounts and this host',
+  reader: 'Reader: statistics and states; no messages',
+  operator: 'Operator: all accounts and hosts',
 };
 
 function Invite({ invited, onClose }: { invited(link: EnterLink): void; onClose(): void }) {
@@ -182,7 +182,13 @@ export function Sessions() {
   const loaded = useCall('host/sessions', {});
   const { data, change } = loaded;
   return h('div.pane', [
-    h('p.faint', 'Sessions end after some hours, and sooner when idle.'),
+    h('p.faint', [
+      'Sessions end after ',
+      h('code', 'console.session_hours'),
+      ', or earlier after ',
+      h('code', 'console.idle_minutes'),
+      ' without a click.',
+    ]),
     h(Loading, { of: loaded, rows: 3 }),
     data &&
       h('ul.rows.columns.people', [
@@ -203,7 +209,7 @@ function SessionRow({ one, ended }: { readonly one: HostSession; ended(): void }
     h('span.who', [h('bdi.name', plain(name)), own && h(Own, { word: 'This session' })]),
     h(RoleOf, { role, whose }),
     h('span.faint', [
-      `by ${by} from ${plain(address)}, started `,
+      `signed in by ${by} from ${plain(address)} `,
       h(Time, { at: since }),
       ', last used ',
       h(Time, { at: seenAt }),

@@ -44,14 +44,14 @@ const KINDS: readonly Kind[] = [
     operation: 'host/resume',
     label: 'Resume',
     ...ENDPOINTS,
-    help: 'Deliveries that wait for them are sent again, even if their accounts paused them.',
+    help: 'What waits for them is sent, even if their accounts paused them.',
     button: (matched) => `Resume ${matched}`,
   },
   {
     operation: 'host/drop',
     label: 'Drop',
     ...DELIVERIES,
-    help: 'They end without being delivered. Senders are not notified.',
+    help: 'They will not be delivered. Senders are not notified.',
     button: (matched) => `Drop ${matched}`,
   },
 ];

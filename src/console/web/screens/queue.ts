@@ -27,7 +27,7 @@ export function Queue() {
     h(Title, { text: 'Queue' }, [
       h('span.buttons', [
         h(Choice, {
-          label: 'Rows',
+          label: 'Group by',
           value: by,
           options: BY,
           onValue: (value) => go(withQuery({ by: value === 'endpoint' ? undefined : value }), true),
@@ -109,7 +109,7 @@ function Row({
   const { account, url, waiting, ages, later } = row;
   return h('tr', { 'data-row': url ?? account?.id }, [
     h('th', { scope: 'row' }, [h(Name, { row })]),
-    h('td', [account === null ? 'all' : h('bdi', plain(account.name))]),
+    h('td', [account === null ? 'All' : h('bdi', plain(account.name))]),
     h('td', [h(RowState, { row })]),
     [waiting, ...ages, later].map((many, i) =>
       h('td', { key: i, class: many === 0 ? 'figure none' : 'figure', 'data-name': figures[i] }, number(many)),
@@ -121,7 +121,7 @@ function Row({
 /** Webhooks have a screen of their own, which stands in the account. */
 function Name({ row: { account, url, kind } }: { readonly row: Waiting }) {
   if (url === null) return h('bdi', plain(account?.name ?? ''));
-  if (kind === 'outbound' || kind === 'return') return `${shortUrl(url)} (mail)`;
+  if (kind === 'outbound' || kind === 'return') return `${url.replace(/^smtp:\/\//, '')} (SMTP)`;
   if (account === null) return shortUrl(url);
   return h('a', { href: linkTo('/endpoint', { account: account.id, url }) }, shortUrl(url));
 }

@@ -1,5 +1,6 @@
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
+import { CountedFilters } from '../parts/chips.ts';
 import { Loading, Notice, State, Time, Title } from '../parts/elements.ts';
 import { More, type RefusalRow, useRefusals } from '../parts/list.ts';
 import { FieldChoice, TimeChoice } from '../parts/narrow.ts';
@@ -53,32 +54,22 @@ function Choices({ query }: { readonly query: string }) {
   ]);
 }
 
+const MOST_REASONS = 8;
+
 /** Counts by reason; each is a filter. */
 function Reasons({ query, newest }: { readonly query: string; readonly newest: string | undefined }) {
   const chosen = fieldOf(query, 'reason');
   const others = withField(query, 'reason', undefined);
   const wanted = newest !== undefined || chosen !== undefined;
   const { data } = useCall('inbound/refusals', wanted ? { query: others, limit: 1 } : undefined, newest);
-  const reasons = data?.by_reason ?? [];
-  const most = Math.max(1, ...reasons.map(({ count }) => count));
-  if (reasons.length === 0) return null;
-  return h('nav.reasons', { 'aria-label': 'Reasons' }, [
-    reasons.slice(0, 8).map(({ reason, count }) =>
-      h(
-        'a',
-        {
-          key: reason,
-          href: linkTo('/refused', { q: withField(query, 'reason', chosen === reason ? undefined : reason) }),
-          'aria-current': chosen === reason ? 'true' : undefined,
-        },
-        [
-          h('span.name', reasonText(reason)),
-          h('span.count', number(count)),
-          h('meter', { max: most, value: count, 'aria-hidden': 'true' }),
-        ],
-      ),
-    ),
-  ]);
+  const rows = (data?.by_reason ?? []).slice(0, MOST_REASONS).map(({ reason, count }) => ({
+    key: reason,
+    name: reasonText(reason),
+    count,
+    isChosen: chosen === reason,
+    href: linkTo('/refused', { q: withField(query, 'reason', chosen === reason ? undefined : reason) }),
+  }));
+  return h(CountedFilters, { label: 'Reasons', rows });
 }
 
 function RefusalEntry({

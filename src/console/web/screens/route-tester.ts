@@ -1,6 +1,6 @@
 import { h } from '../h.ts';
 import { useCall } from '../load.ts';
-import { Loading, State } from '../parts/elements.ts';
+import { Loading, Notice, State } from '../parts/elements.ts';
 import { Form } from '../parts/form.ts';
 import { Json } from '../parts/painter.ts';
 import { count, isPulled, plain, shortUrl } from '../parts/text.ts';
@@ -44,6 +44,8 @@ export function Tester({ stamp }: { readonly stamp: string }) {
 function Result({ address, stamp }: { readonly address: string; readonly stamp: string }) {
   const loaded = useCall('inbound/test-route', { address }, stamp);
   const { data, error } = loaded;
+  if (error?.kind === 'Unknown_InboundDomain')
+    return h(Notice, { title: 'This account has no such domain' }, [h('p', 'Add the domain, then a route to it.')]);
   if (error || !data) return h(Loading, { of: loaded, rows: 3 });
   const { route, payload, content_type: type } = data;
   const isMatched = data.routes.some(({ result }) => result !== 'no match');

@@ -225,7 +225,7 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     when: hasUrl,
     label: 'URL',
     value: route.url ?? '',
-    help: 'Mail is posted here; the URL is checked on save. With pull: a consumer fetches it (postern listen).',
+    help: 'Mail is posted here. The URL is checked on save. Enter pull: to fetch the mail instead (postern listen).',
   },
   {
     name: 'format',
@@ -244,7 +244,7 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     label: 'Attachments',
     value: route.attachments ?? 'auto',
     options: Object.entries(ATTACHMENTS),
-    help: 'Links need no key. Valid for 7 days by default.',
+    help: 'Anyone with a link can download the file, by default for 7 days.',
   },
   {
     name: 'facts',
@@ -255,15 +255,15 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
       ['false', 'Off'],
       ['true', 'Visible and hidden text, invisible characters, misleading links'],
     ],
-    help: 'Adds to each payload what a reader of the message sees, and what is hidden.',
+    help: 'Adds the text that a reader sees, and what is hidden from them, to the payload.',
   },
   {
     name: 'password',
     when: isPosting,
-    label: 'Password',
+    label: 'Password (optional)',
     type: 'password',
     help:
-      'Sent by Basic authentication as the user ' +
+      'Sent with HTTP Basic authentication, with the user name ' +
       `actionmailbox.${route.has_password ? ' Leave blank to keep the current one.' : ''}`,
   },
   {
@@ -272,7 +272,7 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     label: 'Max messages per POST',
     type: 'number',
     value: String(route.batch_events ?? 1),
-    help: 'Groups messages that already wait; none waits for a POST to fill.',
+    help: 'Groups messages that are already waiting; none is delayed to fill a POST.',
   },
   {
     name: 'order',
@@ -280,13 +280,13 @@ const fieldsOf = (route: Partial<InboundRoute>): readonly FormField[] => [
     label: 'Order',
     value: route.order ?? 'none',
     options: Object.entries(ORDERS),
-    help: 'In order, a message that fails delays those behind it for a while, and no others.',
+    help: 'A message that fails delays the later ones of its sender or conversation for a while.',
   },
   {
     name: 'tags',
-    label: 'Tags',
+    label: 'Tags (optional)',
     value: (route.tags ?? []).join(', '),
-    help: 'Added to `tags` in the payload. Separate with commas.',
+    help: 'Added to the tags in the payload. Separate with commas.',
   },
   {
     name: 'priority',
@@ -328,7 +328,7 @@ function RouteDialog({
 }) {
   const isNew = route.id === undefined;
   return h(Dialog, { title: isNew ? 'Add a route' : `Edit route ${route.id}`, onClose }, [
-    !isNew && h('p.faint', ['If you change the URL, mail that waits for this route is posted there too.']),
+    !isNew && h('p.faint', ['A new URL also applies to mail that is already waiting for this route.']),
     h(Form, {
       fields: fieldsOf(route),
       label: isNew ? 'Add route' : 'Save',

@@ -8,7 +8,7 @@ import { ConversationList } from '../parts/conversation.ts';
 import { Button, Dialog, DialogButton, Facts, Loading, Notice, Time, Title } from '../parts/elements.ts';
 import { ConfirmButton, Copy } from '../parts/form.ts';
 import { Back } from '../parts/sections.ts';
-import { count, exactTime, now, plain, relative, span, toApiTime, toMs } from '../parts/text.ts';
+import { count, exactTime, now, plain, relative, replyText, span, toApiTime, toMs } from '../parts/text.ts';
 import { withField } from '../query.ts';
 import type { RejectEntry, SentStory } from '../records.ts';
 import { linkTo } from '../router.ts';
@@ -27,7 +27,10 @@ export function SentMessageScreen({ id }: { readonly id: string }) {
     message
       ? h(Story, { message, error: h(Loading, { of: loaded, rows: 8 }), again })
       : error?.kind === 'Unknown_Message'
-        ? [h(Title, { text: 'Message not found' }), h(Notice, { title: 'Not found or expired' }, [h('p', `ID: ${id}`)])]
+        ? [
+            h(Title, { text: 'Message not found' }),
+            h(Notice, { title: 'It has expired, or belongs to another account' }, [h('p', `ID: ${id}`)]),
+          ]
         : h(Loading, { of: loaded, rows: 8 }),
   ]);
 }
@@ -55,6 +58,7 @@ function Story({
     h('p.buttons', [
       h(Waiting, { message, again }),
       h(Resend, { message }),
+      h(Copy, { text: shareLink(`/sent/${encodeURIComponent(message._id)}`), label: 'Copy link', kind: 'plain' }),
       list && !entry && may('rejects/add') && h(Suppress, { email, done: readList }),
     ]),
     entry && h(Suppressed, { entry, done: readList }),
@@ -206,7 +210,7 @@ function Suppress({ email, done }: { readonly email: string; done(): void }) {
     question: `Suppress ${plain(email)}?`,
     text: ['All mail of this account to the address is rejected until you remove it from the suppression list.'],
     confirm: 'Suppress address',
-    onConfirm: () => call('rejects/add', { email, comment: 'stopped at the console' }).then(done),
+    onConfirm: () => call('rejects/add', { email, comment: 'suppressed in the console' }).then(done),
   });
 }
 
@@ -230,15 +234,12 @@ function About({ message }: { readonly message: SentStory }) {
     rows: [
       ['Submitted', h('span', [exactTime(ts * 1000), ' (', h(Time, { at: toTime(ts) }), ')'])],
       ['Recipient', to('email', email)],
-      ...(diag === null ? [] : [['Last reply', plain(diag)] as const]),
+      ...(diag === null ? [] : [['Last reply', replyText(diag)] as const]),
       ...(tags.length === 0 ? [] : [['Tags', tags.flatMap((tag, i) => [i > 0 && ', ', to('tag', tag)])] as const]),
       ...(template === null ? [] : [['Template', plain(template)] as const]),
       ...(subaccount === null ? [] : [['Subaccount', to('subaccount', subaccount)] as const]),
       ...(delivery ? [['Attempts', String(delivery.attempts.length)] as const] : []),
-      [
-        'ID',
-        h('span', [h('code', id), h(Copy, { text: shareLink(`/sent/${encodeURIComponent(id)}`), label: 'Copy link' })]),
-      ],
+      ['ID', h('code', id)],
     ],
   });
 }

@@ -1,7 +1,7 @@
 import { h } from '../h.ts';
 import type { Mark, Tone } from '../parts/elements.ts';
 import type { IconName } from '../parts/icons.ts';
-import { count, plain, span, toMs } from '../parts/text.ts';
+import { count, plain, replyText, span, toMs } from '../parts/text.ts';
 import { Happening } from '../parts/timeline.ts';
 import type { Connection, MailAttempt, SentStory, Visit } from '../records.ts';
 
@@ -41,8 +41,8 @@ function toEntries(message: SentStory): readonly Entry[] {
       .filter(({ type }) => !known || type === 'bounced' || type === 'soft-bounced')
       .map(({ ts: at, type, diag, destination, destination_ip: address }): Entry => {
         const [icon, tone, text] = EVENTS[type] ?? (['dot', 'off', type] as const);
-        const where = destination === null ? '' : ` ${destination}${address === null ? '' : ` (${address})`}`;
-        return { at: at * 1000, icon, tone, text: text + where, detail: diag };
+        const where = destination === null ? '' : ` by ${destination}${address === null ? '' : ` (${address})`}`;
+        return { at: at * 1000, icon, tone, text: text + where, detail: replyText(diag) };
       }),
     ...opens.map((visit): Entry => ({ ...visitOf(visit), text: 'Opened' })),
     ...clicks.map((visit): Entry => ({ ...visitOf(visit), text: `Clicked ${visit.url}` })),
@@ -51,10 +51,10 @@ function toEntries(message: SentStory): readonly Entry[] {
 }
 
 const EVENTS: Readonly<Record<string, readonly [IconName, Tone, string]>> = {
-  sent: ['check', 'good', 'Accepted by'],
-  deferred: ['clock', 'wait', 'Deferred by'],
+  sent: ['check', 'good', 'Accepted'],
+  deferred: ['clock', 'wait', 'Deferred'],
   bounced: ['cross', 'bad', 'Bounced'],
-  'soft-bounced': ['cross', 'bad', 'Soft bounce'],
+  'soft-bounced': ['cross', 'bad', 'Soft-bounced'],
 };
 
 function toEntry(attempt: MailAttempt, isLast: boolean): Entry {

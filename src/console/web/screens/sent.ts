@@ -4,7 +4,8 @@ import { h } from '../h.ts';
 import { useLoad } from '../load.ts';
 import { Chips } from '../parts/chips.ts';
 import { Button, Choice, Loading, type Mark, Notice, State, Time, Title } from '../parts/elements.ts';
-import { count, plain, toApiTime } from '../parts/text.ts';
+import { Parties } from '../parts/list.ts';
+import { count, plain, replyText, toApiTime } from '../parts/text.ts';
 import { fieldOf, withField } from '../query.ts';
 import type { SentMessage, SentState } from '../records.ts';
 import { go, linkTo, place, sentLink, withQuery } from '../router.ts';
@@ -90,14 +91,9 @@ function SentRow({ message }: { readonly message: SentMessage }) {
   return h('li.mail-row', { 'data-row': id }, [
     h('a', { href: sentLink(id) }, [
       h(SentStateMark, { state }),
-      h('span.who', [
-        h('bdi', plain(sender)),
-        h('span.arrow', { 'aria-hidden': 'true' }, ' \u2192 '),
-        h('span.hidden', ' to '),
-        h('bdi.to', plain(email)),
-      ]),
+      h(Parties, { from: sender, to: email }),
       h('span.subject', [h('bdi', [plain(subject) || '(no subject)'])]),
-      h('span.answer', [diag === null ? seen : plain(diag)]),
+      h('span.answer', [diag === null ? seen : replyText(diag)]),
       h('span.age', [h(Time, { at: toTime(ts) })]),
     ]),
   ]);
