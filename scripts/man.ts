@@ -38,9 +38,15 @@ function commandLines(command: LoadedCommand): string[] {
     text(option.help),
     '.RE',
   ]);
-  const notes = command.notes === undefined ? [] : ['.RS', '.PP', '.nf', text(command.notes), '.fi', '.RE'];
+  const notes = command.notes === undefined ? [] : ['.RS', ...toNotes(command.notes), '.RE'];
   return ['.TP', `\\fB${text(command.name)}\\fR${args}`, text(command.summary), ...options, ...notes];
 }
+
+/** Paragraphs filled, and indented commands as they are. */
+const toNotes = (notes: string): string[] =>
+  notes
+    .split('\n')
+    .flatMap((line) => (line === '' ? [] : line.startsWith(' ') ? ['.nf', text(line), '.fi'] : ['.PP', text(line)]));
 
 function optionName(name: string, { short, value }: { readonly short?: string; readonly value?: string }): string {
   return `${short === undefined ? '' : `\\fB\\-${short}\\fR, `}\\fB\\-\\-${text(name)}\\fR${value === undefined ? '' : ` \\fI${text(value)}\\fR`}`;
@@ -145,10 +151,8 @@ export function daemonPage(): string {
       'cat\\fR. The first field is the name of the event. Bodies, subjects and keys are never logged.',
     '.SH FIRST STEPS',
     '.nf',
-    'editor /etc/postern/postern.yaml',
-    'postern config check',
-    'systemctl enable \\-\\-now postern\\-smtp.socket postern.service',
-    'postern key create',
+    'postern setup',
+    'postern dns \\-\\-wait',
     'postern doctor',
     '.fi',
     '.SH FILES',

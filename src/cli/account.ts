@@ -29,7 +29,7 @@ export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocatio
     throw new UsageError(
       wanted === undefined
         ? 'no account exists yet; create one: postern account create NAME'
-        : `no such account: ${wanted}`,
+        : `no such account: ${wanted} (see: postern account list)`,
     );
   throw new UsageError(
     `several accounts match; choose one with --account: ${found.map(({ name, id }) => `${name} (${id})`).join(', ')}`,
@@ -65,7 +65,11 @@ export const accountList: Command = {
       number,
       created_at: toTimestamp(createdAt),
     }));
-    call.table(shown, ['number', 'name', 'id', 'created'], (row) => [row.number, row.name, row.id, row.created_at]);
+    call.table(shown, {
+      none: 'No accounts. Create one: postern account create NAME',
+      headings: ['number', 'name', 'id', 'created'],
+      cells: (row) => [row.number, row.name, row.id, row.created_at],
+    });
   }),
 };
 
@@ -95,7 +99,10 @@ export const keyList: Command = {
       last_used_at: row.lastUsedAt ? toTimestamp(row.lastUsedAt) : null,
       revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
     }));
-    call.table(shown, ['id', 'starts with', 'label', 'created', 'last used', 'revoked']);
+    call.table(shown, {
+      none: `Account ${owner.name} has no API keys. Create one: postern key create`,
+      headings: ['id', 'starts with', 'label', 'created', 'last used', 'revoked'],
+    });
   }),
 };
 
@@ -103,7 +110,7 @@ export const keyRevoke: Command = {
   args: 'KEY | ID',
   options: { account: accountOption },
   async run(call) {
-    const wanted = call.word('KEY or ID (postern key list shows the ids)');
+    const wanted = call.word('KEY or ID (see: postern key list)');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
       const secret = await openSecret(store, parts.ids);
@@ -111,7 +118,7 @@ export const keyRevoke: Command = {
       const hit = (await store.keys.many({ account: owner.id })).find(
         (row) => keyName(row, secret) === wanted || row.id.startsWith(keyHash(wanted)),
       );
-      if (!hit) throw new UsageError('no such key');
+      if (!hit) throw new UsageError(`account ${owner.name} has no such key (see: postern key list)`);
       const name = keyName(hit, secret);
       await revokeKey(store, hit.id, parts);
       call.print([{ id: name, revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);

@@ -63,16 +63,16 @@ function theDomain(call: Invocation): string | undefined {
   return domain;
 }
 
-const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (postern dkim list)`);
+const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (see: postern dkim list)`);
 
 export const dkimList: Command = {
   run: overStore(async ({ call, settings, store }) => {
     const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
-    call.table(shown, ['domain', 'selector', 'state'], ({ domain, selector, state, at }) => [
-      domain,
-      selector,
-      SENTENCES[state](at),
-    ]);
+    call.table(shown, {
+      none: 'No DKIM keys. A sender domain gets one when it is added: postern sender add DOMAIN',
+      headings: ['domain', 'selector', 'state'],
+      cells: ({ domain, selector, state, at }) => [domain, selector, SENTENCES[state](at)],
+    });
   }),
 };
 
@@ -106,12 +106,11 @@ export const dkimRotate: Command = {
   },
   notes:
     'Publish the record shown and keep the old one. A running daemon looks for the new record every five ' +
-    'minutes and\n' +
-    'uses the key once the TTL of the record has passed. Keep the old record for a week after that.\n' +
+    'minutes and uses the key once the TTL of the record has passed. Keep the old record for a week after that. ' +
     'Keys alternate between two selectors.\n\n  postern dkim rotate example.com',
   async run(call, io) {
     const domain = theDomain(call);
-    if ((domain === undefined) !== call.flag('all')) throw new UsageError('give a DOMAIN or --all');
+    if ((domain === undefined) !== call.flag('all')) throw new UsageError('pass a DOMAIN, or --all');
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const domains =

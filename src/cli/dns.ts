@@ -44,19 +44,19 @@ export const dns: Command = {
   args: '[DOMAIN…]',
   options: {
     zone: { help: 'print the records as lines of a zone file' },
-    missing: { help: 'only records that are not published as they should be' },
+    missing: { help: 'only records that are missing or have a wrong value' },
     for: {
       value: 'USE',
       values: USE_NAMES,
       help: 'receiving: only the records without which mail does not arrive; sending: all (default)',
     },
     address: addressOption,
-    wait: { help: 'wait until they are published, and say so for each' },
+    wait: { help: 'wait until all records are published, and report each one' },
     timeout: { value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
   },
   notes:
-    'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a\n' +
-    'new record. Advised records are never waited for. For those of a sender domain, run postern sender add first.\n\n' +
+    'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a ' +
+    'new record. --wait does not wait for advised records. Records of a sender domain are listed once it is added: postern sender add.\n\n' +
     '  postern dns --zone --missing > records.txt\n' +
     '  postern dns --wait',
   async run(call, io) {
@@ -147,7 +147,7 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   const addresses = await addressesOf(call, settings, resolver);
   if (addresses.length === 0)
     throw new UsageError(
-      `${settings.hostname} has no address in the DNS, and this machine no public one: give it with --address`,
+      `no public address found for ${settings.hostname}, neither in the DNS nor on this machine; pass it: --address IP`,
     );
   const groups: RecordGroup[] = [];
   const world = { settings, resolver, clock: systemClock, store, addresses, isAsked };
@@ -156,7 +156,9 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
     if (left.length > 0) groups.push({ title, records: left });
   }
   if (groups.length === 0)
-    throw new UsageError(`no record is needed at ${call.words.join(', ')} (postern domain add, postern sender add)`);
+    throw new UsageError(
+      `no records for ${call.words.join(', ')}. Add it first: postern domain add, or postern sender add`,
+    );
   return groups;
 }
 

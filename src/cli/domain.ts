@@ -48,7 +48,10 @@ async function theDomain(
   const [row, another] = [...(owned ? [owned] : []), ...claims].filter(
     ({ account }) => !wanted || account === wanted.id,
   );
-  if (!row) throw new UsageError(`${word} is not an inbound domain here (postern domain list, postern domain add)`);
+  if (!row)
+    throw new UsageError(
+      `no such inbound domain: ${word}. List them with postern domain list, add it with postern domain add`,
+    );
   if (!owned && another) throw new UsageError(`several accounts claim ${word}; choose one with --account`);
   return { domain: row.domain, account: await ownerOf(store, row.account) };
 }
@@ -121,13 +124,17 @@ export const domainList: Command = {
       routed: !isClaim(row),
       created_at: toTimestamp(row.createdAt),
     }));
-    call.table(shown, ['domain', 'account', 'accepts mail', 'valid MX', 'created'], (row) => [
-      row.domain,
-      row.account_name ?? row.account,
-      row.routed ? 'yes' : 'not yet proven',
-      row.valid_mx ? 'yes' : 'no',
-      row.created_at,
-    ]);
+    call.table(shown, {
+      none: 'No inbound domains. Add one: postern domain add DOMAIN',
+      headings: ['domain', 'account', 'accepts mail', 'valid MX', 'created'],
+      cells: (row) => [
+        row.domain,
+        row.account_name ?? row.account,
+        row.routed ? 'yes' : 'not yet proven',
+        row.valid_mx ? 'yes' : 'no',
+        row.created_at,
+      ],
+    });
   }),
 };
 
@@ -152,16 +159,20 @@ export const routeList: Command = {
       account: row.account,
       created_at: toTimestamp(row.createdAt),
     }));
-    call.table(shown, ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'], (row) => [
-      row.id,
-      row.domain,
-      row.pattern,
-      row.conditions.join(' ') || '-',
-      row.action,
-      row.format,
-      String(row.batch_events),
-      row.url || '-',
-    ]);
+    call.table(shown, {
+      none: `No routes${domain === undefined ? '' : ` of ${domain}`}. Add one: postern route add DOMAIN PATTERN URL`,
+      headings: ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'],
+      cells: (row) => [
+        row.id,
+        row.domain,
+        row.pattern,
+        row.conditions.join(' ') || '-',
+        row.action,
+        row.format,
+        String(row.batch_events),
+        row.url || '-',
+      ],
+    });
   }),
 };
 
@@ -203,16 +214,14 @@ export const routeAdd: Command = {
   },
   notes:
     'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the ' +
-    'URL has to\n' +
-    'answer HEAD with 200, or a POST with 2xx. With the URL pull:, mail waits until postern listen or ' +
+    'URL has to answer HEAD with 200, or a POST with 2xx. With the URL pull:, mail waits until postern listen or ' +
     '/inbound/pull fetches it.\n\n' +
     "  postern route add in.example.com 'support-*' https://app.example.com/mail\n" +
     `  postern route add in.example.com '*' --action reject --when '{"dmarc":"fail"}'`,
   async run(call) {
-    const [domain, pattern, url] = call.words;
+    const [domain, pattern, url] = [call.word('DOMAIN'), call.word('PATTERN', 1), call.words[2]];
     const action = call.text('action');
-    if (domain === undefined || pattern === undefined || (url === undefined && (action ?? 'post') === 'post'))
-      throw new UsageError('missing arguments: DOMAIN PATTERN URL');
+    if (url === undefined && (action ?? 'post') === 'post') call.word('URL', 2);
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
     const batch = call.text('batch-events');
@@ -226,7 +235,7 @@ export const routeAdd: Command = {
       ...toRules(call),
     };
     const record = await operate(settings, '/inbound/add-route', account, params);
-    const posted = url !== undefined && isPulled(url) ? `waits at ${url} (postern listen)` : `is posted to ${url}`;
+    const posted = url !== undefined && isPulled(url) ? `waits at ${url} until it is fetched` : `is posted to ${url}`;
     const does = record.action === 'post' ? posted : `has the action ${String(record.action)}`;
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} ${does}\n`);
   },
@@ -262,11 +271,11 @@ function toCount(text: string): number {
 export const routeRemove: Command = {
   args: 'ID',
   async run(call) {
-    const id = call.word('ID (postern route list shows the ids)');
+    const id = call.word('ID (see: postern route list)');
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => {
       const row = await store.inboundRoutes.one({ id });
-      if (!row) throw new UsageError(`no such route: ${id} (postern route list)`);
+      if (!row) throw new UsageError(`no such route: ${id} (see: postern route list)`);
       return ownerOf(store, row.account);
     });
     const record = await operate(settings, '/inbound/delete-route', account, { id });

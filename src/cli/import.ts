@@ -25,7 +25,7 @@ export const importMandrill: Command = {
   },
   notes:
     'The source account is not changed. You can run the import again: it continues where it stopped. Keys are ' +
-    'read from\nfiles, because other users of the machine can see command lines.',
+    'read from files, because other users of the machine can see command lines.',
   async run(call, io) {
     const kinds = chooseKinds(call);
     const { from, to } = clients(call, io);

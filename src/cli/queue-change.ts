@@ -31,7 +31,7 @@ function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
     throw new UsageError(
-      'nothing selected: give ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
+      'nothing selected: pass ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
     );
   }
 }
@@ -40,9 +40,9 @@ function requireChoice(call: Invocation, selection: Selection): void {
 const PROGRESS_EVERY_MS = 1000;
 
 const ALL_HOSTS =
-  'With several hosts, all of them are changed, or the one of --host. Those that do not answer are named, and ' +
-  'unchanged; the exit code is 1 then, unless they were stopped or have no http.peer_url. The daemon of this ' +
-  'host need not run.';
+  'With several hosts, deliveries on all hosts are changed, or those of --host. Hosts that do not answer are named and ' +
+  'left unchanged, and the exit code is 1, unless they were stopped or have no http.peer_url. On this host the command ' +
+  'works even if the daemon is stopped.';
 
 interface Change {
   readonly notes?: string;
@@ -152,7 +152,7 @@ async function untilEnded(share: HostShare, host: OtherHost | undefined, progres
     if (!found)
       return {
         ...share,
-        error: `the job on ${name} for ${count} deliveries cannot be followed any more; check the queue there`,
+        error: `the job on ${name} for ${count} deliveries can no longer be followed; check the queue there`,
       };
     if (found.state !== 'running')
       return { ...share, count: found.done, error: found.error === null ? null : `${name}: ${found.error}` };
@@ -193,8 +193,7 @@ export const queueDrop = changing({
 });
 
 export const queueFlush: Command = {
-  ...queueRetry,
-  args: '',
+  notes: ALL_HOSTS,
   options: {
     host: hostOption,
     'dry-run': { help: 'only count the deliveries that would be changed' },

@@ -14,7 +14,7 @@ export async function tryAt(call: Invocation, url: string): Promise<number> {
   if (id === undefined || more.length > 0) throw new UsageError('with --to URL, pass the id of one delivery');
   const { settings } = call.settings();
   const owner = await withSpool(settings, async (spool) => (await spool.delivery(id))?.account);
-  if (owner === undefined) throw new UsageError(`no such delivery: ${id} (postern queue list, postern mail find)`);
+  if (owner === undefined) throw new UsageError(`no such delivery: ${id} (see: postern queue list)`);
   const account = await withStore(settings, (store) => store.accounts.one({ id: owner }));
   if (!account) throw new UsageError(`${id} belongs to no account`);
   const trial = TRIAL.parse(await withOperations(settings, (run) => run('/inbound/try', account, { id, url })));

@@ -201,7 +201,7 @@ if (mongoDriver)
       await hosts.b.api('/endpoints/retry', { url: hosts.hook.url });
       await until('it is delivered', () => isDelivered(ids[1] ?? ''));
       expect((await run('queue', 'flush', '--host', 'c.postern.test')).err).to.contain(
-        'there is no host c.postern.test (see: postern host list)',
+        'no such host: c.postern.test (see: postern host list)',
       );
     });
 

@@ -275,7 +275,7 @@ describe('postern dns', () => {
       [['not a name'], /"not a name" is not a domain name/],
       [['--for', 'reading'], /--for must be one of receiving, sending/],
       [['--timeout', 'soon'], /--timeout must be a number of minutes/],
-      [['elsewhere.test'], /no record is needed at elsewhere\.test/],
+      [['elsewhere.test'], /no records for elsewhere\.test\. Add it first: postern domain add/],
     ] as const) {
       const ran = await run(...argv);
       expect([ran.code, text.test(ran.err)], ran.err).to.deep.equal([64, true]);

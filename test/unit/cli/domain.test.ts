@@ -128,7 +128,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
     const dir = await tempDir();
     await postern(['account', 'create', 'main'], { POSTERN_DATA_DIR: dir });
     expect((await postern(['domain', 'add', 'early.test'], { POSTERN_DATA_DIR: dir })).err).to.contain(
-      'has the daemon run here?',
+      'Start the daemon first',
     );
   });
 });

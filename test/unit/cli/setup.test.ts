@@ -325,7 +325,7 @@ describe('postern setup', function () {
   it('is for root', async () => {
     const ran = await setup(GIVEN, { on: { ...machine(), isRoot: false } });
     expect(ran.code).to.equal(77);
-    expect(ran.err).to.contain('run it as root (sudo postern setup)');
+    expect(ran.err).to.contain('run it as root: sudo postern setup');
   });
 
   it('with --no-https, disables the sockets that a web server in front has instead, and says so', async () => {
