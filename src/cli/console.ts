@@ -87,6 +87,7 @@ export const personAdd: Command = {
       if (added === 'taken')
         throw new UsageError(`${name} exists already; for a new link: postern person invite ${name}`);
       notePerson(parts, 'person added', added);
+      if (call.format === 'text') io.err(`Added ${name} (${role}).\n`);
       return printLink(parts, added);
     });
   },

@@ -46,9 +46,10 @@ function toShown(row: DomainKeyRow, settings: Settings) {
 }
 
 const SENTENCES: Readonly<Record<State, (at: string | null) => string>> = {
-  signs: (at) => `signs since ${at} UTC`,
-  next: (at) => (at === null ? 'will sign once its record is in the DNS' : `record found; will sign from ${at} UTC`),
-  previous: (at) => `no longer signs; keep its record until ${at} UTC`,
+  signs: (at) => `current key, since ${at} UTC`,
+  next: (at) =>
+    at === null ? 'next key, used once its record is in the DNS' : `next key, record found; used from ${at} UTC`,
+  previous: (at) => `previous key; keep its record until ${at} UTC`,
 };
 
 function toText({ state, name, txt, cname, at }: Shown): string {
@@ -133,7 +134,7 @@ async function rotate(domains: readonly string[], parts: StoreCall): Promise<num
     if (begun.kind === 'resting') {
       resting++;
       const free = toTimestamp(begun.until);
-      const why = `mail signed with the previous key may be in transit; its selector is free again on ${free} UTC`;
+      const why = `mail signed with the previous key may still be in transit. Its selector is free again from ${free} UTC`;
       io.err(`postern dkim rotate: ${domain}: ${why}\n`);
     } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
   }
@@ -154,7 +155,7 @@ async function cancel(domains: readonly string[], parts: StoreCall): Promise<num
   call.print(shown, () =>
     shown.length === 0
       ? 'No new key to discard.\n'
-      : shown.map(({ domain, selector }) => `${domain} keeps signing with ${selector}.\n`).join(''),
+      : shown.map(({ domain, selector }) => `${domain} keeps its key with the selector ${selector}.\n`).join(''),
   );
   return shown.length === 0 && domains.length === 1 ? EXIT.failed : EXIT.ok;
 }

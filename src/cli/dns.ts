@@ -293,15 +293,19 @@ function toStrings(text: string): string {
   return quoted.length === 1 ? (quoted[0] ?? '') : `( ${quoted.join(' ')} )`;
 }
 
-function nextStep(groups: readonly SurveyedGroup[], { store }: Job): string {
+function nextStep(groups: readonly SurveyedGroup[], { call, store }: Job): string {
   const records = groups.flatMap((group) => group.records);
   const open = records.filter(isOpen).length;
+  const given = call
+    .texts('address')
+    .map((address) => ` --address ${address}`)
+    .join('');
   if (open > 0)
     return (
-      `next: publish ${open === 1 ? 'the record that is' : `the ${open} records that are`} not ok ` +
-      '(postern dns --zone --missing), then: postern dns --wait\n'
+      `next: publish the ${open === 1 ? 'record' : `${open} records`} above that ${open === 1 ? 'is' : 'are'} not ok ` +
+      `(postern dns --zone --missing${given}), then run postern dns --wait${given}\n`
     );
   const advised = records.filter(({ state }) => state !== 'ok').length;
   const done = advised === 0 ? 'All records are published.' : `All records are published, except ${advised} advised.`;
-  return `${done}\nnext: ${store ? 'postern doctor' : 'start the daemon, then run this again for its DKIM key'}\n`;
+  return `${done}\nnext: ${store ? 'postern doctor' : 'start the daemon, then run postern dns again: it also lists the DKIM key then'}\n`;
 }

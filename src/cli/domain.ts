@@ -67,20 +67,23 @@ async function operateOnDomain(path: string, call: Invocation) {
 function proofHint(record: Readonly<Record<string, unknown>>): string {
   if (record.routed !== false) return '';
   const [name, value] = [String(record.txt_name), String(record.txt_value)];
-  return `Mail for it is accepted once this record is in the DNS:\n\n  ${name}  TXT  "${value}"\n`;
+  return `Mail for it is accepted once this record is in the DNS:\n\n  ${name}  TXT  "${value}"\n\n`;
 }
 
 export const domainAdd: Command = {
   args: 'DOMAIN',
   options: { account: accountOption },
   notes:
-    'A running daemon accepts mail for it within seconds (inbound.refresh_ms), once it has a route: postern route add.',
+    'Mail is accepted once the domain has a route (postern route add). A running daemon applies changes within seconds ' +
+    '(inbound.refresh_ms).',
   async run(call) {
     const domain = call.word('DOMAIN');
     const { settings } = call.settings();
     const account = await withStore(settings, (store) => theAccount(store, call));
     const record = await operate(settings, '/inbound/add-domain', account, { domain });
-    call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n${proofHint(record)}`);
+    const added = String(record.domain);
+    const next = `next: postern route add ${added} '*' URL; its DNS records: postern dns ${added}\n`;
+    call.print([record], () => `Added ${added} to account ${account.name}.\n${proofHint(record)}${next}`);
   },
 };
 
@@ -285,17 +288,17 @@ export const routeRemove: Command = {
 
 const SENTENCES = {
   'no-route': 'no route of the domain matches the mailbox: 550 5.1.1',
-  rejected: 'a route of the domain refuses mail to the mailbox: 550 5.7.1',
+  rejected: 'a route of the domain rejects mail to the mailbox: 550 5.7.1',
   expired: 'expired reply address: 550 5.7.1',
   'not-ours': 'not an inbound domain here: 550 5.7.1',
-  unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
-  'too-new': 'a newer Postern wrote its domain or a route that it matches, so upgrade this host: 451 4.3.0',
+  unknown: 'the store is unavailable, and the routes could not be read: 451 4.3.0',
+  'too-new': 'a newer Postern changed the domain or a matching route; upgrade this host: 451 4.3.0',
 } as const;
 
 /** What becomes of the mail that matches. */
 function toSentence({ choices = [], routeId, pattern, url, fate }: Match): string {
   const named = choices.map(({ match, action }) => `${match.routeId} (${match.pattern}, ${action})`).join(', ');
-  if (choices.length > 0) return `Depends on the message. Routes in the order they are tried: ${named}`;
+  if (choices.length > 0) return `Depends on the message. Routes, in the order in which they are tried: ${named}`;
   const route = `Route ${routeId} (${pattern})`;
   const action = ACTION_NAMES.find((name) => fate !== undefined && ACTIONS[name].fate === fate);
   if (action) return `${route} matches. ${ACTIONS[action].does}`;
@@ -307,7 +310,7 @@ export const routeTest: Command = {
   async run(call) {
     const text = call.word('ADDRESS');
     const address = parseAddress(text);
-    if (!address) throw new UsageError(`not an address: ${text}`);
+    if (!address) throw new UsageError(`not an email address: ${text}`);
     return withStore(call.settings().settings, async (store) => {
       const routing = createRouting(
         { refreshMs: 60_000 },

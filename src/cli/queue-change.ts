@@ -2,6 +2,7 @@ import type { Asked, OtherHost } from '../api/host-questions.ts';
 import { CHANGE, changeOnHosts, type HostShare, JOBS, type QueueChange, type QueueOrder } from '../api/host-queue.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
+import { inWords } from '../base/tables.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
 import { HOST } from '../journal/actions.ts';
@@ -100,8 +101,12 @@ function changing({ notes, options, action, done, wouldDo, narrow }: Change): Co
         const count = shares.reduce((sum, share) => sum + share.count, 0);
         const records = shares.map(({ name, count, error }) => ({ name, count, error }));
         call.print([{ count, dry_run: dryRun, ...(hasOwnStore(settings) ? {} : { hosts: records }) }], () => {
+          if (count === 0) {
+            const { states, ended } = BULK_ACTIONS[action];
+            return `No matching deliveries. Only ${inWords(states)} deliveries can be ${ended}.\n`;
+          }
           const parts = shares.filter((one) => one.count > 0).map((one) => `${one.count} on ${printable(one.name)}`);
-          const where = shares.length > 1 && count > 0 ? `: ${parts.join(', ')}` : '';
+          const where = shares.length > 1 ? `: ${parts.join(', ')}` : '';
           return `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}${where}.\n`;
         });
         for (const { error } of shares) if (error !== null) io.err(`${printable(error)}.\n`);

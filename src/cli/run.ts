@@ -123,12 +123,20 @@ function explain(error: unknown, name: string, io: Io): number {
     io.err(`postern: invalid settings:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`);
     return EXIT.config;
   }
-  io.err(`postern ${name}: ${errorText(error)}\n`);
+  io.err(`postern ${name}: ${faultText(error)}\n`);
   if (error instanceof Denied) return EXIT.denied;
   if (error instanceof HostRefused) return EXIT.config;
   if (error instanceof Unavailable) return EXIT.unavailable;
   if (error instanceof Refusal) return error.status === 503 ? EXIT.tryLater : EXIT.failed;
   return error instanceof Error && error.name === 'StoreAway' ? EXIT.tryLater : EXIT.fault;
+}
+
+/** Parameters that an operation refused, as people read them: `url: …` instead of JSON. */
+function faultText(error: unknown): string {
+  const [, faults] = (error instanceof Refusal && /^Validation error: (\{.*\})$/s.exec(error.message)) || [];
+  if (faults === undefined) return errorText(error);
+  const entries = Object.entries<unknown>(JSON.parse(faults));
+  return entries.map(([parameter, fault]) => `${parameter}: ${String(fault)}`).join('; ');
 }
 
 function helpText(command: LoadedCommand): string {

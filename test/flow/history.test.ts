@@ -539,7 +539,9 @@ describe('the history of a stopped host', function () {
     expect(other.code).to.equal(69);
     expect(other.err).to.match(/the history .*journal\.db cannot be read: the journal is of another version/);
     writeFileSync(file, 'no database'.repeat(1000));
-    expect((await postern(['mail', 'refused'], env)).err).to.match(/cannot be read: .*\. The daemon replaces it with a new one/);
+    expect((await postern(['mail', 'refused'], env)).err).to.match(
+      /cannot be read: .*\. The daemon replaces it with a new one/,
+    );
     const nowhere = await postern(['mail', 'find'], { POSTERN_DATA_DIR: join(running.dir, 'none') });
     expect(nowhere).to.include({ code: 69 });
     expect(nowhere.err).to.match(

@@ -87,7 +87,10 @@ describe('postern dns', () => {
       ['bounces.mx.postern.test', 'TXT', SPF, 'missing'],
       ['spf.mx.postern.test', 'TXT', SPF, 'missing'],
     ]);
-    expect((await run()).out).to.match(/next: publish the 8 records that are not ok/);
+    const { out } = await run();
+    expect(out).to.match(/next: publish the 8 records above that are not ok \(postern dns --zone --missing/);
+    // The addresses that were given belong to the next commands too.
+    expect(out).to.match(/then run postern dns --wait( --address \S+)+\n$/);
   });
 
   it('exits 0 once all are published, and says what to do next', async () => {
