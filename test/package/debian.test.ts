@@ -289,7 +289,7 @@ describe('the Debian package', function () {
      */
     async function mail(subject: string): Promise<string | undefined> {
       const replies = await session(subject);
-      return replies[0] !== 'closed' && replies.some((reply) => reply.startsWith('421 4.3.0'))
+      return replies[0] !== 'closed' && replies.some((reply) => reply.startsWith('421 4.3.2'))
         ? mail(subject)
         : replies.at(-2);
     }
