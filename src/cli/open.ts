@@ -178,7 +178,7 @@ function mustBeOurs(dir: string): boolean {
     if (hasCode(error, 'EACCES'))
       throw new Denied(
         `permission denied: ${dir} (data_dir) belongs to another user. Run this as root or as the daemon's ` +
-          'user: sudo -u postern postern …',
+          'user: sudo postern …',
       );
     throw error;
   }

@@ -278,7 +278,10 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-const UNCLEAR = { name: 'unclear', why: 'The reply does not say whether the mailbox exists, so it counts as a soft bounce.' };
+const UNCLEAR = {
+  name: 'unclear',
+  why: 'The reply does not say whether the mailbox exists, so it counts as a soft bounce.',
+};
 const TEMPORARY = { name: 'temporary', why: 'A temporary failure: the address may exist.' };
 
 /** The sentence of a rule, for people; '' for a name that there is not. */

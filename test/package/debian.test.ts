@@ -31,7 +31,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
     'it is for a laptop, which test/flow/pull.test.ts and test/unit/cli/listen.test.ts have',
   'sudo postern setup': 'test/world/first-hour.test.ts types it, among the servers of others',
   'sudo postern dns --wait': 'the same',
-  'sudo -u postern postern dns': 'needs a zone of its own; test/unit/cli/dns.test.ts has one with two name servers',
+  'sudo postern dns --zone': 'needs a zone of its own; test/unit/cli/dns.test.ts has one with two name servers',
   'npm ci --omit=dev': 'the cases around these build and install the package',
   'curl -sS https://postern.example.com':
     'a web server with a certificate stands in front there; the cases call the API behind it',
@@ -41,7 +41,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   '# on each of the hosts': 'needs three hosts and a MongoDB; test/flow/hosts/demo.test.ts starts three',
   '# on the host that stays':
     'needs a MongoDB; test/flow/store-copy.test.ts moves a host to a server of its protocol and back',
-  '# on the host that goes': 'needs two hosts and a MongoDB; test/flow/hosts/adoption.test.ts drains one',
+  '# on the host that you decommission': 'needs two hosts and a MongoDB; test/flow/hosts/adoption.test.ts drains one',
   '# on the old host': 'needs two hosts; the cases of its life do it with one',
 };
 /** What the blocks need beside the package. */

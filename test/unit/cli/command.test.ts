@@ -340,7 +340,7 @@ describe('the command line', () => {
       ]) {
         const ran = await asNobody(argv, { POSTERN_DATA_DIR: data });
         expect(ran.status, `${argv.join(' ')} ${ran.stderr}`).to.equal(77);
-        expect(ran.stderr).to.contain('permission denied').and.to.contain('sudo -u postern');
+        expect(ran.stderr).to.contain('permission denied').and.to.contain('sudo postern …');
       }
     });
 
