@@ -316,10 +316,13 @@ describe('postern setup', function () {
     expect(ran.out).to.match(/^- {8}units: systemd does not run here/m);
     expect(ran.out).to.match(/next: start the daemon \(postern serve\), then run postern setup again\n$/);
     await machine().run('systemctl', 'start');
+    // A daemon that answers does not make a free port its own.
+    expect((await setup([...GIVEN, '--dry-run'], { on })).out).to.match(/^ok {7}port 25: free$/m);
     world.taken = [25];
-    const again = await setup(GIVEN, { on });
-    expect(again.code, again.err).to.equal(0);
-    expect(again.out).to.match(/^done {5}sender domain/m);
+    expect((await setup([...GIVEN, '--dry-run'], { on })).out).to.match(/^ok {7}port 25: Postern listens$/m);
+    const done = await setup(GIVEN, { on });
+    expect(done.code, done.err).to.equal(0);
+    expect(done.out).to.match(/^done {5}sender domain/m);
   });
 
   it('is for root', async () => {
