@@ -13,7 +13,7 @@ interface Declaration {
   readonly threads?: Readonly<Record<string, readonly string[]>>;
 }
 
-const LISTENER = 'smtp, submission, submissions (TLS from the first byte)';
+const LISTENER = 'smtp, submission, submissions (implicit TLS)';
 const CERTIFIED = 'own, policy (`mta-sts.` of an inbound domain), tracking';
 // Placeholders, filled in docs/metrics.md from `KINDS` in src/queue/delivery.ts.
 const CLASS = '{kinds}';

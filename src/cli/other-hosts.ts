@@ -153,7 +153,7 @@ export function isExpected(host: OtherHost | undefined, call: Invocation): boole
 
 /** Says that the other hosts of the store are not known. */
 export function sayUnknown(io: Io, fault: string): number {
-  io.err(`Other hosts of the store were not asked: ${printable(fault)}\n`);
+  io.err(`The other hosts of the store were not asked: ${printable(fault)}\n`);
   return EXIT.tryLater;
 }
 

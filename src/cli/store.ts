@@ -41,7 +41,10 @@ export const storeCopy: Command = {
   async run(call, io) {
     const [from, to] = [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
     const { settings } = call.settings();
-    if (from.kind === 'embedded' && !existsSync(from.file)) throw new Unavailable(`no store found: ${from.file}`);
+    if (from.kind === 'embedded' && !existsSync(from.file))
+      throw new Unavailable(
+        `no store found: ${from.file} (FROM is a data_dir, or @FILE with the URL of a MongoDB database)`,
+      );
     if (from.name === to.name) throw new UsageError('FROM and TO are the same store');
     const held: (() => void)[] = [];
     const opened: Database[] = [];
@@ -89,7 +92,7 @@ function report(copied: readonly Copied[]): string {
   const total = copied.reduce((sum, { rows }) => sum + rows, 0);
   return (
     toTable(
-      ['collection', 'rows', 'there before'],
+      ['collection', 'rows', 'existed before'],
       filled.map(({ collection, rows, there }) => [collection, rows, there]),
     ) +
     `\nBoth sides have the same ${total} rows. To use the copy, change store.url or data_dir ` +
@@ -126,7 +129,7 @@ function keepDaemonsOut(place: Place): () => void {
   } catch (error) {
     if (!(error instanceof Error && error.name === 'SpoolInUse')) throw allowed(error);
     throw new Unavailable(
-      `a daemon runs in ${dir}; stop it first (systemctl stop postern), or what it writes meanwhile is lost`,
+      `a daemon uses ${dir}. Stop it first (systemctl stop postern), or what it writes during the copy is lost`,
     );
   }
 }
