@@ -48,6 +48,9 @@ export const accountCreate: Command = {
   async run(call, io) {
     const name = call.word('NAME');
     return withStore(call.settings().settings, async (store) => {
+      // Later commands name accounts, and two of one name would have to be told apart by their ids.
+      if (await store.accounts.one({ name }))
+        throw new UsageError(`account ${name} exists already; for another key: postern key create --account ${name}`);
       const account = await createAccount(store, name, parts);
       const key = await createKey(store, account.id, FIRST_KEY, parts);
       if (call.format === 'text') io.err(`Created account ${name} (${account.id}). Its API key, shown only once:\n`);

@@ -61,7 +61,8 @@ export const listen: Command = {
       await (target.tap ? watch(session, target.tap) : consume(session));
     } catch (error) {
       if (!(error instanceof CallRefused)) throw error;
-      io.err(`postern listen: ${error.message}\n`);
+      const hint = error.error === 'Invalid_Key' ? ' (see: postern key create)' : '';
+      io.err(`postern listen: ${error.message}${hint}\n`);
       return EXIT.failed;
     }
     return EXIT.ok;

@@ -75,9 +75,7 @@ if (mongoDriver)
       await lose();
       const both = await Promise.all([adopt('--by', 'a.postern.test'), adopt('--by', 'b.postern.test')]);
       expect(both.map(({ code }) => code).toSorted((x, y) => x - y)).to.deep.equal([0, 69]);
-      expect(both.map(({ err }) => err).join('')).to.match(
-        /already takes over the mail of c\.postern\.test/,
-      );
+      expect(both.map(({ err }) => err).join('')).to.match(/already takes over the mail of c\.postern\.test/);
       await until('all scheduled mail', () => hosts.arrived().length >= 41, 120_000 * PATIENCE);
       expect(new Set(hosts.arrived().filter((subject) => subject !== 'to many')).size).to.equal(11);
       expect(times('to many')).to.equal(30);

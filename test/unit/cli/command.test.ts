@@ -214,6 +214,9 @@ describe('the command line', () => {
     expect(rows[0]).to.include({ last_used_at: null });
     expect((await postern(['key', 'revoke', rows[0].id], env)).out).to.equal(`Revoked ${key.slice(0, 4)}… first key\n`);
     await postern(['account', 'create', 'other'], env);
+    const twice = await postern(['account', 'create', 'other'], env);
+    expect([twice.code, twice.out]).to.deep.equal([64, '']);
+    expect(twice.err).to.contain('account other exists already');
     expect((await postern(['key', 'create'], env)).err).to.contain('--account');
     expect((await postern(['key', 'create', '--account', 'other'], env)).code).to.equal(0);
   });
