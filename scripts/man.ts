@@ -106,11 +106,10 @@ export function settingsPage(): string {
   ]);
   return page('postern.yaml', 5, 'settings of Postern', [
     '.SH DESCRIPTION',
-    'YAML; missing settings have their defaults. Restart the daemon after a change (\\fBsystemctl restart postern\\fR). ' +
-      'Environment variables override the file: two underscores ' +
-      'separate levels, commas separate items of a list. ' +
-      '\\fBpostern config check\\fR reports every mistake with its path, \\fBpostern config show\\fR prints ' +
-      'every effective setting and its origin.',
+    'YAML; missing settings have their defaults. Restart the daemon after a change (\\fBsystemctl restart ' +
+      'postern\\fR). Environment variables override the file: two underscores separate levels, commas separate items ' +
+      'of a list. \\fBpostern config check\\fR reports every mistake with its path, \\fBpostern config show\\fR ' +
+      'prints every effective setting and its origin.',
     '.SH SETTINGS',
     ...settings,
     ...SEE_ALSO(['postern(1)', 'postern(8)']),

@@ -139,9 +139,8 @@ async function countTakeovers(store: Store, adopter: HostRow): Promise<string> {
 }
 
 const stuck = (left: string, lost: HostRow, adopter: HostRow): string =>
-  `${adopter.name} makes no progress; ${left} deliveries of ${lost.name} are left. See its log ` +
-  `(journalctl -u postern). ` +
-  `Another host can continue: postern host adopt ${lost.name} --by HOSTNAME\n`;
+  `${adopter.name} makes no progress; ${left} deliveries of ${lost.name} are left. See its log (journalctl -u ` +
+  `postern). Another host can continue: postern host adopt ${lost.name} --by HOSTNAME\n`;
 
 const by = {
   value: 'HOSTNAME',
@@ -151,7 +150,8 @@ const by = {
 function mustBeShared(settings: Settings): void {
   if (hasOwnStore(settings))
     throw new UsageError(
-      'the store is a file on this host, so no other host can take over its mail. Several hosts need a MongoDB: see store.url',
+      'the store is a file on this host, so no other host can take over its mail. Several hosts need a MongoDB: ' +
+        'see store.url',
     );
 }
 
@@ -159,10 +159,10 @@ export const hostAdopt: Command = {
   args: 'HOSTNAME',
   notes:
     'Takes over the mail and the events of which the store has copies (queue.copies: store). The lost host must be ' +
-    'stopped, or silent for 16 seconds; the command waits for that. Mail that it was sending when it died may be sent ' +
-    'twice. Inbound mail and events may be posted twice, with the same webhook-id and _id. If the host comes back, it ' +
-    'keeps only mail that was not taken over. If the command or the host that takes over dies, run the command again, ' +
-    'there or on another host.',
+    'stopped, or silent for 16 seconds; the command waits for that. Mail that it was sending when it died may be ' +
+    'sent twice. Inbound mail and events may be posted twice, with the same webhook-id and _id. If the host comes ' +
+    'back, it keeps only mail that was not taken over. If the command or the host that takes over dies, run the ' +
+    'command again, there or on another host.',
   options: { by },
   async run(call) {
     const word = call.word('HOSTNAME (see: postern host list)');
@@ -174,7 +174,8 @@ export const hostAdopt: Command = {
       if (lost.adopter === adopter.id) return untilTaken(call, store, lost, adopter);
       if (await isRunning(store, lost))
         throw new UsageError(
-          `${lost.name} is running. To decommission it, stop it (systemctl stop postern), then run there: postern host drain`,
+          `${lost.name} is running. To decommission it, stop it (systemctl stop postern), then run there: postern ` +
+            'host drain',
         );
       return untilTaken(call, store, await handOver(store, lost, adopter), adopter);
     });
@@ -216,10 +217,10 @@ function countUncopied(settings: Settings, { copies }: Store): Promise<number> {
 
 export const hostDrain: Command = {
   notes:
-    'Run it on the host that you decommission, after systemctl stop postern, so that nothing is sent twice. It hands over ' +
-    'the deliveries of which the store has copies (queue.copies: store), and prints how many others wait in the queue ' +
-    'here. Only this host can send those: remove it from the MX records, start it again, and wait until postern queue ' +
-    'list --state waiting is empty.',
+    'Run it on the host that you decommission, after systemctl stop postern, so that nothing is sent twice. It hands ' +
+    'over the deliveries of which the store has copies (queue.copies: store), and prints how many others wait in the ' +
+    'queue here. Only this host can send those: remove it from the MX records, start it again, and wait until ' +
+    'postern queue list --state waiting is empty.',
   options: { by },
   async run(call) {
     const { settings } = call.settings();

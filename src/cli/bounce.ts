@@ -24,8 +24,8 @@ export const bounceExplain: Command = {
     sender: { value: 'ADDRESS', help: 'MAIL FROM of the bounce (default: empty)' },
   },
   notes:
-    'Nothing is recorded. Only a hard bounce means that the address does not exist. A hard bounce suppresses the address ' +
-    'for a week, a soft bounce for a day.',
+    'Nothing is recorded. Only a hard bounce means that the address does not exist. A hard bounce suppresses the ' +
+    'address for a week, a soft bounce for a day.',
   async run(call) {
     const reply = call.text('reply');
     const explained = reply === undefined ? ofMail(call) : ofReply(reply);

@@ -29,19 +29,16 @@ const isHelp = (word: string | undefined): boolean => word === 'help' || word ==
 
 /** Lists all commands, or those of a group, for people who ask for help or mistype a command. */
 function overview(commands: readonly ListedCommand[], argv: readonly string[], io: Io): number {
-  const [first, second] = argv;
+  const [first = 'help', second] = argv;
   const group = commands.filter(({ name }) => name.startsWith(`${first} `));
-  if (first === undefined || isHelp(first)) {
-    io.out(listed(commands));
+  const isGroup = group.length > 0;
+  if (isHelp(isGroup ? second : first)) {
+    io.out(listed(isGroup ? group : commands));
     return EXIT.ok;
   }
-  if (group.length > 0 && isHelp(second)) {
-    io.out(listed(group));
-    return EXIT.ok;
-  }
-  const typed = group.length > 0 ? argv.slice(0, 2).join(' ') : first;
-  const fault = second === undefined && group.length > 0 ? `"${first}" needs a command` : `unknown command "${typed}"`;
-  io.err(`postern: ${fault}\n${group.length > 0 ? `\n${listed(group)}` : 'Try: postern help\n'}`);
+  const typed = isGroup ? `${first} ${second}` : first;
+  const fault = isGroup && second === undefined ? `"${first}" needs a command` : `unknown command "${typed}"`;
+  io.err(`postern: ${fault}\n${isGroup ? `\n${listed(group)}` : 'Try: postern help\n'}`);
   return EXIT.usage;
 }
 
@@ -50,7 +47,7 @@ function listed(commands: readonly ListedCommand[]): string {
   const width = Math.max(...commands.map(({ name }) => name.length));
   const lines = commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${firstSentence(summary)}\n`);
   return (
-    `Postern receives mail by SMTP and posts it to your webhooks.\n\nUsage: postern COMMAND [options]\n\n` +
+    'Postern receives mail by SMTP and posts it to your webhooks.\n\nUsage: postern COMMAND [options]\n\n' +
     `${lines.join('')}\nHelp: postern COMMAND --help. Settings: postern config show.\n`
   );
 }

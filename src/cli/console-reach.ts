@@ -67,7 +67,8 @@ function noteHere(settings: Settings): readonly string[] {
   const { port } = settings.http.listen;
   return [
     `The link opens on this host only, or over SSH: ssh -L ${port}:127.0.0.1:${port} ${settings.hostname}\n` +
-      'For browsers elsewhere, set console.url (or public_url) to the https:// URL of the proxy, then restart Postern.\n',
+      'For browsers elsewhere, set console.url (or public_url) to the https:// URL of the proxy, then restart ' +
+      'Postern.\n',
   ];
 }
 
@@ -76,8 +77,8 @@ const restart = (origin: string) =>
   'public_url.\n';
 
 const noWay = ({ http }: Settings) =>
-  `No browser can reach the console: http.listen (${http.listen.host}) is not on loopback, and console.url is not set. ` +
-  'Set console.url (or public_url) to the https:// URL of the proxy, then restart Postern.\n';
+  `No browser can reach the console: http.listen (${http.listen.host}) is not on loopback, and console.url is not ` +
+  'set. Set console.url (or public_url) to the https:// URL of the proxy, then restart Postern.\n';
 
 /** What the proxy does with the link. One that does not answer from here may answer others. */
 async function noteProxy(origin: string, settings: Settings): Promise<readonly string[]> {

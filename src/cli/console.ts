@@ -26,8 +26,8 @@ const tools = { clock: systemClock, ids: createIds(systemClock) };
 
 export const consoleLink: Command = {
   notes:
-    'If the console cannot be reached, the command says which setting to change. For everyday use, add a ' +
-    'person: postern person add NAME.',
+    'If the console cannot be reached, the command says which setting to change. For everyday use, add a person: ' +
+    'postern person add NAME.',
   run: overStore((parts) => printLink(parts, null)),
 };
 

@@ -49,8 +49,8 @@ export const demo: Command = {
     },
   },
   notes:
-    '--hosts needs a database with the protocol of MongoDB: the server of MONGODB_URL, on which the demo uses ' +
-    'a database of its own; else mongod is started, if it is on the PATH; else SecantusDB, which is fetched by pip in ' +
+    '--hosts needs a database with the protocol of MongoDB: the server of MONGODB_URL, on which the demo uses a ' +
+    'database of its own; else mongod is started, if it is on the PATH; else SecantusDB, which is fetched by pip in ' +
     'a clone of the sources.',
   async run(call, io) {
     const hosts = readHosts(call);

@@ -106,9 +106,9 @@ export const dkimRotate: Command = {
     cancel: { help: 'discard the new key, if it does not sign yet' },
   },
   notes:
-    'Publish the record shown and keep the old one. A running daemon looks for the new record every five ' +
-    'minutes and uses the key once the TTL of the record has passed. Keep the old record for a week after that. ' +
-    'Keys alternate between two selectors.\n\n  postern dkim rotate example.com',
+    'Publish the record shown and keep the old one. A running daemon looks for the new record every five minutes and ' +
+    'uses the key once the TTL of the record has passed. Keep the old record for a week after that. Keys alternate ' +
+    'between two selectors.\n\n  postern dkim rotate example.com',
   async run(call, io) {
     const domain = theDomain(call);
     if ((domain === undefined) !== call.flag('all')) throw new UsageError('pass a DOMAIN, or --all');
@@ -134,7 +134,8 @@ async function rotate(domains: readonly string[], parts: StoreCall): Promise<num
     if (begun.kind === 'resting') {
       resting++;
       const free = toTimestamp(begun.until);
-      const why = `mail signed with the previous key may still be in transit. Its selector is free again from ${free} UTC`;
+      const why =
+        `mail signed with the previous key may still be in transit. Its selector is free again from ` + `${free} UTC`;
       io.err(`postern dkim rotate: ${domain}: ${why}\n`);
     } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
   }

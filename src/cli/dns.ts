@@ -56,7 +56,8 @@ export const dns: Command = {
   },
   notes:
     'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a ' +
-    'new record. --wait does not wait for advised records. Records of a sender domain are listed once it is added: postern sender add.\n\n' +
+    'new record. --wait does not wait for advised records. Records of a sender domain are listed once it is added: ' +
+    'postern sender add.\n\n' +
     '  postern dns --zone --missing > records.txt\n' +
     '  postern dns --wait',
   async run(call, io) {
@@ -307,5 +308,6 @@ function nextStep(groups: readonly SurveyedGroup[], { call, store }: Job): strin
     );
   const advised = records.filter(({ state }) => state !== 'ok').length;
   const done = advised === 0 ? 'All records are published.' : `All records are published, except ${advised} advised.`;
-  return `${done}\nnext: ${store ? 'postern doctor' : 'start the daemon, then run postern dns again: it also lists the DKIM key then'}\n`;
+  const start = 'start the daemon, then run postern dns again, which then lists the DKIM key too';
+  return `${done}\nnext: ${store ? 'postern doctor' : start}\n`;
 }

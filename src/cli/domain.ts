@@ -74,8 +74,8 @@ export const domainAdd: Command = {
   args: 'DOMAIN',
   options: { account: accountOption },
   notes:
-    'Mail is accepted once the domain has a route (postern route add). A running daemon applies changes within seconds ' +
-    '(inbound.refresh_ms).',
+    'Mail is accepted once the domain has a route (postern route add). A running daemon applies changes within ' +
+    'seconds (inbound.refresh_ms).',
   async run(call) {
     const domain = call.word('DOMAIN');
     const { settings } = call.settings();

@@ -81,7 +81,8 @@ export const hostForget: Command = {
         throw new UsageError(`${row.name} is running; stop it first: systemctl stop postern`);
       if (await store.copies.one({ host: id }))
         throw new UsageError(
-          `the store still has mail or events of ${row.name}. Have another host send them: postern host adopt ${row.name}`,
+          `the store still has mail or events of ${row.name}. Have another host send them: postern host adopt ` +
+            `${row.name}`,
         );
       await store.hosts.remove({ id, incarnation: row.incarnation });
       call.print([{ id, forgotten: true }], () => `Removed ${row.name} (${id}) from the list of hosts\n`);

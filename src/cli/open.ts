@@ -177,8 +177,8 @@ function mustBeOurs(dir: string): boolean {
     if (hasCode(error, 'ENOENT')) return false;
     if (hasCode(error, 'EACCES'))
       throw new Denied(
-        `permission denied: ${dir} (data_dir) belongs to another user. Run this as root or as the daemon's ` +
-          'user: sudo postern …',
+        `permission denied: ${dir} (data_dir) belongs to another user. Run this as root or as the daemon's user: ` +
+          'sudo postern …',
       );
     throw error;
   }

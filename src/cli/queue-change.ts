@@ -41,9 +41,9 @@ function requireChoice(call: Invocation, selection: Selection): void {
 const PROGRESS_EVERY_MS = 1000;
 
 const ALL_HOSTS =
-  'With several hosts, deliveries on all hosts are changed, or those of --host. Hosts that do not answer are named and ' +
-  'left unchanged, and the exit code is 1, unless they were stopped or have no http.peer_url. On this host the command ' +
-  'works even if the daemon is stopped.';
+  'With several hosts, deliveries on all hosts are changed, or those of --host. Hosts that do not answer are named ' +
+  'and left unchanged, and the exit code is 1, unless they were stopped or have no http.peer_url. On this host the ' +
+  'command works even if the daemon is stopped.';
 
 interface Change {
   readonly notes?: string;

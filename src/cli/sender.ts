@@ -77,8 +77,7 @@ function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): 
     'SPF record\n\n';
   return (
     `Mail From ${domain} is signed once these records are in the ` +
-    `DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then check again: postern sender add ` +
-    `${domain}\n`
+    `DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then check again: postern sender add ${domain}\n`
   );
 }
 

@@ -130,7 +130,10 @@ function reason(error: unknown, dataDir: string): string {
   if (/listen EACCES/.test(text))
     return `${text}\nPorts below 1024 need the systemd socket units or CAP_NET_BIND_SERVICE; or choose a higher port.`;
   if (CANNOT_WRITE.test(text))
-    return `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be writable for this user: correct its owner, or run as the user postern.`;
+    return (
+      `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be writable for this user: correct its owner, or run ` +
+      'as the user postern.'
+    );
   return text;
 }
 

@@ -32,12 +32,12 @@ export const storeCopy: Command = {
     continue: { help: 'continue an interrupted copy; all rows in TO must come from FROM' },
   },
   notes:
-    'FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE, a file with the URL ' +
-    'of a MongoDB database. The URL itself works too, but other users of the machine can see it on the command line.' +
-    '\n\n  postern store copy /var/lib/postern @/run/postern-store\n\n' +
+    'FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE, a file with the ' +
+    'URL of a MongoDB database. The URL itself works too, but other users of the machine can see it on the command ' +
+    'line.\n\n  postern store copy /var/lib/postern @/run/postern-store\n\n' +
     'The user postern must be able to read FILE (see "While the service is stopped" in docs/operations.md). FROM is ' +
-    'not changed. If the copy is interrupted, run it again with --continue; no daemon starts on TO before the copy is ' +
-    'complete. Queues, exports and histories are in data_dir and are not copied.',
+    'not changed. If the copy is interrupted, run it again with --continue; no daemon starts on TO before the copy ' +
+    'is complete. Queues, exports and histories are in data_dir and are not copied.',
   async run(call, io) {
     const [from, to] = [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
     const { settings } = call.settings();

@@ -86,7 +86,8 @@ async function* opened(listen: readonly HostPort[], port: number, unit: string):
       : fault(
           check,
           failed,
-          `Open it: systemctl enable ${unit} && systemctl restart postern, or set https.listen and https.redirect_listen.`,
+          `Open it: systemctl enable ${unit} && systemctl restart postern, or set https.listen and ` +
+            'https.redirect_listen.',
         );
   }
 }

@@ -30,8 +30,8 @@ export const listening: Check = {
           return fault(
             check,
             line.message,
-            'Start the daemon (systemctl start postern) and check its log (journalctl -u postern). If a systemd socket ' +
-              'listens elsewhere, set smtp.listen to match.',
+            'Start the daemon (systemctl start postern) and check its log (journalctl -u postern). If a systemd ' +
+              'socket listens elsewhere, set smtp.listen to match.',
           );
         if (!line.startsWith('220 '))
           return fault(
@@ -81,7 +81,8 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
       ? fault(
           check,
           found.message,
-          'Other mail servers cannot connect either. Check smtp.listen and the firewall of this host (nft list ruleset).',
+          'Other mail servers cannot connect either. Check smtp.listen and the firewall of this host (nft list ' +
+            'ruleset).',
         )
       : warning(
           check,
@@ -104,7 +105,8 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
     return fault(
       check,
       'offers no STARTTLS, though smtp.tls is set',
-      'Mail arrives unencrypted. Restart the daemon, or find the proxy or firewall in front of it that removes STARTTLS.',
+      'Mail arrives unencrypted. Restart the daemon, or find the proxy or firewall in front of it that removes ' +
+        'STARTTLS.',
     );
   const wrong = wrongCertificate(shown, settings, clock.now());
   return wrong === undefined
@@ -237,8 +239,8 @@ export const certificate: Check = {
       return yield fault(
         'certificate',
         parsed,
-        'The daemon cannot start with these files, or still uses the previous ones. Install a matching ' +
-          'certificate and key.',
+        'The daemon cannot start with these files, or still uses the previous ones. Install a matching certificate ' +
+          'and key.',
       );
     yield inForce(parsed, clock.now());
     yield named(parsed, settings.hostname);

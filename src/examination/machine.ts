@@ -186,8 +186,8 @@ export const nameServers: Check = {
       resolver.resolve('postern-doctor.invalid', 'A'),
     ]);
     const advice =
-      'Without a working resolver, SPF, DKIM and DMARC give temperror and no mail can be sent. Install one ' +
-      'on this host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
+      'Without a working resolver, SPF, DKIM and DMARC give temperror and no mail can be sent. Install one on this ' +
+      'host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
     if (existing.kind === 'failure') return yield fault(check, `no answer (${existing.reason})`, advice);
     if (absent.kind === 'records')
       return yield fault(

@@ -148,8 +148,8 @@ export const reservedDomains: Check = {
         if (reserved === undefined) continue;
         const seen = `owned by account ${account}: ${RESERVED_WORDS[reserved]}`;
         const advice =
-          `Its mail goes to that account. To stop this, run postern domain remove ${id}. After that, no account can add ` +
-          'it again.';
+          `Its mail goes to that account. To stop this, run postern domain remove ${id}. After that, no account can ` +
+          'add it again.';
         yield (isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice);
         if (++found === MOST) return;
       }

@@ -58,8 +58,8 @@ export const otherHosts: Check = {
       yield warning(
         check,
         `${name} does not run`,
-        'Its mail is missing from lists. Start it. If it is gone for good, run postern host adopt ' +
-          `${name}, then postern host forget ${name}.`,
+        `Its mail is missing from lists. Start it. If it is gone for good, run postern host adopt ${name}, then ` +
+          `postern host forget ${name}.`,
       );
   },
 };

@@ -48,8 +48,8 @@ const ADVICE: Readonly<Record<Reason, string>> = {
     'The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ' +
     `${RETRY}`,
   backlog:
-    'Too much mail of the account is waiting for its webhook, or uses its share of the disk. Fix the webhook ' +
-    `or the application behind it. ${RETRY}`,
+    'Too much mail of the account is waiting for its webhook, or uses its share of the disk. Fix the webhook or the ' +
+    `application behind it. ${RETRY}`,
   tooManyRecipients:
     'The message has too many recipients (smtp.max_recipients). The sending server sends it to the others ' +
     'separately.',

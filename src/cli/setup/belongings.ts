@@ -73,7 +73,8 @@ export async function openAccount({ machine, settings, report }: Place): Promise
     report.step(
       'skipped',
       'account',
-      'there are several. To add a key or a domain to one: postern key create or postern domain add, with --account NAME',
+      'there are several. To add a key or a domain to one: postern key create or postern domain add, with ' +
+        '--account NAME',
     );
     return undefined;
   }
