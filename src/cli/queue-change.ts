@@ -101,12 +101,13 @@ function changing({ notes, options, action, done, wouldDo, narrow }: Change): Co
         const count = shares.reduce((sum, share) => sum + share.count, 0);
         const records = shares.map(({ name, count, error }) => ({ name, count, error }));
         call.print([{ count, dry_run: dryRun, ...(hasOwnStore(settings) ? {} : { hosts: records }) }], () => {
-          if (count === 0) {
+          // Not if a host was not asked: it may have some.
+          if (count === 0 && fault === undefined && shares.every(({ error }) => error === null)) {
             const { states, ended } = BULK_ACTIONS[action];
             return `No matching deliveries. Only ${inWords(states)} deliveries can be ${ended}.\n`;
           }
           const parts = shares.filter((one) => one.count > 0).map((one) => `${one.count} on ${printable(one.name)}`);
-          const where = shares.length > 1 ? `: ${parts.join(', ')}` : '';
+          const where = shares.length > 1 && count > 0 ? `: ${parts.join(', ')}` : '';
           return `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}${where}.\n`;
         });
         for (const { error } of shares) if (error !== null) io.err(`${printable(error)}.\n`);

@@ -519,7 +519,7 @@ describe('the Debian package', function () {
           .replace('--url URL', `--url ${here().hook}`);
         const { code, out, err } = await here().run('bash', '--norc', '-euc', block);
         expect(code, err).to.equal(0);
-        expect(out).to.contain(id).and.to.contain('503').and.to.contain('Retrying ').and.to.contain('Requeued ');
+        expect(out).to.contain(id).and.to.contain('503').and.to.contain('Retrying ').and.to.contain('can be replayed');
         await answer(200, 'Looked at');
         await here().must('postern', 'queue', 'retry', '--all');
         await until(

@@ -160,6 +160,6 @@ if (mongoDriver)
       hosts = await startHosts(COPIES);
       const ran = await hosts.cli('host', 'adopt', 'a.postern.test', '--by', 'b.postern.test');
       expect(ran.code).to.equal(64);
-      expect(ran.err).to.match(/a\.postern\.test runs\. To take it away, stop it first/);
+      expect(ran.err).to.match(/a\.postern\.test is running\. To decommission it, stop it/);
     });
   });

@@ -364,7 +364,8 @@ describe('the Inbound group', () => {
     await answers('check-domain', { domain: 'elsewhere.example.com' }, 200, {
       ...record('elsewhere.example.com', NOW),
       ...hosts,
-      mx_error: 'The MX records of elsewhere.example.com point to mx.example.net, not to mx.postern.test or mx2.postern.test',
+      mx_error:
+        'The MX records of elsewhere.example.com point to mx.example.net, not to mx.postern.test or mx2.postern.test',
     });
   });
 });
