@@ -229,7 +229,8 @@ export const certificate: Check = {
       // Then its check is that of all names.
       if (settings.acme.enabled)
         return yield skipped('certificate', 'smtp.tls is not set; the certificate comes from ACME');
-      const advice = 'Set acme.enabled (see "HTTPS and certificates" in docs/operations.md), or smtp.tls.cert and smtp.tls.key.';
+      const advice =
+        'Set acme.enabled (see "HTTPS and certificates" in docs/operations.md), or smtp.tls.cert and smtp.tls.key.';
       return yield isLocal(world)
         ? ok('certificate', 'none; every listener is on loopback')
         : warning('certificate', 'none; inbound mail is not encrypted', advice);
