@@ -8,8 +8,11 @@ export function configurationDoc(yaml: string): string {
     '',
     '<!-- Written by `npm run docs` from config/default.yaml; change that file. -->',
     '',
-    "An operator's file (`--config FILE` or `POSTERN_CONFIG`) overrides these defaults, and an environment " +
-      'variable overrides both.',
+    'Put your changes in a settings file: `--config FILE` or `POSTERN_CONFIG`, with the Debian package ' +
+      '`/etc/postern/postern.yaml`.',
+    'It overrides these defaults, and an environment variable overrides both. Check a change with `postern config ' +
+      'check`, then',
+    'restart the daemon (`systemctl restart postern`). New certificate files need no restart.',
     '',
   ];
   for (const { path, value, comment } of readSettings(yaml)) {

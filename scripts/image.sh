@@ -7,14 +7,14 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/image.sh [--out DIR] PACKAGE
 
-Builds postern_VERSION_ARCH.tar into DIR (dist when not given) from a package that scripts/deb.sh built for this machine's
+Builds postern_VERSION_ARCH.tar into DIR (default: dist) from a package that scripts/deb.sh built for this machine's
 architecture. `podman load` and `docker load` read it, as postern:VERSION and postern:latest. Needs root, debootstrap, and
 a mirror of Debian.
 
-  --out DIR      where the image goes
+  --out DIR      folder for the image
   --help         this text
 
-SOURCE_DATE_EPOCH dates the image; without it the last commit does, and without git CHANGELOG.md.
+The image gets the time SOURCE_DATE_EPOCH; without it that of the last commit, or without git that of CHANGELOG.md.
 Exit codes: 0 done, 64 wrong usage, 69 something needed is missing, 77 not root.
 TEXT
 }
@@ -34,9 +34,9 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ -f "$deb" ] || wrong 'the package is missing: "$(scripts/deb.sh)" builds it'
-[ "$(id -u)" -eq 0 ] || fail 77 'must be run as root: the files of a Debian have owners'
+[ "$(id -u)" -eq 0 ] || fail 77 'must be run as root, to set the owners of files'
 for program in dpkg-deb debootstrap unshare; do
-  command -v "$program" >/dev/null 2>&1 || fail 69 "$program is not here: images are built on Debian, with debootstrap"
+  command -v "$program" >/dev/null 2>&1 || fail 69 "$program not found: build images on Debian, with debootstrap"
 done
 
 work=$(mktemp -d)
@@ -45,7 +45,7 @@ trap 'exit 1' HUP INT TERM
 root=$work/root
 version=$(dpkg-deb -f "$deb" Version)
 arch=$(dpkg-deb -f "$deb" Architecture)
-[ "$arch" = "$(dpkg --print-architecture)" ] || fail 69 "the package is for $arch, and this machine is not"
+[ "$arch" = "$(dpkg --print-architecture)" ] || fail 69 "the package is for $arch, but this machine is not"
 epoch=${SOURCE_DATE_EPOCH:-$(git -C "$tree" log -1 --format=%ct 2>/dev/null || stat -c %Y "$tree/CHANGELOG.md")}
 
 # The oldest Debian that the package supports, as its tests have it.

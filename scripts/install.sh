@@ -7,14 +7,14 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/install.sh [--prefix DIR] [--root DIR] [--packages DIR] [--dry-run]
 
-Makes the system user "postern", /etc/postern (settings, credentials, certificates) and /var/lib/postern (queue),
+Creates the system user "postern", /etc/postern (settings, credentials, certificates) and /var/lib/postern (queue),
 copies the tree with its pinned runtime to PREFIX/lib/postern, and installs PREFIX/bin/postern and the systemd units.
-Settings and data that are there already are kept. Nothing is started; the next steps are printed.
+Existing settings and data are kept. Nothing is started; the next steps are printed.
 
   --prefix DIR   /usr (the default) or /usr/local
-  --root DIR     install below DIR (an image, a package, a trial): no user, no owners, no systemctl
-  --packages DIR the packages of npm to install, when not node_modules of the tree
-  --dry-run      print what would be done, and do nothing
+  --root DIR     install below DIR, for an image, a package or a trial: without user, owners and systemctl
+  --packages DIR folder with the npm packages to install (default: node_modules of the tree)
+  --dry-run      only print what would be done
   --help         this text
 
 Exit codes: 0 done, 64 wrong usage, 69 something needed is missing, 77 not root.
@@ -112,7 +112,7 @@ packages() {
     # Scopes whose packages were left out; without them it is what "npm ci --omit=dev" brings, file for file.
     find "$next/node_modules" -type d -empty -delete
   else
-    command -v npm >/dev/null 2>&1 || fail 69 'there is no node_modules folder: run "npm ci --omit=dev" in the tree first, or install npm'
+    command -v npm >/dev/null 2>&1 || fail 69 'no node_modules folder found: run "npm ci --omit=dev" in the tree first, or install npm'
     (cd "$next" && npm ci --omit=dev)
     rm -f "$next/node_modules/.package-lock.json"
   fi
@@ -187,12 +187,12 @@ folder 750 postern:postern "$state"
 [ -e "$etc/postern.yaml" ] || file 640 root:postern "$tree/config/production.example.yaml" "$etc/postern.yaml"
 
 if [ -z "$changed" ]; then
-  echo 'install: nothing had to be changed'
+  echo 'install: everything is up to date'
   exit 0
 fi
 if [ -z "$root$dry" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 cat <<TEXT
 
 Next: postern setup           (after an upgrade: systemctl restart postern)
-How to run it from here on: $lib/docs/operations.md
+Guide: $lib/docs/operations.md
 TEXT

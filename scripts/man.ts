@@ -38,9 +38,15 @@ function commandLines(command: LoadedCommand): string[] {
     text(option.help),
     '.RE',
   ]);
-  const notes = command.notes === undefined ? [] : ['.RS', '.PP', '.nf', text(command.notes), '.fi', '.RE'];
+  const notes = command.notes === undefined ? [] : ['.RS', ...toNotes(command.notes), '.RE'];
   return ['.TP', `\\fB${text(command.name)}\\fR${args}`, text(command.summary), ...options, ...notes];
 }
+
+/** Paragraphs filled, and indented commands as they are. */
+const toNotes = (notes: string): string[] =>
+  notes
+    .split('\n')
+    .flatMap((line) => (line === '' ? [] : line.startsWith(' ') ? ['.nf', text(line), '.fi'] : ['.PP', text(line)]));
 
 function optionName(name: string, { short, value }: { readonly short?: string; readonly value?: string }): string {
   return `${short === undefined ? '' : `\\fB\\-${short}\\fR, `}\\fB\\-\\-${text(name)}\\fR${value === undefined ? '' : ` \\fI${text(value)}\\fR`}`;
@@ -100,10 +106,10 @@ export function settingsPage(): string {
   ]);
   return page('postern.yaml', 5, 'settings of Postern', [
     '.SH DESCRIPTION',
-    'YAML; missing settings have their defaults. Environment variables override the file: two underscores ' +
-      'separate levels, commas separate items of a list. ' +
-      '\\fBpostern config check\\fR reports every mistake with its path, \\fBpostern config show\\fR prints ' +
-      'every effective setting and its origin.',
+    'YAML; missing settings have their defaults. Restart the daemon after a change (\\fBsystemctl restart ' +
+      'postern\\fR). Environment variables override the file: two underscores separate levels, commas separate items ' +
+      'of a list. \\fBpostern config check\\fR reports every mistake with its path, \\fBpostern config show\\fR ' +
+      'prints every effective setting and its origin.',
     '.SH SETTINGS',
     ...settings,
     ...SEE_ALSO(['postern(1)', 'postern(8)']),
@@ -145,10 +151,8 @@ export function daemonPage(): string {
       'cat\\fR. The first field is the name of the event. Bodies, subjects and keys are never logged.',
     '.SH FIRST STEPS',
     '.nf',
-    'editor /etc/postern/postern.yaml',
-    'postern config check',
-    'systemctl enable \\-\\-now postern\\-smtp.socket postern.service',
-    'postern key create',
+    'postern setup',
+    'postern dns \\-\\-wait',
     'postern doctor',
     '.fi',
     '.SH FILES',

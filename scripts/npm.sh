@@ -7,9 +7,9 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/npm.sh [--out DIR]
 
-Builds postern-VERSION.tgz into DIR (dist when not given), for "npm install -g", "npx" or a registry. Run `npm ci` first.
+Builds postern-VERSION.tgz into DIR (default: dist), for "npm install -g", "npx" or a registry. Run `npm ci` first.
 
-  --out DIR      where the package goes
+  --out DIR      folder for the package
   --help         this text
 
 Exit codes: 0 done, 64 wrong usage, 69 something needed is missing.
@@ -27,8 +27,8 @@ while [ $# -gt 0 ]; do
     *) echo "npm: unknown argument $1" >&2; usage >&2; exit 64 ;;
   esac
 done
-[ -e "$tree/node_modules/typescript/bin/tsc" ] || fail 69 'there is no compiler: run "npm ci" first'
-command -v npm >/dev/null 2>&1 || fail 69 'npm is not here'
+[ -e "$tree/node_modules/typescript/bin/tsc" ] || fail 69 'no compiler found: run "npm ci" first'
+command -v npm >/dev/null 2>&1 || fail 69 'npm not found'
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT

@@ -7,14 +7,14 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/release.sh [--out DIR] [--image]
 
-Builds the files of a release into DIR (dist when not given), which must be empty or new: the Debian packages for amd64
+Builds the files of a release into DIR (default: dist), which must be empty or new: the Debian packages for amd64
 and arm64, the package for npm, the bill of materials (CycloneDX), and SHA256SUMS over them. Run `npm ci` first.
 
-  --out DIR      where the files go
-  --image        the container image too, see scripts/image.sh
+  --out DIR      folder for the files
+  --image        also build the container image (scripts/image.sh)
   --help         this text
 
-SOURCE_DATE_EPOCH dates the files; without it the last commit does, and without git CHANGELOG.md.
+All files get the time SOURCE_DATE_EPOCH; without it that of the last commit, or without git that of CHANGELOG.md.
 Exit codes: 0 done, 64 wrong usage, 69 something needed is missing, 77 not root (--image).
 TEXT
 }

@@ -6,15 +6,15 @@ usage() {
   cat <<'TEXT'
 Usage: scripts/uninstall.sh [--prefix DIR] [--root DIR] [--purge] [--dry-run]
 
-Stops and disables the service and its socket, and removes PREFIX/lib/postern, PREFIX/bin/postern and the units.
+Stops and disables the service and its sockets, and removes PREFIX/lib/postern, PREFIX/bin/postern and the units.
 
-  --prefix DIR   /usr (the default) or /usr/local, as it was given to install.sh
-  --root DIR     uninstall below DIR, as it was given to install.sh
-  --purge        remove /etc/postern and /var/lib/postern too, with all mail that waits there, and the user
-  --dry-run      print what would be done, and do nothing
+  --prefix DIR   /usr (the default) or /usr/local, as passed to install.sh
+  --root DIR     uninstall below DIR, as passed to install.sh
+  --purge        also remove /etc/postern, /var/lib/postern with all waiting mail, and the user
+  --dry-run      only print what would be done
   --help         this text
 
-Exit codes: 0 done, 64 wrong usage, 69 refused because a folder is not ours, 77 not root.
+Exit codes: 0 done, 64 wrong usage, 69 refused, because the folder is not an installation of Postern, 77 not root.
 TEXT
 }
 

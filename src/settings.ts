@@ -28,7 +28,7 @@ const list = <T extends z.ZodType>(item: T) =>
             .map((part) => part.trim())
             .filter((part) => part !== '')
         : value,
-    z.array(item),
+    z.array(item, 'must be a list'),
   );
 
 const flag = z.preprocess(
@@ -46,7 +46,7 @@ const endpoint = (port: number) =>
     const host = parts?.[1] ?? parts?.[2];
     const given = Number(parts?.[3]);
     if (host !== undefined && ipaddr.isValid(host) && given <= 65535) return { host, port: given };
-    context.addIssue({ code: 'custom', message: `must be address:port, as 127.0.0.1:${port} or [::1]:${port}` });
+    context.addIssue({ code: 'custom', message: `must be address:port, such as 127.0.0.1:${port} or [::1]:${port}` });
     return z.NEVER;
   });
 /** `host:port`, or the path of a unix socket. */
@@ -64,7 +64,7 @@ const socket = (port: number) =>
     if (read !== undefined) return read;
     context.addIssue({
       code: 'custom',
-      message: `must be host:port, as 127.0.0.1:${port}, or the path of a unix socket`,
+      message: `must be host:port, such as 127.0.0.1:${port}, or the path of a unix socket`,
     });
     return z.NEVER;
   });
@@ -75,7 +75,7 @@ const milter = z.string().transform((value, context) => {
   if (address && (finds === 'spam' || finds === 'virus')) return { finds, address } as const;
   context.addIssue({
     code: 'custom',
-    message: 'must be spam= or virus=, and host:port or the path of a unix socket, as spam=127.0.0.1:11332',
+    message: 'must be spam= or virus=, and host:port or the path of a unix socket, such as spam=127.0.0.1:11332',
   });
   return z.NEVER;
 });
@@ -83,14 +83,16 @@ const network = z
   .string()
   .refine(
     (value) => ipaddr.isValidCIDR(value) || ipaddr.isValid(value),
-    'must be an address or a network, as 10.0.0.0/8',
+    'must be an address or a network, such as 10.0.0.0/8',
   );
-const host = z.string().refine((value) => toAsciiDomain(value) !== undefined, 'must be a host name');
+const host = z
+  .string()
+  .refine((value) => toAsciiDomain(value) !== undefined, 'must be a host name, such as mx.example.com');
 const url = z
   .string()
   .refine(
     (value) => value === '' || (/^https?:\/\/[^/]/.test(value) && URL.canParse(value)),
-    'must be an http or https URL',
+    'must be an http or https URL, such as https://mx.example.com',
   );
 
 const isMailAddress = (value: string): boolean => {
@@ -237,7 +239,7 @@ export const schema = z.strictObject({
         .string()
         .refine(
           (value) => parseServer(value) !== undefined,
-          'must be an address, as 192.0.2.53, 192.0.2.53:5353 or [2001:db8::53]:53',
+          'must be an address, such as 192.0.2.53, 192.0.2.53:5353 or [2001:db8::53]:53',
         ),
     ),
     timeout_ms: count(100),
@@ -285,7 +287,10 @@ export const schema = z.strictObject({
     spf_include: z.union([z.literal(''), host]),
     dkim_selector: z
       .string()
-      .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, 'must be one label of a host name, in lower case'),
+      .regex(
+        /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/,
+        'must be one label of a host name, in lower case, such as postern',
+      ),
   }),
   mail: z.strictObject({
     relay: z

@@ -13,7 +13,7 @@ interface Declaration {
   readonly threads?: Readonly<Record<string, readonly string[]>>;
 }
 
-const LISTENER = 'smtp, submission, submissions (TLS from the first byte)';
+const LISTENER = 'smtp, submission, submissions (implicit TLS)';
 const CERTIFIED = 'own, policy (`mta-sts.` of an inbound domain), tracking';
 // Placeholders, filled in docs/metrics.md from `KINDS` in src/queue/delivery.ts.
 const CLASS = '{kinds}';
@@ -40,7 +40,7 @@ export const METRICS = {
   },
   postern_smtp_refusals_total: {
     help: 'SMTP refusals sent, by reply code: 4xx is temporary, 5xx permanent.',
-    labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/replies.ts' },
+    labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/replies.ts, in snake_case' },
   },
   postern_smtp_threads_died_total: { help: 'SMTP session threads that died and were replaced.' },
   postern_smtp_logins_total: {
@@ -48,7 +48,9 @@ export const METRICS = {
     labels: { result: 'ok, wrong, away (the store is unavailable)' },
   },
   postern_messages_accepted_total: { help: 'Inbound messages accepted.', labels: { source: 'smtp, api' } },
-  postern_loops_total: { help: 'Loops found: pairs of an author and a recipient whose mail the brake began to mark.' },
+  postern_loops_total: {
+    help: 'Mail loops detected: pairs of an author and a recipient whose mail loop protection began to mark.',
+  },
   postern_accept_delay_seconds: {
     help: 'Back pressure: delay of replies to accepted inbound messages, in seconds; only delayed replies are counted.',
     buckets: SECONDS,
@@ -73,7 +75,7 @@ export const METRICS = {
 
   // scanners
   postern_scans_total: {
-    help: 'Inbound messages that a scanner was asked about, by what it said.',
+    help: 'Inbound messages scanned, by scanner and result.',
     labels: {
       scanner: 'rspamd, spamd, clamd, milter-1 and so on',
       result: 'ham, spam, clean, infected, skipped, deferred, error (no usable answer)',
@@ -96,7 +98,7 @@ export const METRICS = {
 
   // copies of inbound mail
   postern_copies_total: {
-    help: 'Accepted mail by how it was made safe in a second place (queue.copies), and mail refused for want of that.',
+    help: 'Accepted mail by when its copy was made (queue.copies), and mail refused because it could not be copied.',
     labels: { result: 'delivered (before its 250), copied, without (a copy is made later), refused (451)' },
   },
   postern_copies_missing: { help: 'Messages in the queue whose copy in the store is still to be written.' },
@@ -107,7 +109,7 @@ export const METRICS = {
       'Hosts that were not stopped and have been silent for hosts.adopt_after_s (60 s if that is 0), ' +
       'as seen by this host.',
   },
-  postern_hosts_adopted_total: { help: 'Lost hosts whose mail this host has taken over by itself.' },
+  postern_hosts_adopted_total: { help: 'Lost hosts whose mail this host has taken over automatically.' },
 
   // the queue
   postern_spool_deliveries: {
@@ -156,7 +158,7 @@ export const METRICS = {
   postern_batched_deliveries_total: { help: 'Deliveries attempted in one POST with others (batch_events of a route).' },
   postern_attempts_in_flight: { help: 'Delivery attempts in progress.', labels: { endpoint: ENDPOINT } },
   postern_dead_letters_total: {
-    help: 'Deliveries given up. For outbound mail: bounces and messages that expired.',
+    help: 'Deliveries that became dead letters. For outbound mail: bounces and messages that expired.',
     labels: { class: CLASS },
   },
   postern_deliveries_behind: {
@@ -197,7 +199,7 @@ export const METRICS = {
     },
   },
   postern_dns_seconds: {
-    help: 'Time until a DNS query was answered or given up, in seconds.',
+    help: 'Time until a DNS query was answered or abandoned, in seconds.',
     buckets: SECONDS,
     threads: {},
   },
@@ -262,7 +264,7 @@ export const METRICS = {
       'deliver.',
   },
   postern_acme_certificates: {
-    help: 'Names that this service gets certificates for by ACME, by whether they have a valid one.',
+    help: 'Names for which Postern gets certificates by ACME, by whether they have a valid one.',
     labels: { kind: CERTIFIED, state: 'valid, missing' },
   },
   postern_acme_certificate_not_after_timestamp_seconds: {
@@ -270,7 +272,7 @@ export const METRICS = {
     labels: { kind: CERTIFIED },
   },
   postern_acme_failures_total: {
-    help: 'Orders of certificates that failed, on this host.',
+    help: 'Certificate orders that failed on this host.',
     labels: { kind: CERTIFIED },
   },
   postern_config_last_reload_success: {

@@ -29,7 +29,7 @@ export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocatio
     throw new UsageError(
       wanted === undefined
         ? 'no account exists yet; create one: postern account create NAME'
-        : `no such account: ${wanted}`,
+        : `no such account: ${wanted} (see: postern account list)`,
     );
   throw new UsageError(
     `several accounts match; choose one with --account: ${found.map(({ name, id }) => `${name} (${id})`).join(', ')}`,
@@ -48,6 +48,9 @@ export const accountCreate: Command = {
   async run(call, io) {
     const name = call.word('NAME');
     return withStore(call.settings().settings, async (store) => {
+      // Later commands name accounts, and two of one name would have to be told apart by their ids.
+      if (await store.accounts.one({ name }))
+        throw new UsageError(`account ${name} exists already; for another key: postern key create --account ${name}`);
       const account = await createAccount(store, name, parts);
       const key = await createKey(store, account.id, FIRST_KEY, parts);
       if (call.format === 'text') io.err(`Created account ${name} (${account.id}). Its API key, shown only once:\n`);
@@ -65,7 +68,11 @@ export const accountList: Command = {
       number,
       created_at: toTimestamp(createdAt),
     }));
-    call.table(shown, ['number', 'name', 'id', 'created'], (row) => [row.number, row.name, row.id, row.created_at]);
+    call.table(shown, {
+      none: 'No accounts. Create one: postern account create NAME',
+      headings: ['number', 'name', 'id', 'created'],
+      cells: (row) => [row.number, row.name, row.id, row.created_at],
+    });
   }),
 };
 
@@ -95,7 +102,10 @@ export const keyList: Command = {
       last_used_at: row.lastUsedAt ? toTimestamp(row.lastUsedAt) : null,
       revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
     }));
-    call.table(shown, ['id', 'starts with', 'label', 'created', 'last used', 'revoked']);
+    call.table(shown, {
+      none: `Account ${owner.name} has no API keys. Create one: postern key create`,
+      headings: ['id', 'starts with', 'label', 'created', 'last used', 'revoked'],
+    });
   }),
 };
 
@@ -103,7 +113,7 @@ export const keyRevoke: Command = {
   args: 'KEY | ID',
   options: { account: accountOption },
   async run(call) {
-    const wanted = call.word('KEY or ID (postern key list shows the ids)');
+    const wanted = call.word('KEY or ID (see: postern key list)');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
       const secret = await openSecret(store, parts.ids);
@@ -111,7 +121,7 @@ export const keyRevoke: Command = {
       const hit = (await store.keys.many({ account: owner.id })).find(
         (row) => keyName(row, secret) === wanted || row.id.startsWith(keyHash(wanted)),
       );
-      if (!hit) throw new UsageError('no such key');
+      if (!hit) throw new UsageError(`account ${owner.name} has no such key (see: postern key list)`);
       const name = keyName(hit, secret);
       await revokeKey(store, hit.id, parts);
       call.print([{ id: name, revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);

@@ -43,9 +43,9 @@ async function findHost(store: Store, word: string): Promise<HostRow> {
   const [found, ...others] = rows;
   if (found && others.length === 0) return found;
   if (found)
-    throw new UsageError(`several hosts are named ${word}; give an id: ${rows.map(({ id }) => id).join(', ')}`);
+    throw new UsageError(`several hosts are named ${word}; pass an id: ${rows.map(({ id }) => id).join(', ')}`);
   const [last] = await store.copies.many({ host: word }, { sort: '-epoch', limit: 1 });
-  if (!last) throw new UsageError(`there is no host ${word} (see: postern host list)`);
+  if (!last) throw new UsageError(`no such host: ${word} (see: postern host list)`);
   const now = new Date();
   const host = { incarnation: null, beat: 0, version: '', features: [], startedAt: now, seenAt: now };
   const row = { id: word, name: word, ...host, epoch: last.epoch };
@@ -63,10 +63,10 @@ export function ownId(settings: Settings): string | undefined {
 async function findAdopter(store: Store, word: string | undefined, settings: Settings): Promise<HostRow> {
   const here = word ?? ownId(settings);
   if (here === undefined)
-    throw new UsageError('no host has its queue here: name the one that takes over (--by HOSTNAME)');
+    throw new UsageError('this machine has no queue: name the host that takes over (--by HOSTNAME)');
   const adopter = await findHost(store, here);
   if (!(await isRunning(store, adopter)))
-    throw new Unavailable(`${adopter.name} does not run: start it first, or name another (--by HOSTNAME)`);
+    throw new Unavailable(`${adopter.name} does not run. Start it, or name another host (--by HOSTNAME)`);
   return adopter;
 }
 
@@ -80,15 +80,16 @@ async function isRunning(store: Store, row: HostRow): Promise<boolean> {
 /** Names the adopter of a host, which must be as it was seen. */
 async function handOver(store: Store, lost: HostRow, adopter: HostRow): Promise<HostRow> {
   const { id, name, epoch = 0 } = lost;
-  if (id === adopter.id) throw new UsageError(`${name} has its own mail; name another host (--by HOSTNAME)`);
+  if (id === adopter.id)
+    throw new UsageError(`${name} cannot take over its own mail; name another host (--by HOSTNAME)`);
   const row = await nameAdopter(store, lost, adopter.id, new Date());
   if (row) return row;
   const now = await store.hosts.one({ id });
   const by = now?.adopter && (await store.hosts.one({ id: now.adopter }));
   throw new Unavailable(
     by && now?.epoch !== epoch
-      ? `${by.name} takes over the mail of ${name}: another adopt came first`
-      : `${name} has just come back, and keeps its mail`,
+      ? `${by.name} already takes over the mail of ${name}`
+      : `${name} is running again, and keeps its mail`,
   );
 }
 
@@ -124,7 +125,10 @@ async function untilTaken(call: Invocation, store: Store, lost: HostRow, adopter
     await wait(500);
   }
   const waits = await patiently(() => countCopies(store, lost));
-  call.print([{ id, adopter: adopter.id, left: waits }], () => `${adopter.name} has the mail of ${lost.name}\n`);
+  call.print(
+    [{ id, adopter: adopter.id, left: waits }],
+    () => `${adopter.name} has taken over the mail of ${lost.name}\n`,
+  );
   return EXIT.ok;
 }
 
@@ -135,28 +139,30 @@ async function countTakeovers(store: Store, adopter: HostRow): Promise<string> {
 }
 
 const stuck = (left: string, lost: HostRow, adopter: HostRow): string =>
-  `${adopter.name} makes no progress: ${left} deliveries of ${lost.name} are left. See its log ` +
-  `(journalctl -u postern). ` +
-  `Another host can continue: postern host adopt ${lost.name} --by HOSTNAME\n`;
+  `${adopter.name} makes no progress; ${left} deliveries of ${lost.name} are left. See its log (journalctl -u ` +
+  `postern). Another host can continue: postern host adopt ${lost.name} --by HOSTNAME\n`;
 
 const by = {
   value: 'HOSTNAME',
-  help: 'the host that takes over; default: the one whose queue is here',
+  help: 'the host that takes over (default: this host)',
 } as const;
 
 function mustBeShared(settings: Settings): void {
   if (hasOwnStore(settings))
-    throw new UsageError('the store is a file of this host, so no other host can take over its mail (see store.url)');
+    throw new UsageError(
+      'the store is a file on this host, so no other host can take over its mail. Several hosts need a MongoDB: ' +
+        'see store.url',
+    );
 }
 
 export const hostAdopt: Command = {
   args: 'HOSTNAME',
   notes:
-    'Takes over the mail and the events that queue.copies: store has kept. The lost host must be stopped, or silent ' +
-    'for 16 seconds, which the command waits for. Mail that it was sending when it died may be sent twice. Inbound ' +
-    'mail and events may be posted twice, with the same webhook-id and _id. If the host comes back, it keeps only ' +
-    'mail that was not taken over. If the command or the adopting host dies, run the command again, there or on ' +
-    'another host.',
+    'Takes over the mail and the events of which the store has copies (queue.copies: store). The lost host must be ' +
+    'stopped, or silent for 16 seconds; the command waits for that. Mail that it was sending when it died may be ' +
+    'sent twice. Inbound mail and events may be posted twice, with the same webhook-id and _id. If the host comes ' +
+    'back, it keeps only mail that was not taken over. If the command or the host that takes over dies, run the ' +
+    'command again, there or on another host.',
   options: { by },
   async run(call) {
     const word = call.word('HOSTNAME (see: postern host list)');
@@ -168,7 +174,8 @@ export const hostAdopt: Command = {
       if (lost.adopter === adopter.id) return untilTaken(call, store, lost, adopter);
       if (await isRunning(store, lost))
         throw new UsageError(
-          `${lost.name} runs. To take it away, stop it first (systemctl stop postern) and run: postern host drain`,
+          `${lost.name} is running. To decommission it, stop it (systemctl stop postern), then run there: postern ` +
+            'host drain',
         );
       return untilTaken(call, store, await handOver(store, lost, adopter), adopter);
     });
@@ -210,18 +217,21 @@ function countUncopied(settings: Settings, { copies }: Store): Promise<number> {
 
 export const hostDrain: Command = {
   notes:
-    'Run it on the host that you take away, after systemctl stop postern; nothing is sent twice then. It hands over ' +
-    'what queue.copies: store has kept, and says how many other deliveries wait in the queue here. Only ' +
-    'this host can send those: start it again, without new mail, until postern queue list --state waiting is empty.',
+    'Run it on the host that you decommission, after systemctl stop postern, so that nothing is sent twice. It hands ' +
+    'over the deliveries of which the store has copies (queue.copies: store), and prints how many others wait in the ' +
+    'queue here. Only this host can send those: remove it from the MX records, start it again, and wait until ' +
+    'postern queue list --state waiting is empty.',
   options: { by },
   async run(call) {
     const { settings } = call.settings();
     mustBeShared(settings);
     const own = ownId(settings);
-    if (own === undefined) throw new UsageError(`no host has its queue here (${spoolDir(settings)})`);
+    if (own === undefined)
+      throw new UsageError(`this machine has no queue (${spoolDir(settings)}): run this on the host that you drain`);
     return withStore(settings, async (store) => {
       const here = await findHost(store, own);
-      if (await isRunning(store, here)) throw new UsageError('this host runs: stop it first (systemctl stop postern)');
+      if (await isRunning(store, here))
+        throw new UsageError('this host is running; stop it first: systemctl stop postern');
       const target = await findTarget(store, own, call.text('by'), settings);
       // Before: the other host removes the copies of what it sends.
       const stays = await countUncopied(settings, store);
@@ -229,7 +239,7 @@ export const hostDrain: Command = {
       if (stays === 0 || code !== EXIT.ok) return code;
       call.print(
         [{ id: own, stays }],
-        () => `${stays} deliveries stay in the queue here: keep this host until they are gone\n`,
+        () => `${stays} deliveries stay in the queue here. Keep this host until they have ended\n`,
       );
       return EXIT.failed;
     });

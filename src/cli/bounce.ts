@@ -21,11 +21,11 @@ export const bounceExplain: Command = {
   options: {
     reply: { value: 'TEXT', help: 'explain this reply of a server instead, for example "550 5.1.1 No such user"' },
     recipient: { value: 'ADDRESS', help: 'the recipient of the message that bounced' },
-    sender: { value: 'ADDRESS', help: 'MAIL FROM of the mail (default: empty, as in bounces)' },
+    sender: { value: 'ADDRESS', help: 'MAIL FROM of the bounce (default: empty)' },
   },
   notes:
-    'Nothing is recorded. Only a hard bounce means that an address does not exist: it suppresses the address ' +
-    'for a week, a soft bounce for a day.',
+    'Nothing is recorded. Only a hard bounce means that the address does not exist. A hard bounce suppresses the ' +
+    'address for a week, a soft bounce for a day.',
   async run(call) {
     const reply = call.text('reply');
     const explained = reply === undefined ? ofMail(call) : ofReply(reply);
@@ -80,7 +80,7 @@ function readMail(file: string | undefined): Buffer {
 
 function toText({ event, description, rule, why, diag }: Explained): string {
   const head = [event.replace('_', ' '), description && `(${description})`].filter(Boolean).join(' ');
-  return [`${head}${rule === null ? '' : `, by the rule "${rule}"`}`, why, diag && `It says: ${diag}`]
+  return [`${head}${rule === null ? '' : `, by the rule "${rule}"`}`, why, diag && `Diagnosis: ${diag}`]
     .filter(Boolean)
     .join('\n')
     .concat('\n');

@@ -72,11 +72,19 @@ export interface Invocation {
   /** Prints the results: `records` as JSON, or `text` for people. */
   print(records: readonly object[], text: () => string): void;
   /** Prints records as JSON, or as a table for people; without `cells`, of all their fields. */
-  table<R extends object>(records: readonly R[], headings: readonly string[], cells?: (record: R) => Cells): void;
+  table<R extends object>(records: readonly R[], shape: TableShape<R>): void;
   /** The settings from `--config`, POSTERN_CONFIG and the environment, loaded once. */
   settings(): LoadedSettings;
   /** Loads the settings again. */
   reload(): LoadedSettings;
+}
+
+/** A table for people. */
+interface TableShape<R> {
+  /** Printed instead of an empty table. */
+  readonly none?: string;
+  readonly headings: readonly string[];
+  readonly cells?: (record: R) => Cells;
 }
 
 /** A command, as its file declares it. */
@@ -84,7 +92,7 @@ export interface Command {
   /** The arguments, as the help text shows them. */
   readonly args?: string;
   readonly options?: Readonly<Record<string, Option>>;
-  /** Added to the end of the help text: an example, for instance. */
+  /** Added to the end of the help text: paragraphs, each in one line, and indented commands. */
   readonly notes?: string;
   /** Returns the exit code, if that is not `EXIT.ok`. */
   run(call: Invocation, io: Io): Promise<number> | Promise<void>;
@@ -175,6 +183,26 @@ const CELL = 40;
 /** A text short enough for a table. */
 export const toCell = (text: string | null): string | null =>
   text === null || text.length <= CELL ? text : `${text.slice(0, CELL - 1)}…`;
+
+/** The first sentence of a summary, without its full stop. */
+export const firstSentence = (text: string): string => text.split(/\.\s|\.$/)[0] ?? text;
+
+/** Columns of help texts: those of the smallest terminal in use. */
+const COLUMNS = 80;
+
+/** Text broken at spaces, for the columns from `indent` on. */
+export function wrapped(text: string, indent = 0): string {
+  const [first = '', ...words] = text.split(' ');
+  const lines: string[] = [];
+  let line = first;
+  for (const word of words)
+    if (indent + line.length + 1 + word.length <= COLUMNS) line += ` ${word}`;
+    else {
+      lines.push(line);
+      line = word;
+    }
+  return [...lines, line].join(`\n${' '.repeat(indent)}`);
+}
 
 /** A duration in one unit: 45s, 12m, 3h, 5d. */
 export function toSpan(ms: number): string {

@@ -7,29 +7,27 @@ export const commands: readonly ListedCommand[] = [
   {
     name: 'setup',
     summary:
-      'Makes this machine a mail host: asks three questions, looks at the machine, writes the settings, starts the ' +
+      'Makes this machine a mail host. Asks three questions, checks the machine, writes the settings, starts the ' +
       'service, adds an account, a key and a domain, and prints the DNS records to publish.',
     load: async () => (await import('./setup.ts')).setup,
   },
   {
     name: 'serve',
     summary:
-      'Runs the daemon: accepts mail by SMTP and API calls by HTTP until SIGTERM. Under a service manager, ' +
-      'SIGHUP reloads settings and certificates.',
+      'Runs the daemon. It accepts mail by SMTP and API calls by HTTP until SIGTERM; under a service manager, SIGHUP ' +
+      'reloads settings and certificates.',
     load: async () => (await import('./serve.ts')).serve,
   },
   {
     name: 'demo',
-    summary:
-      'Shows the main path: a real message comes in by SMTP and goes out as a signed webhook POST. Needs no ' +
-      'setup and leaves nothing behind.',
+    summary: 'Shows a mail arrive by SMTP and leave as a signed POST. Needs no setup and leaves nothing behind.',
     load: async () => (await import('./demo.ts')).demo,
   },
   {
     name: 'config check',
     summary:
-      'Checks all settings and the files they name, and prints every fault with its path; exits 78 if there is ' +
-      'any. Placeholder names of the example file count as faults.',
+      'Checks all settings and the files they name. Prints every fault with its path, and exits 78 if there is any. ' +
+      'Placeholder names of the example file count as faults.',
     load: async () => (await import('./config.ts')).configCheck,
   },
   {
@@ -39,14 +37,15 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'doctor',
-    summary: 'Checks everything that a mail host needs, and explains how to fix problems. Exits 1 if it finds a fault.',
+    summary:
+      'Checks everything that a mail host needs. Explains how to fix each problem, and exits 1 if it finds a fault.',
     load: async () => (await import('./doctor.ts')).doctor,
   },
   {
     name: 'dns',
     summary:
-      'Lists the DNS records that this host and its domains need, and whether each name server has them. Exits 1 if ' +
-      'one is missing.',
+      'Lists the DNS records that your domains need. Covers this host too, shows whether each name server has them, ' +
+      'and exits 1 if one is missing.',
     load: async () => (await import('./dns.ts')).dns,
   },
   {
@@ -56,23 +55,24 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'host adopt',
-    summary: 'Lets another host deliver the mail and webhook events of a host that is lost.',
+    summary: 'Hands the mail of a lost host to another host. That host delivers its mail and its webhook events.',
     load: async () => (await import('./adoption.ts')).hostAdopt,
   },
   {
     name: 'host drain',
-    summary: 'Hands the mail and webhook events of this host to another, so that it can be taken away.',
+    summary:
+      'Hands the mail of this host to another host. Run it before you decommission this host; webhook events are ' +
+      'handed over too.',
     load: async () => (await import('./adoption.ts')).hostDrain,
   },
   {
     name: 'host forget',
-    summary: 'Deletes the row of a host that does not run and will not come back.',
+    summary: 'Removes a decommissioned host from the list of hosts.',
     load: async () => (await import('./host.ts')).hostForget,
   },
   {
     name: 'account create',
-    summary:
-      'Creates an account and its first API key, and prints the key to standard output. The key is shown only once.',
+    summary: 'Creates an account and its first API key. Prints the key to standard output; it is shown only once.',
     load: async () => (await import('./account.ts')).accountCreate,
   },
   {
@@ -82,25 +82,28 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'key create',
-    summary: 'Creates an API key and prints it to standard output. The key is shown only once.',
+    summary: 'Creates an API key. Prints it to standard output; it is shown only once.',
     load: async () => (await import('./account.ts')).keyCreate,
   },
   {
     name: 'key list',
     summary:
-      'Lists the API keys by their first four characters, with their last use (which a running daemon writes ' +
-      'every minute). Only hashes of keys are stored.',
+      'Lists the API keys of an account. Shows their first four characters and their last use, which a running ' +
+      'daemon writes every minute. Only hashes of keys are stored.',
     load: async () => (await import('./account.ts')).keyList,
   },
   {
     name: 'key revoke',
     summary:
-      'Revokes an API key, given in full or by its id from `key list`. Running daemons refuse it within seconds.',
+      'Revokes an API key, given in full or by its id. Running daemons refuse it within seconds. `key list` shows ' +
+      'the ids.',
     load: async () => (await import('./account.ts')).keyRevoke,
   },
   {
     name: 'console link',
-    summary: 'Prints a link that opens the console once, within an hour, as an operator who sees all accounts.',
+    summary:
+      'Prints a link that opens the console as an operator. It works once, within an hour. An operator sees all ' +
+      'accounts.',
     load: async () => (await import('./console.ts')).consoleLink,
   },
   {
@@ -110,19 +113,19 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'console end',
-    summary: 'Ends console sessions, by their ids from `console sessions` or all of them.',
+    summary: 'Ends console sessions. Pass their ids from `console sessions`, or --all.',
     load: async () => (await import('./console.ts')).consoleEnd,
   },
   {
     name: 'person add',
     summary:
-      'Adds a person who may use the console, and prints a link for them: it opens the console once, within an ' +
-      'hour, and lets them choose a password.',
+      'Adds a person who may use the console. Prints a link for them, which opens the console once, within an hour, ' +
+      'and lets them choose a password.',
     load: async () => (await import('./console.ts')).personAdd,
   },
   {
     name: 'person invite',
-    summary: 'Prints a new link for a person, who can choose another password with it.',
+    summary: 'Prints a new link for a person. They can choose a new password with it.',
     load: async () => (await import('./console.ts')).personInvite,
   },
   {
@@ -137,22 +140,22 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'person reset-factor',
-    summary: "Removes a person's second factor, for example after a lost phone.",
+    summary: 'Removes the second factor of a person. For example after they lose their phone.',
     load: async () => (await import('./console.ts')).personResetFactor,
   },
   {
     name: 'person unlock',
-    summary: 'Lets a person sign in again after too many wrong codes of the second factor.',
+    summary: 'Unlocks a person. Too many wrong codes of the second factor lock them out.',
     load: async () => (await import('./console.ts')).personUnlock,
   },
   {
     name: 'ip add',
-    summary: 'Adds an address to the inventory, from which accounts get dedicated addresses.',
+    summary: 'Adds an address to the inventory. Accounts get their dedicated addresses from it.',
     load: async () => (await import('./ip.ts')).ipAdd,
   },
   {
     name: 'ip list',
-    summary: 'Lists all addresses: those in the inventory and those in use by accounts.',
+    summary: 'Lists all dedicated addresses. Shows those in the inventory and those in use by accounts.',
     load: async () => (await import('./ip.ts')).ipList,
   },
   {
@@ -168,7 +171,8 @@ export const commands: readonly ListedCommand[] = [
   {
     name: 'dkim show',
     summary:
-      'Shows the DKIM records to publish for a sender domain, or for the domains that sign mail of Postern itself.',
+      'Shows the DKIM records to publish. For a sender domain, or without DOMAIN, for the domains that sign mail ' +
+      'from Postern itself.',
     load: async () => (await import('./dkim.ts')).dkimShow,
   },
   {
@@ -180,17 +184,18 @@ export const commands: readonly ListedCommand[] = [
   {
     name: 'sender add',
     summary:
-      'Adds a sender domain to an account as verified, without the mail of /senders/verify-domain, and tests its DNS.',
+      'Adds a sender domain to an account as verified. Skips the verification mail of /senders/verify-domain, and ' +
+      'tests the DNS of the domain.',
     load: async () => (await import('./sender.ts')).senderAdd,
   },
   {
     name: 'sender list',
-    summary: 'Lists the sender domains of all accounts or of one, and whether they sign mail.',
+    summary: 'Lists the sender domains, and whether they sign mail. Lists those of all accounts or of one.',
     load: async () => (await import('./sender.ts')).senderList,
   },
   {
     name: 'domain add',
-    summary: 'Adds an inbound domain to an account, as /inbound/add-domain does.',
+    summary: 'Adds an inbound domain to an account. The same as /inbound/add-domain.',
     load: async () => (await import('./domain.ts')).domainAdd,
   },
   {
@@ -201,21 +206,21 @@ export const commands: readonly ListedCommand[] = [
   {
     name: 'domain check',
     summary:
-      'Checks the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this ' +
-      'service.',
+      'Checks the MX records of an inbound domain. The same as /inbound/check-domain; exits 1 if no record points to ' +
+      'this service.',
     load: async () => (await import('./domain.ts')).domainCheck,
   },
   {
     name: 'domain remove',
     summary:
-      'Removes an inbound domain and its routes; new mail for it is refused. Mail already accepted is still delivered.',
+      'Removes an inbound domain and its routes. New mail for it is refused; mail already accepted is still delivered.',
     load: async () => (await import('./domain.ts')).domainRemove,
   },
   {
     name: 'route add',
     summary:
-      'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern ' +
-      'is posted to the URL.',
+      'Adds a route to an inbound domain. Mail to mailboxes that match the pattern is posted to the URL. The same as ' +
+      '/inbound/add-route.',
     load: async () => (await import('./domain.ts')).routeAdd,
   },
   {
@@ -225,7 +230,7 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'route test',
-    summary: 'Shows which route matches an address; exits 1 if mail to it would be refused.',
+    summary: 'Shows which route matches an address. Exits 1 if mail to it would be refused.',
     load: async () => (await import('./domain.ts')).routeTest,
   },
   {
@@ -236,37 +241,37 @@ export const commands: readonly ListedCommand[] = [
   {
     name: 'listen',
     summary:
-      'Forwards mail of a route to a port on this machine, for development, with the headers, body and ' +
+      'Forwards mail of a route to a port on this machine. For development; requests have the headers, body and ' +
       'signatures of a POST.',
     load: async () => (await import('./listen.ts')).listen,
   },
   {
     name: 'import mandrill',
     summary:
-      'Imports an account: templates, lists, subaccounts, domains, routes and webhooks. Existing items are not ' +
-      'changed.',
+      'Imports a Mandrill account. Copies templates, lists, subaccounts, domains, routes and webhooks; existing ' +
+      'items are not changed.',
     load: async () => (await import('./import.ts')).importMandrill,
   },
   {
     name: 'store copy',
     summary:
-      'Copies the store, for instance from the embedded store to MongoDB, and compares both sides. Stop every ' +
-      'daemon that uses either of them first.',
+      'Copies the store and compares both sides. For instance from the embedded store to MongoDB. Stop every daemon ' +
+      'that uses either of them first.',
     load: async () => (await import('./store.ts')).storeCopy,
   },
   {
     name: 'mail find',
-    summary: 'Finds mail in the history, newest first, including mail whose content was deleted.',
+    summary: 'Finds mail in the history, newest first. Includes mail whose content was deleted.',
     load: async () => (await import('./mail.ts')).mailFind,
   },
   {
     name: 'mail show',
-    summary: 'Shows the history of one mail: its SMTP session with refusals, and every attempt.',
+    summary: 'Shows the history of one mail. Includes its SMTP session with refusals, and every attempt.',
     load: async () => (await import('./mail.ts')).mailShow,
   },
   {
     name: 'mail refused',
-    summary: 'Lists refused mail, newest first, with the meaning of each refusal and what to do.',
+    summary: 'Lists refused mail, newest first. Explains each refusal and what to do.',
     load: async () => (await import('./mail.ts')).mailRefused,
   },
   {
@@ -276,7 +281,7 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'queue list',
-    summary: 'Lists deliveries, newest first; by default those that are waiting, dead or held.',
+    summary: 'Lists deliveries, newest first. By default those that are waiting, dead or held.',
     load: async () => (await import('./queue.ts')).queueList,
   },
   {
@@ -286,7 +291,7 @@ export const commands: readonly ListedCommand[] = [
   },
   {
     name: 'queue endpoints',
-    summary: 'Lists the endpoints with waiting deliveries, and those that are down or paused.',
+    summary: 'Lists the endpoints with waiting deliveries. Also those that are down or paused.',
     load: async () => (await import('./endpoints.ts')).queueEndpoints,
   },
   {
@@ -307,8 +312,8 @@ export const commands: readonly ListedCommand[] = [
   {
     name: 'replay',
     summary:
-      `Delivers dead letters again, under the same ids; ${inWords(ASKED_STATES)} messages too with ` +
-      `${inWords(ASKED_STATES.map((state) => `--${state}`))}, or by id.`,
+      `Delivers dead letters again, under the same ids. Delivers ${inWords(ASKED_STATES)} messages too, with ` +
+      `${inWords(ASKED_STATES.map((state) => `--${state}`))} or by id.`,
     load: async () => (await import('./queue-change.ts')).replay,
   },
   {

@@ -1,6 +1,7 @@
 import {
   COMMON,
   type Command,
+  firstSentence,
   type ListedCommand,
   type LoadedCommand,
   loadCommand,
@@ -21,7 +22,10 @@ export const createCompletion = (commands: readonly ListedCommand[]): Command =>
     '  postern completion fish > ~/.config/fish/completions/postern.fish',
   async run(call, io) {
     const shell = SHELLS.find((known) => known === call.words[0]);
-    if (!shell) throw new UsageError(`missing argument: one of ${SHELLS.join(', ')}`);
+    if (!shell) {
+      const fault = call.words[0] === undefined ? 'missing argument' : `unknown shell "${call.words[0]}"`;
+      throw new UsageError(`${fault}: pass one of ${SHELLS.join(', ')}`);
+    }
     io.out(completionScript(shell, await Promise.all(commands.map(loadCommand))));
   },
 });
@@ -53,8 +57,6 @@ function toTree(commands: readonly LoadedCommand[]) {
     return { word, members, leaf, summary: leaf?.summary ?? members.map((one) => one.word).join(', ') };
   });
 }
-
-const firstSentence = (text: string) => text.split(/[.;:]\s|\.$/)[0] ?? text;
 
 const groupsOf = (tree: readonly Head[]) => tree.filter(({ members }) => members.length > 0);
 

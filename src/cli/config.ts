@@ -13,6 +13,9 @@ export const configCheck: Command = {
 export const configShow: Command = {
   async run(call) {
     const { shown } = call.settings();
-    call.table(shown, ['setting', 'value', 'from'], ({ path, value, origin }) => [path, JSON.stringify(value), origin]);
+    call.table(shown, {
+      headings: ['setting', 'value', 'from'],
+      cells: ({ path, value, origin }) => [path, JSON.stringify(value), origin],
+    });
   },
 };

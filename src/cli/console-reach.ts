@@ -17,7 +17,7 @@ const ASK_MS = 3_000;
 /** What the console answers at a host name that it does not know (RFC 9110 section 15.5.20). */
 const WRONG_HOST = 421;
 
-const OFF = 'The console is off. Set console.enabled: true in the settings, then restart Postern.\n';
+const OFF = 'The console is off. Set console.enabled: true in the settings file, then restart Postern.\n';
 
 export async function reachConsole(settings: Settings): Promise<Reach> {
   const { enabled } = settings.console;
@@ -29,7 +29,7 @@ export async function reachConsole(settings: Settings): Promise<Reach> {
   const isPublic = origin !== undefined && !isLoopbackName(new URL(origin).hostname);
   if (!isPublic && !isHere(settings)) return { kind: 'off', text: noWay(settings) };
   const notes = [
-    ...(here === undefined ? ['Postern does not answer. Start it before you open the link.\n'] : []),
+    ...(here === undefined ? ['The daemon does not answer. Start it before you open the link.\n'] : []),
     ...(here === WRONG_HOST && isPublic ? [restart(origin)] : []),
     ...(isPublic ? await noteProxy(origin, settings) : noteHere(settings)),
   ];
@@ -66,18 +66,19 @@ function noteHere(settings: Settings): readonly string[] {
   if (onLoopbackOnly(settings, {})) return [];
   const { port } = settings.http.listen;
   return [
-    `It opens on this host only, or over SSH: ssh -L ${port}:127.0.0.1:${port} ${settings.hostname}\n` +
-      'For browsers elsewhere set console.url (or public_url) to the https:// URL of the proxy, and restart.\n',
+    `The link opens on this host only, or over SSH: ssh -L ${port}:127.0.0.1:${port} ${settings.hostname}\n` +
+      'For browsers elsewhere, set console.url (or public_url) to the https:// URL of the proxy, then restart ' +
+      'Postern.\n',
   ];
 }
 
 const restart = (origin: string) =>
-  `Postern does not know ${origin} as the console's URL yet. Restart it, so that it reads console.url and ` +
+  `The running daemon does not use ${origin} as the URL of the console yet. Restart it to load console.url and ` +
   'public_url.\n';
 
 const noWay = ({ http }: Settings) =>
-  `No browser reaches the console: http.listen (${http.listen.host}) is not on loopback, and console.url is not set. ` +
-  'Set console.url (or public_url) to the https:// URL of the proxy, then restart Postern.\n';
+  `No browser can reach the console: http.listen (${http.listen.host}) is not on loopback, and console.url is not ` +
+  'set. Set console.url (or public_url) to the https:// URL of the proxy, then restart Postern.\n';
 
 /** What the proxy does with the link. One that does not answer from here may answer others. */
 async function noteProxy(origin: string, settings: Settings): Promise<readonly string[]> {
@@ -92,7 +93,7 @@ async function noteProxy(origin: string, settings: Settings): Promise<readonly s
     : '';
   const why =
     answer.status === WRONG_HOST
-      ? `The proxy at ${origin} does not pass the Host header on (nginx: proxy_set_header Host $host).`
+      ? `The proxy at ${origin} does not forward the Host header (nginx: proxy_set_header Host $host).`
       : `${origin}/console/ answers ${answer.status} instead of the console.`;
   return [`${why} See "TLS" in docs/operations.md.\n${way}`];
 }

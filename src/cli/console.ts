@@ -26,8 +26,8 @@ const tools = { clock: systemClock, ids: createIds(systemClock) };
 
 export const consoleLink: Command = {
   notes:
-    'If the console cannot be reached, the command says which setting to change. For regular users, add a ' +
-    'person: postern person add NAME.',
+    'If the console cannot be reached, the command says which setting to change. For everyday use, add a person: ' +
+    'postern person add NAME.',
   run: overStore((parts) => printLink(parts, null)),
 };
 
@@ -48,7 +48,7 @@ async function printLink(
   const reach = await reachConsole(settings);
   if (reach.kind === 'off') {
     io.err(reach.text);
-    if (person) io.err(`Then create a link: postern person invite ${person.name}\n`);
+    if (person) io.err(`Then get a link: postern person invite ${person.name}\n`);
     return EXIT.failed;
   }
   const url = enterUrl(settings, await createEnterLink(store, person?.id ?? null, tools));
@@ -72,7 +72,10 @@ export const personAdd: Command = {
   },
   async run(call, io) {
     const name = personName(call.words[0] ?? '');
-    if (name === undefined) throw new UsageError('missing argument: NAME (letters, digits and . _ @ + -)');
+    if (name === undefined) {
+      const fault = call.words[0] === undefined ? 'missing argument: NAME' : `"${call.words[0]}" is not a valid name`;
+      throw new UsageError(`${fault} (letters, digits and . _ @ + -)`);
+    }
     const [role = 'owner'] = call.known('role', ROLES);
     if (role === 'operator' && call.text('account') !== undefined)
       throw new UsageError('an operator sees all accounts; omit --account');
@@ -81,8 +84,10 @@ export const personAdd: Command = {
       const parts = { call, io, settings, store };
       const account = role === 'operator' ? null : (await theAccount(store, call)).id;
       const added = await addPerson(store, { name, role, account }, tools);
-      if (added === 'taken') throw new UsageError(`${name} exists already (postern person invite ${name})`);
+      if (added === 'taken')
+        throw new UsageError(`${name} exists already; for a new link: postern person invite ${name}`);
       notePerson(parts, 'person added', added);
+      if (call.format === 'text') io.err(`Added ${name} (${role}).\n`);
       return printLink(parts, added);
     });
   },
@@ -111,14 +116,18 @@ export const personList: Command = {
         created_at: toTimestamp(createdAt),
       })),
     );
-    call.table(shown, ['name', 'role', 'account', 'password', 'second factor', 'created'], (row) => [
-      row.name,
-      row.role,
-      row.account,
-      row.has_password ? 'yes' : 'no',
-      row.locked ? 'locked' : row.has_factor ? 'yes' : 'no',
-      row.created_at,
-    ]);
+    call.table(shown, {
+      none: 'No people. Add one: postern person add NAME',
+      headings: ['name', 'role', 'account', 'password', 'second factor', 'created'],
+      cells: (row) => [
+        row.name,
+        row.role,
+        row.account,
+        row.has_password ? 'yes' : 'no',
+        row.locked ? 'locked' : row.has_factor ? 'yes' : 'no',
+        row.created_at,
+      ],
+    });
   }),
 };
 
@@ -176,7 +185,7 @@ export const personUnlock = changing({
 async function thePerson({ call, store }: StoreCall): Promise<PersonRow> {
   const given = call.word('NAME');
   const person = await store.people.one({ name: personName(given) ?? '' });
-  if (!person) throw new UsageError(`no such person: ${given} (postern person list)`);
+  if (!person) throw new UsageError(`no such person: ${given} (see: postern person list)`);
   return person;
 }
 
@@ -198,7 +207,10 @@ export const consoleSessionList: Command = {
       created_at: toTimestamp(createdAt),
       seen_at: toTimestamp(seenAt),
     }));
-    call.table(shown, ['id', 'name', 'signed in by', 'address', 'started', 'last seen']);
+    call.table(shown, {
+      none: 'No console sessions.',
+      headings: ['id', 'name', 'signed in by', 'address', 'started', 'last seen'],
+    });
   }),
 };
 
@@ -214,7 +226,10 @@ export const consoleEnd: Command = {
       for (const { id } of rows) await store.consoleSessions.remove({ id });
       call.print(
         rows.map(({ id }) => ({ id: id.slice(0, SHOWN_ID), ended: true })),
-        () => `Ended: ${rows.length}\n`,
+        () =>
+          rows.length === 0
+            ? 'No matching sessions (see: postern console sessions).\n'
+            : `Ended ${rows.length} ${rows.length === 1 ? 'session' : 'sessions'}\n`,
       );
       return rows.length > 0 ? EXIT.ok : EXIT.failed;
     });

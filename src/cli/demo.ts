@@ -50,8 +50,8 @@ export const demo: Command = {
     },
   },
   notes:
-    'Several hosts need a database with the protocol of MongoDB. MONGODB_URL names a server, on which the demo uses ' +
-    'a database of its own; else mongod is started, if it is on the PATH; else SecantusDB, which is fetched by pip in ' +
+    '--hosts needs a database with the protocol of MongoDB: the server of MONGODB_URL, on which the demo uses a ' +
+    'database of its own; else mongod is started, if it is on the PATH; else SecantusDB, which is fetched by pip in ' +
     'a clone of the sources.',
   async run(call, io) {
     const hosts = readHosts(call);
@@ -72,10 +72,10 @@ export const demo: Command = {
 function readHosts(call: Invocation) {
   const [given, [copies = 'store']] = [call.text('hosts'), call.known('copies', COPIES)];
   if (given === undefined && call.text('copies') !== undefined) throw new UsageError('--copies needs --hosts');
-  if (given === undefined || given === '1') return undefined;
+  if (given === undefined) return undefined;
   const count = Number(given);
-  if (!Number.isInteger(count) || count < 1 || count > MOST_HOSTS)
-    throw new UsageError(`--hosts needs a number from 1 to ${MOST_HOSTS}`);
+  if (!Number.isInteger(count) || count < 2 || count > MOST_HOSTS)
+    throw new UsageError(`--hosts must be a number from 2 to ${MOST_HOSTS}`);
   return { count, copies };
 }
 

@@ -46,9 +46,10 @@ function toShown(row: DomainKeyRow, settings: Settings) {
 }
 
 const SENTENCES: Readonly<Record<State, (at: string | null) => string>> = {
-  signs: (at) => `signs since ${at} UTC`,
-  next: (at) => (at === null ? 'will sign once its record is in the DNS' : `record found; will sign from ${at} UTC`),
-  previous: (at) => `no longer signs; keep its record until ${at} UTC`,
+  signs: (at) => `current key, since ${at} UTC`,
+  next: (at) =>
+    at === null ? 'next key, used once its record is in the DNS' : `next key, record found; used from ${at} UTC`,
+  previous: (at) => `previous key; keep its record until ${at} UTC`,
 };
 
 function toText({ state, name, txt, cname, at }: Shown): string {
@@ -63,16 +64,16 @@ function theDomain(call: Invocation): string | undefined {
   return domain;
 }
 
-const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (postern dkim list)`);
+const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (see: postern dkim list)`);
 
 export const dkimList: Command = {
   run: overStore(async ({ call, settings, store }) => {
     const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
-    call.table(shown, ['domain', 'selector', 'state'], ({ domain, selector, state, at }) => [
-      domain,
-      selector,
-      SENTENCES[state](at),
-    ]);
+    call.table(shown, {
+      none: 'No DKIM keys. A sender domain gets one when it is added: postern sender add DOMAIN',
+      headings: ['domain', 'selector', 'state'],
+      cells: ({ domain, selector, state, at }) => [domain, selector, SENTENCES[state](at)],
+    });
   }),
 };
 
@@ -105,13 +106,12 @@ export const dkimRotate: Command = {
     cancel: { help: 'discard the new key, if it does not sign yet' },
   },
   notes:
-    'Publish the record shown and keep the old one. A running daemon looks for the new record every five ' +
-    'minutes and\n' +
-    'uses the key once the TTL of the record has passed. Keep the old record for a week after that.\n' +
-    'Keys alternate between two selectors.\n\n  postern dkim rotate example.com',
+    'Publish the record shown and keep the old one. A running daemon looks for the new record every five minutes and ' +
+    'uses the key once the TTL of the record has passed. Keep the old record for a week after that. Keys alternate ' +
+    'between two selectors.\n\n  postern dkim rotate example.com',
   async run(call, io) {
     const domain = theDomain(call);
-    if ((domain === undefined) !== call.flag('all')) throw new UsageError('give a DOMAIN or --all');
+    if ((domain === undefined) !== call.flag('all')) throw new UsageError('pass a DOMAIN, or --all');
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const domains =
@@ -134,7 +134,8 @@ async function rotate(domains: readonly string[], parts: StoreCall): Promise<num
     if (begun.kind === 'resting') {
       resting++;
       const free = toTimestamp(begun.until);
-      const why = `mail signed with the previous key may be in transit; its selector is free again on ${free} UTC`;
+      const why =
+        `mail signed with the previous key may still be in transit. Its selector is free again from ` + `${free} UTC`;
       io.err(`postern dkim rotate: ${domain}: ${why}\n`);
     } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
   }
@@ -155,7 +156,7 @@ async function cancel(domains: readonly string[], parts: StoreCall): Promise<num
   call.print(shown, () =>
     shown.length === 0
       ? 'No new key to discard.\n'
-      : shown.map(({ domain, selector }) => `${domain} keeps signing with ${selector}.\n`).join(''),
+      : shown.map(({ domain, selector }) => `${domain} keeps its key with the selector ${selector}.\n`).join(''),
   );
   return shown.length === 0 && domains.length === 1 ? EXIT.failed : EXIT.ok;
 }

@@ -44,19 +44,20 @@ export const dns: Command = {
   args: '[DOMAIN…]',
   options: {
     zone: { help: 'print the records as lines of a zone file' },
-    missing: { help: 'only records that are not published as they should be' },
+    missing: { help: 'only records that are missing or have a wrong value' },
     for: {
       value: 'USE',
       values: USE_NAMES,
       help: 'receiving: only the records without which mail does not arrive; sending: all (default)',
     },
     address: addressOption,
-    wait: { help: 'wait until they are published, and say so for each' },
+    wait: { help: 'wait until all records are published, and report each one' },
     timeout: { value: 'MINUTES', help: `with --wait: give up after this time (default: ${MINUTES})` },
   },
   notes:
-    'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a\n' +
-    'new record. Advised records are never waited for. For those of a sender domain, run postern sender add first.\n\n' +
+    'With DOMAIN, only records at or below these names. Name servers are asked directly, so that no cache hides a ' +
+    'new record. --wait does not wait for advised records. Records of a sender domain are listed once it is added: ' +
+    'postern sender add.\n\n' +
     '  postern dns --zone --missing > records.txt\n' +
     '  postern dns --wait',
   async run(call, io) {
@@ -147,7 +148,7 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   const addresses = await addressesOf(call, settings, resolver);
   if (addresses.length === 0)
     throw new UsageError(
-      `${settings.hostname} has no address in the DNS, and this machine no public one: give it with --address`,
+      `no public address found for ${settings.hostname}, neither in the DNS nor on this machine; pass it: --address IP`,
     );
   const groups: RecordGroup[] = [];
   const world = { settings, resolver, clock: systemClock, store, addresses, isAsked };
@@ -156,7 +157,9 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
     if (left.length > 0) groups.push({ title, records: left });
   }
   if (groups.length === 0)
-    throw new UsageError(`no record is needed at ${call.words.join(', ')} (postern domain add, postern sender add)`);
+    throw new UsageError(
+      `no records for ${call.words.join(', ')}. Add it first: postern domain add, or postern sender add`,
+    );
   return groups;
 }
 
@@ -291,15 +294,20 @@ function toStrings(text: string): string {
   return quoted.length === 1 ? (quoted[0] ?? '') : `( ${quoted.join(' ')} )`;
 }
 
-function nextStep(groups: readonly SurveyedGroup[], { store }: Job): string {
+function nextStep(groups: readonly SurveyedGroup[], { call, store }: Job): string {
   const records = groups.flatMap((group) => group.records);
   const open = records.filter(isOpen).length;
+  const given = call
+    .texts('address')
+    .map((address) => ` --address ${address}`)
+    .join('');
   if (open > 0)
     return (
-      `next: publish ${open === 1 ? 'the record that is' : `the ${open} records that are`} not ok ` +
-      '(postern dns --zone --missing), then: postern dns --wait\n'
+      `next: publish the ${open === 1 ? 'record' : `${open} records`} above that ${open === 1 ? 'is' : 'are'} not ok ` +
+      `(postern dns --zone --missing${given}), then run postern dns --wait${given}\n`
     );
   const advised = records.filter(({ state }) => state !== 'ok').length;
   const done = advised === 0 ? 'All records are published.' : `All records are published, except ${advised} advised.`;
-  return `${done}\nnext: ${store ? 'postern doctor' : 'start the daemon, then run this again for its DKIM key'}\n`;
+  const start = 'start the daemon, then run postern dns again, which then lists the DKIM key too';
+  return `${done}\nnext: ${store ? 'postern doctor' : start}\n`;
 }

@@ -16,8 +16,8 @@ export const doctor: Command = {
     },
   },
   notes:
-    'Changes nothing and sends no mail. Run it as the user of the daemon, with its settings:\n' +
-    '  sudo -u postern postern doctor --config /etc/postern/postern.yaml',
+    'Changes nothing and sends no mail. Run it with the settings of the daemon, as its user or as root:\n\n' +
+    '  sudo postern doctor',
   async run(call, io) {
     const { settings } = call.settings();
     const found: Finding[] = [];

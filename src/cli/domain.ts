@@ -48,7 +48,10 @@ async function theDomain(
   const [row, another] = [...(owned ? [owned] : []), ...claims].filter(
     ({ account }) => !wanted || account === wanted.id,
   );
-  if (!row) throw new UsageError(`${word} is not an inbound domain here (postern domain list, postern domain add)`);
+  if (!row)
+    throw new UsageError(
+      `no such inbound domain: ${word}. List them with postern domain list, add it with postern domain add`,
+    );
   if (!owned && another) throw new UsageError(`several accounts claim ${word}; choose one with --account`);
   return { domain: row.domain, account: await ownerOf(store, row.account) };
 }
@@ -64,20 +67,23 @@ async function operateOnDomain(path: string, call: Invocation) {
 function proofHint(record: Readonly<Record<string, unknown>>): string {
   if (record.routed !== false) return '';
   const [name, value] = [String(record.txt_name), String(record.txt_value)];
-  return `Mail for it is accepted once this record is in the DNS:\n\n  ${name}  TXT  "${value}"\n`;
+  return `Mail for it is accepted once this record is in the DNS:\n\n  ${name}  TXT  "${value}"\n\n`;
 }
 
 export const domainAdd: Command = {
   args: 'DOMAIN',
   options: { account: accountOption },
   notes:
-    'A running daemon accepts mail for it within seconds (inbound.refresh_ms), once it has a route: postern route add.',
+    'Mail is accepted once the domain has a route (postern route add). A running daemon applies changes within ' +
+    'seconds (inbound.refresh_ms).',
   async run(call) {
     const domain = call.word('DOMAIN');
     const { settings } = call.settings();
     const account = await withStore(settings, (store) => theAccount(store, call));
     const record = await operate(settings, '/inbound/add-domain', account, { domain });
-    call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n${proofHint(record)}`);
+    const added = String(record.domain);
+    const next = `next: postern route add ${added} '*' URL; its DNS records: postern dns ${added}\n`;
+    call.print([record], () => `Added ${added} to account ${account.name}.\n${proofHint(record)}${next}`);
   },
 };
 
@@ -121,13 +127,17 @@ export const domainList: Command = {
       routed: !isClaim(row),
       created_at: toTimestamp(row.createdAt),
     }));
-    call.table(shown, ['domain', 'account', 'accepts mail', 'valid MX', 'created'], (row) => [
-      row.domain,
-      row.account_name ?? row.account,
-      row.routed ? 'yes' : 'not yet proven',
-      row.valid_mx ? 'yes' : 'no',
-      row.created_at,
-    ]);
+    call.table(shown, {
+      none: 'No inbound domains. Add one: postern domain add DOMAIN',
+      headings: ['domain', 'account', 'accepts mail', 'valid MX', 'created'],
+      cells: (row) => [
+        row.domain,
+        row.account_name ?? row.account,
+        row.routed ? 'yes' : 'not yet proven',
+        row.valid_mx ? 'yes' : 'no',
+        row.created_at,
+      ],
+    });
   }),
 };
 
@@ -152,16 +162,20 @@ export const routeList: Command = {
       account: row.account,
       created_at: toTimestamp(row.createdAt),
     }));
-    call.table(shown, ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'], (row) => [
-      row.id,
-      row.domain,
-      row.pattern,
-      row.conditions.join(' ') || '-',
-      row.action,
-      row.format,
-      String(row.batch_events),
-      row.url || '-',
-    ]);
+    call.table(shown, {
+      none: `No routes${domain === undefined ? '' : ` of ${domain}`}. Add one: postern route add DOMAIN PATTERN URL`,
+      headings: ['id', 'domain', 'pattern', 'when', 'action', 'format', 'batch', 'url'],
+      cells: (row) => [
+        row.id,
+        row.domain,
+        row.pattern,
+        row.conditions.join(' ') || '-',
+        row.action,
+        row.format,
+        String(row.batch_events),
+        row.url || '-',
+      ],
+    });
   }),
 };
 
@@ -203,16 +217,14 @@ export const routeAdd: Command = {
   },
   notes:
     'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the ' +
-    'URL has to\n' +
-    'answer HEAD with 200, or a POST with 2xx. With the URL pull:, mail waits until postern listen or ' +
+    'URL has to answer HEAD with 200, or a POST with 2xx. With the URL pull:, mail waits until postern listen or ' +
     '/inbound/pull fetches it.\n\n' +
     "  postern route add in.example.com 'support-*' https://app.example.com/mail\n" +
     `  postern route add in.example.com '*' --action reject --when '{"dmarc":"fail"}'`,
   async run(call) {
-    const [domain, pattern, url] = call.words;
+    const [domain, pattern, url] = [call.word('DOMAIN'), call.word('PATTERN', 1), call.words[2]];
     const action = call.text('action');
-    if (domain === undefined || pattern === undefined || (url === undefined && (action ?? 'post') === 'post'))
-      throw new UsageError('missing arguments: DOMAIN PATTERN URL');
+    if (url === undefined && (action ?? 'post') === 'post') call.word('URL', 2);
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
     const batch = call.text('batch-events');
@@ -226,7 +238,7 @@ export const routeAdd: Command = {
       ...toRules(call),
     };
     const record = await operate(settings, '/inbound/add-route', account, params);
-    const posted = url !== undefined && isPulled(url) ? `waits at ${url} (postern listen)` : `is posted to ${url}`;
+    const posted = url !== undefined && isPulled(url) ? `waits at ${url} until it is fetched` : `is posted to ${url}`;
     const does = record.action === 'post' ? posted : `has the action ${String(record.action)}`;
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} ${does}\n`);
   },
@@ -262,11 +274,11 @@ function toCount(text: string): number {
 export const routeRemove: Command = {
   args: 'ID',
   async run(call) {
-    const id = call.word('ID (postern route list shows the ids)');
+    const id = call.word('ID (see: postern route list)');
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => {
       const row = await store.inboundRoutes.one({ id });
-      if (!row) throw new UsageError(`no such route: ${id} (postern route list)`);
+      if (!row) throw new UsageError(`no such route: ${id} (see: postern route list)`);
       return ownerOf(store, row.account);
     });
     const record = await operate(settings, '/inbound/delete-route', account, { id });
@@ -276,17 +288,17 @@ export const routeRemove: Command = {
 
 const SENTENCES = {
   'no-route': 'no route of the domain matches the mailbox: 550 5.1.1',
-  rejected: 'a route of the domain refuses mail to the mailbox: 550 5.7.1',
+  rejected: 'a route of the domain rejects mail to the mailbox: 550 5.7.1',
   expired: 'expired reply address: 550 5.7.1',
   'not-ours': 'not an inbound domain here: 550 5.7.1',
-  unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
-  'too-new': 'a newer Postern wrote its domain or a route that it matches, so upgrade this host: 451 4.3.0',
+  unknown: 'the store is unavailable, and the routes could not be read: 451 4.3.0',
+  'too-new': 'a newer Postern changed the domain or a matching route; upgrade this host: 451 4.3.0',
 } as const;
 
 /** What becomes of the mail that matches. */
 function toSentence({ choices = [], routeId, pattern, url, fate }: Match): string {
   const named = choices.map(({ match, action }) => `${match.routeId} (${match.pattern}, ${action})`).join(', ');
-  if (choices.length > 0) return `Depends on the message. Routes in the order they are tried: ${named}`;
+  if (choices.length > 0) return `Depends on the message. Routes, in the order in which they are tried: ${named}`;
   const route = `Route ${routeId} (${pattern})`;
   const action = ACTION_NAMES.find((name) => fate !== undefined && ACTIONS[name].fate === fate);
   if (action) return `${route} matches. ${ACTIONS[action].does}`;
@@ -298,7 +310,7 @@ export const routeTest: Command = {
   async run(call) {
     const text = call.word('ADDRESS');
     const address = parseAddress(text);
-    if (!address) throw new UsageError(`not an address: ${text}`);
+    if (!address) throw new UsageError(`not an email address: ${text}`);
     return withStore(call.settings().settings, async (store) => {
       const routing = createRouting(
         { refreshMs: 60_000 },

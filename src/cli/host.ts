@@ -7,6 +7,7 @@ import type { Store } from '../store/store.ts';
 import { commandPauses, countCopies } from './adoption.ts';
 import { type Command, toTable, UsageError } from './command.ts';
 import { overStore, withStore } from './open.ts';
+import { named } from './other-hosts.ts';
 
 /** The hosts that run, by id; undefined if unknown: a host with a store of its own shows no beat. */
 async function findRunning(
@@ -40,46 +41,51 @@ function stateOf(row: HostRow, isRunning: boolean | undefined) {
 
 export const hostList: Command = {
   notes:
-    'Hosts that do not answer at once are watched for some seconds. silent: it was not stopped, but does not ' +
-    'run or has lost the store. copies: its mail and webhook events in the store, which another host takes over ' +
-    'if it is silent for hosts.adopt_after_s, or by hand (postern host adopt). adopted by, adopted: the host that ' +
-    'was named to take them over, and when; empty again once the lost host runs. lacks: features that another host ' +
-    'of the store has. Until it is upgraded, it leaves rows alone that need them. Times are by the clock of each ' +
-    'host. A row is deleted 90 days after its host was last seen.',
+    'silent: the host was not stopped, but does not run or cannot reach the store. Hosts that do not answer at once ' +
+    'are watched for some seconds.\n' +
+    'copies: its deliveries with a copy in the store. Another host takes them over after hosts.adopt_after_s seconds ' +
+    'of silence, or by hand (postern host adopt).\n' +
+    'adopted by, adopted: which host takes them over, and since when; empty again once the lost host runs.\n' +
+    'lacks: features that another host of the store has. The host ignores rows that need them until it is upgraded.\n' +
+    'Times are those of the clock of each host. A host is removed from the list 90 days after it was last seen.',
   run: overStore(async ({ call, settings, store }) => {
     const rows = await store.hosts.many({}, { sort: 'id' });
     const running = await findRunning(store, rows, settings);
     const listed = await Promise.all(rows.map((row) => toShown(store, row, rows, running)));
     const shown = listed.toSorted((a, b) => a.name.localeCompare(b.name));
+    const none = 'No hosts. A host is listed once its daemon has started.\n';
     call.print(shown, () =>
-      toTable(
-        ['id', 'hostname', 'state', 'version', 'started', 'last seen', 'copies', 'adopted by', 'adopted', 'lacks'],
-        shown.map(({ lacks, ...row }) => {
-          const adopter = rows.find(({ id }) => id === row.adopter)?.name ?? row.adopter;
-          return [...Object.values({ ...row, adopter }), lacks.join(' ') || null];
-        }),
-      ),
+      shown.length === 0
+        ? none
+        : toTable(
+            ['id', 'hostname', 'state', 'version', 'started', 'last seen', 'copies', 'adopted by', 'adopted', 'lacks'],
+            shown.map(({ lacks, ...row }) => {
+              const adopter = rows.find(({ id }) => id === row.adopter)?.name ?? row.adopter;
+              return [...Object.values({ ...row, adopter }), lacks.join(' ') || null];
+            }),
+          ),
     );
   }),
 };
 
 export const hostForget: Command = {
-  args: 'ID',
-  notes: 'It deletes no mail. A host that comes back is listed again.',
+  args: 'HOSTNAME | ID',
+  notes: 'Deletes no mail. A host that comes back is listed again.',
   async run(call) {
-    const id = call.word('ID (see: postern host list)');
+    const word = call.word('HOSTNAME or ID (see: postern host list)');
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
-      const row = await store.hosts.one({ id });
-      if (!row) throw new UsageError(`there is no host ${id} (see: postern host list)`);
+      const row = named(await store.hosts.many({}, { sort: 'id' }), word);
+      const { id } = row;
       if ((await findRunning(store, [row], settings))?.has(id))
-        throw new UsageError(`${row.name} runs: stop it first (systemctl stop postern)`);
+        throw new UsageError(`${row.name} is running; stop it first: systemctl stop postern`);
       if (await store.copies.one({ host: id }))
         throw new UsageError(
-          `the store has mail or events of ${row.name}: another host sends them (postern host adopt ${row.name})`,
+          `the store still has mail or events of ${row.name}. Have another host send them: postern host adopt ` +
+            `${row.name}`,
         );
       await store.hosts.remove({ id, incarnation: row.incarnation });
-      call.print([{ id, forgotten: true }], () => `Forgot ${row.name} (${id})\n`);
+      call.print([{ id, forgotten: true }], () => `Removed ${row.name} (${id}) from the list of hosts\n`);
     });
   },
 };

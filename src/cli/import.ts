@@ -24,8 +24,8 @@ export const importMandrill: Command = {
     'dry-run': { help: 'only show what would be imported' },
   },
   notes:
-    'The source account is not changed. You can run the import again: it continues where it stopped. Keys are ' +
-    'read from\nfiles, because other users of the machine can see command lines.',
+    'The source account is not changed. You can run the import again: it continues where it stopped. Keys are read ' +
+    'from files, because other users of the machine can see command lines.',
   async run(call, io) {
     const kinds = chooseKinds(call);
     const { from, to } = clients(call, io);

@@ -30,7 +30,9 @@ function theDomain(call: Invocation): string | undefined {
 /** The reason why an address of the inventory cannot be changed. */
 async function conflict(store: Store, id: string): Promise<UsageError> {
   const row = await store.ips.one({ id });
-  return new UsageError(row ? `${id} is in use by account ${row.account}` : `${id} is not in the inventory`);
+  return new UsageError(
+    row ? `${id} is in use by account ${row.account}, which must give it back first` : `${id} is not in the inventory`,
+  );
 }
 
 export const ipAdd: Command = {
@@ -91,7 +93,7 @@ function toShown(row: IpRow, names: ReadonlyMap<string, string>, now: Date) {
 }
 
 export const ipList: Command = {
-  notes: 'A pending custom domain needs your action: set the PTR record of the address to it.',
+  notes: 'If the custom state is pending, set the PTR record of the address to the custom domain.',
   run: overStore(async ({ call, store }) => {
     const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
     const now = new Date(systemClock.now());
@@ -100,6 +102,10 @@ export const ipList: Command = {
     const note =
       waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account is' : 'accounts are'} waiting for an address.\n`;
     const headings = ['address', 'state', 'account', 'domain', 'custom domain', 'custom state', 'free at'];
-    call.print(shown, () => toTable(headings, shown.map(Object.values)) + note);
+    const table = () =>
+      shown.length === 0
+        ? 'No addresses. Add one: postern ip add ADDRESS\n'
+        : toTable(headings, shown.map(Object.values));
+    call.print(shown, () => table() + note);
   }),
 };

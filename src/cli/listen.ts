@@ -61,7 +61,8 @@ export const listen: Command = {
       await (target.tap ? watch(session, target.tap) : consume(session));
     } catch (error) {
       if (!(error instanceof CallRefused)) throw error;
-      io.err(`postern listen: ${error.message}\n`);
+      const hint = error.error === 'Invalid_Key' ? ' (see: postern key create)' : '';
+      io.err(`postern listen: ${error.message}${hint}\n`);
       return EXIT.failed;
     }
     return EXIT.ok;
@@ -99,7 +100,7 @@ function targetOf(call: Invocation) {
 function createServer(call: Invocation, io: Io): Server {
   const file = call.text('key-file');
   const key = file === undefined ? io.env.POSTERN_KEY : readSecret(file);
-  if (!key) throw new UsageError('missing API key: --key-file FILE, or POSTERN_KEY (postern key create)');
+  if (!key) throw new UsageError('missing API key: --key-file FILE, or POSTERN_KEY (see: postern key create)');
   const given = call.text('server') ?? ownServer(call);
   if (!/^https?:$/.test(URL.parse(given)?.protocol ?? ''))
     throw new UsageError(`--server must be an http or https URL: ${given}`);

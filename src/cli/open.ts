@@ -84,7 +84,7 @@ export async function withResolver<T>(settings: Settings, use: (resolver: Resolv
 export async function withHistory<T>(settings: Settings, use: (history: History) => Promise<T>): Promise<T> {
   const { file } = journalSettings(settings);
   if (!mustBeOurs(settings.data_dir) || !existsSync(file))
-    throw new Unavailable(`no history found: ${file} does not exist; has the daemon run here?`);
+    throw new Unavailable(`no history in ${settings.data_dir} (data_dir). ${STARTED}`);
   const reading = open(file);
   try {
     return await use(reading.history);
@@ -100,7 +100,7 @@ function open(file: string): ReturnType<typeof openReading> {
     if (!isUnusable(error)) throw error;
     const reason = errorText(error);
     throw new Unavailable(
-      `the history cannot be read: ${reason} (${file}); the daemon begins a new one when it starts`,
+      `the history ${file} cannot be read: ${reason}. The daemon replaces it with a new one at its next start`,
     );
   }
 }
@@ -161,8 +161,11 @@ export async function withOperations<T>(settings: Settings, use: (run: Daemon['r
   }
 }
 
+/** The advice where nothing has run yet, or other settings are meant. */
+const STARTED = 'Start the daemon first, or pass its settings file with --config.';
+
 function mustHaveQueue(dir: string): void {
-  if (!mustBeOurs(dir)) throw new Error(`no queue found in ${dirname(dir)} (data_dir); has the daemon run here?`);
+  if (!mustBeOurs(dir)) throw new Unavailable(`no queue in ${dirname(dir)} (data_dir). ${STARTED}`);
 }
 
 /** Whether the folder exists. Throws `Denied` if another user owns it. */
@@ -174,8 +177,8 @@ function mustBeOurs(dir: string): boolean {
     if (hasCode(error, 'ENOENT')) return false;
     if (hasCode(error, 'EACCES'))
       throw new Denied(
-        `permission denied: ${dir} (data_dir) belongs to another user; run this as root or as the daemon's ` +
-          'user (sudo -u postern postern …)',
+        `permission denied: ${dir} (data_dir) belongs to another user. Run this as root or as the daemon's user: ` +
+          'sudo postern …',
       );
     throw error;
   }

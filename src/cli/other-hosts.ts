@@ -45,8 +45,8 @@ export const hostOption = {
 
 /** For the help of commands that list. */
 export const LISTS_ALL_HOSTS =
-  'With several hosts, all of them are listed, or the one of --host. Those that do not answer are named; the exit ' +
-  'code is 1 then, unless they were stopped or have no http.peer_url.';
+  'With several hosts, the rows of all hosts are listed, or those of --host. Hosts that do not answer are named, and ' +
+  'the exit code is 1, unless they were stopped or have no http.peer_url.';
 
 /** The hosts that a command means. */
 interface MeantHosts {
@@ -83,14 +83,15 @@ export async function withHosts<T>(call: Invocation, use: (hosts: MeantHosts) =>
   }
 }
 
-function named(rows: readonly HostRow[], word: string): HostRow {
+/** The host with a name or id. */
+export function named(rows: readonly HostRow[], word: string): HostRow {
   const [found, ...more] = rows.filter(({ id, name }) => id === word || name === word);
   if (!found) throw unknownHost(word);
-  if (more.length > 0) throw new UsageError(`several hosts are named ${word}; give an id (postern host list)`);
+  if (more.length > 0) throw new UsageError(`several hosts are named ${word}; pass an id (see: postern host list)`);
   return found;
 }
 
-const unknownHost = (word: string) => new UsageError(`there is no host ${word} (see: postern host list)`);
+const unknownHost = (word: string) => new UsageError(`no such host: ${word} (see: postern host list)`);
 
 /** What one host answers. */
 export interface HostPart<A> {
@@ -134,7 +135,7 @@ export function listOnHosts<A>(
     for (const { host, name, asked: one } of asked) {
       const isAnswered = one.kind === 'answered';
       if (isAnswered && !(host && isCut?.(one.answer))) continue;
-      const why = isAnswered ? CUT : whyMissing(one, 'what it has is not listed', false);
+      const why = isAnswered ? CUT : whyMissing(one, 'its rows are not listed', false);
       io.err(`${printable(`${name} ${why}`)}.\n`);
       if (isAnswered || isExpected(host, call)) code = EXIT.failed;
     }
@@ -142,7 +143,7 @@ export function listOnHosts<A>(
   });
 }
 
-const CUT = 'has more than it lists for another host; run the command there';
+const CUT = 'has more rows than it lists for another host. To see them, run the command there';
 
 /** Whether a host must answer: it is this one, was named, or runs and has a URL for it. */
 export function isExpected(host: OtherHost | undefined, call: Invocation): boolean {
@@ -152,7 +153,7 @@ export function isExpected(host: OtherHost | undefined, call: Invocation): boole
 
 /** Says that the other hosts of the store are not known. */
 export function sayUnknown(io: Io, fault: string): number {
-  io.err(`Other hosts of the store were not asked: ${printable(fault)}\n`);
+  io.err(`The other hosts of the store were not asked: ${printable(fault)}\n`);
   return EXIT.tryLater;
 }
 

@@ -9,6 +9,7 @@ import {
 } from '../api/hosts/host-queue.ts';
 import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
+import { inWords } from '../base/tables.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
 import { HOST } from '../journal/actions.ts';
@@ -38,7 +39,7 @@ function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
     throw new UsageError(
-      'nothing selected: give ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
+      'nothing selected: pass ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
     );
   }
 }
@@ -47,9 +48,9 @@ function requireChoice(call: Invocation, selection: Selection): void {
 const PROGRESS_EVERY_MS = 1000;
 
 const ALL_HOSTS =
-  'With several hosts, all of them are changed, or the one of --host. Those that do not answer are named, and ' +
-  'unchanged; the exit code is 1 then, unless they were stopped or have no http.peer_url. The daemon of this ' +
-  'host need not run.';
+  'With several hosts, deliveries on all hosts are changed, or those of --host. Hosts that do not answer are named ' +
+  'and left unchanged, and the exit code is 1, unless they were stopped or have no http.peer_url. On this host the ' +
+  'command works even if the daemon is stopped.';
 
 interface Change {
   readonly notes?: string;
@@ -107,6 +108,11 @@ function changing({ notes, options, action, done, wouldDo, narrow }: Change): Co
         const count = shares.reduce((sum, share) => sum + share.count, 0);
         const records = shares.map(({ name, count, error }) => ({ name, count, error }));
         call.print([{ count, dry_run: dryRun, ...(hasOwnStore(settings) ? {} : { hosts: records }) }], () => {
+          // Not if a host was not asked: it may have some.
+          if (count === 0 && fault === undefined && shares.every(({ error }) => error === null)) {
+            const { states, ended } = BULK_ACTIONS[action];
+            return `No matching deliveries. Only ${inWords(states)} deliveries can be ${ended}.\n`;
+          }
           const parts = shares.filter((one) => one.count > 0).map((one) => `${one.count} on ${printable(one.name)}`);
           const where = shares.length > 1 && count > 0 ? `: ${parts.join(', ')}` : '';
           return `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}${where}.\n`;
@@ -159,7 +165,7 @@ async function untilEnded(share: HostShare, host: OtherHost | undefined, progres
     if (!found)
       return {
         ...share,
-        error: `the job on ${name} for ${count} deliveries cannot be followed any more; check the queue there`,
+        error: `the job on ${name} for ${count} deliveries can no longer be followed; check the queue there`,
       };
     if (found.state !== 'running')
       return { ...share, count: found.done, error: found.error === null ? null : `${name}: ${found.error}` };
@@ -200,8 +206,7 @@ export const queueDrop = changing({
 });
 
 export const queueFlush: Command = {
-  ...queueRetry,
-  args: '',
+  notes: ALL_HOSTS,
   options: {
     host: hostOption,
     'dry-run': { help: 'only count the deliveries that would be changed' },

@@ -109,7 +109,9 @@ type Listed = ListedDelivery['record'];
 
 /** The last answer; for a delivery without an attempt, why it waits. */
 function lastOf({ last_status: status, last_error: error, attempts }: Listed, waits: string | null) {
-  return status ?? error ?? (attempts === 0 && waits !== 'due' ? waits : null);
+  if (status !== null || error !== null) return status ?? error;
+  if (attempts > 0 || waits === null || waits === 'due') return null;
+  return waits === 'pulled' ? 'to be pulled' : waits;
 }
 
 /** The recipient of a message, or the contents of a batch. */

@@ -4,6 +4,7 @@ import { errorText } from '../base/errors.ts';
 import { ConfigError, type LoadedSettings, loadSettings } from '../config.ts';
 import { HostRefused } from '../store/rows/hosts.ts';
 import {
+  type Cells,
   COMMON,
   type Command,
   Denied,
@@ -17,6 +18,7 @@ import {
   toTable,
   Unavailable,
   UsageError,
+  wrapped,
 } from './command.ts';
 
 /** Loads a command and runs it with the arguments after its name. Returns its exit code; never throws. */
@@ -76,7 +78,15 @@ function invocation(command: LoadedCommand, argv: readonly string[], io: Io): In
     },
     format,
     print,
-    table: (records, headings, cells = Object.values) => print(records, () => toTable(headings, records.map(cells))),
+    table: (records, { none, headings, cells = Object.values }) =>
+      print(records, () =>
+        none !== undefined && records.length === 0
+          ? `${none}\n`
+          : toTable(
+              headings,
+              records.map((record): Cells => cells(record)),
+            ),
+      ),
     settings() {
       loaded ??= reload();
       return loaded;
@@ -113,12 +123,20 @@ function explain(error: unknown, name: string, io: Io): number {
     io.err(`postern: invalid settings:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`);
     return EXIT.config;
   }
-  io.err(`postern ${name}: ${errorText(error)}\n`);
+  io.err(`postern ${name}: ${faultText(error)}\n`);
   if (error instanceof Denied) return EXIT.denied;
   if (error instanceof HostRefused) return EXIT.config;
   if (error instanceof Unavailable) return EXIT.unavailable;
   if (error instanceof Refusal) return error.status === 503 ? EXIT.tryLater : EXIT.failed;
   return error instanceof Error && error.name === 'StoreAway' ? EXIT.tryLater : EXIT.fault;
+}
+
+/** Parameters that an operation refused, as people read them: `url: …` instead of JSON. */
+function faultText(error: unknown): string {
+  const [, faults] = (error instanceof Refusal && /^Validation error: (\{.*\})$/s.exec(error.message)) || [];
+  if (faults === undefined) return errorText(error);
+  const entries = Object.entries<unknown>(JSON.parse(faults));
+  return entries.map(([parameter, fault]) => `${parameter}: ${String(fault)}`).join('; ');
 }
 
 function helpText(command: LoadedCommand): string {
@@ -127,10 +145,15 @@ function helpText(command: LoadedCommand): string {
     return [`${short}--${name}${option.value === undefined ? '' : ` ${option.value}`}`, option.help] as const;
   });
   const width = Math.max(...rows.map(([left]) => left.length));
-  const usage = `postern ${command.name}${command.args === undefined ? '' : ` ${command.args}`} [options]`;
-  const notes = command.notes === undefined ? '' : `\n${command.notes}\n`;
-  return (
-    `${command.summary}\n\nUsage: ` +
-    `${usage}\n\n${rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}`).join('\n')}\n${notes}`
-  );
+  const usage = ['postern', command.name, command.args, '[options]'].filter(Boolean).join(' ');
+  const options = rows.map(([left, help]) => `  ${left.padEnd(width)}  ${wrapped(help, width + 4)}\n`).join('');
+  const notes = command.notes === undefined ? '' : `\n${toParagraphs(command.notes)}\n`;
+  return `${wrapped(command.summary)}\n\nUsage: ${usage}\n\n${options}${notes}`;
 }
+
+/** Indented lines are commands to copy, and stay whole. */
+const toParagraphs = (notes: string): string =>
+  notes
+    .split('\n')
+    .map((line) => (line.startsWith(' ') ? line : wrapped(line)))
+    .join('\n');

@@ -62,10 +62,10 @@ export const senderAdd: Command = {
 
 /** The records that are missing in the DNS, and what to do. */
 function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): string {
-  if (signs) return 'Both records are in the DNS: mail From it is signed from now on.\n';
+  if (signs) return `Both records are in the DNS. Mail From ${domain} is signed from now on.\n`;
   if (dkim.valid && spf.valid)
     return (
-      'Both records are in the DNS: mail From it is signed from ' +
+      `Both records are in the DNS. Mail From ${domain} is signed from ` +
       `${[dkim.valid_after ?? '', spf.valid_after ?? ''].sort().at(-1)} UTC, when the old records have left DNS ` +
       'caches.\n'
     );
@@ -76,9 +76,8 @@ function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): 
     `SPF: ${spf.error}\n\n  ${domain}  TXT  "${records.spf}"\n  or add ${records.spf_include} to its existing ` +
     'SPF record\n\n';
   return (
-    'Mail From it is signed once these records are in the ' +
-    `DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then run this again: postern sender add ` +
-    `${domain}\n`
+    `Mail From ${domain} is signed once these records are in the ` +
+    `DNS:\n\n${dkim.valid ? '' : key}${spf.valid ? '' : include}Then check again: postern sender add ${domain}\n`
   );
 }
 
@@ -97,13 +96,17 @@ export const senderList: Command = {
       valid_signing: mayBeSigned(row, new Date(systemClock.now())),
     }));
     const word = (valid: boolean | null) => (valid === null ? 'not tested' : valid ? 'valid' : 'not valid');
-    call.table(shown, ['domain', 'account', 'verified', 'SPF', 'DKIM', 'signs mail'], (row) => [
-      row.domain,
-      row.account_name ?? row.account,
-      row.verified_at ?? 'no',
-      word(row.spf),
-      word(row.dkim),
-      row.valid_signing ? 'yes' : 'no',
-    ]);
+    call.table(shown, {
+      none: 'No sender domains. Add one: postern sender add DOMAIN',
+      headings: ['domain', 'account', 'verified', 'SPF', 'DKIM', 'signs mail'],
+      cells: (row) => [
+        row.domain,
+        row.account_name ?? row.account,
+        row.verified_at ?? 'no',
+        word(row.spf),
+        word(row.dkim),
+        row.valid_signing ? 'yes' : 'no',
+      ],
+    });
   }),
 };

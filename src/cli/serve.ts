@@ -128,9 +128,12 @@ function reason(error: unknown, dataDir: string): string {
   if (/EADDRINUSE/.test(text)) return `${text}\nAnother program uses this port; ${choose}.`;
   if (/EADDRNOTAVAIL/.test(text)) return `${text}\nThis machine does not have that address; ${choose}.`;
   if (/listen EACCES/.test(text))
-    return `${text}\nPorts below 1024 need the systemd socket unit or CAP_NET_BIND_SERVICE.`;
+    return `${text}\nPorts below 1024 need the systemd socket units or CAP_NET_BIND_SERVICE; or choose a higher port.`;
   if (CANNOT_WRITE.test(text))
-    return `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be writable for this user.`;
+    return (
+      `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be writable for this user: correct its owner, or run ` +
+      'as the user postern.'
+    );
   return text;
 }
 
@@ -157,7 +160,7 @@ function greeting(
   const opens = link === undefined ? '' : `  console    ${link}\n             (opens once, within an hour)\n`;
   const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
   return (
-    `\nPostern ${VERSION} accepts mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ` +
+    `\nPostern ${VERSION} is running.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ` +
     `${url}/api/1.0/\n  reference  ${url}/docs\n${opens}${key}\n${hint}` +
     `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n` +
     (shown === undefined ? '\n' : 'To see it work:  npm run demo\n\n')

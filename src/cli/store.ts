@@ -29,20 +29,22 @@ const REPORT_EVERY = 10_000;
 export const storeCopy: Command = {
   args: 'FROM TO',
   options: {
-    continue: { help: 'continue an interrupted copy: TO may contain rows, which must be those of FROM' },
+    continue: { help: 'continue an interrupted copy; all rows in TO must come from FROM' },
   },
-  notes: `FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE with the URL of a MongoDB
-database in it (other users of the machine can see a URL on a command line; if that is no concern, the URL).
-
-  postern store copy /var/lib/postern @/run/postern-store
-
-The user postern must be able to read FILE (see "While the service is stopped" in docs/operations.md).
-FROM is not changed. A copy that was interrupted can be continued with --continue; no daemon starts on TO before the
-copy is complete. Queues, exports and histories are in data_dir and stay there.`,
+  notes:
+    'FROM and TO: a folder with an embedded store (data_dir, such as /var/lib/postern), or @FILE, a file with the ' +
+    'URL of a MongoDB database. The URL itself works too, but other users of the machine can see it on the command ' +
+    'line.\n\n  postern store copy /var/lib/postern @/run/postern-store\n\n' +
+    'The user postern must be able to read FILE (see "While the service is stopped" in docs/operations.md). FROM is ' +
+    'not changed. If the copy is interrupted, run it again with --continue; no daemon starts on TO before the copy ' +
+    'is complete. Queues, exports and histories are in data_dir and are not copied.',
   async run(call, io) {
     const [from, to] = [toPlace(call.word('FROM')), toPlace(call.word('TO', 1))];
     const { settings } = call.settings();
-    if (from.kind === 'embedded' && !existsSync(from.file)) throw new Unavailable(`no store found: ${from.file}`);
+    if (from.kind === 'embedded' && !existsSync(from.file))
+      throw new Unavailable(
+        `no store found: ${from.file} (FROM is a data_dir, or @FILE with the URL of a MongoDB database)`,
+      );
     if (from.name === to.name) throw new UsageError('FROM and TO are the same store');
     const held: (() => void)[] = [];
     const opened: Database[] = [];
@@ -90,7 +92,7 @@ function report(copied: readonly Copied[]): string {
   const total = copied.reduce((sum, { rows }) => sum + rows, 0);
   return (
     toTable(
-      ['collection', 'rows', 'there before'],
+      ['collection', 'rows', 'existed before'],
       filled.map(({ collection, rows, there }) => [collection, rows, there]),
     ) +
     `\nBoth sides have the same ${total} rows. To use the copy, change store.url or data_dir ` +
@@ -127,7 +129,7 @@ function keepDaemonsOut(place: Place): () => void {
   } catch (error) {
     if (!(error instanceof Error && error.name === 'SpoolInUse')) throw allowed(error);
     throw new Unavailable(
-      `a daemon runs in ${dir}; stop it first (systemctl stop postern), or what it writes meanwhile is lost`,
+      `a daemon uses ${dir}. Stop it first (systemctl stop postern), or what it writes during the copy is lost`,
     );
   }
 }

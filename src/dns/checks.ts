@@ -30,7 +30,7 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
   if (names.every((name) => name === '')) return invalid(`The domain ${domain} accepts no mail (null MX, RFC 7505)`);
   if (names.some((name) => hosts.some((host) => sameName(name, host)))) return VALID;
   const seen = names.join(', ').slice(0, MOST_SHOWN);
-  return invalid(`The MX records of ${domain} name ${seen}, not ${hosts.join(' or ')}`);
+  return invalid(`The MX records of ${domain} point to ${seen}, not to ${hosts.join(' or ')}`);
 }
 
 /**

@@ -13,7 +13,7 @@ export async function* hostAddresses(
     return yield warning(
       'addresses',
       'this machine has no public address',
-      `If a router forwards port 25 to it, give the public address of ${hostname} with --address.`,
+      `If a router forwards port 25 to it, pass the public address of ${hostname} with --address.`,
     );
   yield ok('addresses', addresses.join(', '));
   yield* await Promise.all(addresses.map((address) => reverse(address, hostname, resolver)));
@@ -53,7 +53,7 @@ export async function* blockedAddresses(addresses: readonly string[], resolver: 
     warning(
       `block list ${list}`,
       `lists ${address}`,
-      `Many servers refuse mail from it: ask ${list} to remove it, or your provider for another address.`,
+      `Many servers refuse mail from listed addresses. Ask ${list} to remove it, or your provider for another address.`,
     ),
   );
 }

@@ -22,8 +22,8 @@ export const acmeCertificates: Check = {
     if (!names.some(({ kind }) => kind === 'own'))
       yield warning(
         'ACME certificates',
-        'neither hostname nor public_url is a name that an authority certifies',
-        'Set hostname to a name in the DNS, and public_url to an https:// URL.',
+        'no authority issues certificates for hostname or the host of public_url',
+        'Set hostname to a public name in the DNS, and public_url to an https:// URL.',
       );
     let good = 0;
     let bad = 0;
@@ -38,7 +38,7 @@ export const acmeCertificates: Check = {
       yield warning(
         'certificates of accounts',
         `${bad - MOST_SHOWN} more are missing`,
-        'Correct those above, and run this again.',
+        'Fix those above, then run postern doctor again.',
       );
   },
 };
@@ -70,7 +70,7 @@ export const webPorts: Check = {
   async *run({ settings }: World) {
     const { https, acme } = settings;
     if (!acme.enabled && https.listen.length === 0)
-      return yield skipped('ports 80 and 443', 'this process serves no HTTPS');
+      return yield skipped('ports 80 and 443', 'Postern serves no HTTPS (https.listen, acme.enabled)');
     if (acme.enabled) yield* opened(https.redirect_listen, 80, 'postern-http.socket');
     yield* opened(https.listen, 443, 'postern-https.socket');
   },
@@ -86,7 +86,8 @@ async function* opened(listen: readonly HostPort[], port: number, unit: string):
       : fault(
           check,
           failed,
-          `Open it with systemctl enable ${unit} and systemctl restart postern, or in the settings (https).`,
+          `Open it: systemctl enable ${unit} && systemctl restart postern, or set https.listen and ` +
+            'https.redirect_listen.',
         );
   }
 }

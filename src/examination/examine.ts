@@ -106,7 +106,7 @@ function gaveUp(check: Check): Finding {
   return warning(
     check.name,
     `gave up after ${GIVE_UP_MS / 1000} s`,
-    'The other checks completed. If this happens again, find out what is slow: the DNS, the store or the disk.',
+    'The other checks completed. If this happens again, find out whether the DNS, the store or the disk is slow.',
   );
 }
 
@@ -117,6 +117,6 @@ function failed(check: Check, error: unknown): Finding {
     check === storeCheck
       ? 'Without it, mail is accepted for known routes only and the API answers 503. Check that it runs and that ' +
           'store.url is correct.'
-      : 'Find out why this could not be checked.',
+      : 'This could not be checked. Fix the error, then run postern doctor again.',
   );
 }

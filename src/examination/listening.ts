@@ -30,14 +30,14 @@ export const listening: Check = {
           return fault(
             check,
             line.message,
-            'Start the daemon (systemctl start postern, or npm start) and check its log. If a systemd socket ' +
-              'listens elsewhere, set smtp.listen to match.',
+            'Start the daemon (systemctl start postern) and check its log (journalctl -u postern). If a systemd ' +
+              'socket listens elsewhere, set smtp.listen to match.',
           );
         if (!line.startsWith('220 '))
           return fault(
             check,
             `another program answers, or the daemon refuses mail: ${line}`,
-            'Stop the other mail server, or check the log of the daemon.',
+            'Stop the other mail server, or check the log of the daemon (journalctl -u postern).',
           );
         if (!line.includes(settings.hostname))
           return warning(
@@ -51,8 +51,8 @@ export const listening: Check = {
     if (!isLocal(world) && !places.smtp.some(({ port }) => port === SMTP_PORT))
       yield warning(
         'port 25',
-        `smtp.listen has ${places.smtp.map(({ port }) => port).join(', ')}`,
-        'Other mail servers connect to port 25 only: listen on it, here or through the socket unit or a proxy.',
+        `smtp.listen has no port 25, only ${places.smtp.map(({ port }) => port).join(', ')}`,
+        'Other mail servers connect to port 25 only. Listen on it: with smtp.listen, the systemd socket, or a proxy.',
       );
   },
 };
@@ -81,7 +81,8 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
       ? fault(
           check,
           found.message,
-          'Strangers cannot connect either: check smtp.listen and the firewall of this host (nft list ruleset).',
+          'Other mail servers cannot connect either. Check smtp.listen and the firewall of this host (nft list ' +
+            'ruleset).',
         )
       : warning(
           check,
@@ -98,13 +99,14 @@ async function arrivingAt(address: string, { settings, clock }: World): Promise<
       `Mail for your domains goes to that server: correct the address of ${hostname} in the DNS, or the ` +
         'forwarding to this host.',
     );
-  const unseen = 'tested from this host; a firewall in front of it is not';
+  const unseen = 'tested from this host, so not through a firewall in front of it';
   if (smtp.tls.cert === '') return ok(check, `answers as ${hostname} (${unseen})`);
   if (!starttls || !shown)
     return fault(
       check,
       'offers no STARTTLS, though smtp.tls is set',
-      'Restart the daemon, or find what is between it and this address: mail arrives unencrypted.',
+      'Mail arrives unencrypted. Restart the daemon, or find the proxy or firewall in front of it that removes ' +
+        'STARTTLS.',
     );
   const wrong = wrongCertificate(shown, settings, clock.now());
   return wrong === undefined
@@ -145,7 +147,7 @@ export const outgoing: Check = {
       return yield skipped(
         check,
         reach === undefined
-          ? 'no mail server found to connect to; name one with --reach DOMAIN'
+          ? 'no mail server found to connect to; choose one: postern doctor --reach DOMAIN'
           : `no mail server found for ${reach}`,
       );
     yield fault(
@@ -225,8 +227,10 @@ export const certificate: Check = {
     const { tls } = settings.smtp;
     if (tls.cert === '') {
       // Then its check is that of all names.
-      if (settings.acme.enabled) return yield skipped('certificate', 'smtp.tls is not set: it is from ACME');
-      const advice = 'Set acme.enabled, or smtp.tls.cert and smtp.tls.key; docs/operations.md has both.';
+      if (settings.acme.enabled)
+        return yield skipped('certificate', 'smtp.tls is not set; the certificate comes from ACME');
+      const advice =
+        'Set acme.enabled (see "HTTPS and certificates" in docs/operations.md), or smtp.tls.cert and smtp.tls.key.';
       return yield isLocal(world)
         ? ok('certificate', 'none; every listener is on loopback')
         : warning('certificate', 'none; inbound mail is not encrypted', advice);
@@ -236,8 +240,8 @@ export const certificate: Check = {
       return yield fault(
         'certificate',
         parsed,
-        'The daemon cannot start with these files, or keeps using the previous ones: install a matching ' +
-          'certificate and key.',
+        'The daemon cannot start with these files, or still uses the previous ones. Install a matching certificate ' +
+          'and key.',
       );
     yield inForce(parsed, clock.now());
     yield named(parsed, settings.hostname);

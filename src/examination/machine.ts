@@ -34,8 +34,8 @@ export const clockCheck: Check = {
     yield warning(
       'clock',
       `${seen} UTC; no time service found`,
-      'Install one (apt install chrony): retries and signatures depend on the clock. In a container, the host ' +
-        'keeps the time.',
+      'Install one (apt install chrony): retries and signatures depend on the clock. In a container, install it on ' +
+        'the host.',
     );
   },
 };
@@ -122,7 +122,7 @@ export const memory: Check = {
     const all = totalmem();
     const seen = `${Math.round(all / MIB)} MiB`;
     yield all < LEAST_MEMORY
-      ? warning('memory', seen, 'Large messages may need more: add memory or swap, or lower smtp.max_message_bytes.')
+      ? warning('memory', seen, 'Large messages may need more. Add memory or swap, or lower smtp.max_message_bytes.')
       : ok('memory', seen);
   },
 };
@@ -186,13 +186,13 @@ export const nameServers: Check = {
       resolver.resolve('postern-doctor.invalid', 'A'),
     ]);
     const advice =
-      'Without a working resolver, SPF, DKIM and DMARC end in temperror and no mail can be sent. Install one ' +
-      'on this host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
+      'Without a working resolver, SPF, DKIM and DMARC give temperror and no mail can be sent. Install one on this ' +
+      'host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
     if (existing.kind === 'failure') return yield fault(check, `no answer (${existing.reason})`, advice);
     if (absent.kind === 'records')
       return yield fault(
         check,
-        `has an address for a name that cannot exist (${absent.records.join(', ')})`,
+        `returns an address for a name that cannot exist (${absent.records.join(', ')})`,
         `The resolver rewrites NXDOMAIN answers. ${advice}`,
       );
     const publicOnes = servers.flatMap((server) => PUBLIC_RESOLVERS.get(parseServer(server)?.address ?? '') ?? []);
@@ -217,10 +217,14 @@ export const storeCheck: Check = {
     const ms = Math.round(performance.now() - from);
     const seen = `durable write in ${ms} ms${hasOwnStore(settings) ? '' : ' on a majority of the replica set'}`;
     yield ms > settings.store.timeout_ms / 2
-      ? warning(check, seen, 'This is close to store.timeout_ms: find out what keeps the store busy.')
+      ? warning(
+          check,
+          seen,
+          'This is more than half of store.timeout_ms. Find out what slows the store or its disk down.',
+        )
       : ok(check, seen);
     if ((await store.accounts.many({}, { limit: 1 })).length === 0)
-      yield warning('accounts', 'none yet', 'Create one with a key: postern account create NAME.');
+      yield warning('accounts', 'none yet', 'Create one with an API key: postern account create NAME.');
   },
 };
 
@@ -235,12 +239,17 @@ export const readiness: Check = {
       const text = (await answer.text()).slice(0, 500);
       yield answer.ok
         ? ok('daemon', `${url}: ready`)
-        : fault('daemon', `${url}: ${text}`, 'Check each part that is not "ok".');
+        : fault(
+            'daemon',
+            `${url}: ${text}`,
+            'Fix each part that is not "ok"; the log says why (journalctl -u postern).',
+          );
     } catch {
       yield fault(
         'daemon',
         `no answer from ${url}`,
-        'Start the daemon (systemctl start postern) and check its log. With a socket unit, http.listen may differ.',
+        'Start the daemon (systemctl start postern) and check its log (journalctl -u postern). If a systemd socket ' +
+          'listens elsewhere, set http.listen to match.',
       );
     }
   },

@@ -39,8 +39,7 @@ export const hostName: Check = {
       return yield fault(
         'host name',
         `${hostname} resolves to ${local.join(', ')}, this machine itself`,
-        'Publish its public address. If it is published already, the resolver answers from /etc/hosts: correct ' +
-          'it there.',
+        'Publish its public address. If it is published already, the resolver reads /etc/hosts: correct it there.',
       );
     yield ok('host name', `${hostname} has ${addresses.join(', ')}`);
     yield* await Promise.all(addresses.map((ip) => reverse(ip, hostname, resolver)));
@@ -72,7 +71,7 @@ export const hostsFile: Check = {
           `domains. Set it to ${published.join(' and ') || 'the public address'}, or remove the name.`,
       );
     }
-    if (found === 0) yield ok('hosts file', 'agrees with the DNS about our names');
+    if (found === 0) yield ok('hosts file', 'agrees with the DNS about the names of this host');
   },
 };
 
@@ -100,7 +99,7 @@ export const postmaster: Check = {
     if (isLocal(world)) return yield skipped(check, 'every listener is on loopback');
     return yield warning(
       check,
-      'mail to postmaster stays in the queue, unread',
+      'mail to postmaster stays in the queue, where nobody reads it',
       'Set smtp.postmaster to a mailbox that you read: other operators report problems there.',
     );
   },
@@ -121,11 +120,11 @@ export const inboundDomainsCheck: Check = {
       rows.push(...page);
       if (rows.length > MOST) break;
     }
-    if (rows.length === 0) return yield skipped('inbound domains', 'none yet (postern domain add)');
+    if (rows.length === 0) return yield skipped('inbound domains', 'none yet; add one: postern domain add DOMAIN');
     const { hostname } = settings;
     const one = settings.inbound.mx_hosts.length === 0 ? hostname : 'one of our hosts';
     yield* each(rows, async ({ id }) => {
-      const record = mxRecord({ settings }, memberOf(nameOf({ id })), 'receiving', 'brings its mail to this host');
+      const record = mxRecord({ settings }, memberOf(nameOf({ id })), 'receiving', 'routes its mail to this host');
       const advice =
         `Publish an MX record for ${id} that points to ${hostname}, or list the hosts that share the work in ` +
         'inbound.mx_hosts.';
@@ -149,8 +148,8 @@ export const reservedDomains: Check = {
         if (reserved === undefined) continue;
         const seen = `owned by account ${account}: ${RESERVED_WORDS[reserved]}`;
         const advice =
-          `Its mail goes to that account. To stop this, run postern domain remove ${id}; then no account can add ` +
-          'it again.';
+          `Its mail goes to that account. To stop this, run postern domain remove ${id}. After that, no account can ` +
+          'add it again.';
         yield (isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice);
         if (++found === MOST) return;
       }
@@ -185,7 +184,7 @@ function signing({ settings }: World, domain: string, verified: boolean): Findin
   if (verified || domain === own) return ok(check, 'mail From it is signed');
   return warning(
     check,
-    `no account has verified it: mail From it is ${own === '' ? 'unsigned' : `signed only by ${own}`}`,
+    `not verified by any account: mail From it is ${own === '' ? 'unsigned' : `signed only by ${own}`}`,
     `If it is yours, run postern sender add ${domain}; otherwise its owner must verify it with /senders/verify-domain.`,
   );
 }

@@ -1,16 +1,16 @@
 import { type Check, type Finding, isLocal, skipped, type World, warning } from './finding.ts';
 import { publishedAddresses } from './published.ts';
-import { dkimRecord, ownSigners, toFinding, unsignedRecords, type WantedRecord } from './records.ts';
+import { dkimRecord, NO_SENDERS, ownSigners, toFinding, unsignedRecords, type WantedRecord } from './records.ts';
 
 /** The records that authenticate mail of our own: notices, reports, and the reverse-path of all accounts' mail. */
 export const ownMail: Check = {
   name: 'own mail',
   async *run(world) {
     if (isLocal(world)) return yield skipped('own mail', 'every listener is on loopback');
-    const { settings, resolver } = world;
+    const { settings } = world;
     for (const record of await recordsOf(world))
       if (record.type === 'TXT' && record.name !== settings.senders.spf_include)
-        yield toFinding(`SPF ${record.name}`, await record.check(resolver), { advice: toAdvice(record) });
+        yield await spf(`SPF ${record.name}`, record, world);
     for (const domain of ownSigners(settings)) yield await dkim(world, domain);
   },
 };
@@ -23,14 +23,12 @@ export const sending: Check = {
     const { settings, resolver } = world;
     for (const record of await recordsOf(world)) {
       const { name, type } = record;
-      const advice = toAdvice(record);
       if (type === 'MX')
         yield toFinding(`return domain ${name}`, await record.check(resolver), {
           seen: 'its MX points to this host',
-          advice,
+          advice: toAdvice(record),
         });
-      else if (name === settings.senders.spf_include)
-        yield toFinding(`SPF include ${name}`, await record.check(resolver), { advice });
+      else if (name === settings.senders.spf_include) yield await spf(`SPF include ${name}`, record, world);
     }
   },
 };
@@ -41,17 +39,25 @@ async function recordsOf(world: World): Promise<readonly WantedRecord[]> {
   return unsignedRecords({ ...world, addresses });
 }
 
+/** An SPF record. Nobody is advised to publish `v=spf1 -all`: it would forbid the mail of this host. */
+async function spf(check: string, record: WantedRecord, { settings, resolver }: World): Promise<Finding> {
+  const finding = toFinding(check, await record.check(resolver), { advice: toAdvice(record) });
+  return finding.verdict === 'warning' && record.value === NO_SENDERS
+    ? skipped(check, `${finding.seen}; ${settings.hostname} has no address in the DNS to put into one`)
+    : finding;
+}
+
 const toAdvice = ({ name, type, value, purpose }: WantedRecord): string =>
   `Publish ${name} ${type} ${type === 'TXT' ? `"${value}"` : value} (${purpose}).`;
 
 async function dkim({ settings, resolver, store, noStore }: World, domain: string): Promise<Finding> {
   const check = `DKIM ${domain}`;
   const advice =
-    `Publish the TXT record that postern dkim show ${domain} prints; until then, mail signed with it counts as ` +
+    `Publish the TXT record that postern dkim show ${domain} prints. Until then, mail that ${domain} signs counts as ` +
     'unsigned.';
   if (!store) return skipped(check, noStore);
   const key = await store.domainKeys.one({ id: domain });
   if (!key) return warning(check, 'no key yet', advice);
-  const { check: look } = dkimRecord(settings, key, 'signs mail of our own');
+  const { check: look } = dkimRecord(settings, key, 'signs mail from Postern itself');
   return toFinding(check, await look(resolver), { advice });
 }

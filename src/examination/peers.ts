@@ -22,7 +22,7 @@ export const otherHosts: Check = {
     if (settings.http.peer_url === '')
       yield warning(
         check,
-        'http.peer_url is not set, so the other hosts cannot ask this one',
+        'http.peer_url is not set, so the other hosts cannot query this one',
         'Set it to a URL at which they reach the API of this host, and restart.',
       );
     const reasons = new Map<string, string>();
@@ -41,7 +41,7 @@ export const otherHosts: Check = {
         yield warning(
           check,
           `${host.name} has no http.peer_url`,
-          'Set it there: nothing that it has is found from here.',
+          'Set it on that host. Until then, its mail is not found from here.',
         );
         continue;
       }
@@ -50,8 +50,7 @@ export const otherHosts: Check = {
         yield warning(
           check,
           `${host.name} does not answer at ${host.url} (${reasons.get(host.name) ?? 'it refused'})`,
-          'What it has is missing in lists, and is not found from here. ' +
-            'Check that it runs, its http.peer_url and the firewall.',
+          'Its mail is missing from lists here. ' + 'Check that it runs, its http.peer_url and the firewall.',
         );
       else yield ok(check, `${host.name} answers at ${host.url}`);
     }
@@ -59,8 +58,8 @@ export const otherHosts: Check = {
       yield warning(
         check,
         `${name} does not run`,
-        'Lists leave out what it has. Start it; if it is gone for good, have its mail taken over ' +
-          `(postern host adopt ${name}) and forget it.`,
+        `Its mail is missing from lists. Start it. If it is gone for good, run postern host adopt ${name}, then ` +
+          `postern host forget ${name}.`,
       );
   },
 };

@@ -80,7 +80,7 @@ const MOST = 500;
 export async function* wantedRecords(world: RecordWorld): AsyncGenerator<RecordGroup> {
   const { settings, store } = world;
   yield { title: `this host, ${settings.hostname}`, records: hostRecords(world) };
-  yield { title: 'mail of our own, and bounces', records: await ownRecords(world) };
+  yield { title: 'mail from Postern itself, and bounces', records: await ownRecords(world) };
   if (!store) return;
   let left = MOST;
   for await (const page of domainPages(store))
@@ -143,7 +143,7 @@ async function ownRecords(world: RecordWorld): Promise<WantedRecord[]> {
   const { settings, store } = world;
   const records = unsignedRecords(world);
   for (const domain of store ? ownSigners(settings) : [])
-    if (store) records.push(await signingRecord(world, store, domain, 'signs mail of our own'));
+    if (store) records.push(await signingRecord(world, store, domain, 'signs mail from Postern itself'));
   return records.filter(
     ({ name }, at) => records.findIndex((one) => one.name === name && one.type === records[at]?.type) === at,
   );
@@ -174,7 +174,7 @@ export function ownSigners({ mail, outbound }: Settings): string[] {
 function inboundRecords(world: RecordWorld, domain: string): WantedRecord[] {
   const { postmaster } = world.settings.smtp;
   return [
-    mxRecord(world, memberOf(domain), 'receiving', 'brings its mail to this host', domain),
+    mxRecord(world, memberOf(domain), 'receiving', 'routes its mail to this host', domain),
     ...(postmaster === '' || domain.startsWith('*') ? [] : [tlsReports(domain, postmaster)]),
     ...(world.settings.inbound.mta_sts === 'none' || domain.startsWith('*') ? [] : policyRecords(world, domain)),
   ];
@@ -200,7 +200,7 @@ function policyRecords({ settings, addresses }: RecordWorld, domain: string): Wa
       type: 'TXT',
       value,
       need: 'advised',
-      purpose: 'says that there is a policy; its id changes with inbound.mta_sts and inbound.mx_hosts',
+      purpose: 'announces the policy; its id changes with inbound.mta_sts and inbound.mx_hosts',
       check: (resolver) => checkPrefix(resolver, [name], new RegExp(`^${value}\\s*;?\\s*$`)),
     },
   ];
@@ -216,7 +216,7 @@ async function senderRecords(world: RecordWorld, store: Store, domain: string): 
       type: 'TXT',
       value: await spfWith(resolver, domain, include),
       need: 'sending',
-      purpose: 'lets this host send its mail (SPF); a domain has one such record, so replace the one that is there',
+      purpose: 'lets this host send its mail (SPF); a domain has only one SPF record, so replace an existing one',
       check: (from) => checkSpf(from, domain, include),
     },
     await signingRecord(world, store, domain, 'signs mail From it'),
@@ -225,11 +225,11 @@ async function senderRecords(world: RecordWorld, store: Store, domain: string): 
       type: 'TXT',
       value: `v=DMARC1; p=none${settings.smtp.postmaster === '' ? '' : `; rua=mailto:${settings.smtp.postmaster}`}`,
       need: 'advised',
-      purpose: 'tells receivers what to do with mail that only claims to be From it; large ones want one',
+      purpose: 'tells receivers what to do with forged mail From it; large receivers require one',
       check: (from) => checkDmarc(from, domain),
     },
     ...(takes === false
-      ? [mxRecord(world, domain, 'advised', 'receivers may distrust mail From a domain that takes none')]
+      ? [mxRecord(world, domain, 'advised', 'receivers may distrust mail From a domain that accepts none')]
       : []),
   ];
 }
@@ -252,6 +252,9 @@ export function mxRecord(
   };
 }
 
+/** The SPF record that allows nobody: of a host without a known address. */
+export const NO_SENDERS = 'v=spf1 -all';
+
 /** The SPF record of a name of ours. Behind a relay, its addresses are what receivers see, and only it knows them. */
 function ownSpf(world: HostWorld, name: string, relay: string, purpose: string): WantedRecord {
   const addresses = relay === '' ? world.addresses : [];
@@ -259,7 +262,7 @@ function ownSpf(world: HostWorld, name: string, relay: string, purpose: string):
   return {
     name,
     type: 'TXT',
-    value: ['v=spf1', ...terms, '-all'].join(' '),
+    value: terms.length === 0 ? NO_SENDERS : ['v=spf1', ...terms, '-all'].join(' '),
     need: 'sending',
     purpose: `SPF: ${purpose}`,
     async check(resolver) {

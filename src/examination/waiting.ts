@@ -24,7 +24,7 @@ export const waiting: Check = {
       yield warning(
         'copies',
         `${count(uncopied, 'message has', 'messages have')} no copy in the store yet (queue.copies)`,
-        'They are lost if this host is lost with its disk. If the store is unavailable, bring it back: the copies ' +
+        'They are lost if the disk of this host is lost. If the store is unavailable, bring it back; the copies ' +
           'are made within seconds. Otherwise see copy.fault in the log.',
       );
     const oldest = new Map(ages.map((one) => [endpointKey(one), one]));

@@ -112,7 +112,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
   }
 
   function replaced(reason: string): void {
-    log.error('journal.fault', { reason: `a new file was begun: ${reason}` });
+    log.error('journal.fault', { reason: `a new file was created: ${reason}` });
     gap = true;
   }
 

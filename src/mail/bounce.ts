@@ -84,7 +84,7 @@ const RULES: readonly Rule[] = [
     `,
     codes: ['1.7', '1.8'],
     word: 'general',
-    why: 'The receiver refuses the sender address.',
+    why: 'The receiver rejects the sender address.',
   },
   {
     name: 'client-name',
@@ -94,7 +94,7 @@ const RULES: readonly Rule[] = [
     `,
     codes: ['7.25'],
     word: 'mail_block',
-    why: 'The receiver wants other DNS records, or another HELO name, of the sending host.',
+    why: 'The receiver rejects the DNS records or the HELO name of the sending host.',
   },
   // Sender authentication and what follows from it.
   {
@@ -105,7 +105,7 @@ const RULES: readonly Rule[] = [
     `,
     codes: ['7.20', '7.21', '7.22', '7.23', '7.24', '7.26', '7.30', '7.509', '7.515'],
     word: 'mail_block',
-    why: 'The receiver refuses mail whose SPF, DKIM or DMARC does not pass.',
+    why: 'The message failed SPF, DKIM or DMARC at the receiver.',
   },
   {
     name: 'mailbox-full',
@@ -140,7 +140,7 @@ const RULES: readonly Rule[] = [
       |exceeded the (?:max|limit)|mails? per hour|receiving (?:mail|messages|e-?mail) (?:at|too))
     `,
     word: 'mail_block',
-    why: 'The receiver limits how much it takes.',
+    why: 'The receiver limits the rate of mail.',
   },
   {
     name: 'content',
@@ -149,7 +149,7 @@ const RULES: readonly Rule[] = [
       |message content|prohibited|virus|malware|phish|infected|banned (?:content|attachment|file)|dt:spm)\b
     `,
     word: 'spam_detected',
-    why: 'The receiver dislikes the content.',
+    why: 'The receiver rejects the content of the message.',
   },
   {
     name: 'reputation',
@@ -169,7 +169,7 @@ const RULES: readonly Rule[] = [
       |not (?:one of )?my (?:rcpthosts|domains?)|rcpthosts
     `,
     word: 'relay_denied',
-    why: 'The receiver does not take mail for this domain: its MX record may point to the wrong host.',
+    why: 'The receiver does not accept mail for this domain. The MX record may point to the wrong host.',
   },
   {
     name: 'gave-up',
@@ -180,25 +180,25 @@ const RULES: readonly Rule[] = [
       |host or domain name lookup failed|not found, try again)
     `,
     word: 'transient',
-    why: 'The server could not be reached for so long that the message was given up.',
+    why: 'The server could not be reached until the retries ended.',
   },
   {
     name: 'temporarily-disabled',
     text: /\btemporar(?:y|ily)\b|\btry (?:again )?later\b|\b(?:account|mailbox|user) (?:is )?on (?:hold|vacation)/i,
     word: 'general',
-    why: 'The receiver says that this will pass.',
+    why: 'The receiver says that the problem is temporary.',
   },
   {
     name: 'recipient-preferences',
     text: /\brecipient preferences|\brefused by (?:the )?recipient\b|\brecipient(?:'s)? (?:has )?block/i,
     word: 'mail_block',
-    why: 'The recipient does not want it.',
+    why: 'The recipient has chosen not to receive the message.',
   },
   {
     name: 'local-failure',
     text: /\bcould(?:n't| not) create\b|\bcan(?:'t|not) create (?:user )?output\b|\bpermission denied\b/i,
     word: 'general',
-    why: 'The server could not write into the mailbox.',
+    why: 'The server could not write to the mailbox.',
   },
   // About the mailbox.
   {
@@ -233,7 +233,7 @@ const RULES: readonly Rule[] = [
     codes: ['1.2', '1.10'],
     hard: true,
     word: 'invalid_domain',
-    why: 'The domain of the recipient does not exist or takes no mail.',
+    why: 'The domain of the recipient does not exist or accepts no mail.',
   },
   {
     name: 'mailbox-unknown',
@@ -274,12 +274,15 @@ const RULES: readonly Rule[] = [
     text: /\b(?:polic(?:y|ies)|access denied|not (?:accept|authori[sz])(?:ed)?|not permitted|restrict)/i,
     codes: ['7.'],
     word: 'mail_block',
-    why: 'A policy of the receiver.',
+    why: 'A policy of the receiver rejects the message.',
   },
 ];
 
-const UNCLEAR = { name: 'unclear', why: 'The reply does not say whether the mailbox exists: it counts as soft.' };
-const TEMPORARY = { name: 'temporary', why: 'A temporary failure: the address may well exist.' };
+const UNCLEAR = {
+  name: 'unclear',
+  why: 'The reply does not say whether the mailbox exists, so it counts as a soft bounce.',
+};
+const TEMPORARY = { name: 'temporary', why: 'A temporary failure: the address may exist.' };
 
 /** The sentence of a rule, for people; '' for a name that there is not. */
 export function ruleInWords(name: string): string {

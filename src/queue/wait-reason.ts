@@ -1,4 +1,5 @@
 import { toTimestamp } from '../base/clock.ts';
+import { POSTMASTER_URL } from '../mail/addresses/return-address.ts';
 import { KINDS, type QueuedDelivery } from './delivery.ts';
 import { BREAKER_WORDS, type LaneView, type Making } from './insight.ts';
 import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
@@ -101,7 +102,9 @@ function ofTime(delivery: QueuedDelivery, { now }: WaitFacts): WaitReason {
       text: later ? `Leased to its consumer, or delayed by it, until ${at(dueAt)}` : 'Waiting to be pulled',
     };
   if (attempts === 0) {
-    if (!later) return { kind: 'due', text: 'Due now' };
+    // Nothing else shows that it has nowhere to go.
+    const kept = delivery.url === POSTMASTER_URL ? ' (mail to postmaster waits until smtp.postmaster is set)' : '';
+    if (!later) return { kind: 'due', text: `Due now${kept}` };
     return { kind: 'scheduled', text: `${budgetFrom > createdAt ? 'Scheduled for' : 'Due at'} ${at(dueAt)}` };
   }
   const tries = attempts === 1 ? '1 attempt' : `${attempts} attempts`;

@@ -140,7 +140,7 @@ function composeReport(facts: ReportFacts): Buffer {
     SENTENCES[fate],
     '',
     `Recipient: ${facts.recipient}`,
-    ...(facts.diag === '' ? [] : [`Answer: ${oneLine(facts.diag)}`]),
+    ...(facts.diag === '' ? [] : [`Reply of the server: ${oneLine(facts.diag)}`]),
     '',
     `--${boundary}`,
     'Content-Type: message/delivery-status',

@@ -17,9 +17,9 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   busy: `This host was overloaded and accepted no more sessions at that moment. ${LOAD}`,
   tooManyFromAddress: `The client had too many connections at a time (smtp.max_sessions_per_address). ${RETRY}`,
   tooManyRefused:
-    'Too many recipients of the session were refused, as when somebody guesses addresses. Check which ones: a ' +
-    'sender may have an old list.',
-  tooManyMessages: `The session had reached its limit of messages. ${RETRY}`,
+    'Too many recipients of the session were refused. Check which ones: the sender may have an old list, or may be ' +
+    'guessing addresses.',
+  tooManyMessages: `The session had reached its limit of messages (smtp.max_messages_per_session). ${RETRY}`,
   tooManyCommands: `The client sent many commands without a message. ${CLIENT}`,
   tooManyUnknown: `The client sent many unknown commands. It is probably not a mail server. ${CLIENT}`,
   notHttp: 'A browser or an HTTP client connected to the SMTP port. Use the port of the API (http.listen).',
@@ -38,8 +38,7 @@ const ADVICE: Readonly<Record<Reason, string>> = {
   accountFull: 'The account has reached its storage limit. Delete what it no longer needs, or raise the limit.',
   fault: `Something failed on this host, such as the disk or the store; see the log. ${RETRY}`,
   tooNew:
-    'A newer Postern on another host wrote the domain, or a route that matches; postern host list shows the ' +
-    'versions. ' +
+    'A newer Postern on another host changed the domain or a matching route; postern host list shows the versions. ' +
     `Upgrade this host. ${RETRY}`,
   unscanned: `A scanner was unavailable, and scan.when is before; see the log. Start it again. ${RETRY}`,
   uncopied:
@@ -49,8 +48,8 @@ const ADVICE: Readonly<Record<Reason, string>> = {
     'The disk of this host is nearly full (spool.min_free_percent, spool.min_free_bytes). Free some space. ' +
     `${RETRY}`,
   backlog:
-    'Too much mail of the account is waiting for its webhook, or uses its share of the disk. Make the webhook ' +
-    `answer again. ${RETRY}`,
+    'Too much mail of the account is waiting for its webhook, or uses its share of the disk. Fix the webhook or the ' +
+    `application behind it. ${RETRY}`,
   tooManyRecipients:
     'The message has too many recipients (smtp.max_recipients). The sending server sends it to the others ' +
     'separately.',
@@ -100,13 +99,13 @@ const ADVICE: Readonly<Record<Reason, string>> = {
     'The domain of the recipient is not an inbound domain here. If it should be, add it (/inbound/add-domain) ' +
     'and publish its TXT record; otherwise somebody tried to relay mail.',
   foreignSender:
-    'The account may not send from the domain of the sender. Verify the domain (/senders/add-domain), or use ' +
+    'The account may not send from the domain of the sender. Verify the domain (/senders/verify-domain), or use ' +
     'another one.',
   noLiteral: 'The recipient is an IP address instead of a domain. Use a domain name.',
   badHeader: `The header of the message is too long. ${CLIENT}`,
   badFrom:
-    'The message needs one From field with one address that all mail programs read alike. Fix the program that ' +
-    'created it.',
+    'The message needs one From field with one address that all mail programs read in the same way. Fix the program ' +
+    'that created it.',
   badBody: 'The parts of the message are ambiguous. Fix the program that created it.',
   templateTooLong: 'The template with its content is too long. Shorten one of them.',
   tooBig: 'The message is too large (smtp.max_message_bytes). Send a link instead of an attachment.',

@@ -22,7 +22,7 @@ import { createThreadedListener } from './threads/threads.ts';
 
 /** An SMTP listener: inbound mail or submission. */
 export interface Listener extends Service {
-  /** Finishes messages in DATA for at most `graceMs` (10 s), sends 421 4.3.0 to all other sessions, and closes. */
+  /** Finishes messages in DATA for at most `graceMs` (10 s), sends 421 4.3.2 to all other sessions, and closes. */
   stop(graceMs?: number): Promise<void>;
   addresses(): ListenAddress[];
   /** Uses this certificate for new sessions. Throws if key and certificate do not match; the old ones stay. */

@@ -45,7 +45,7 @@ export async function copyStore(
     pairs.push({ spec, from: await source.collection(spec), to: await target.collection(spec) });
   const [marks, marksOfFrom] = [await target.collection(MARKS), await source.collection(MARKS)];
   if (await marksOfFrom.one(MARK))
-    throw new CopyRefused('FROM is not complete: a copy into it has begun and not ended');
+    throw new CopyRefused('FROM is not complete: a copy into it was interrupted. Finish that copy first (--continue)');
   if (!resume) await mustBeEmpty(pairs);
   await marks.insert({ ...MARK, count: 1 });
   const copied: Copied[] = [];
@@ -83,7 +83,7 @@ async function mustBeEmpty(pairs: readonly Pair[]): Promise<void> {
   for (const { spec, to } of pairs) if (await to.one({})) filled.push(spec.name);
   if (filled.length > 0)
     throw new CopyRefused(
-      `TO is not empty (${filled.join(', ')}); if an earlier copy of the same store was interrupted, add --continue`,
+      `TO is not empty (${filled.join(', ')}). If an earlier copy of the same store was interrupted, add --continue`,
     );
 }
 

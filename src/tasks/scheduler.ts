@@ -20,7 +20,7 @@ export function scheduleFault(expression: string): string | undefined {
   const field = error.field.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
   const reason =
     error.field === 'expression' ? 'five fields, or six that begin with seconds' : `${field} cannot be ${error.value}`;
-  return `must be a cron expression, as */5 * * * * (${reason})`;
+  return `must be a cron expression, such as */5 * * * * (${reason})`;
 }
 
 /** A task with its name and its schedule. */

@@ -62,7 +62,7 @@ if (program !== undefined)
         await page.press('Add domain');
         await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
         await page.shows('Wrong MX');
-        await page.shows('The MX records of wrong.test name mail.old.test, not in.postern.test');
+        await page.shows('The MX records of wrong.test point to mail.old.test, not to in.postern.test');
         await page.shows('10 in.postern.test.');
         expect((await api('/inbound/domains')).map(({ domain }: { domain: string }) => domain)).to.include(
           'wrong.test',
@@ -72,7 +72,7 @@ if (program !== undefined)
       it('lists the domain under "needs attention" while its DNS is wrong', async () => {
         await page.open('/');
         await page.shows('Needs attention');
-        await page.press('The MX records of wrong.test name mail.old.test');
+        await page.press('The MX records of wrong.test point to mail.old.test');
         await until('the domain', async () => (await place()) === '/console/domain/wrong.test');
       });
 

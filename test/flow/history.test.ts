@@ -537,11 +537,15 @@ describe('the history of a stopped host', function () {
     truncateSync(file, 0);
     const other = await postern(['mail', 'find'], env);
     expect(other.code).to.equal(69);
-    expect(other.err).to.match(/the history cannot be read: the journal is of another version .*journal\.db/);
+    expect(other.err).to.match(/the history .*journal\.db cannot be read: the journal is of another version/);
     writeFileSync(file, 'no database'.repeat(1000));
-    expect((await postern(['mail', 'refused'], env)).err).to.match(/the history cannot be read: .*; the daemon begins/);
+    expect((await postern(['mail', 'refused'], env)).err).to.match(
+      /cannot be read: .*\. The daemon replaces it with a new one/,
+    );
     const nowhere = await postern(['mail', 'find'], { POSTERN_DATA_DIR: join(running.dir, 'none') });
     expect(nowhere).to.include({ code: 69 });
-    expect(nowhere.err).to.match(/no history found: .*journal\.db does not exist; has the daemon run here\?/);
+    expect(nowhere.err).to.match(
+      /no history in .*\(data_dir\)\. Start the daemon first, or pass its settings file with --config\./,
+    );
   });
 });

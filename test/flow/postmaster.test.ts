@@ -118,6 +118,12 @@ describe('mail to the postmaster, through the whole daemon', function () {
     expect(first.log.of('postmaster.kept')[0]?.fields).to.deep.include({ sender: 'mta@client.test' });
     const listed = await postern(['queue', 'list', '--url', 'postmaster:', '--state', 'waiting'], env);
     expect(listed.out).to.contain('Postmaster@in.postern.test').and.to.contain('postmaster@bounces.in.postern.test');
+    const [{ id }] = (await postern(['queue', 'list', '--url', 'postmaster:', '--json'], env)).json();
+    const reason = 'Due now (mail to postmaster waits until smtp.postmaster is set)';
+    await until('its reason', async () => {
+      const [{ waits }] = (await postern(['queue', 'show', id, '--json'], env)).json();
+      return waits === reason;
+    });
     await first.stop();
     const second = await open('later@to.test', first.dir);
     try {

@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
 const KEY = makeKey('good.test', 'k', 1024);
-const REJECTED = '550 5.7.1 Message rejected by the policy of the recipient';
+const REJECTED = '550 5.7.1 Message rejected by recipient policy';
 
 describe('conditional routes', function () {
   this.timeout(60_000);

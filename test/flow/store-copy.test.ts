@@ -42,7 +42,7 @@ describe('postern store copy', function () {
     const busy = await postern(['store', 'copy', dir, await tempDir()], env(dir));
     expect([busy.code, busy.err]).to.deep.equal([
       EXIT.unavailable,
-      `postern store copy: a daemon runs in ${dir}; stop it first (systemctl stop postern), or what it writes meanwhile is lost\n`,
+      `postern store copy: a daemon uses ${dir}. Stop it first (systemctl stop postern), or what it writes during the copy is lost\n`,
     ]);
     await first.stop();
 
@@ -52,7 +52,7 @@ describe('postern store copy', function () {
     expect(there.json().find(({ collection }: any) => collection === 'templates')).to.include({ rows: 1 });
     const occupied = await postern(['store', 'copy', dir, words], env(dir));
     expect(occupied.code).to.equal(EXIT.failed);
-    expect(occupied.err).to.match(/TO is not empty \(.*templates.*\); .* add --continue/);
+    expect(occupied.err).to.match(/TO is not empty \(.*templates.*\)\. .* add --continue/);
     const unchanged = await postern(['store', 'copy', dir, words, '--continue'], env(dir));
     expect(unchanged.code, unchanged.err).to.equal(EXIT.ok);
 
@@ -93,7 +93,7 @@ describe('postern store copy', function () {
     expect(text, 'it was killed in the middle').to.not.match(/copying messages: 20000/);
     expect((await postern(['store', 'copy', from, to], env(from))).code).to.equal(EXIT.failed);
     const half =
-      'a copy into this store has begun and not ended, so rows are missing: run postern store copy again with --continue';
+      'a copy into this store was interrupted, so rows are missing: run postern store copy again with --continue';
     expect(await spawnDaemon(to).then(() => 'runs', String)).to.equal(
       `Error: the daemon ended with ${EXIT.config} before it was ready\npostern: cannot start: ${half}\n`,
     );
@@ -101,7 +101,7 @@ describe('postern store copy', function () {
     const onward = await postern(['store', 'copy', to, await tempDir()], env(to));
     expect([onward.code, onward.err]).to.deep.equal([
       EXIT.failed,
-      'postern store copy: FROM is not complete: a copy into it has begun and not ended\n',
+      'postern store copy: FROM is not complete: a copy into it was interrupted. Finish that copy first (--continue)\n',
     ]);
     const { code, err, json } = await postern(['store', 'copy', from, to, '--continue', '--json'], env(from));
     expect(code, err).to.equal(EXIT.ok);

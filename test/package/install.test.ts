@@ -161,7 +161,7 @@ describe('scripts/install.sh', function () {
   it('changes nothing when it runs again', () => {
     const before = inventory(root);
     const { status, stdout } = run('install.sh', '--root', root);
-    expect(stdout).to.equal('install: nothing had to be changed\n');
+    expect(stdout).to.equal('install: everything is up to date\n');
     expect(status).to.equal(0);
     expect(inventory(root)).to.deep.equal(before);
   });

@@ -78,7 +78,7 @@ describe('the settings', () => {
       'POSTERN_HTTP__LISTN: unknown setting',
       'smtp.listen.0: must be address:port',
       'smtp.max_recipients: must be at least 100',
-      'dns.servers.0: must be an address, as 192.0.2.53',
+      'dns.servers.0: must be an address, such as 192.0.2.53',
       'log.level: must be one of debug, info, ',
       'store.url: must be mongodb://host/',
     ]) {
@@ -99,7 +99,7 @@ describe('the settings', () => {
 
   it('list the valid forms of a scanner', () => {
     const wrong = {
-      POSTERN_SCAN__CLAMD: ['clamd', 'scan.clamd: must be host:port, as 127.0.0.1:3310, or the path'],
+      POSTERN_SCAN__CLAMD: ['clamd', 'scan.clamd: must be host:port, such as 127.0.0.1:3310, or the path'],
       POSTERN_SCAN__SPAMD: ['127.0.0.1:70000', 'scan.spamd: must be host:port'],
       POSTERN_SCAN__MILTERS: ['127.0.0.1:11332', 'scan.milters.0: must be spam= or virus='],
       POSTERN_SCAN__RSPAMD: ['localhost:11333', 'scan.rspamd: must be an http or https URL'],
@@ -169,7 +169,7 @@ describe('the settings', () => {
   it('accept cron expressions for tasks, and explain invalid ones', () => {
     const fault = (expression: string) => faults(() => loadSettings(undefined, { POSTERN_TASKS__PURGE: expression }));
     const wrong = (what: string) => [
-      `tasks.purge: must be a cron expression, as */5 * * * * (${what}) (in POSTERN_TASKS__PURGE)`,
+      `tasks.purge: must be a cron expression, such as */5 * * * * (${what}) (in POSTERN_TASKS__PURGE)`,
     ];
     for (const good of ['*/10 * * * * *', '0 4 * * 1-5', '0 0 L * *', '@daily']) expect(fault(good)).to.deep.equal([]);
     expect(fault('61 * * * *')).to.deep.equal(wrong('minute cannot be 61'));

@@ -297,7 +297,7 @@ describe('the first hour of a mail host, by docs/operations.md', function () {
       );
       await host.sh('systemctl disable --now postern-http.socket postern-https.socket 2>&1');
       await host.sh('systemctl restart postern && systemctl enable --now nginx 2>&1');
-      const [print = ''] = block('MX and DNS', 'sudo -u postern postern dns').split('\n');
+      const [print = ''] = block('MX and DNS', 'sudo postern dns').split('\n');
       const missing = await host.sh(`${print.replace(/\s+#.*/, '')} || true`);
       await publish([...missing.matchAll(ZONE_LINE)].map(([, name = '', kind, data]) => [name, `${kind} ${data}`]));
       await host.write(

@@ -73,14 +73,15 @@ export async function openAccount({ machine, settings, report }: Place): Promise
     report.step(
       'skipped',
       'account',
-      'there are several; for a key or a domain of one: postern key create, postern domain add, with --account NAME',
+      'there are several. To add a key or a domain to one: postern key create or postern domain add, with ' +
+        '--account NAME',
     );
     return undefined;
   }
   const { account, isNew, key } = found;
   report.step(isNew ? 'done' : 'already', 'account', account.name);
-  if (key === undefined) report.step('already', 'API key', 'there is one; for another: postern key create');
-  else report.step('done', 'API key', 'keep it, it is shown only once', { key });
+  if (key === undefined) report.step('already', 'API key', 'there is one already. For another: postern key create');
+  else report.step('done', 'API key', 'copy it now, it is shown only once', { key });
   return account;
 }
 
@@ -97,7 +98,7 @@ export async function addDomain(
     report.step(
       'skipped',
       inbound,
-      `${whyNotIn}. To receive some here, add a subdomain (postern domain add in.${domain}); to move all, ` +
+      `${whyNotIn}. To receive mail of a subdomain here: postern domain add in.${domain}. To move all mail here: ` +
         `postern domain add ${domain}`,
     );
   else if (await storeOf(machine, settings, (store) => store.inboundDomains.one({ id: domain })))
@@ -105,14 +106,18 @@ export async function addDomain(
   else {
     const run = () => withOperations(settings, (call) => call('/inbound/add-domain', account, { domain }));
     const { routed, txt_name: name, txt_value: value } = ADDED.parse(await machine.asOwner(settings.data_dir, run));
-    report.step('done', inbound, routed ? 'added' : `added; prove it with the record ${name} TXT "${value}"`);
+    report.step('done', inbound, routed ? 'added' : `added; to prove that it is yours, publish ${name} TXT "${value}"`);
   }
   const wasVerified = await storeOf(machine, settings, async (store) => {
     const before = await store.senderDomains.one({ id: senderDomainId(account.id, domain) });
     if (!before?.verifiedAt) await proveSenderDomain(store, account.id, domain, new Date(systemClock.now()));
     return Boolean(before?.verifiedAt);
   });
-  report.step(wasVerified ? 'already' : 'done', `sender domain ${domain}`, 'verified; mail From it will be signed');
+  report.step(
+    wasVerified ? 'already' : 'done',
+    `sender domain ${domain}`,
+    'verified; mail From it is signed once its records are published',
+  );
 }
 
 /** An inbound domain without a route, whose mail is refused. */

@@ -33,10 +33,10 @@ export async function askFor(question: Question, { machine, given, isTerminal, s
     if ('why' in answer) throw new UsageError(`--${option}: ${answer.why}`);
     return answer.value;
   }
-  if (!isTerminal) throw new UsageError(`--${option} is missing, and there is no terminal to ask on: ${words}`);
+  if (!isTerminal) throw new UsageError(`missing option: --${option} (${words}); there is no terminal to ask on`);
   while (true) {
     const text = await machine.ask(suggestion === undefined ? `${words}: ` : `${words} [${suggestion}]: `);
-    if (text === undefined) throw new UsageError('the input ended; nothing was changed');
+    if (text === undefined) throw new UsageError('input ended; nothing was changed');
     const answer = read(text.trim() || (suggestion ?? ''));
     if ('value' in answer) return answer.value;
     say(`  ${answer.why}\n`);
@@ -54,8 +54,8 @@ function whyNoName(text: string, example: string): string | undefined {
   const name = toAsciiDomain(text);
   if (text === '') return `enter a name, such as ${example}`;
   if (name === undefined) return `"${text}" is not a domain name`;
-  if (!name.includes('.')) return `"${text}" lacks its domain: enter the full name, such as ${example}`;
-  if (isPlaceholder(name)) return `${name} is a name for examples: enter the real one`;
+  if (!name.includes('.')) return `"${text}" has no domain: enter the full name, such as ${example}`;
+  if (isPlaceholder(name)) return `${name} is an example: enter the real name`;
   return isPublicSuffix(name) ? `${name}: ${RESERVED_WORDS['public-suffix']}` : undefined;
 }
 
@@ -82,7 +82,8 @@ export function domainQuestion(suggestion: string | undefined, names: Pick<Reser
       const value = toAsciiDomain(text) ?? '';
       const reserved = names.whyReserved(value);
       if (reserved === undefined) return { value };
-      if (reserved === 'ours') return { why: `${value} is a name of this server: enter the domain of mail addresses` };
+      if (reserved === 'ours')
+        return { why: `${value} is a name of this server: enter a domain for mail addresses, such as example.com` };
       return { why: `${value}: ${RESERVED_WORDS[reserved]}` };
     },
   };
@@ -101,7 +102,9 @@ export function mailboxQuestion(ours: readonly string[]): Question {
       const why = whyNoName(domain, 'example.com');
       if (why !== undefined) return { why };
       if (ours.includes(domain))
-        return { why: `mail to ${domain} comes to this server: enter an address on another server, which you read` };
+        return {
+          why: `mail to ${domain} comes to this server: enter the address of a mailbox that you read on another server`,
+        };
       return { value: text };
     },
   };

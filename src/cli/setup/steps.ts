@@ -45,7 +45,7 @@ export async function setUp(job: Job): Promise<number> {
   const addresses = await withResolver(plan.settings, (resolver) => addressesOf(call, plan.settings, resolver));
   report.say('This machine\n');
   if (!(await look({ machine, settings: plan.settings, report, sockets: socketsOf(plan.web), addresses }))) {
-    report.end('correct the fault, then run postern setup again; nothing was changed');
+    report.end('nothing was changed. Correct the fault, then run postern setup again');
     return EXIT.failed;
   }
   report.say('\nSetting up\n');
@@ -126,11 +126,11 @@ async function whyNotIn(
   resolver: Resolver,
 ): Promise<string | undefined> {
   const answered = await resolver.resolve(domain, 'MX');
-  if (answered.kind === 'failure') return 'the DNS did not answer where its mail goes now';
+  if (answered.kind === 'failure') return 'the DNS gave no answer about its MX records';
   const names = answered.kind === 'records' ? answered.records.map(({ exchange }) => exchange) : [];
   const others = names.filter((name) => name !== '' && name !== '.');
   const isOurs = (name: string) => [hostname, ...inbound.mx_hosts].some((own) => sameName(own, name));
-  return others.length === 0 || others.some(isOurs) ? undefined : `its mail goes to ${others.join(', ')}`;
+  return others.length === 0 || others.some(isOurs) ? undefined : `its MX records point to ${others.join(', ')}`;
 }
 
 /** Writes what the settings file lacks. Returns when it was last changed. */
@@ -145,7 +145,7 @@ async function writeSettings(job: Job, file: SettingsFile, { settings, email, we
   if (overwritten.length > 0 && !call.flag('yes') && !isTrial) {
     const was = overwritten.map(({ path }) => `${path} (${setByOperator(file, path)})`).join(', ');
     if (!(await agrees(`${file.path} sets ${was}. Replace it?`, { machine, isTerminal: canAsk(job) })))
-      throw new UsageError(`${file.path} sets ${was}; to replace it, add --yes. Nothing was changed.`);
+      throw new UsageError(`${file.path} sets ${was}. To replace it, add --yes. Nothing was changed.`);
   }
   // Readable for the group of its folder, which is that of the daemon.
   if (!isTrial) writeWhole(file.path, withSettings(file.text, changes), 0o640);
@@ -208,7 +208,7 @@ async function showRecords(
   addresses: readonly string[],
 ): Promise<void> {
   if (addresses.length === 0)
-    return report.end('find the public address of this host, then run postern setup --address ADDRESS');
+    return report.end('find the public address of this host, then run postern setup --address IP');
   const { missing, unrouted } = await storeOf(machine, settings, async (store) => ({
     missing: await missingRecords({ settings, store, addresses }),
     unrouted: await unroutedDomain(store),

@@ -41,9 +41,12 @@ export async function* ports(
 ): AsyncGenerator<Finding> {
   for (const { unit, port } of sockets) {
     const check = `port ${port}`;
-    const isOurs = hasSystemd(machine) ? (await stateOf(machine, 'is-active', unit)) === 'active' : isRunning;
+    const isTaken = await machine.isTaken(port);
+    const isOurs = hasSystemd(machine)
+      ? (await stateOf(machine, 'is-active', unit)) === 'active'
+      : isRunning && isTaken;
     if (isOurs) yield ok(check, 'Postern listens');
-    else if (!(await machine.isTaken(port))) yield ok(check, 'free');
+    else if (!isTaken) yield ok(check, 'free');
     else yield taken(check, port, await listenerOn(port, machine));
   }
 }

@@ -155,7 +155,7 @@ export function takeLock(path: string) {
     db.close();
     if (kindOf(error) === 'busy')
       throw new SpoolInUse(
-        `another Postern has the queue open (${path}); stop it first, or give this one its own data_dir`,
+        `another Postern uses this queue (${path}). Stop it first, or set another data_dir for this one`,
       );
     throw error;
   }

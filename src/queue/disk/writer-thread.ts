@@ -18,7 +18,7 @@ function openQueue(
   { role, now }: ThreadData,
 ): { readonly file: OpenFile; readonly rebuilt: Rebuilt | null } {
   if (isAppointed(folder)) {
-    if (role === 'visitor') throw new Error('the queue is being rebuilt; start the daemon, or wait until it is done');
+    if (role === 'visitor') throw new Error('the queue is being rebuilt: start the daemon, or wait until it is done');
     adopt(folder);
   }
   let damaged: OpenFile['db'] | null = null;
@@ -26,8 +26,7 @@ function openQueue(
     damaged = openFile(folder.file);
     if (isOld(damaged)) {
       // A daemon of the older version may be running, and would continue to write rows of the old format.
-      if (role === 'visitor')
-        throw new Error('the queue has an older format; start the daemon, which brings it up to date');
+      if (role === 'visitor') throw new Error('the queue has an older format: start the daemon, which upgrades it');
       grow(damaged);
     }
     syncPath(folder.dir);

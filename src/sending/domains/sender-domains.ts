@@ -157,15 +157,15 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
 function letter(domain: string, link: string) {
   return {
     subject: `Please confirm that ${domain} is yours`.slice(0, 200),
-    text: `Somebody asked to send mail from ${domain} and named this mailbox to prove that the domain is theirs.
+    text: `Someone asked to send mail from ${domain}, and chose this mailbox to confirm that they own the domain.
 
-If it was you, open this page and press the button on it:
+If it was you, open this page and press the button:
 
 ${link}
 
 The link works once, within seven days.
 
-If it was not you, do nothing: without this confirmation no mail is signed for the domain.
+If it was not you, ignore this mail. Without your confirmation, no mail is signed for the domain.
 `,
   };
 }

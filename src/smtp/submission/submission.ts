@@ -88,7 +88,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
         await startWith(settings.tls);
         if (started.size < listeners.length)
           deps.log.warn('submission.note', {
-            note: 'no certificate yet: ports with TLS from the first byte listen once there is one',
+            note: 'no certificate yet; ports with implicit TLS open once there is one',
           });
       } catch (error) {
         await stop(0);

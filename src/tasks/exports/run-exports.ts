@@ -251,7 +251,7 @@ function createClaims(
   });
 }
 
-const NOUN = { activity: 'activity', reject: 'rejection blacklist', whitelist: 'rejection whitelist' } as const;
+const NOUN = { activity: 'activity', reject: 'rejection list', whitelist: 'whitelist' } as const;
 
 /**
  * Queues the notification mails of this host's finished jobs. A job is marked until its mail is queued, so that a crash
@@ -276,20 +276,20 @@ function createNotifier(
 
 function toNotice(job: ExportRow, keepDays: number): NewNotice | undefined {
   if (job.notifyEmail === null) return undefined;
-  const about = `your ${NOUN[job.type]}, started at ${exportName(job).slice(0, 19)} UTC`;
+  const about = `Your ${NOUN[job.type]} export, started at ${exportName(job).slice(0, 19)} UTC`;
   const to = { account: job.account, to: job.notifyEmail };
   if (job.state === 'complete' && job.resultUrl !== null) {
     return {
       ...to,
-      subject: `Your ${job.type} export is ready`,
+      subject: `Your ${NOUN[job.type]} export is ready`,
       text:
-        `The export of ${about}, is complete. It can be fetched here for ${keepDays} ` +
-        `days:\n\n${job.resultUrl}\n\nAnyone who has this link can fetch it.\n`,
+        `${about}, is ready. Download it within ${keepDays} ${keepDays === 1 ? 'day' : 'days'}:\n\n` +
+        `${job.resultUrl}\n\nAnyone with this link can download it.\n`,
     };
   }
   return {
     ...to,
-    subject: `Your ${job.type} export has failed`,
-    text: `The export of ${about}, could not be completed: ${job.error ?? 'it was given up'}.\n`,
+    subject: `Your ${NOUN[job.type]} export has failed`,
+    text: `${about}, failed: ${job.error ?? 'it was cancelled'}. Start it again.\n`,
   };
 }

@@ -201,7 +201,7 @@ if (mongoDriver)
       await hosts.b.api('/endpoints/retry', { url: hosts.hook.url });
       await until('it is delivered', () => isDelivered(ids[1] ?? ''));
       expect((await run('queue', 'flush', '--host', 'c.postern.test')).err).to.contain(
-        'there is no host c.postern.test (see: postern host list)',
+        'no such host: c.postern.test (see: postern host list)',
       );
     });
 
@@ -305,7 +305,7 @@ if (mongoDriver)
         err: silent('does not answer'),
         out: 'Would drop 1 delivery: 1 on a.postern.test.\n',
       });
-      const unlisted = (why: string) => `b.postern.test ${why}; what it has is not listed.\n`;
+      const unlisted = (why: string) => `b.postern.test ${why}; its rows are not listed.\n`;
       const unfound = (why: string) => `No mail nothing was found; b.postern.test ${why} and may have it.\n`;
       const listed = await run('queue', 'list', '--json');
       expect(listed).to.include({ code: 1, err: unlisted('does not answer') });
@@ -326,7 +326,7 @@ if (mongoDriver)
       const env = { POSTERN_DATA_DIR: hosts.a.dir, POSTERN_STORE__URL: 'mongodb://127.0.0.1:9/gone' };
       const alone = await postern(['queue', 'flush', '--dry-run'], env);
       expect(alone).to.include({ code: 75, out: 'Would retry 0 deliveries.\n' });
-      expect(alone.err).to.match(/^Other hosts of the store were not asked: /);
+      expect(alone.err).to.match(/^The other hosts of the store were not asked: /);
       const some = await postern(['queue', 'list', '--state', 'dropped', '--limit', '1', '--json'], env);
       expect(some).to.include({ code: 75, err: alone.err });
       expect(some.json()).to.have.length(1);

@@ -154,7 +154,7 @@ describe('an older version on the store of a newer one', function () {
       const [row] = await list();
       expect(row).to.deep.include({ name: 'mx.postern.test', state: 'running', version: VERSION });
       const forget = () => postern(['host', 'forget', row.id], { ...env, POSTERN_DATA_DIR: a.dir });
-      expect((await forget()).err).to.match(/mx\.postern\.test runs: stop it first/);
+      expect((await forget()).err).to.match(/mx\.postern\.test is running; stop it first/);
       await a.stop();
       expect((await list())[0]).to.deep.include({ state: 'stopped' });
       expect((await forget()).code).to.equal(0);

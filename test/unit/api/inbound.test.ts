@@ -6,7 +6,7 @@ import { put } from '../../support/spool.ts';
 const NOW = '2026-01-05 12:00:00';
 
 /** What the DNS of these tests says. */
-const mxError = (name: string) => `The MX records of ${name} name mail.example.net, not mx.postern.test`;
+const mxError = (name: string) => `The MX records of ${name} point to mail.example.net, not to mx.postern.test`;
 
 /** What every record tells: how the account of the examples proves the domain. */
 const proof = (domain: string) => ({
@@ -364,7 +364,8 @@ describe('the Inbound group', () => {
     await answers('check-domain', { domain: 'elsewhere.example.com' }, 200, {
       ...record('elsewhere.example.com', NOW),
       ...hosts,
-      mx_error: 'The MX records of elsewhere.example.com name mx.example.net, not mx.postern.test or mx2.postern.test',
+      mx_error:
+        'The MX records of elsewhere.example.com point to mx.example.net, not to mx.postern.test or mx2.postern.test',
     });
   });
 });

@@ -10,7 +10,7 @@ describe('postern bounce explain', () => {
   it('names the rule that classified the reply of a server', async () => {
     expect(await explain('--reply', '550 5.1.1 No such user')).to.deep.include({
       code: 0,
-      out: 'hard bounce (bad_mailbox), by the rule "mailbox-unknown"\nThe mailbox does not exist.\nIt says: 550 5.1.1 No such user\n',
+      out: 'hard bounce (bad_mailbox), by the rule "mailbox-unknown"\nThe mailbox does not exist.\nDiagnosis: 550 5.1.1 No such user\n',
     });
     expect((await explain('--reply', '550 Requested action not taken: mailbox unavailable')).out).to.match(
       /^soft bounce \(general\), by the rule "unclear"\n/,

@@ -13,7 +13,9 @@ describe('the command line', () => {
     for (const argv of [[], ['help'], ['--help']]) {
       const { code, out } = await postern(argv);
       expect(code).to.equal(0);
-      for (const { name, summary } of commands) expect(out).to.contain(`postern ${name}`).and.to.contain(summary);
+      for (const { name, summary } of commands)
+        expect(out).to.contain(`\n  ${name} `).and.to.contain(summary.split('. ')[0]?.replace(/\.$/, ''));
+      expect(out.split('\n').filter((line) => line.length > 80)).to.deep.equal([]);
     }
   });
 
@@ -21,13 +23,47 @@ describe('the command line', () => {
     for (const { name, summary } of commands) {
       const { code, out } = await postern([...name.split(' '), '--help']);
       expect(code, name).to.equal(0);
-      expect(out).to.contain(summary).and.to.contain(`Usage: postern ${name}`).and.to.contain('--json');
+      expect(out.replaceAll('\n', ' ')).to.contain(summary).and.to.contain(`Usage: postern ${name}`);
+      expect(out).to.contain('--json');
+      const isWide = (line: string) => line.length > 80 && !line.startsWith('  ') && !line.startsWith('Usage:');
+      expect(out.split('\n').filter(isWide), name).to.deep.equal([]);
+    }
+  });
+
+  it('shows the help of a command, or of a group, with `help` before or after its name', async () => {
+    const list = await postern(['queue', 'list', '--help']);
+    expect(await postern(['help', 'queue', 'list'])).to.include({ code: 0, out: list.out });
+    for (const argv of [
+      ['help', 'queue'],
+      ['queue', '--help'],
+      ['queue', '-h'],
+      ['queue', 'help'],
+    ]) {
+      const { code, out, err } = await postern(argv);
+      expect({ code, err }, argv.join(' ')).to.deep.equal({ code: 0, err: '' });
+      expect(out).to.contain('  queue list ').and.not.to.contain('  serve ');
     }
   });
 
   it('exits with 64 and a hint for an unknown command, option or value', async () => {
-    expect(await postern(['serv'])).to.include({ code: 64 });
-    expect((await postern(['queue', 'lst'])).err).to.contain('postern queue list');
+    for (const argv of [['serv'], ['serv', 'x'], ['--verson'], ['help', 'serv']]) {
+      const name = argv.find((word) => word !== 'help');
+      expect(await postern(argv), argv.join(' ')).to.include({
+        code: 64,
+        out: '',
+        err: `postern: unknown command "${name}"\nTry: postern help\n`,
+      });
+    }
+    const lst = await postern(['queue', 'lst']);
+    expect(lst).to.include({ code: 64, out: '' });
+    expect(lst.err)
+      .to.match(/^postern: unknown command "queue lst"\n/)
+      .and.to.contain('  queue list ');
+    const queue = await postern(['queue']);
+    expect(queue).to.include({ code: 64, out: '' });
+    expect(queue.err)
+      .to.match(/^postern: "queue" needs a command\n/)
+      .and.to.contain('  queue list ');
     const option = await postern(['queue', 'list', '--sate', 'dead']);
     expect(option).to.include({ code: 64 });
     expect(option.err).to.contain('--sate').and.to.contain('Try: postern queue list --help');
@@ -178,14 +214,17 @@ describe('the command line', () => {
     expect(rows[0]).to.include({ last_used_at: null });
     expect((await postern(['key', 'revoke', rows[0].id], env)).out).to.equal(`Revoked ${key.slice(0, 4)}… first key\n`);
     await postern(['account', 'create', 'other'], env);
+    const twice = await postern(['account', 'create', 'other'], env);
+    expect([twice.code, twice.out]).to.deep.equal([64, '']);
+    expect(twice.err).to.contain('account other exists already');
     expect((await postern(['key', 'create'], env)).err).to.contain('--account');
     expect((await postern(['key', 'create', '--account', 'other'], env)).code).to.equal(0);
   });
 
   it('reports that there is no queue yet', async () => {
     const { code, err } = await postern(['queue', 'list'], { POSTERN_DATA_DIR: await tempDir() });
-    expect(code).to.equal(70);
-    expect(err).to.contain('no queue found in');
+    expect(code).to.equal(EXIT.unavailable);
+    expect(err).to.contain('no queue in').and.to.contain('Start the daemon first');
   });
 
   it('prints its version', async () => {
@@ -304,7 +343,7 @@ describe('the command line', () => {
       ]) {
         const ran = await asNobody(argv, { POSTERN_DATA_DIR: data });
         expect(ran.status, `${argv.join(' ')} ${ran.stderr}`).to.equal(77);
-        expect(ran.stderr).to.contain('permission denied').and.to.contain('sudo -u postern');
+        expect(ran.stderr).to.contain('permission denied').and.to.contain('sudo postern …');
       }
     });
 

@@ -76,7 +76,7 @@ describe('postern console, postern person', () => {
     await postern(['person', 'add', 'eve'], env);
     const wrong: Record<string, RegExp> = {
       'person add': /missing argument: NAME/,
-      'person add a/b': /missing argument: NAME/,
+      'person add a/b': /"a\/b" is not a valid name/,
       'person add bob --role king': /operator, owner, helper, reader/,
       'person add bob --role operator --account main': /sees all accounts/,
       'person add bob --account nobody': /no such account/,
@@ -118,7 +118,7 @@ describe('postern console, postern person', () => {
     const here = await link({ ...on, POSTERN_PUBLIC_URL: 'http://mx.example.com', POSTERN_SMTP__LISTEN: '0.0.0.0:25' });
     expect(here.out).to.match(/^http:\/\/127\.0\.0\.1:1\/console\/enter\//);
     expect(here.err).to.contain('ssh -L 1:127.0.0.1:1 ').and.to.contain('set console.url');
-    expect(here.err).to.contain('Postern does not answer');
+    expect(here.err).to.contain('The daemon does not answer');
   });
 
   it('prints no dead link, but the missing setting', async () => {
@@ -153,7 +153,7 @@ describe('postern console, postern person', () => {
     expect(link.err).to.contain('restart');
     await running.stop();
     const changed = await postern(['console', 'link'], { ...env, POSTERN_CONSOLE__URL: 'https://new.example' });
-    expect(changed.err).to.contain('does not know https://new.example').and.to.contain('Restart');
+    expect(changed.err).to.contain('does not use https://new.example').and.to.contain('Restart');
   });
 
   it('rejects an insecure URL for the console', async () => {

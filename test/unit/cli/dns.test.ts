@@ -87,7 +87,10 @@ describe('postern dns', () => {
       ['bounces.mx.postern.test', 'TXT', SPF, 'missing'],
       ['spf.mx.postern.test', 'TXT', SPF, 'missing'],
     ]);
-    expect((await run()).out).to.match(/next: publish the 8 records that are not ok/);
+    const { out } = await run();
+    expect(out).to.match(/next: publish the 8 records above that are not ok \(postern dns --zone --missing/);
+    // The addresses that were given belong to the next commands too.
+    expect(out).to.match(/then run postern dns --wait( --address \S+)+\n$/);
   });
 
   it('exits 0 once all are published, and says what to do next', async () => {
@@ -275,7 +278,7 @@ describe('postern dns', () => {
       [['not a name'], /"not a name" is not a domain name/],
       [['--for', 'reading'], /--for must be one of receiving, sending/],
       [['--timeout', 'soon'], /--timeout must be a number of minutes/],
-      [['elsewhere.test'], /no record is needed at elsewhere\.test/],
+      [['elsewhere.test'], /no records for elsewhere\.test\. Add it first: postern domain add/],
     ] as const) {
       const ran = await run(...argv);
       expect([ran.code, text.test(ran.err)], ran.err).to.deep.equal([64, true]);

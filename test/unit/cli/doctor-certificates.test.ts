@@ -95,7 +95,9 @@ describe('postern doctor, on certificates from ACME', () => {
 
   it('warns if no name can have a certificate, and leaves this out if ACME is off', async () => {
     const local = { POSTERN_HOSTNAME: 'box', POSTERN_PUBLIC_URL: 'http://127.0.0.1:8080' };
-    expect(words(await look(acmeCertificates, local))[0]).to.match(/^ACME certificates: warning: neither hostname/);
+    expect(words(await look(acmeCertificates, local))[0]).to.match(
+      /^ACME certificates: warning: no authority issues certificates for hostname/,
+    );
     const off = { POSTERN_ACME__ENABLED: 'false' };
     expect((await look(acmeCertificates, off)).map(({ verdict }) => verdict)).to.deep.equal(['skipped']);
     expect((await look(webPorts, off)).map(({ verdict }) => verdict)).to.deep.equal(['skipped']);

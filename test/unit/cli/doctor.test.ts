@@ -823,13 +823,13 @@ describe('postern doctor', () => {
         expect(await signing()).to.deep.equal({
           check: 'signing shop.example',
           verdict: 'warning',
-          seen: 'no account has verified it: mail From it is unsigned',
+          seen: 'not verified by any account: mail From it is unsigned',
           advice:
             'If it is yours, run postern sender add shop.example; otherwise its owner must verify it with /senders/verify-domain.',
         });
         expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'example.com' })).to.include({
           verdict: 'warning',
-          seen: 'no account has verified it: mail From it is signed only by example.com',
+          seen: 'not verified by any account: mail From it is signed only by example.com',
         });
         expect(await signing({ POSTERN_OUTBOUND__SIGNING_DOMAIN: 'shop.example' })).to.include({ verdict: 'ok' });
         await store.senderDomains.change({ id: row.id }, { verifiedAt: new Date(NOW) });
@@ -878,7 +878,20 @@ describe('postern doctor', () => {
         'spf.mx.example.com': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] },
       };
       expect((await look(sending, { zone })).map(({ verdict }) => verdict)).to.deep.equal(['ok', 'ok']);
-      expect((await look(sending)).map(({ verdict }) => verdict)).to.deep.equal(['warning', 'warning']);
+      const addressed = { 'mx.example.com': { A: ['192.0.2.1'] } };
+      const found = await look(sending, { zone: addressed });
+      expect(found.map(({ verdict }) => verdict)).to.deep.equal(['warning', 'warning']);
+      expect(found[1]?.advice).to.contain('"v=spf1 ip4:192.0.2.1 -all"');
+    });
+
+    it('of our own get no advice to publish `v=spf1 -all` while the host has no address in the DNS', async () => {
+      const found = [...(await look(sending)), ...(await look(ownMail))].filter(({ check }) => check.startsWith('SPF'));
+      expect(found.map(({ check, verdict }) => [check, verdict])).to.deep.equal([
+        ['SPF include spf.mx.example.com', 'skipped'],
+        ['SPF mx.example.com', 'skipped'],
+        ['SPF bounces.mx.example.com', 'skipped'],
+      ]);
+      expect(JSON.stringify(found)).to.not.contain('-all');
     });
   });
 

@@ -33,7 +33,9 @@ describe('domains and routes on the command line, beside a running daemon', () =
   it('are added, receive mail, and are removed again, all without a key', async () => {
     expect(await postern(['domain', 'add', 'Shop.test'], env)).to.include({
       code: 0,
-      out: 'Added shop.test to account main.\n'.replace('shop', 'Shop'),
+      out:
+        'Added Shop.test to account main.\n' +
+        "next: postern route add Shop.test '*' URL; its DNS records: postern dns Shop.test\n",
     });
     const [route] = (await postern(['route', 'add', 'shop.test', 'box-*', hook.url, '--json'], env)).json();
     expect(route).to.include({ pattern: 'box-*', url: hook.url, batch_events: 1 });
@@ -90,7 +92,11 @@ describe('domains and routes on the command line, beside a running daemon', () =
     ] as const) {
       const ran = await postern(argv, env);
       expect(ran, argv.join(' ')).to.include({ code: 1, out: '' });
-      expect(ran.err).to.contain((await running.ask(operation, { key: KEY, ...params })).body.message);
+      const { message } = (await running.ask(operation, { key: KEY, ...params })).body;
+      const faults: Record<string, string> = message.startsWith('Validation error: ')
+        ? JSON.parse(message.slice('Validation error: '.length))
+        : { '': message };
+      for (const text of Object.values(faults)) expect(ran.err).to.contain(text).and.to.not.contain('{');
     }
     expect(await postern(['domain', 'check', 'rules.test'], env)).to.include({ code: 1 });
   });
@@ -102,7 +108,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
     expect(added).to.include({ code: 0 });
     // Two accounts share the host now, so that a domain has to be proven.
     expect(added.out).to.match(
-      /Mail for it is accepted once .*\n\n {2}_postern-challenge\.second\.test {2}TXT {2}"postern-domain=[0-9a-f]{32}"\n$/s,
+      /Mail for it is accepted once .*\n\n {2}_postern-challenge\.second\.test {2}TXT {2}"postern-domain=[0-9a-f]{32}"\n\nnext: .*\n$/s,
     );
     expect((await postern(['domain', 'list'], env)).out).to.match(/second\.test +second +not yet proven/);
     expect(
@@ -128,7 +134,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
     const dir = await tempDir();
     await postern(['account', 'create', 'main'], { POSTERN_DATA_DIR: dir });
     expect((await postern(['domain', 'add', 'early.test'], { POSTERN_DATA_DIR: dir })).err).to.contain(
-      'has the daemon run here?',
+      'Start the daemon first',
     );
   });
 });

@@ -145,7 +145,7 @@ describe('postern listen', function () {
   it('exits at once with a wrong key, an unknown route, and invalid options', async () => {
     const wrong = startListening(['--server', running.base, '--forward-to', app.url], 'wrong');
     expect(await wrong.code).to.equal(1);
-    expect(wrong.said.err).to.equal('postern listen: Invalid API key\n');
+    expect(wrong.said.err).to.equal('postern listen: Invalid API key (see: postern key create)\n');
     expect(await begin('--route', '9.9').code).to.equal(1);
     for (const argv of [
       [],

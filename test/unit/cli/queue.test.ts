@@ -124,7 +124,9 @@ describe('the queue on the command line, beside a running daemon', () => {
     const away = await postern(['replay', id, '--to', laptop.url], env);
     expect(away.code).to.equal(1);
     expect(away.out).to.contain(`No answer from ${laptop.url}`);
-    expect((await postern(['replay', '--all', '--to', laptop.url], env)).err).to.contain('pass the id of one delivery');
+    expect((await postern(['replay', '--all', '--to', laptop.url], env)).err).to.contain(
+      'needs the id of exactly one delivery',
+    );
     expect((await postern(['replay', 'nothing', '--to', laptop.url], env)).err).to.contain('no such delivery: nothing');
     expect((await list('--recipient', 'one@in.test'))[0].state).to.equal(state);
   });
@@ -154,7 +156,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     const test = async (mailbox: string) => (await postern(['route', 'test', `${mailbox}@in.test`], env)).out;
     expect(await test('kept')).to.match(/^Route \S+ \(kept\) matches\. Accepts the mail and holds it\.\n$/);
     expect(await test('thrown')).to.match(/^Route \S+ \(thrown\) matches\. Accepts the mail and discards it\.\n$/);
-    expect(await test('stopped')).to.equal('Refused: a route of the domain refuses mail to the mailbox: 550 5.7.1\n');
+    expect(await test('stopped')).to.equal('Refused: a route of the domain rejects mail to the mailbox: 550 5.7.1\n');
     expect(await test('some')).to.match(/^Depends on the message\. .*: \S+ \(some, post\), \S+ \(\*, post\)\n$/);
   });
 

@@ -60,7 +60,7 @@ describe('sender domains on the command line, beside a running daemon', function
       .to.contain('op.test is a verified sender domain of account main.')
       .and.to.contain('DKIM: There is no DKIM record at postern._domainkey.op.test.')
       .and.to.contain('op.test  TXT  "v=spf1 include:spf.in.postern.test ~all"')
-      .and.to.contain('Then run this again: postern sender add op.test');
+      .and.to.contain('Then check again: postern sender add op.test');
     const [{ records, spf, valid_signing }] = (await postern(['sender', 'add', 'op.test', '--json'], env)).json();
     expect(valid_signing).to.equal(false);
     zone.set({
@@ -72,7 +72,7 @@ describe('sender domains on the command line, beside a running daemon', function
     // The TTL of an hour protects records that were seen wrong before; the operator knows that this one was not.
     expect((await send('2@to.test')).signature).to.equal(null);
     const again = await postern(['sender', 'add', 'op.test'], env);
-    expect(again.out).to.contain('Both records are in the DNS: mail From it is signed from now on.');
+    expect(again.out).to.contain('Both records are in the DNS. Mail From op.test is signed from now on.');
     let count = 2;
     await until('a signed mail', async () => (await send(`${++count}@to.test`)).signature === 'op.test', 30_000);
     expect(await send('last@to.test')).to.deep.equal({ signed_by: 'op.test', warning: null, signature: 'op.test' });

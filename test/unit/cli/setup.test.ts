@@ -158,7 +158,7 @@ describe('postern setup', function () {
     expect(ran.out.trimEnd().split('\n').at(-1)).to.equal(
       `next: publish these records, then run postern dns --wait ${ADDRESSES.join(' ')}`,
     );
-    const key = /^done {5}API key: keep it, it is shown only once: (\S+)$/m.exec(ran.out)?.[1] ?? '';
+    const key = /^done {5}API key: copy it now, it is shown only once: (\S+)$/m.exec(ran.out)?.[1] ?? '';
     const { api } = createCaller(`http://127.0.0.1:${port}`, key);
     expect(await api('/users/ping')).to.equal('PONG!');
     expect(await api('/inbound/domains')).to.have.lengthOf(1);
@@ -189,13 +189,13 @@ describe('postern setup', function () {
       'Your mail address, for mail to postmaster and about certificates: ',
     ]);
     expect(ran.out.split('This machine')[0]?.trim().split('\n')).to.deep.equal([
-      '"localhost" lacks its domain: enter the full name, such as mx.example.com',
-      '  mx.example.com is a name for examples: enter the real one',
+      '"localhost" has no domain: enter the full name, such as mx.example.com',
+      '  mx.example.com is an example: enter the real name',
       '  "in mx" is not a domain name',
-      '  mx.postern.test is a name of this server: enter the domain of mail addresses',
+      '  mx.postern.test is a name of this server: enter a domain for mail addresses, such as example.com',
       '  "me" is not a mail address',
-      '  mail to in.shop.test comes to this server: enter an address on another server, which you read',
-      '  mail to mx.postern.test comes to this server: enter an address on another server, which you read',
+      '  mail to in.shop.test comes to this server: enter the address of a mailbox that you read on another server',
+      '  mail to mx.postern.test comes to this server: enter the address of a mailbox that you read on another server',
     ]);
     expect(written()).to.include({ hostname: 'mx.postern.test' }); // the suggestion, for an empty answer
   });
@@ -204,7 +204,7 @@ describe('postern setup', function () {
     const ran = await setup([...GIVEN, '--domain', 'shop.test']);
     expect(ran.code, ran.err).to.equal(0);
     expect(ran.out).to.match(
-      /^- {8}inbound domain shop\.test: its mail goes to mail\.elsewhere\.test\. To receive some/m,
+      /^- {8}inbound domain shop\.test: its MX records point to mail\.elsewhere\.test\. To receive mail of/m,
     );
     expect(ran.out).to.match(/^done {5}sender domain shop\.test/m);
     expect(ran.out).to.not.match(/^shop\.test\. .* MX /m);
@@ -212,8 +212,8 @@ describe('postern setup', function () {
 
   it('says what to give where there is no terminal, and refuses options that cannot be', async () => {
     for (const [argv, text] of [
-      [[], /--hostname is missing, and there is no terminal/],
-      [['--hostname', 'mx'], /--hostname: "mx" lacks its domain/],
+      [[], /missing option: --hostname .*there is no terminal/],
+      [['--hostname', 'mx'], /--hostname: "mx" has no domain/],
       [['--hostname', '192.0.2.1'], /--hostname: "192\.0\.2\.1" is not a domain name/],
       [['--hostname', 'co.uk'], /--hostname: co\.uk: This is a public suffix/],
       [['--hostname', 'mx.postern.test', '--domain', 'gmail.com'], /--domain: gmail\.com: .* free mail/],
@@ -316,16 +316,19 @@ describe('postern setup', function () {
     expect(ran.out).to.match(/^- {8}units: systemd does not run here/m);
     expect(ran.out).to.match(/next: start the daemon \(postern serve\), then run postern setup again\n$/);
     await machine().run('systemctl', 'start');
+    // A daemon that answers does not make a free port its own.
+    expect((await setup([...GIVEN, '--dry-run'], { on })).out).to.match(/^ok {7}port 25: free$/m);
     world.taken = [25];
-    const again = await setup(GIVEN, { on });
-    expect(again.code, again.err).to.equal(0);
-    expect(again.out).to.match(/^done {5}sender domain/m);
+    expect((await setup([...GIVEN, '--dry-run'], { on })).out).to.match(/^ok {7}port 25: Postern listens$/m);
+    const done = await setup(GIVEN, { on });
+    expect(done.code, done.err).to.equal(0);
+    expect(done.out).to.match(/^done {5}sender domain/m);
   });
 
   it('is for root', async () => {
     const ran = await setup(GIVEN, { on: { ...machine(), isRoot: false } });
     expect(ran.code).to.equal(77);
-    expect(ran.err).to.contain('run it as root (sudo postern setup)');
+    expect(ran.err).to.contain('run it as root: sudo postern setup');
   });
 
   it('with --no-https, disables the sockets that a web server in front has instead, and says so', async () => {

@@ -48,7 +48,10 @@ describe('host checks in the console', function () {
     expect(of(last, `resolver ${zone.server}`).level).to.equal('ok');
     expect(of(last, 'outbound port 25')).to.deep.include({ level: 'skipped', text: 'every listener is on loopback' });
     const { level, text, advice } = of(last, 'MX in.test');
-    expect([level, text]).to.deep.equal(['fault', 'The MX records of in.test name mail.old.test, not in.postern.test']);
+    expect([level, text]).to.deep.equal([
+      'fault',
+      'The MX records of in.test point to mail.old.test, not to in.postern.test',
+    ]);
     expect(advice).to.contain('Publish an MX record for in.test');
     const levels: string[] = last.checks.map((one: any) => one.level);
     // Every check but that of scanners, of which there are none; by the machine, there may be more.

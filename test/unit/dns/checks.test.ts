@@ -27,7 +27,8 @@ describe('the MX check of an inbound domain', () => {
   it('shows which hosts the MX records name instead', async () => {
     expect(await checkMx(resolver, 'other.example', hosts)).to.deep.equal({
       valid: false,
-      error: 'The MX records of other.example name mail.other.example, not mx1.postern.example or mx2.postern.example',
+      error:
+        'The MX records of other.example point to mail.other.example, not to mx1.postern.example or mx2.postern.example',
     });
   });
 

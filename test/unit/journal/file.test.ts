@@ -10,7 +10,7 @@ import { until } from '../../support/until.ts';
 
 /** What the log says of a file that was replaced. */
 const replaced = ({ log }: TestJournal) =>
-  log.of('journal.fault').filter(({ fields }) => String(fields['reason']).startsWith('a new file was begun: '));
+  log.of('journal.fault').filter(({ fields }) => String(fields['reason']).startsWith('a new file was created: '));
 
 const counts = async ({ journal }: TestJournal) => {
   await journal.flush();

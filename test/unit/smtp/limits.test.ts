@@ -345,7 +345,7 @@ whereverSessionsAre('stop', (start) => {
     const started = await start();
     const client = await started.client();
     await started.listener.stop();
-    expect(await client.reply()).to.match(/^421 4\.3\.0/);
+    expect(await client.reply()).to.match(/^421 4\.3\.2/);
     expect(await client.reply()).to.equal('closed');
     expect(started.listener.healthy()).to.equal(false);
     const late = started.raw();
@@ -361,7 +361,7 @@ whereverSessionsAre('stop', (start) => {
     const stopped = started.listener.stop();
     client.send('\r\ntext\r\n.\r\nNOOP\r\n');
     expect(await client.reply()).to.match(/^250 2\.0\.0/);
-    expect(await client.reply()).to.match(/^421 4\.3\.0/);
+    expect(await client.reply()).to.match(/^421 4\.3\.2/);
     await stopped;
     expect(started.below.taken).to.have.length(1);
   });
@@ -377,7 +377,7 @@ describe('a stop', () => {
     const stopped = started.listener.stop(5000);
     await started.clock.advance(5001);
     await stopped;
-    expect(await client.reply()).to.match(/^421 4\.3\.0/);
+    expect(await client.reply()).to.match(/^421 4\.3\.2/);
     expect(started.below).to.include({ open: 0 });
     expect(started.below.taken).to.have.length(0);
   });

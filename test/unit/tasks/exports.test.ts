@@ -275,7 +275,7 @@ for (const driver of drivers)
         expect(world.notices[0]).to.include({
           account: 'ExampleAccountId000001',
           to: 'ops@example.org',
-          subject: 'Your reject export is ready',
+          subject: 'Your rejection list export is ready',
         });
         expect(world.notices[0]?.text)
           .to.contain(`\n${resultUrl}\n`)
@@ -288,7 +288,7 @@ for (const driver of drivers)
         await world.start({ notifyEmail: 'ops@example.org' });
         world.state.room = false;
         await world.task().run();
-        expect(world.notices.map(({ subject }) => subject)).to.deep.equal(['Your reject export has failed']);
+        expect(world.notices.map(({ subject }) => subject)).to.deep.equal(['Your rejection list export has failed']);
         expect(world.notices[0]?.text).to.contain('not enough disk space');
       });
 
