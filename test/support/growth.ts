@@ -1,11 +1,14 @@
+const PLAINLY_LINEAR = 32;
+
 /**
  * How much more processor time sixteen times the input takes: near 16 for linear work, near 256 for quadratic work.
  * Time of this thread only, so that a busy machine does not count; tiny times are taken for a millisecond. What looks as
- * if it grew faster is run again, up to nine times, and the least counts: work that is really quadratic is so every time.
+ * if it grew faster than `bound` times is run again, up to nine times, and the least counts: work that is really quadratic
+ * is so every time.
  */
-export function growth(run: (size: number) => void, size: number): number {
+export function growth(run: (size: number) => void, size: number, bound = PLAINLY_LINEAR): number {
   let [large, small] = [Infinity, Infinity];
-  for (let runs = 0; runs < 9 && !(large / small < PLAINLY_LINEAR); runs++) {
+  for (let runs = 0; runs < 9 && !(large / small < bound); runs++) {
     const took = usedMs(() => run(16 * size));
     large = Math.max(1, Math.min(large, took));
     if (runs % 3 > 0) continue;
@@ -14,8 +17,6 @@ export function growth(run: (size: number) => void, size: number): number {
   }
   return large / small;
 }
-
-const PLAINLY_LINEAR = 32;
 
 /** Milliseconds of this thread's processor that it takes: the least of three, and at least one. */
 export function processorMs(run: () => void): number {

@@ -93,7 +93,7 @@ describe('the conditions of a route', () => {
       const facts = { content: { ...CONTENT, subject: 'a'.repeat(length) } };
       for (let i = 0; i < 200; i++) holds(when, facts);
     };
-    expect(growth(look, 4000)).to.be.below(8);
+    expect(growth(look, 4000, 8)).to.be.below(8);
   });
 });
 

@@ -76,6 +76,6 @@ describe('the pattern table', () => {
     };
     const few = looks(500);
     const many = looks(8000); // sixteen times as many
-    expect(growth((size) => (size > 1 ? many() : few()), 1)).to.be.below(5);
+    expect(growth((size) => (size > 1 ? many() : few()), 1, 5)).to.be.below(5);
   });
 });

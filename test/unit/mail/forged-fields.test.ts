@@ -8,7 +8,7 @@ describe('forged trace fields of a sender', () => {
   for (const line of ['Authentication-Results\r\n', 'aaaaaaaaaaaaaa-aaaaaaa\r\n', 'Authentication-Results: (', '"\\'])
     it(`take linear time in a header of ${JSON.stringify(line)}`, () => {
       const look = (size: number) => [...withoutForged(Buffer.from(`A: b\r\n${line.repeat(size / line.length)}`), OWN)];
-      expect(growth(look, 100_000)).to.be.below(30);
+      expect(growth(look, 100_000, 30)).to.be.below(30);
     });
 
   it('are removed from a header of any size', () => {
