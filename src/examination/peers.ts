@@ -50,7 +50,7 @@ export const otherHosts: Check = {
         yield warning(
           check,
           `${host.name} does not answer at ${host.url} (${reasons.get(host.name) ?? 'it refused'})`,
-          'Its mail is missing from lists here. ' + 'Check that it runs, its http.peer_url and the firewall.',
+          'Its mail is missing from lists here. Check that it runs, its http.peer_url and the firewall.',
         );
       else yield ok(check, `${host.name} answers at ${host.url}`);
     }

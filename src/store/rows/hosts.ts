@@ -100,7 +100,7 @@ export async function checkFormat({ revisions: rows }: Pick<Store, 'revisions'>)
   const found = await rows.many({ id: { in: [FORMAT, COPYING] } });
   if (found.some(({ id }) => id === COPYING))
     throw new HostRefused(
-      'a copy into this store was interrupted, so rows are missing: run postern store copy again with ' + '--continue',
+      'a copy into this store was interrupted, so rows are missing: run postern store copy again with --continue',
     );
   const format = found.find(({ id }) => id === FORMAT)?.count ?? 0;
   if (format <= STORE_FORMAT) return format;
