@@ -134,8 +134,7 @@ async function rotate(domains: readonly string[], parts: StoreCall): Promise<num
     if (begun.kind === 'resting') {
       resting++;
       const free = toTimestamp(begun.until);
-      const why =
-        `mail signed with the previous key may still be in transit. Its selector is free again from ` + `${free} UTC`;
+      const why = `mail signed with the previous key may still be in transit. Its selector is free again from ${free} UTC`;
       io.err(`postern dkim rotate: ${domain}: ${why}\n`);
     } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
   }
