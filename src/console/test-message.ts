@@ -5,13 +5,13 @@ import { reachableHost, withPort } from '../base/networks.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { Denial } from './denial.ts';
 
-// The first mail of somebody who has just installed Postern: it takes the way of every mail, over SMTP, through a
-// route of the account, to a receiver of our own.
+// The test message of a new installation. It is delivered like any other mail: over SMTP, by a route of the account, to
+// a receiver of our own.
 
 interface TestMessageDeps {
   /** Runs an operation for the account, by its rules. */
   readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
-  /** Where mail comes in. */
+  /** The addresses of the SMTP listeners. */
   readonly smtpAddresses: () => readonly { readonly address: string; readonly port: number }[];
 }
 
@@ -22,7 +22,7 @@ interface TestMessage {
   readonly reply: string;
 }
 
-/** A mailbox, in a domain that is reserved for tests (RFC 6761): no mail from outside ever comes to it. */
+/** A mailbox in a domain that is reserved for tests (RFC 6761), so that it gets no mail from outside. */
 const MAILBOX = 'hello';
 const domainOf = ({ number }: AccountRow) => `account-${number}.test`;
 const RECEIVER = '/console/receiver/';
@@ -57,7 +57,7 @@ async function addRoute(account: AccountRow, domain: string, url: string, { oper
   else if (mine.url !== url) await operate('/inbound/update-route', account, { id: mine.id, url });
 }
 
-/** Hands the message to our own listener, and answers its last reply. */
+/** Sends the message to our own listener, and returns its last reply. */
 async function handOver({ address, port }: { address: string; port: number }, to: string): Promise<string> {
   const host = reachableHost(address);
   const socket = connect({ host, port });
@@ -65,7 +65,7 @@ async function handOver({ address, port }: { address: string; port: number }, to
   const replies = createInterface({ input: socket })[Symbol.asyncIterator]();
   socket.on('error', () => undefined); // the replies end
 
-  /** The last line of the next reply, which must be one of success. */
+  /** Returns the last line of the next reply. Throws `Denial` unless it is a success. */
   async function reply(): Promise<string> {
     for (;;) {
       const { done, value = '' } = await replies.next();
@@ -89,7 +89,7 @@ async function handOver({ address, port }: { address: string; port: number }, to
   }
 }
 
-/** With the dot that ends it. */
+/** The message with its final dot. */
 function messageTo(to: string): string {
   return [
     `From: Postern <${SENDER}>`,

@@ -6,7 +6,7 @@ import { HOST } from '../../journal/actions.ts';
 import { ofEachHost } from './each-host.ts';
 import { account, fromHost, type HereCall } from './operation.ts';
 
-// Whose mail it is, and who did what.
+// Accounts with their mail, and the list of actions.
 
 const DAY_MS = 86_400_000;
 const MAX_LISTED = 200;
@@ -67,7 +67,7 @@ const accounts = ofEachHost({
     part: accountList,
     own: listAccounts,
     async join(hosts) {
-      // Accounts are rows of the store: all hosts list the same.
+      // Accounts are rows of the store, so all hosts list the same ones.
       const [own, ...others] = await askAll(hosts);
       const { accounts = [], next = null } = own ?? {};
       const more = others.map((one) => new Map(one.accounts.map((account) => [account.id, account])));
