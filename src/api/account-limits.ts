@@ -6,7 +6,7 @@ import type { AccountStore, BoundCollection } from '../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../store/usage.ts';
 import { invalid, tooMany } from './errors.ts';
 
-/** What one account may store and do, so that no key can use up shared capacity. */
+/** The limits of one account on rows, bytes and calls, so that no key can use up shared capacity. */
 export interface AccountLimitSettings {
   /** Rows of each kind. */
   readonly rows: Readonly<Record<LimitedKind, number>>;
@@ -24,7 +24,7 @@ const SECOND_MS = 1000;
 const MAX_REMEMBERED = 10_000;
 /** Patches longer than this (characters of JSON) are checked against the storage limit. */
 const LARGE_PATCH = 4096;
-/** Names of the kinds in error messages. */
+/** The kinds as named in error messages. */
 const WORDS: Readonly<Record<LimitedKind, string>> = {
   tracking_domains: 'tracking domains',
   inbound_domains: 'inbound domains',
@@ -57,7 +57,7 @@ export function createAccountLimits(
         account: `The account has reached its storage limit of ${settings.bytes} bytes; delete something first`,
       });
     const left = meter.left();
-    // No account takes more than it leaves for all. With nothing left the store refuses by itself.
+    // No account may use more than is left for all. If nothing is left, the store itself refuses.
     if (left > 0 && usage.bytes > left)
       throw invalid({
         account:
@@ -127,7 +127,7 @@ function createRate(perSecond: number, clock: Clock) {
   };
 }
 
-/** Trial posts of this host at one time, and how many of them may be one account's: each may take half a minute. */
+/** Concurrent trial posts of this host, in all and per account: each may take half a minute. */
 const MOST_TRIALS = 4;
 const MOST_OF_ACCOUNT = 2;
 const TRIALS_PER_MINUTE = 10;

@@ -68,7 +68,7 @@ function createJsonCheck(maxValues: number) {
   return { count: () => values, faultOf };
 }
 
-/** Bytes of a string that are read one by one before a search begins, which takes as long as these. */
+/** Bytes of a string that are read one by one before a search, because starting one costs as much. */
 const NEAR = 64;
 
 /**

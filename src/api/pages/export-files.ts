@@ -57,8 +57,7 @@ async function openArchive(dir: string, { file }: ExportRow): Promise<FileHandle
 async function send(ctx: Context, job: ExportRow, archive: FileHandle): Promise<void> {
   const { size } = await archive.stat();
   ctx.status = 200;
-  // Mandrill's file name, colons included: a quoted header value may hold them, and browsers replace them where the
-  // file system does not allow them.
+  // Mandrill's file name, colons included, which browsers replace where the file system does not allow them.
   ctx.attachment(`${job.type}-${toTimestamp(job.createdAt).replace(' ', '_')}.zip`);
   ctx.type = 'application/zip';
   // The stream closes the file, even if the client disconnects. For HEAD there is no stream.

@@ -4,7 +4,7 @@ import { answerLine } from './small-page.ts';
 
 /**
  * Answers GET and HEAD of a link to an attachment (RFC 9110: one range, ETag, If-None-Match, If-Range); the token is
- * the only credential. Always a download: what a stranger mailed must not open in a browser under our name. `fetch`
+ * the only credential. Always a download: files from strangers must not open in a browser under our origin. `fetch`
  * gets a file from another host that has it; false if none has.
  */
 export function createInboundFiles({ linkedFiles, log }: Pick<PageDeps, 'linkedFiles' | 'log'>) {

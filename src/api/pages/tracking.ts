@@ -8,7 +8,7 @@ import type { TrackedClient, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { answerLine, answerPage, LINK_NOT_FOUND, type SmallPage } from './small-page.ts';
 
-/** What recipients do with a message: open it, click in it, unsubscribe. */
+/** Records the events of recipients: open, click, unsubscribe. */
 export interface Tracking {
   readonly visits: Visits;
   readonly unsubscribeLinks: UnsubscribeLinks;

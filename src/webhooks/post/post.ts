@@ -209,7 +209,7 @@ export function createUrlCheck({
   return async (url, format = 'mandrill') => {
     const result = await (format === 'mandrill' ? lastWord(poster, url) : poster.head(url));
     if (result === undefined || isSuccess(result)) return undefined;
-    // Only Mandrill's consumers know a post without events: others say by any answer that they are there.
+    // Only Mandrill's consumers know a post without events: for others, any answer shows that they exist.
     if (format !== 'mandrill' && result.kind === 'answered') return undefined;
     log.info('endpoint.unverified', {
       host: URL.parse(url)?.host,

@@ -35,7 +35,7 @@ interface Place {
 export function createFormEncoder() {
   const encoding = createEncoding();
 
-  /** `keep` returns what of each piece is the body. */
+  /** `keep` selects the encoding of each piece that becomes the body. */
   async function writeBody(
     pieces: Iterable<Piece | Plain>,
     { path, most }: Place,
@@ -101,9 +101,9 @@ export function createFormEncoder() {
       });
       return { body, headers: signatures.headers() };
     },
-    /** As `toBody`, but what the pieces are themselves, unsigned. */
+    /** As `toBody`, but writes the pieces unencoded and unsigned. */
     toJson: (pieces: Iterable<Piece | Plain>, place: Place) => writeBody(pieces, place, (value) => value),
-    /** As `toBody`, but what the pieces are themselves, with the headers of every format. */
+    /** As `toBody`, but writes the pieces unencoded, with the headers of every format. */
     async toPost(
       { type, pieces }: { readonly type: string; readonly pieces: Iterable<Piece | Plain> },
       { keys, id, at }: Signing,
