@@ -9,15 +9,15 @@ export interface PurgeSettings {
   readonly keepDeliveredBytes: number;
 }
 
-/** If the wall clock deviates from running time by more than this, it was set, or is wrong. Milliseconds. */
+/** A deviation of the wall clock from running time that means that it was set or is wrong. Milliseconds. */
 const JUMP_MS = 3_600_000;
-/** How long it must then run steadily before anything is deleted by it. Milliseconds. */
+/** How long the clock must then run steadily before anything is deleted. Milliseconds. */
 const STEADY_MS = 600_000;
 
 /** Whether the clock was in doubt at the start. */
 export type Belief = Pick<RunningTime, 'believed'>;
 
-/** Returns a test whether the wall clock can be trusted: after a jump, no purge may delete what is kept for weeks. */
+/** Returns a test whether the wall clock can be trusted: after a jump, a purge could delete mail too early. */
 export function createSteadiness(clock: Clock, time: Belief): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;

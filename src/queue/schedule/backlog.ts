@@ -36,8 +36,8 @@ export function createBacklog(most: number) {
       ofAll = 0;
     },
     /**
-     * How many deliveries one more for these endpoints would wait behind: those for one of them, or those for all. An
-     * endpoint whose messages take long to prepare (their senders' name servers are slow) delays its own mail only.
+     * The number of deliveries ahead of a new one for these endpoints: those of one of them, or of all. An endpoint
+     * whose messages are slow to prepare (because of name servers of their senders) delays only its own mail.
      */
     before: (endpoints: readonly EndpointName[]) =>
       endpoints.reduce((worst, one) => Math.max(worst, counts.get(endpointKey(one)) ?? 0), ofAll),
