@@ -175,7 +175,7 @@ async function hand(
   );
 }
 
-/** Returns released addresses to the inventory, in quarantine. Returns how many. */
+/** Moves released addresses to the inventory, in quarantine. Returns how many. */
 async function collect(
   { quarantineDays }: ProvisioningSettings,
   { store, clock, ids, log }: ProvisioningDeps,

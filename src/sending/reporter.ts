@@ -91,7 +91,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
       return mine;
     });
     const recorded = ready.filter((_, n) => told[n] === true);
-    // Before the queue forgets the reports: what is left of a copy would be taken over.
+    // Before the queue forgets the reports, because a remaining copy could be taken over.
     await atOnce(recorded, async (report) => {
       const copy = readReport(report)?.copy;
       if (copy !== undefined) await copies.ended(copy);
@@ -149,7 +149,7 @@ export interface Happening {
   readonly kind: MessageEvent['kind'];
   readonly detail: NonNullable<MessageEvent['detail']>;
   readonly links?: readonly string[];
-  /** The id that a relay made of its own. */
+  /** Ids that a relay assigned. */
   readonly names?: readonly string[];
 }
 
@@ -222,7 +222,7 @@ export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'ou
   return { kind: 'send', detail, ...(names.length > 0 && { names }) };
 }
 
-/** Where a reply came from; nowhere, when it is our own. */
+/** The source of a reply; empty for our own. */
 function placesOf(attempt: MailAttempt): Happening['detail'] {
   if (attempt.kind !== 'answered' || attempt.host === '') return {};
   return { source_ip: attempt.source, destination_ip: attempt.address, destination: attempt.host };

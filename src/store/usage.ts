@@ -20,7 +20,7 @@ export const LIMITED_KINDS: readonly LimitedKind[] = Object.values(COLLECTIONS).
 
 /** The usage of an account: the number of rows of each limited kind, and total bytes. */
 interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
-  /** Of all rows of the account in every collection, as JSON. Indexes are not counted. */
+  /** Bytes of all rows of the account in every collection, as JSON, without indexes. */
   readonly bytes: number;
 }
 
@@ -79,7 +79,7 @@ export async function meteredDatabase(
     remember(account, await rows.add(account, Object.fromEntries(parts), NOTHING));
   }
 
-  /** Never throws. What cannot be flushed is kept for the next time. */
+  /** Never throws. Counts that cannot be flushed are kept for the next time. */
   async function flush(): Promise<void> {
     for (const [account, parts] of [...pending]) {
       pending.delete(account);
@@ -151,7 +151,7 @@ function meteredCollection<R extends Row>(
   return frozen<Collection<R>>({
     ...rows,
     async insert(row) {
-      // From the beginning: the others that are under way must not each find room for all of them.
+      // Counted before the insert, so that concurrent inserts cannot together exceed the limit.
       noteRow(row, 1);
       let outcome: Awaited<ReturnType<typeof rows.insert>> | undefined;
       try {

@@ -127,7 +127,7 @@ function bodyCharset(root: Part | undefined): string {
   return text?.type.params.get('charset')?.trim() ?? '';
 }
 
-/** A part and all parts in it, in their order; of what is sealed only the whole. */
+/** A part and all parts in it, in order; sealed parts only as a whole. */
 function* partsOf(root: Part): Generator<Part> {
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
@@ -136,7 +136,7 @@ function* partsOf(root: Part): Generator<Part> {
   }
 }
 
-/** The changes to headers of parts, except in what is sealed. An attached message is one part, and stays as it is. */
+/** The changes to headers of parts, except sealed ones. An attached message is one part, and stays unchanged. */
 function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Replacement[] {
   const changes: Replacement[] = [];
   for (const part of partsOf(root)) {
