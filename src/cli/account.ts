@@ -36,7 +36,7 @@ export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocatio
   );
 }
 
-/** The option of lists, and what it selects; with the names of all accounts. */
+/** The option of lists that selects the rows of one account, read by `accountsOf`. */
 export const onlyAccount = { ...accountOption, help: 'only this account, by name or id' };
 export async function accountsOf(store: Pick<Store, 'accounts'>, call: Invocation) {
   const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));

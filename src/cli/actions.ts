@@ -25,7 +25,7 @@ export function noteActions(
   }
 }
 
-/** The selection as the list of actions shows it. */
+/** The selection as text, for the list of actions. */
 export function toWords({ ids, ...rest }: Selection): string {
   const named = ids === undefined ? [] : [ids.length === 1 ? `id ${ids[0]}` : `${ids.length} ids`];
   const given = Object.entries(rest).flatMap(([name, value]) =>

@@ -127,7 +127,7 @@ type PersonChange = 'person added' | 'person invited' | 'person removed' | 'pers
 interface Changing extends Pick<Command, 'notes'> {
   readonly what: PersonChange;
   change(store: Store, id: string): Promise<unknown>;
-  /** What is different now, for JSON and in words. */
+  /** The change, for JSON and as text. */
   readonly now: object;
   said(name: string): string;
 }
@@ -175,7 +175,7 @@ async function thePerson({ call, store }: StoreCall): Promise<PersonRow> {
   return person;
 }
 
-/** Characters of a session's id that are shown, and that name it. */
+/** Characters of a session's id that are shown and identify it. */
 const SHOWN_ID = 12;
 
 export const consoleSessionList: Command = {

@@ -67,7 +67,7 @@ export const demo: Command = {
   },
 };
 
-/** What was asked for with several hosts; undefined for one. */
+/** The options for several hosts; undefined for one host. */
 function readHosts(call: Invocation) {
   const [given, [copies = 'store']] = [call.text('hosts'), call.known('copies', COPIES)];
   if (given === undefined && call.text('copies') !== undefined) throw new UsageError('--copies needs --hosts');

@@ -27,7 +27,7 @@ const USES: Readonly<Record<(typeof USE_NAMES)[number], readonly RecordNeed[]>> 
   sending: ['receiving', 'sending', 'advised'],
 };
 
-/** Between two looks at records that are not published yet. Milliseconds. */
+/** The interval between checks of unpublished records. Milliseconds. */
 const LOOK_MS = 5000;
 const MINUTES = 60;
 /** TTL in zone lines. Seconds. */
@@ -83,7 +83,7 @@ interface Job extends Omit<StoreCall, 'store'>, Tools {
   readonly store: Store | undefined;
 }
 
-/** Calls `use` with the resolver and with a way to ask the name servers of a record. */
+/** Calls `use` with the resolver and a function that queries the name servers of a record. */
 function withDns<T>(settings: Settings, use: (tools: Tools) => Promise<T>): Promise<T> {
   return withResolver(settings, (resolver) => {
     const isAlone = isLocal({ places: placesOf(settings) });
@@ -97,9 +97,7 @@ function withDns<T>(settings: Settings, use: (tools: Tools) => Promise<T>): Prom
   });
 }
 
-/**
- * The records of this host and all its domains that are not published; `isDone`: all are published but advised ones.
- */
+/** The unpublished records of this host and all its domains; `isDone`: all are published except advised ones. */
 export function missingRecords({
   settings,
   store,
@@ -140,7 +138,7 @@ async function report(job: Job): Promise<number> {
   return done ? EXIT.ok : EXIT.failed;
 }
 
-/** The records of the names that are asked for. */
+/** The records of the requested names. */
 async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   const { call, settings, resolver, store, needs } = job;
   const { isBelow, isAsked } = askedNames(call);
@@ -160,7 +158,7 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   return groups;
 }
 
-/** Which names and domains the arguments name; all without arguments. */
+/** The names and domains in the arguments; without arguments, all. */
 function askedNames(call: Invocation) {
   const below = call.words.map((word) => {
     const domain = toAsciiDomain(word.trim());
@@ -172,7 +170,7 @@ function askedNames(call: Invocation) {
   return { isBelow, isAsked };
 }
 
-/** The public addresses of this host: as given, as its name has them, or as its network interfaces do. */
+/** The public addresses of this host: as given, else of its name in the DNS, else of its network interfaces. */
 export async function addressesOf(
   call: Invocation,
   { hostname }: Pick<Settings, 'hostname'>,
@@ -201,7 +199,7 @@ function onlyMissing(groups: readonly SurveyedGroup[]): SurveyedGroup[] {
     .filter(({ records }) => records.length > 0);
 }
 
-/** Looks again until all are published, the time is over, or somebody ends it. */
+/** Repeats the checks until all are published, the time is over, or a signal ends it. */
 async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<SurveyedGroup[]> {
   const { call, io, minutes, survey } = job;
   const ending = new AbortController();
@@ -230,7 +228,7 @@ async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<Surv
   return now;
 }
 
-/** What waited for the records goes on at once: the first certificates, and the tests of sender domains. */
+/** Triggers the work that waited for the records: first certificates, and tests of sender domains. */
 async function goOn({ call, store, needs }: Job): Promise<void> {
   if (!store) return;
   await orderAgain(store, systemClock);
@@ -275,7 +273,7 @@ function toLines({ record, state, seen }: SurveyedRecord, width: number): string
   return [line, ...[advised + purpose, ...errors].map((text) => `${INDENT}${printable(text)}\n`)].join('');
 }
 
-/** Lines for a zone file; those of reverse zones are comments, because the provider of the address has these. */
+/** Lines for a zone file; reverse zones as comments, because they belong to the provider of the address. */
 function toZone({ title, records }: SurveyedGroup): string {
   const lines = records.map(({ record: { name, type, value, purpose } }, at) => {
     const line = `${`${name}.`.padEnd(40)} ${TTL} IN ${type.padEnd(4)} ${type === 'TXT' ? toStrings(value) : value}\n`;
@@ -285,7 +283,7 @@ function toZone({ title, records }: SurveyedGroup): string {
   return `; ${title}\n${lines.join('')}`;
 }
 
-/** A TXT record is made of strings of at most 255 octets (RFC 1035 section 3.3). */
+/** A TXT record consists of strings of at most 255 octets (RFC 1035 section 3.3). */
 function toStrings(text: string): string {
   const quoted = (text.match(/.{1,255}/gs) ?? ['']).map((part) => `"${part.replaceAll(/(["\\])/g, '\\$1')}"`);
   return quoted.length === 1 ? (quoted[0] ?? '') : `( ${quoted.join(' ')} )`;

@@ -21,7 +21,7 @@ import { overStore, withOperations, withStore } from './open.ts';
 
 const RECORD = z.record(z.string(), z.unknown());
 
-/** Calls an operation of the API that answers one record. */
+/** Calls an API operation that returns one record. */
 const operate = (settings: Settings, ...[path, account, params]: Parameters<Daemon['run']>) =>
   withOperations(settings, async (run) => RECORD.parse(await run(path, account, params)));
 
@@ -232,7 +232,7 @@ export const routeAdd: Command = {
   },
 };
 
-/** The parameters that say which mail a route takes, and what it says of it. */
+/** The parameters about the mail that a route matches, and the content of its posts. */
 function toRules(call: Invocation): object {
   const [when, priority, tags] = [call.text('when'), call.text('priority'), call.texts('tag')];
   if (priority !== undefined && !/^-?\d{1,4}$/.test(priority))
@@ -249,7 +249,7 @@ function toStruct(text: string): object {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // Said below, like a value of another type.
+    // Reported below, like a value of another type.
   }
   throw new UsageError(`--when must be a JSON object, such as {"dmarc":"fail"}; not "${text}"`);
 }
@@ -283,7 +283,7 @@ const SENTENCES = {
   'too-new': 'a newer Postern wrote its domain or a route that it matches, so upgrade this host: 451 4.3.0',
 } as const;
 
-/** What becomes of the mail that matches. */
+/** The fate of matching mail, as a sentence. */
 function toSentence({ choices = [], routeId, pattern, url, fate }: Match): string {
   const named = choices.map(({ match, action }) => `${match.routeId} (${match.pattern}, ${action})`).join(', ');
   if (choices.length > 0) return `Depends on the message. Routes in the order they are tried: ${named}`;

@@ -18,7 +18,7 @@ import { checkFormat } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { Denied, type Invocation, type Io, Unavailable } from './command.ts';
 
-// The code for the queue, the store and all else that a command opens is loaded when it opens them.
+// The code for the queue, the store and other parts is loaded when a command opens them.
 
 /** Commands report their own errors; nothing goes to the daemon's log. */
 const quiet: Log = createLog('silent');
@@ -41,7 +41,7 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   }
 }
 
-/** Opens this host's queue as its daemon lists it to other hosts. */
+/** Opens this host's queue in the form in which its daemon lists it to other hosts. */
 export async function withDeliveries<T>(
   settings: Settings,
   use: (deliveries: ReturnType<typeof createHostDeliveries>) => Promise<T>,

@@ -219,7 +219,7 @@ function printStory(call: Invocation, { delivery, attempts }: DeliveryStory, hos
   return EXIT.ok;
 }
 
-/** A detail as indented lines: `>` for what we sent, `<` for what the other side sent. */
+/** A detail as indented lines: `>` before sent ones, `<` before received ones. */
 function toLines(detail: NonNullable<ReturnType<typeof readDetail>>): string {
   const lines =
     'hops' in detail ? [...detail.hops.flatMap(hopLines), ...left(detail.leftOut, 'connection')] : httpLines(detail);

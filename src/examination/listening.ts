@@ -224,7 +224,7 @@ export const certificate: Check = {
     const { settings, clock } = world;
     const { tls } = settings.smtp;
     if (tls.cert === '') {
-      // Then its check is that of all names.
+      // Then the check of ACME certificates covers it.
       if (settings.acme.enabled) return yield skipped('certificate', 'smtp.tls is not set: it is from ACME');
       const advice = 'Set acme.enabled, or smtp.tls.cert and smtp.tls.key; docs/operations.md has both.';
       return yield isLocal(world)

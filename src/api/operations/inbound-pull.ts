@@ -12,7 +12,7 @@ import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
 import { findRoute } from './inbound-routes.ts';
 
-// Mail that an account fetches from routes with the URL `pull:`, and copies of the mail of any other route.
+// Pull of mail from routes with the URL `pull:`, and tap of any other route.
 
 const MAX_PULLED = 100;
 const MAX_LEASES = 1000;
@@ -92,12 +92,12 @@ async function urlOf(
 
 const LEASE = '01kcexamplepulled000000000-86VOL8iLh_6y.1';
 
-/** Seconds after which the other hosts are asked again. */
+/** The interval at which the other hosts are asked again, in seconds. */
 const ROUND_S = 2;
-/** One call in this many asks the others first, so that mail of a busy host does not keep back that of the others. */
+/** One call in this many asks the other hosts first, so that a busy host does not delay their mail. */
 const OTHERS_FIRST = 4;
 
-/** The mail of the first host that has some. Undefined: no host knows the endpoint. */
+/** Returns mail of the first host that has some. Undefined: no host knows the endpoint. */
 async function pullFromAll({ here, others }: Hosts<JsonText>, wait: number, call: Call<never>) {
   const began = call.now().getTime();
   const end = began + wait * 1000;

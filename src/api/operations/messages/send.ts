@@ -284,10 +284,7 @@ function toMergeVars(
   }));
 }
 
-/**
- * Checks that the texts of a message are templates of its merge language. Throws a ValidationError that says what is
- * wrong.
- */
+/** Checks that the texts of a message are valid in its merge language. Throws a ValidationError with the fault. */
 async function checkTemplates(
   { mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing,
   { html, text }: Draft,
@@ -335,8 +332,8 @@ async function toFiles(
 const SLICE = 65_536;
 
 /**
- * Base64 in the standard alphabet, without the line breaks it may have; undefined if it is none. In slices: megabytes
- * of space take seconds.
+ * Base64 in the standard alphabet, without line breaks; undefined if invalid. In slices, because megabytes of space take
+ * seconds.
  */
 function* readingBase64(text: string): SlicedWork<string | undefined> {
   const parts: string[] = [];
