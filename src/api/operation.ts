@@ -229,12 +229,12 @@ export function passing<
 }
 
 function recordOf(answer: Answer): unknown {
-  if (!('record' in answer)) throw new Error('the answer is no record');
+  if (!('record' in answer)) throw new Error('the answer is not a record');
   return answer.record;
 }
 
 function textOf(answer: Answer): JsonText {
-  if (!('text' in answer)) throw new Error('the answer is no text');
+  if (!('text' in answer)) throw new Error('the answer is not a text');
   return answer.text;
 }
 

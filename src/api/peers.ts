@@ -312,7 +312,7 @@ async function toPeerAnswer(response: Response): Promise<PeerAnswer> {
   if (response.headers.get(IS_RECORD) !== null)
     return { found: { record: JSON.parse((await readAtMost(body, MAX_RECORD_BYTES)).toString()) } };
   const size = Number(response.headers.get('content-length') ?? Number.NaN);
-  if (!Number.isSafeInteger(size)) throw new Error('its text has no length');
+  if (!Number.isSafeInteger(size)) throw new Error('the text has no Content-Length');
   if (size <= SMALL_BYTES) return { found: { text: { size, content: await readAtMost(body, size) } } };
   const content = Readable.from(body, { objectMode: false });
   // It fails if its client hangs up; the reader of the stream gets the error too.

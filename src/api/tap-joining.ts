@@ -95,7 +95,7 @@ async function toTapped({ size, content }: JsonText): Promise<Tapped> {
     }
     if (next.done || read.length > MAX_HEAD) {
       source.destroy();
-      throw new Error('it has no list of messages');
+      throw new Error('the answer has no list of messages');
     }
   }
 }

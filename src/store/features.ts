@@ -92,7 +92,7 @@ export function allFeatures(declared: object, parts: Readonly<Record<string, rea
     if (!need) return [];
     if (!need.each) return [need.feature];
     const known = parts[need.feature];
-    if (!known) throw new TypeError(`nothing is known of the feature ${need.feature}`);
+    if (!known) throw new TypeError(`the parts of the feature ${need.feature} are unknown`);
     return known.map((part) => `${need.feature}=${part}`);
   });
 }

@@ -332,8 +332,8 @@ async function toFiles(
 const SLICE = 65_536;
 
 /**
- * Base64 in the standard alphabet, without line breaks; undefined if invalid. In slices, because megabytes of space take
- * seconds.
+ * Base64 in the standard alphabet, without line breaks; undefined if invalid. In slices, because megabytes of space
+ * take seconds.
  */
 function* readingBase64(text: string): SlicedWork<string | undefined> {
   const parts: string[] = [];
