@@ -1,5 +1,5 @@
 import { createShares, type Shares } from '../base/shares.ts';
-import { noteAction } from '../journal/actions.ts';
+import { COMMAND_LINE, noteAction } from '../journal/actions.ts';
 import type { ActionRecord, HistoryPage, MailFilter, MailStory, RefusalFilter } from '../journal/types.ts';
 import { kindsOf } from '../queue/delivery.ts';
 import type { AccountStore } from '../store/store.ts';
@@ -76,9 +76,6 @@ export type AccountHistory = ReturnType<typeof bindHistory>;
 
 /** Notes an action: its name, the number of deliveries, and a detail as text. */
 export type NoteAction = (what: string, count: number, detail: string) => void;
-
-/** The actor without a key or a person. */
-const COMMAND_LINE = 'command line';
 
 /** The actions of one account, done with an API key (the `id` of its row), by a person, or on the command line. */
 export function bindActions(

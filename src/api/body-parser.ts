@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
 import type { Context } from 'koa';
 import koaBodyParser from 'koa-bodyparser';
+import { joined } from '../base/bytes.ts';
 import { frozen } from '../base/frozen.ts';
 import { moduleUrl } from '../base/module-url.ts';
 import { free } from '../base/room.ts';
@@ -118,17 +119,6 @@ async function parseHere(ctx: Context, { chunks, isForm, names }: WholeBody): Pr
   } catch (error) {
     return faultOf(error);
   }
-}
-
-/** The chunks in a buffer of their own, which can be transferred. */
-function joined(chunks: readonly Buffer[]): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(sizeOf(chunks));
-  let at = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, at);
-    at += chunk.length;
-  }
-  return bytes;
 }
 
 function sizeOf(chunks: readonly Buffer[]): number {

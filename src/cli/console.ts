@@ -1,5 +1,4 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
 import { enterUrl, journalSettings } from '../composition/slices.ts';
 import { isOver } from '../console/sessions.ts';
 import { HOST } from '../journal/actions.ts';
@@ -20,9 +19,7 @@ import { accountOption, theAccount } from './account.ts';
 import { noteActions } from './actions.ts';
 import { type Command, EXIT, UsageError } from './command.ts';
 import { reachConsole } from './console-reach.ts';
-import { overStore, type StoreCall, withStore } from './open.ts';
-
-const tools = { clock: systemClock, ids: createIds(systemClock) };
+import { overStore, type StoreCall, tools, withStore } from './open.ts';
 
 export const consoleLink: Command = {
   notes:

@@ -1,7 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
-import { createLog, printable } from '../base/log.ts';
+import { printable } from '../base/log.ts';
 import { normalizeAddress } from '../base/networks.ts';
 import { atOnce } from '../base/turns.ts';
 import { orderAgain } from '../certificates/certificates.ts';
@@ -18,7 +17,7 @@ import type { Settings } from '../settings.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, EXIT, type Invocation, toCell, toSpan, UsageError } from './command.ts';
-import { hasStore, type StoreCall, withResolver, withStore } from './open.ts';
+import { hasStore, type StoreCall, tools, withResolver, withStore } from './open.ts';
 
 /** The uses that `--for` names, and the records that each needs. */
 const USE_NAMES = ['receiving', 'sending'] as const;
@@ -87,12 +86,7 @@ interface Job extends Omit<StoreCall, 'store'>, Tools {
 function withDns<T>(settings: Settings, use: (tools: Tools) => Promise<T>): Promise<T> {
   return withResolver(settings, (resolver) => {
     const isAlone = isLocal({ places: placesOf(settings) });
-    const nameServers = createNameServers(nameServerSettings(settings, isAlone), {
-      clock: systemClock,
-      log: createLog('silent'),
-      ids: createIds(systemClock),
-      resolver,
-    });
+    const nameServers = createNameServers(nameServerSettings(settings, isAlone), { ...tools, resolver });
     return use({ resolver, survey: (record) => surveyRecord(record, { resolver, nameServers }) });
   });
 }

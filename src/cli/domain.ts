@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { systemClock, toTimestamp } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
-import { createLog } from '../base/log.ts';
+import { toTimestamp } from '../base/clock.ts';
 import type { Daemon } from '../daemon.ts';
 import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
@@ -17,7 +15,7 @@ import { claimId, isClaim } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
-import { overStore, withOperations, withStore } from './open.ts';
+import { overStore, tools, withOperations, withStore } from './open.ts';
 
 const RECORD = z.record(z.string(), z.unknown());
 
@@ -300,10 +298,7 @@ export const routeTest: Command = {
     const address = parseAddress(text);
     if (!address) throw new UsageError(`not an address: ${text}`);
     return withStore(call.settings().settings, async (store) => {
-      const routing = createRouting(
-        { refreshMs: 60_000 },
-        { store, clock: systemClock, ids: createIds(systemClock), log: createLog('silent') },
-      );
+      const routing = createRouting({ refreshMs: 60_000 }, { store, ...tools });
       await routing.start();
       await routing.stop();
       const found = routing.lookup(address.mailbox, address.domain);

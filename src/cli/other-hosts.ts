@@ -8,9 +8,7 @@ import {
 } from '../api/host-questions.ts';
 import { type MailOfHost, repeated } from '../api/joining.ts';
 import { createPeerWire } from '../api/peer-wire.ts';
-import { systemClock } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
-import { createLog, printable } from '../base/log.ts';
+import { printable } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { hasOwnStore } from '../config.ts';
 import type { Settings } from '../settings.ts';
@@ -18,7 +16,7 @@ import { createTokenSecret, type HostRow } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { ownId } from './adoption.ts';
 import { type Cells, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
-import { withStore } from './open.ts';
+import { tools, withStore } from './open.ts';
 
 // The other hosts of the store, which commands about the queue and the history ask too.
 
@@ -240,11 +238,10 @@ const COMMANDS = 'commands';
 function createCommandWire(store: Store, settings: Settings) {
   return createPeerWire({
     store,
-    tokenSecret: createTokenSecret(store, createIds(systemClock)),
+    tokenSecret: createTokenSecret(store, tools.ids),
     member: { id: () => ownId(settings) ?? '', incarnation: COMMANDS },
     nextCall: async () => (await store.revisions.add(COMMANDS, { count: 1 }, { count: 0 })).count,
-    clock: systemClock,
-    log: createLog('silent'),
+    ...tools,
     metrics: NO_METRICS,
   });
 }

@@ -4,7 +4,7 @@ import { systemClock } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
-import { HOST } from '../journal/actions.ts';
+import { COMMAND_LINE, HOST } from '../journal/actions.ts';
 import { createBulkChanges } from '../queue/bulk-changes.ts';
 import { kindsOf, type Selection } from '../queue/delivery.ts';
 import {
@@ -16,7 +16,7 @@ import {
   STATES,
 } from '../queue/states.ts';
 import type { Settings } from '../settings.ts';
-import { COMMAND_LINE, noteActions, toWords } from './actions.ts';
+import { noteActions, toWords } from './actions.ts';
 import { commandPauses } from './adoption.ts';
 import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { withSpool } from './open.ts';

@@ -200,7 +200,7 @@ function printStory(call: Invocation, { delivery, attempts }: DeliveryStory, hos
     error: attempt.error,
     answer: attempt.answer,
     batch: attempt.batch ?? null,
-    detail: attempt.detail === undefined ? null : (readDetail(attempt.detail) ?? null),
+    detail: readDetail(attempt.detail) ?? null,
   }));
   const shared = story.some(({ batch }) => batch !== null);
   const table =

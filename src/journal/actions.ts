@@ -4,6 +4,9 @@ import type { Notes } from './types.ts';
 /** The account of actions that concern the host as a whole: no account has this id. */
 export const HOST = '';
 
+/** The actor of commands. */
+export const COMMAND_LINE = 'command line';
+
 /** Maximum characters of a detail, which may hold user input. */
 const MAX_DETAIL = 500;
 

@@ -94,10 +94,10 @@ export function mailDetailText(hops: readonly HopDetail[]): string {
   return JSON.stringify({ hops: kept, ...(leftOut > 0 && { leftOut }) });
 }
 
-/** Reads a text of the two above; undefined if the disk damaged it. */
-export function readDetail(text: string): HttpDetail | MailDetail | undefined {
+/** Reads a text of the two above; undefined if there is none or the disk damaged it. */
+export function readDetail(text: string | undefined): HttpDetail | MailDetail | undefined {
   try {
-    return JSON.parse(text);
+    return text === undefined ? undefined : JSON.parse(text);
   } catch {
     return undefined;
   }

@@ -2,18 +2,15 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { systemClock } from '../../base/clock.ts';
-import { createIds } from '../../base/ids.ts';
 import type { Settings } from '../../settings.ts';
 import { type AccountRow, createAccount, createKey, FIRST_KEY } from '../../store/rows/accounts.ts';
 import { isClaim, nameOf, proveSenderDomain, senderDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
-import { hasStore, withOperations, withStore } from '../open.ts';
+import { hasStore, tools, withOperations, withStore } from '../open.ts';
 import type { Machine } from './machine.ts';
 import type { Report } from './report.ts';
 
 // The rows that setup creates in the store: an account, a key that was shown, and a domain.
-
-const parts = { clock: systemClock, ids: createIds(systemClock) };
 
 /** Maximum domains that are read: a host with more is not new. */
 const MOST_DOMAINS = 100;
@@ -61,13 +58,13 @@ export async function openAccount({ machine, settings, report }: Place): Promise
   const found = await storeOf(machine, settings, async (store) => {
     const [first, second] = await store.accounts.many({}, { sort: 'number', limit: 2 });
     if (second) return undefined;
-    const account = first ?? (await createAccount(store, 'main', parts));
+    const account = first ?? (await createAccount(store, 'main', tools));
     // The key of the daemon's first start was not shown: it does not go to the journal.
     const isKnown = (await store.keys.many({ account: account.id })).some(
       ({ label, lastUsedAt, revokedAt }) => !revokedAt && (label !== FIRST_KEY || lastUsedAt),
     );
     const has = isKnown || settings.bootstrap.api_key !== '';
-    return { account, isNew: !first, key: has ? undefined : await createKey(store, account.id, 'setup', parts) };
+    return { account, isNew: !first, key: has ? undefined : await createKey(store, account.id, 'setup', tools) };
   });
   if (!found) {
     report.step(

@@ -1,5 +1,6 @@
 import { freeBytes, sizeOf } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
+import { percentDecoded } from '../../base/form-pairs.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { withPort } from '../../base/networks.ts';
@@ -153,16 +154,8 @@ function checked(guard: Guard, url: URL, deadline: Deadline): Promise<AddressVer
 function standing(url: URL, userAgent: string): Record<string, string> {
   const headers = { 'user-agent': userAgent, accept: '*/*' };
   if (url.username === '' && url.password === '') return headers;
-  const pair = `${decoded(url.username)}:${decoded(url.password)}`;
+  const pair = `${percentDecoded(url.username)}:${percentDecoded(url.password)}`;
   return { ...headers, authorization: `Basic ${Buffer.from(pair, 'utf8').toString('base64')}` };
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** One absolute deadline for all steps of an attempt. */

@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { CELLS_BYTES, createBytePasses, SET_BYTES, SLACK, toByteSet, toCells } from '../../base/byte-passes.ts';
-import type { Bytes } from '../../base/bytes.ts';
+import { type Bytes, joined } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { giveBack } from '../../base/room.ts';
 import { runningMandrillSignature, runningStandardSignature } from '../signing.ts';
@@ -118,16 +118,6 @@ export function createFormEncoder() {
       return { body, headers: { 'Content-Type': type, ...standardHeaders(id, timestamp, signature.digest()) } };
     },
   });
-}
-
-function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
 }
 
 /** Bytes to collect before a write to the file. */
