@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createExpiringMemory, createMemory } from '../base/memory.ts';
 import type { OwnedRow } from '../store/rows/collection.ts';
@@ -131,7 +131,6 @@ function createRate(perSecond: number, clock: Clock) {
 const MOST_TRIALS = 4;
 const MOST_OF_ACCOUNT = 2;
 const TRIALS_PER_MINUTE = 10;
-const MINUTE_MS = 60_000;
 
 function createTrialLimit(clock: Clock): (account: string) => () => void {
   const running: string[] = [];

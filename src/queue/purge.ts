@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS, HOUR_MS } from '../base/clock.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Spool } from './delivery.ts';
@@ -43,8 +43,8 @@ export function purgeTask(
       // The size limit applies even then: in an hour the disk could fill up.
       const before = (ms: number) => (deps.time.believed() ? deps.clock.now() - ms : 0);
       const forgotten = await deps.spool.purge({
-        deliveredBefore: before(settings.keepDeliveredHours * 3_600_000),
-        deadBefore: before(settings.keepDeadDays * 86_400_000),
+        deliveredBefore: before(settings.keepDeliveredHours * HOUR_MS),
+        deadBefore: before(settings.keepDeadDays * DAY_MS),
         deliveredBytes: settings.keepDeliveredBytes,
       });
       return forgotten > 0 ? { forgotten } : undefined;

@@ -1,4 +1,4 @@
-import { HOUR_MS, MINUTE_MS } from '../base/clock.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import { createMemory, createRecent } from '../base/memory.ts';
@@ -27,7 +27,7 @@ interface LeaveDeps {
 /** How long a subaccount's row is cached. Milliseconds. */
 const FRESH_MS = 5_000;
 /** How long mail waits for a paused subaccount to be resumed (documented). */
-const LONGEST_PAUSE_MS = 3 * 86_400_000;
+const LONGEST_PAUSE_MS = 3 * DAY_MS;
 /** A quota may grow meanwhile, so mail is checked again at least this often. */
 const LONGEST_WAIT_MS = 600_000;
 /** Retry interval while the store is unavailable. */

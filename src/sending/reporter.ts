@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
@@ -211,8 +212,6 @@ export function readReport({ id, body }: SendReport): OutcomeReport | undefined 
   }
 }
 
-const DAY = 24 * 3_600_000;
-
 /** The event of an attempt; every deferral gives one here. */
 export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'outcome'>): Happening {
   if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
@@ -240,7 +239,7 @@ export function toExpiry(last: string): Happening {
  * attempt, `age` its age now; milliseconds.
  */
 export function tellsDeferral(attempts: number, before: number, age: number): boolean {
-  return attempts === 0 || Math.floor(age / DAY) > Math.floor(before / DAY);
+  return attempts === 0 || Math.floor(age / DAY_MS) > Math.floor(before / DAY_MS);
 }
 
 function toBounce(attempt: MailAttempt): Happening {

@@ -8,7 +8,7 @@ import type { JsonText } from '../../webhooks/message-views.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
 import { oneCursor } from '../joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
-import { ROUND_S as TAP_ROUND_S, tapAll } from '../tap-joining.ts';
+import { ROUND_S, tapAll } from '../tap-joining.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
 import { findRoute } from './inbound-routes.ts';
 
@@ -92,8 +92,6 @@ async function urlOf(
 
 const LEASE = '01kcexamplepulled000000000-86VOL8iLh_6y.1';
 
-/** The interval at which the other hosts are asked again, in seconds. */
-const ROUND_S = 2;
 /** One call in this many asks the other hosts first, so that a busy host does not delay their mail. */
 const OTHERS_FIRST = 4;
 
@@ -268,7 +266,7 @@ const tap = passing({
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. A route is watched ' +
     'until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. An ' +
     'account may watch 10 routes. If several hosts share a store, the host that is called asks the others, every ' +
-    `${TAP_ROUND_S} seconds while it waits; an answer has the mail of one host. The header Postern-Hosts-Missing ` +
+    `${ROUND_S} seconds while it waits; an answer has the mail of one host. The header Postern-Hosts-Missing ` +
     'names hosts that do not answer.',
   params: {
     id: text(255).describe('id of the route'),

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { toTime } from '../../api/operations/fields.ts';
+import { DAY_MS } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { tableOf } from '../../base/tables.ts';
 import { ofEachHost } from './each-host.ts';
@@ -80,8 +81,6 @@ const listeners = ofEachHost({
     ),
   }),
 });
-
-const DAY_MS = 86_400_000;
 
 function toCertificate(pem: string, now: number) {
   const { subjectAltName, subject, issuer, validToDate } = new X509Certificate(pem);

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { whySilent } from '../../api/host-questions.ts';
 import { toTime } from '../../api/operations/fields.ts';
 import { standing, standingOf } from '../../api/standing.ts';
+import { HOUR_MS } from '../../base/clock.ts';
 import { endpointKey, KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
@@ -272,8 +273,6 @@ function needsOfTasks({ host }: HereCall): Need[] {
     return [{ what: 'task', level: 'warning', text: `The task ${name} failed: ${last.text}.`, since: last.at }];
   });
 }
-
-const HOUR_MS = 3_600_000;
 
 /** Errors in the log of the last hour. */
 function needsOfLog({ host, now }: HereCall): Need[] {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { askAll, joinPages, oneCursor, placed } from '../../api/joining.ts';
 import { cursorOfHosts, limitOf, nextOfHosts, toTime } from '../../api/operations/fields.ts';
+import { DAY_MS } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { HOST } from '../../journal/actions.ts';
 import { ofEachHost } from './each-host.ts';
@@ -8,7 +9,6 @@ import { account, fromHost, type HereCall } from './operation.ts';
 
 // Accounts with their mail, and the list of actions.
 
-const DAY_MS = 86_400_000;
 const MAX_LISTED = 200;
 const limit = limitOf(MAX_LISTED, 50);
 

@@ -31,7 +31,7 @@ interface DomainTestDeps {
 /** How long somebody is likely to be working on records that are not valid yet. */
 const RECENT_MS = 7 * DAY_MS;
 /** A TTL of years is a mistake or an attack; no cache has to keep a record longer than this (RFC 8767 section 4). */
-const LONGEST_TTL_S = 7 * 24 * 3600;
+export const LONGEST_TTL_S = 7 * 24 * 3600;
 /** The error of a domain that DNS has never answered for. */
 const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be tested again.";
 
