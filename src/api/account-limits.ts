@@ -57,7 +57,7 @@ export function createAccountLimits(
         account: `The account has reached its storage limit of ${settings.bytes} bytes; delete something first`,
       });
     const left = meter.left();
-    // No account may use more than is left for all. If nothing is left, the store itself refuses.
+    // An account may store at most as much as is still free. If nothing is free, the store itself refuses.
     if (left > 0 && usage.bytes > left)
       throw invalid({
         account:

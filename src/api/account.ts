@@ -335,8 +335,8 @@ function bindTrials(deps: Deps<'trials' | 'signingKeys' | 'limits' | 'sampleMail
   return {
     /**
      * Posts the event of a delivery, which must come from the account's queue, to another URL. The key of that URL
-     * signs if there is one, else that of the delivery's; `keyUrl` says which. Undefined if the store is unavailable.
-     * Throws RequestLimitExceeded.
+     * signs if there is one, else the key of the delivery's URL; `keyUrl` is the one used. Undefined if the store is
+     * unavailable. Throws RequestLimitExceeded.
      */
     async post(mail: QueuedMail, url: string): Promise<{ attempt: AttemptRecord; keyUrl: string } | undefined> {
       const end = limits.trial(account);

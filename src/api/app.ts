@@ -249,7 +249,7 @@ const MEANT_AS_CALL = /^(?:\/api(?:\/|$)|\/\d+\.\d+\/)/;
 const OTHER_FORMAT = /\.(?:xml|php|yaml)$/;
 const WHERE = 'operations are at /api/1.0/<group>/<operation>.json and described at /docs';
 
-/** Tells the caller what is wrong with the path. */
+/** A hint for the caller about a wrong path. */
 function hint(path: string, operations: readonly Operation[]): string {
   if (OTHER_FORMAT.test(path)) return 'Only JSON is supported; use the .json path, see /docs';
   if (!MEANT_AS_CALL.test(path)) return `No such path; ${WHERE}`;

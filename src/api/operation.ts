@@ -37,7 +37,7 @@ interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType
   readonly extension?: boolean;
   /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
-  /** A call may wait for something to happen, so its time says nothing about this host. */
+  /** A call may wait for an event, so its duration says nothing about this host. */
   readonly waits?: boolean;
   readonly params: P;
   /** Parameters that may hold NUL and lone surrogates: the operation has an error of its own for them. */

@@ -8,7 +8,7 @@ import type { Settings } from '../settings.ts';
 
 /** How a link reaches the console. */
 type Reach =
-  /** No link would open it; `text` says which setting is missing. */
+  /** No link would open it; `text` names the missing setting. */
   | { readonly kind: 'off'; readonly text: string }
   /** `notes` are further hints for the person who opens the link. */
   | { readonly kind: 'on'; readonly notes: readonly string[] };

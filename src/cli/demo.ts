@@ -172,7 +172,7 @@ const EVENTS = z
   )
   .min(1);
 
-/** Prints what the webhook received; returns whether the verdicts pass and both signatures are valid. */
+/** Prints the received POST; returns whether the verdicts pass and both signatures are valid. */
 function report({ headers, body }: Caught, key: string, url: string, io: Io): boolean {
   const events = new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]';
   const mandrill = headers['x-mandrill-signature'] === mandrillSignature(key, url, { mandrill_events: events });

@@ -73,7 +73,7 @@ type Server = (path: string, params: Readonly<Record<string, unknown>>, signal?:
 
 interface Session {
   readonly to: URL;
-  /** Names what is pulled: a URL, or a route. */
+  /** The parameters that name the URL or route to pull. */
   readonly source: Readonly<Record<string, string>>;
   readonly call: Server;
   readonly print: (mail: Mail, result: Forwarded, what: 'pulled' | 'tapped') => Promise<void>;

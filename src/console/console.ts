@@ -38,7 +38,7 @@ export interface ConsoleSettings extends SessionSettings {
 }
 
 export interface ConsoleDeps extends HostDeps {
-  /** What operators can use on this host. */
+  /** The parts of this host that operators can use. */
   readonly hostParts: HostParts;
   /** Encrypts the parts of URLs that not every role sees. */
   readonly tokenSecret: { read(): Promise<string> };

@@ -69,7 +69,7 @@ const LONGEST_PASSWORD = 256;
 /** A password with fewer different characters is a pattern: `aaaaaaaaaaaa`, `121212121212`. */
 const FEWEST_CHARACTERS = 5;
 
-/** What is wrong with a new password, for the person who chose it; undefined if it is acceptable. */
+/** The fault of a new password, as text for the person; undefined if it is acceptable. */
 export function passwordFault(password: string, name: string): string | undefined {
   const plain = password.normalize('NFC').toLowerCase();
   const letters = [...plain];

@@ -68,7 +68,7 @@ const PURGE_STEP = 2000;
 /** A harvester causes many refusals, which must not displace the mail. */
 const MAX_REFUSALS = 1_000_000;
 
-/** The changes that the journal file takes, each a transaction of its own. */
+/** The writes to the journal file, each in its own transaction. */
 export function createJournalChanges(db: DatabaseSync) {
   const inserts = namesOf(COLUMNS).map((table) => {
     const columns = COLUMNS[table].map((field) => RENAMED[field] ?? field);

@@ -103,7 +103,7 @@ export function forgetAside(path: string, before: number): void {
 
 const ASIDE = '.damaged';
 
-/** Opens the journal for reading beside the process that writes it. Throws if there is none, or of another version. */
+/** Opens the journal for reading while another process writes it. Throws if it is missing or of another version. */
 export function openForReading(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
   try {

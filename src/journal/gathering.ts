@@ -59,7 +59,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
   let sessions: SessionRecord[] = [];
   let actions: Omit<ActionRecord, 'n'>[] = [];
   let minutes: { readonly at: number; readonly figures: string }[] = [];
-  /** Each list with its size, and with what drops its oldest entry. */
+  /** For each list, its size and a function that drops its oldest entry. */
   const lists: readonly (readonly [size: () => number, dropOldest: () => unknown])[] = [
     [() => drafts.size, dropDraft],
     [() => arrivals.size, () => dropFirst(arrivals)],
@@ -88,7 +88,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     if (row) arrivals.delete(row.delivery.messageId);
   }
 
-  /** Adds what is known about its content without parsing it. */
+  /** Adds facts about its content that need no parsing. */
   function describe(id: string, draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
     if (!settings.subjects) return;
     draft.summary ??= outgoing ? summaryOfOutgoing(outgoing, sentId(id)) : null;

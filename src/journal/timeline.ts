@@ -62,7 +62,7 @@ export function toTimeline(
     ...attempts.map((one) => attempt(mail, one)),
     ...mail.story.flatMap(change),
   ];
-  // Sorting is stable: what happened in the same millisecond stays in the order above.
+  // Sorting is stable: entries of the same millisecond stay in the order above.
   return [...entries.sort((a, b) => a.at - b.at), ...next(queued)];
 }
 

@@ -196,7 +196,7 @@ export function createDispatcher(deps: DispatcherDeps) {
   }
 
   function hold(lane: Lane, until: number, by: HeldBy): void {
-    // A whole second, as it is shown.
+    // Whole seconds, as shown to people.
     const end = Math.floor(until / 1000) * 1000;
     lane.hold(by, Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
   }

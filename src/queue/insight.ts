@@ -51,7 +51,7 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
 
 /**
  * A delivery that is being prepared. preparing: being read from the disk, signed or composed, or waiting for a thread ·
- * verdicts: waiting for DNS answers · parsing · place: ready, but the endpoint takes no more at a time.
+ * verdicts: waiting for DNS answers · parsing · place: ready, but the limit of the endpoint is reached.
  */
 export interface Making extends Endpoint {
   readonly id: string;

@@ -128,7 +128,7 @@ interface Ending extends Consequences {
   readonly settlement?: Settlement;
 }
 
-/** One outcome for an attempt of which nothing is sent. */
+/** The same outcome for all deliveries of an attempt that sends nothing. */
 export function notSent(all: readonly Waiting[], outcome: DeliveryOutcome): Prepared {
   return { outcomes: sameFor(all, outcome) };
 }

@@ -199,7 +199,7 @@ function createSpool(parts: Parts, release: () => void) {
     /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
     overdue: (endpoint: EndpointName, before: number, now: number, limit: number) =>
       reading.read('overdue', endpoint, before, now, limit),
-    /** Leases those of these deliveries that are due, in order: none is due again before the end of its lease. */
+    /** Leases the due ones of these deliveries, in order. A leased one is due again at the end of its lease. */
     lease: (endpoint: EndpointName, ids: readonly string[], times: LeaseTimes) =>
       file.write('lease', endpoint, ids, times),
     /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */

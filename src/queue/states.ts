@@ -55,7 +55,7 @@ export const STATES = {
     story: { name: 'dropped', text: 'Dropped; can be replayed while it is kept' },
     byRoute: 'discarded by route',
   },
-  /** Kept by its route until somebody replays it. */
+  /** Kept by its route until it is replayed. */
   held: {
     about: 'kept by its route or by loop protection, a replay releases it',
     ended: true,

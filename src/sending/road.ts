@@ -366,7 +366,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
       if (found === 'later') return { kind: 'put off' };
       const lease = found && (await leaseOf(waiting, found));
       if (lease && lease.kind !== 'ours') return stepBack(waiting, lease);
-      // The delivery has expired whatever the store says, so an unavailable store is not waited for.
+      // The delivery has expired regardless of the store, so an unavailable store is not waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {
         if (error instanceof StoreAway) return NOBODY_ELSES;
         throw error;

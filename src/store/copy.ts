@@ -102,7 +102,7 @@ async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progres
     there += before.size;
     onProgress({ collection: spec.name, doing: 'copying', rows: sum.rows() });
   }
-  // `there`: those that were in TO before.
+  // `there`: the number of rows that were in TO before.
   return { collection: spec.name, rows: sum.rows(), there, digest: sum.text() };
 }
 

@@ -38,7 +38,7 @@ export class RowTooNew extends StoreAway {
 export const understands = (features: ReadonlySet<string> | undefined, { needs }: GatedRow): boolean =>
   !needs || !features || needs.split(' ').every((need) => features.has(need));
 
-/** A collection that writes `needs` into its rows, and refuses to change rows that this host does not understand. */
+/** Writes `needs` into rows, and refuses to change these fields in a row that this host does not understand. */
 export function gated<R extends Row>(
   rows: Collection<R>,
   declared: Features<R>,

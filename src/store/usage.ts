@@ -44,7 +44,7 @@ const MAX_REMEMBERED = 10_000;
  * Counts the usage of accounts with each write, without reading existing rows: each host sums up its writes and adds
  * them to the store once a second, by atomic increments, so that all hosts of a store share one count.
  *
- * The count misses what other hosts wrote in the last second or so, what a killed host had not flushed, small patches
+ * The count misses writes of other hosts in the last second or so, unflushed writes of a killed host, small patches
  * and counters, and writes of the command line. `correct` fixes that every night.
  */
 export type UsageMeter = Awaited<ReturnType<typeof meteredDatabase>>['meter'];

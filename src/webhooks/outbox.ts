@@ -84,7 +84,7 @@ interface Carriers<R> {
 /**
  * Publishes events left in rows by a crash or a failed spool write, and returns the number of rows. Safe while the
  * writer of a row is still running: the spool accepts an event once, and a row that changed meanwhile is skipped.
- * Throws what the store and the spool throw.
+ * Passes on errors of the store and the spool.
  */
 export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: AbortSignal) => Promise<number> {
   async function sweep<R extends CarrierRow>(

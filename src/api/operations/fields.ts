@@ -30,7 +30,7 @@ export function toTime(at: Date | number | null | undefined): string | null {
 
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
-/** A time that may be null; `missing` says what null means. */
+/** A time that may be null; `missing`: the meaning of null. */
 export const timeOrNull = (description: string, missing = '') =>
   strOrNull(`${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}`);
 
@@ -133,7 +133,7 @@ export async function verifyUrl(
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
 }
 
-/** A URL for people to read: its query and its password may be secret. Anything but an http URL is shown as it is. */
+/** A URL for display, without its query and password, which may be secret. Other text is unchanged. */
 export function shownUrl(url: string): string {
   const parsed = /^https?:/i.test(url) ? URL.parse(url) : null;
   return parsed ? `${parsed.protocol}//${parsed.host}${parsed.pathname}` : url;
@@ -202,7 +202,7 @@ const SECOND_MS = 1000;
 const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');
 const LAST_TIME = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
-/** Clamps a time to what the store can hold, which ends where a year has more than four digits. */
+/** Clamps a time to the range of the store, which ends where a year has more than four digits. */
 export function withinCalendar(ms: number): Date {
   return new Date(Math.min(Math.max(ms, FIRST_TIME), LAST_TIME));
 }

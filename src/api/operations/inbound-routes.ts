@@ -274,7 +274,7 @@ async function mustBeOne(
   { store, invalid }: Call<never>,
 ): Promise<void> {
   const limit = MOST_OF_A_PATTERN + 1;
-  // Rows of earlier versions have the pattern only as it was written.
+  // Rows of earlier versions have the pattern only in its original form.
   const [folded, written] = await Promise.all([
     store.inboundRoutes.many({ domain, folded: fold(pattern) }, { limit }),
     store.inboundRoutes.many({ domain, pattern }, { limit }),

@@ -24,7 +24,7 @@ export function createExportFiles(settings: ExportFileSettings, deps: Pick<PageD
       'Referrer-Policy': 'no-referrer',
       'X-Robots-Tag': 'noindex',
     });
-    // Every token is hashed and looked up, whatever it looks like, so that no answer is faster than another.
+    // Every token is hashed and looked up, even a malformed one, so that the response time reveals nothing.
     const job = await deps.store.exportJobs.one({ tokenHash: tokenHash(token) });
     if (!job) return answerLine(ctx, 404, 'There is no export at this address.');
     if (job.state !== 'complete')

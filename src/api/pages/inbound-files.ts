@@ -61,7 +61,7 @@ const ANSWERS = {
   missing: [404, 'This file is not on this host: it was removed to make room, or another host has it.'],
 } as const;
 
-/** The one range of a Range header; undefined: the whole file, also for several ranges and for what is no range. */
+/** The range of a Range header; undefined: the whole file, also for several ranges and for invalid ones. */
 function toRange(header: string, size: number): { readonly from: number; readonly to: number } | 'outside' | undefined {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header) ?? [];
   if (first === '' && last === '') return undefined;

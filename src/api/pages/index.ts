@@ -90,7 +90,7 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
     const token = ctx.params.token ?? '';
     return exportFiles(ctx, token, (host) => deps.fetchFile(ctx, `${EXPORTS_PATH}${token}`, host));
   });
-  // The name at the end is for people who save the file.
+  // The name at the end is the file name for a download.
   router.get('/inbound-files/:token{/:name}', (ctx) => {
     const token = ctx.params.token ?? '';
     return inboundFiles(ctx, token, () => deps.fetchFile(ctx, `${LINKS_PATH}${token}`));
@@ -150,7 +150,7 @@ function page(ctx: Context, html: string): void {
 }
 
 /**
- * Serves /metrics, only to the addresses in `metrics.allow`: it shows how much mail there is, and what is wrong. A
+ * Serves /metrics, only to the addresses in `metrics.allow`: it reveals the volume of mail, and faults. A
  * request through a proxy that we do not trust is refused even if the proxy is allowed, because its client is unknown;
  * scrapers connect directly.
  */

@@ -48,7 +48,7 @@ export async function callOnce(
   }
 }
 
-/** Posts the bytes as they are. Redirects are not followed, as Postern follows none. Never throws. */
+/** Posts the bytes unchanged. Redirects are not followed, as Postern follows none. Never throws. */
 export function forward(to: URL, headers: Readonly<Record<string, string>>, body: Buffer): Promise<Forwarded> {
   const began = performance.now();
   return new Promise((resolve) => {

@@ -14,7 +14,7 @@ import type { EndpointPauses } from '../../queue/endpoint-pauses.ts';
 import type { Store } from '../../store/store.ts';
 import { createExaminations, type HostFinding } from './examinations.ts';
 
-// What the operations of operators can use. It is not bound to one account, so other roles get none of it.
+// The parts that operations of operators can use. They are not bound to one account, so other roles get none of them.
 
 /** A setting in force. */
 interface ShownSetting {

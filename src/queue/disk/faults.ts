@@ -31,7 +31,7 @@ export class SpoolTooNew extends Error {
 
 /**
  * The kind of an SQLite error, as it concerns a write.
- * full: no space · busy: another process writes · io: the file cannot be trusted any more · damaged: the file content
+ * full: no space · busy: another process writes · io: the file can no longer be trusted · damaged: the file content
  * is invalid · misuse: only this write is wrong.
  */
 export type FailureKind = 'full' | 'busy' | 'io' | 'damaged' | 'misuse';

@@ -33,7 +33,7 @@ interface QueueFileListener {
   turned(due: readonly QueuedDelivery[]): void;
   /** The queue was changed by another process, or reloaded. */
   changed(): void;
-  /** A new file replaced the old one, which must not be read any more. */
+  /** A new file replaced the old one, which must no longer be read. */
   replaced(): Promise<void>;
 }
 
@@ -76,7 +76,7 @@ export async function openQueueFile(
 
   return frozen({
     tally,
-    /** The counts of what was salvaged when the file was opened; null: it was sound. */
+    /** The counts of salvaged rows when the file was opened; null: it was sound. */
     rebuilt: writer.rebuilt,
     /** False while nothing can be written. */
     sound: writer.sound,

@@ -57,7 +57,7 @@ INSERT INTO meta (name, value) VALUES ('checked', 0);
  * Events for webhooks. An event is pending while it has no batch; afterwards its id is kept as long as the batch, so
  * that the same event is not accepted twice. A batch has the key of its message, which is that of its one delivery;
  * `open` is 1 while it holds its place, 2 while it is parked or dead and may be sent later, 0 when it is finished.
- * `hooks` counts what was sent, under the name that this queue got when counting began: SQLite's random() is good
+ * `hooks` counts sent events, under the name that this queue got when counting began: SQLite's random() is good
  * enough for a name that only has to differ from those of a few other queues.
  */
 const EVENTS = `
@@ -351,7 +351,7 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
 }
 
 /**
- * Whether a row of `DELIVERY_ROW` is as it was written; one of an older version has no checksum. A newer version may
+ * Whether a row of `DELIVERY_ROW` is intact; one of an older version has no checksum. A newer version may
  * have written a kind without a road here: the delivery must not take another road.
  */
 export function isWholeDelivery(row: SqlRow): boolean {

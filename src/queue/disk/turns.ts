@@ -11,7 +11,7 @@ import { BEHIND, DELIVERY_ROW, number, textOrNull, toDelivery, whole } from './s
 /** The turns on the writer's connection, with the changes of the open transaction. */
 export type Turns = ReturnType<typeof createTurns>;
 
-/** The first of every sequence of which none is due. */
+/** The first delivery of every sequence without a due one. */
 const STUCK = `SELECT min(key) AS key FROM deliveries INDEXED BY deliveries_sequence
   WHERE state = 0 AND sequence IS NOT NULL GROUP BY sequence HAVING min(due_at) = ${BEHIND}`;
 

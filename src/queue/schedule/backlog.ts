@@ -28,7 +28,7 @@ export function createBacklog(most: number) {
     add: (endpoint: EndpointName) => set(endpoint, (count) => count + 1),
     /** A delivery was taken up. */
     take: (endpoint: EndpointName) => set(endpoint, (count) => count - 1),
-    /** The deliveries there wait for the endpoint, or there are none. */
+    /** Clears the count, because its deliveries wait for the endpoint, or there are none. */
     excuse: (endpoint: EndpointName) => set(endpoint, () => 0),
     /** Resets all counts, because they are no longer known. */
     clear() {

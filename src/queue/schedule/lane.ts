@@ -26,7 +26,7 @@ import { mayBeEarly, type Times, type Waiting } from './waiting.ts';
 
 /** Attempts in preparation at one time for one endpoint. */
 const PREPARED = 32;
-/** Milliseconds after which an endpoint with more prepared attempts than it takes counts as the cause of the delay. */
+/** Milliseconds after which an endpoint with more ready attempts than its limit counts as the cause of the delay. */
 const AHEAD = 250;
 /** A suspect that is due within this time anyway is not made due when its endpoint is back. */
 const SUSPECT_WAIT = 40_000;
@@ -58,7 +58,7 @@ export class Lane implements Endpoint {
   #probing = false;
   /** True while the outside deliveries of a recovered endpoint are loaded: they are due, whatever their time. */
   #pulling = false;
-  /** Since when more attempts have been ready than it takes; Infinity: not so now. */
+  /** Since when more attempts have been ready than its limit; Infinity: not now. */
   #aheadFrom = Number.POSITIVE_INFINITY;
   #lookAt: number;
   #usedAt: number;
@@ -93,7 +93,7 @@ export class Lane implements Endpoint {
     return this.#last;
   }
 
-  /** The number of attempts that are being prepared, and of those that wait for a place. */
+  /** The number of attempts that are being prepared, and of ready ones. */
   get making(): { readonly preparing: number; readonly ready: number } {
     return { preparing: this.#preparing, ready: this.#turns.length };
   }
@@ -186,7 +186,7 @@ export class Lane implements Endpoint {
 
   /**
    * Whether its deliveries wait for the endpoint and not for this host: it is unavailable, held, in doubt, or has had
-   * more attempts ready than it takes for some time (not just in a burst).
+   * more attempts ready than its limit for some time (not just in a burst).
    */
   holdsUp(now: number): boolean {
     if (this.inDoubt || this.isHeld(now)) return true;

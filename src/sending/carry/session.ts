@@ -356,7 +356,7 @@ const field = (error: unknown, name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
-/** What went wrong, on one line: the server's reply, else our error message. */
+/** The reason of a failure, on one line: the server's reply, else our error message. */
 export function failureReason(error: unknown): string {
   return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown error'));
 }

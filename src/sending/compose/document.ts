@@ -49,7 +49,7 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const header = headerChanges(bytes, fields, mended, author, job, personal);
   const parts = scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : [];
   const sendable = scan.breach === undefined ? sendablePartHeaders(bytes, scan.root, facts) : [];
-  // Fields that were written anew for their part are sendable.
+  // Fields that were rewritten for their part are sendable.
   const anew = new Set(parts.filter((change) => change.end > change.start).map((change) => change.start));
   const changes = [...parts, ...[...header, ...sendable].filter((change) => !anew.has(change.start))];
   const pieces = [added, ...applyChanges(bytes, changes)];
@@ -91,7 +91,7 @@ function headerChanges(
 ): Replacement[] {
   const mendedAt = new Map(mended.map((change) => [change.start, change]));
   const listed = fields.some(({ name }) => name === 'list-unsubscribe');
-  // The account named another sender beside the document.
+  // The account named another sender than the document.
   const replaced = author !== undefined && !isAuthor(author, job.outgoing.sender);
   return fields.flatMap((field) => {
     const { name, start, end } = field;

@@ -5,7 +5,7 @@ import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
 
 /**
  * The port between Postern and its database: both drivers (embedded.ts, mongo.ts) implement exactly this, and one test
- * suite covers both. Nothing else may be used, so that we rely only on what MongoDB guarantees.
+ * suite covers both. Nothing else may be used, so that we rely only on guarantees of MongoDB.
  */
 
 /** The type of a field. A row is a plain object of these; Dates are read back as Dates. */

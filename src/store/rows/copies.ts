@@ -13,7 +13,7 @@ export type CopiedDelivery = {
   readonly recipient: string;
   /** Milliseconds since 1970; null: at once. */
   readonly notBefore: number | null;
-  // Only for inbound mail, whose time budget began at `notBefore`:
+  // Only for accepted mail (`copied` in KINDS), whose time budget began at `notBefore`:
   readonly kind?: string;
   readonly task?: string;
   readonly sequence?: string;

@@ -172,7 +172,7 @@ export const placements = collection<PlacementRow>()({
   dates: [],
 });
 
-/** What `rewrite` writes: all fields that change, or nothing. */
+/** The changed fields for `rewrite`; undefined: no change. */
 type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
 
 type Part = Pick<AccountStore, 'account' | 'placements' | 'pools'>;

@@ -41,7 +41,7 @@ export interface InboundEvent {
   readonly answers: object | null | undefined;
   /** Our host name. */
   readonly hostname: string;
-  /** The hosts that receive the mail of our domains beside us. */
+  /** The other hosts that receive the mail of our domains. */
   readonly mxHosts?: readonly string[] | undefined;
   /** The parts of `withHeader(raw)` (mail/header-section.ts); undefined if the message must not be parsed. */
   readonly root: Part | undefined;
@@ -194,8 +194,9 @@ function* unparsedPieces({ message, author }: InboundEvent): Iterable<Piece> {
 }
 
 /**
- * The text in two parts, beside the whole `text`. Both are null if nothing in `text` is quoted, since they would repeat
- * it, half the size of a form. They are bounded (mail/reply-text.ts); `reply_text_cut` is present if they are cut.
+ * The text in two parts, besides the whole `text`. Both are null if nothing in `text` is quoted, because repeating it
+ * would add half to the size of a form. They are bounded (mail/reply-text.ts); `reply_text_cut` is present if they are
+ * cut.
  */
 function* replyPieces(content: InboundEvent['content']): Iterable<Piece> {
   const { reply, quoted, cut } = replyIn(content);

@@ -36,7 +36,7 @@ interface Deps extends Pick<Tools, 'clock' | 'log'> {
   readonly withRaw: WithRaw;
   /** Our host name. */
   readonly hostname: string;
-  /** The hosts that receive the mail of our domains beside us. */
+  /** The other hosts that receive the mail of our domains. */
   readonly mxHosts: readonly string[];
 }
 
@@ -111,7 +111,7 @@ export function createRenderTask({
     }
   }
 
-  /** Undefined if the style does not ask for facts. A fault in them leaves the message as it is. */
+  /** Undefined if the style does not ask for facts. A fault in them does not affect the message. */
   async function findFacts(
     { style }: RenderJob,
     message: Message,

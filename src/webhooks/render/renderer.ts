@@ -199,7 +199,7 @@ interface SampleRequest {
 /** The post of a sample message. */
 export interface Sample {
   readonly type: string;
-  /** Mandrill's events or another JSON as it is; other bodies as text. */
+  /** The JSON of Mandrill's events or another format; other bodies as text. */
   readonly payload: unknown;
 }
 

@@ -260,7 +260,7 @@ function varsOfCopy({
   return own ? { [keyOf(copy)]: toMergeVars(own.vars ?? [], language) } : {};
 }
 
-/** Variables imply merging, whatever `merge` says (documented). */
+/** Variables imply merging, regardless of `merge` (documented). */
 function wantsMerge({ merge = false, global_merge_vars: global = [], merge_vars: own = [] }: MessageParam): boolean {
   return merge || global.length > 0 || own.length > 0;
 }

@@ -73,7 +73,7 @@ function headOf({ message, recipient, hostname, verdicts, senderAuth, automated 
 /** Replaces characters that could end or fold a line. */
 const oneLine = (text: string): string => text.replace(/[\p{Cc}\u2028\u2029]/gu, '?');
 
-/** The message as it came, behind our fields. */
+/** The original message, after our fields. */
 export function* rawBytes({ inbound, head }: ParsedMail): Iterable<Plain> {
   yield { bytes: Buffer.from(head) };
   for (const bytes of withoutForged(withHeader(inbound.raw), ownFields(inbound, true))) yield { bytes };

@@ -46,7 +46,7 @@ export function linkField(name: string, files: readonly FilePart[]): FormField[]
 }
 
 /**
- * Our additions to the forms of others: texts as they are, everything else as JSON. A message without a thread has no
+ * Our additions to the forms of others: texts unchanged, everything else as JSON. A message without a thread has no
  * field.
  */
 export const additionFields = (inbound: InboundEvent): FormField[] =>
