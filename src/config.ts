@@ -39,7 +39,7 @@ interface Leaf {
 }
 type Tree = { readonly [name: string]: unknown };
 
-/** Names of the environment that are for commands: the settings file, and the API key of `postern listen`. */
+/** Environment variables that are not settings: the settings file, and the API key of `postern listen`. */
 const NO_SETTINGS: ReadonlySet<string> = new Set(['POSTERN_CONFIG', 'POSTERN_KEY']);
 
 export const DEFAULTS_FILE = new URL('../config/default.yaml', import.meta.url).pathname;
@@ -133,13 +133,13 @@ export function consoleOrigin({ console: own, public_url: publicUrl }: Settings)
   return isConsoleUrl(url) ? new URL(url).origin : undefined;
 }
 
-/** Why mail cannot be shown at `console.mail_origin`: that host has to be without cookies, and answers nothing else. */
+/** Why `console.mail_origin` is unsuitable: its host must have no cookies and serve nothing else. */
 function mailOriginFault(settings: Settings): string | undefined {
   const { mail_origin: given, url } = settings.console;
   if (given === '') return undefined;
   const { hostname, protocol } = new URL(given);
   const origin = consoleOrigin(settings);
-  // Cookies are kept by host name, whatever the port.
+  // Cookies belong to a host name, regardless of the port.
   if (origin !== undefined && new URL(origin).hostname === hostname)
     return `must have another host name than the console (${url === '' ? 'public_url' : 'console.url'}: ${origin})`;
   if (new URL(settings.public_url).hostname === hostname)
@@ -149,7 +149,7 @@ function mailOriginFault(settings: Settings): string | undefined {
   return undefined;
 }
 
-/** Returns the names whose postmaster is at this host, as A-labels. */
+/** Returns the names for whose postmaster this host accepts mail, as A-labels. */
 export function mailNames({ hostname, inbound, outbound }: Settings): readonly string[] {
   return [hostname, ...inbound.mx_hosts, outbound.return_domain].flatMap((name) => toAsciiDomain(name) ?? []);
 }

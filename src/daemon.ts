@@ -76,7 +76,7 @@ export interface Daemon {
     readonly http: Place;
     readonly firstKey: FirstKey | undefined;
   }>;
-  /** A link that opens the console once; undefined if it is off, or the store is away. */
+  /** Creates a one-time sign-in link for the console; undefined if it is off, or the store is away. */
   enterLink(): Promise<string | undefined>;
   /** Applies what can change while running: certificates. Throws if they are unusable; the old ones stay. */
   reload(loaded: LoadedSettings): Promise<void>;
@@ -235,7 +235,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   let shown = deps.shown;
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
 
-  // What clients and people call. The console comes first, because it answers at the API's server.
+  // The API and the console. The console comes first, because it is attached to the API's server.
   const shared = {
     ...storage,
     ...delivery,
@@ -256,7 +256,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       log: logMemory,
       enterUrl: (token) => enterUrl(settings, token),
       listeners: () => showListeners({ listener, submission, api, metrics, certificates: ownTls }),
-      // Loaded when it is asked for: it checks signatures, which is a sixth of what the daemon would load.
+      // Loaded on demand: it checks signatures, a sixth of all code that the daemon would load.
       async *examine() {
         const { examine } = await import('./examination/examine.ts');
         yield* examine({
@@ -395,12 +395,12 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
 const toPlaces = ({ addresses }: { addresses(): readonly { readonly address: string; readonly port: number }[] }) =>
   addresses().map(({ address, port }) => ({ host: address, port }));
 
-/** The settings file, from which some of the settings in force are. */
+/** The settings file; undefined if none of the settings is from one. */
 function settingsFileOf(shown: DaemonDeps['shown']): string | undefined {
   return shown.find(({ origin }) => origin !== 'default' && !origin.startsWith('POSTERN_'))?.origin;
 }
 
-/** Logs what a daemon on loopback may do that one on the internet may not. */
+/** Logs the protections that are off because the daemon is only on loopback. */
 function noteLoopback({ webhooks, outbound }: Settings, log: Log): void {
   if (webhooks.allow_private === null) {
     log.info('daemon.note', {
@@ -414,7 +414,7 @@ function noteLoopback({ webhooks, outbound }: Settings, log: Log): void {
   }
 }
 
-/** Undefined if the store is away. Without it the start continues. */
+/** Undefined if the store is away, so that the start continues. */
 async function unlessAway<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work();

@@ -5,7 +5,7 @@ import { runCommandLine } from './cli/command-line.ts';
 import { commands } from './cli/commands.ts';
 
 // The heap of this thread has the size that --max-semi-space-size says (docs/decisions/0033-memory-and-writing.md).
-// Threads say what theirs need, and the flag would overrule them.
+// Threads set their own size, which the flag would override.
 setFlagsFromString('--max-semi-space-size=0');
 
 const io: Io = {
@@ -28,13 +28,13 @@ const io: Io = {
   },
 };
 
-// `postern queue list | head` ends our output early; that is no fault.
+// `postern queue list | head` closes our output early, which is normal.
 process.stdout.on('error', () => process.exit(0));
-// A terminal that was closed cannot show what is said at the end; the end goes on without.
+// Writes to a closed terminal fail; the shutdown continues.
 process.stderr.on('error', () => {});
 
 process.exitCode = await runCommandLine(commands, process.argv.slice(2), io);
-// The last lines of the log are written at the end of a turn.
+// The last lines of the log are written at the end of a turn of the event loop.
 await new Promise((turned) => {
   setImmediate(turned);
 });

@@ -39,7 +39,7 @@ const flag = z.preprocess(
 const oneOf = <const T extends readonly string[]>(...values: T) =>
   z.enum(values, `must be one of ${values.join(', ')}`);
 
-/** `port` is for the example in the error message. */
+/** `port` is used in the example of the error message. */
 const endpoint = (port: number) =>
   z.string().transform((value, context) => {
     const parts = /^(?:\[([0-9a-f:.]+)\]|([^[\]:]+)):(\d{1,5})$/i.exec(value);
@@ -107,7 +107,7 @@ const schedule = z.string().superRefine((value, context) => {
 
 const CONSOLE_URL = 'must be https://host, or http:// with a loopback address, without a path';
 
-/** Whether browsers keep a session at this URL secret: by TLS, or because it does not leave the machine. */
+/** Whether a session at this URL is protected: by TLS, or because it is on loopback. */
 export function isConsoleUrl(value: string): boolean {
   if (!URL.canParse(value)) return false;
   const { protocol, hostname, pathname, search, hash, username } = new URL(value);

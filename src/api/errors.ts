@@ -258,7 +258,7 @@ export function refusal<N extends ErrorName>(name: N, ...about: About<N>): Refus
   return new Refusal(name, errors[name].message(...about));
 }
 
-/** The thing that was looked for. Throws the refusal if there is none. */
+/** Returns `found`. Throws the refusal if it is undefined. */
 export function orRefuse<T, N extends ErrorName>(found: T | undefined, name: N, ...about: About<N>): T {
   if (found === undefined) throw refusal(name, ...about);
   return found;

@@ -12,50 +12,50 @@ import type { Pages } from './whole-lists.ts';
 export interface Call<E extends ErrorName> extends AccountParts {
   /** Creates an error that the operation declares, or a common one; the compiler rejects others. Throw it. */
   refuse<N extends E | CommonError>(name: N, ...about: About<N>): Refusal;
-  /** The thing that was looked for. Throws such an error if there is none. */
+  /** Returns `found`. Throws such an error if it is undefined. */
   orRefuse<T, N extends E | CommonError>(found: T | undefined, name: N, ...about: About<N>): T;
 }
 
 export type Path = `/${string}/${string}`;
 
 /**
- * What an operation shows or does, by which the console decides who may call it: `numbers` and states · `mail`:
+ * The access that an operation needs, by which the console decides who may call it: `numbers` and states · `mail`:
  * searching, envelopes, refusals, replaying · `content` of mail · `settings`: everything else of an account, and URLs
- * with their passwords and queries · `secrets`: keys of an account, made, shown or changed. A key may call all of them.
+ * with their passwords and queries · `secrets`: creating, showing and changing keys. An API key may call all of them.
  */
 export type Access = 'numbers' | 'mail' | 'content' | 'settings' | 'secrets';
 
 interface Described<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
   readonly path: N;
   readonly access: Access;
-  /** Fields of the record that tell of single mails: who may see numbers only gets them empty. */
+  /** Fields of the record about single mails: empty for callers who may see only numbers. */
   readonly ofMail?: readonly string[];
   readonly summary: string;
-  /** What a reader should know besides the summary. */
+  /** Details for the reference, after the summary. */
   readonly notes?: string;
   /** Not part of Mandrill's documented API. */
   readonly extension?: boolean;
   /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
-  /** A call may wait for something to happen, so its time says nothing about this host. */
+  /** A call may wait for an event, so its duration says nothing about this host. */
   readonly waits?: boolean;
   readonly params: P;
   /** Parameters that may hold NUL and lone surrogates: the operation has an error of its own for them. */
   readonly anyText?: readonly (string & keyof P)[];
-  /** Values of required parameters that may be left out, because others say so. */
+  /** Fills in required parameters that may be omitted, depending on others. */
   readonly defaults?: (given: Given) => Given;
   readonly returns: R;
-  /** Its own, besides those that any call may answer. */
+  /** Its own errors, besides COMMON_ERRORS. */
   readonly errors?: readonly E[];
-  /** Another of its errors: the thing it names is not on this host; the other hosts of the store are asked then. */
+  /** The error that says that a thing is not on this host; then the other hosts of the store are asked. */
   readonly elsewhere?: E;
-  /** It must not be done by two hosts: others are asked one after another, until one answers or its answer is lost. */
+  /** Must not run on two hosts: others are asked one after another, until one answers or its answer is lost. */
   readonly once?: boolean;
   /** The parameters of an example call, if any. A test runs it; `npm run docs` records its answer for the reference. */
   readonly example?: Given;
 }
 
-/** The parameters as they came. */
+/** The parameters as received. */
 type Given = Readonly<Record<string, unknown>>;
 
 interface Declaration<
@@ -66,14 +66,14 @@ interface Declaration<
   Q extends z.ZodType,
 > extends Described<N, P, R, E> {
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
-  /** How the answers of several hosts become one; absent: it is not about what hosts have. */
+  /** Merges the answers of several hosts; absent: its answer does not depend on the host. */
   readonly across?: Across<P, E, Q, z.input<R>>;
 }
 
 interface ListDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
   extends Described<N, P, z.ZodArray<R>, E> {
   pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
-  /** Joins the lists of the other hosts with that of this one. */
+  /** Merges the lists of all hosts. */
   readonly across?: Joining<P, E, readonly z.output<R>[], Pages<z.input<R>>>;
 }
 
@@ -83,15 +83,15 @@ interface TextDeclaration<N extends Path, P extends z.ZodRawShape, R extends z.Z
   readonly across?: Joining<P, E, JsonText, JsonText>;
 }
 
-/** A host, as an operation asks it. */
+/** A host that an operation can ask. */
 export interface AskedHost<A> {
   readonly id: string;
   /**
-   * Its answer to the call, with other values of some parameters. Undefined: it does not have the thing, or does not
-   * answer; then the answer names it.
+   * Its answer to the call, with `change` in place of some parameters. Undefined: it does not have the thing, or does
+   * not answer; then the merged answer names it as missing.
    */
   ask(change?: Given): Promise<A | undefined>;
-  /** The answer names it, because it was not asked. */
+  /** Names it in the merged answer as missing, without asking it. */
   leaveOut(): void;
 }
 
@@ -104,13 +104,13 @@ export interface Hosts<A> {
 interface Joining<P extends z.ZodRawShape, E extends ErrorName, A, J> {
   /** The longest that another host may take to answer, if not ten seconds. */
   readonly patienceMs?: number;
-  /** Joins the answers of hosts. Undefined: none of them has the thing. */
+  /** Merges the answers of hosts. Undefined: none of them has the thing. */
   join(hosts: Hosts<A>, params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<J | undefined>;
 }
 
 interface Across<P extends z.ZodRawShape, E extends ErrorName, Q extends z.ZodType, J>
   extends Joining<P, E, z.output<Q>, J> {
-  /** What each host answers; absent: as `returns`. */
+  /** The schema of the answer of each host; absent: as `returns`. */
   readonly part?: Q;
   /** Makes the answer of this host; absent: as `handle`. */
   own?(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<Q>>;
@@ -120,16 +120,16 @@ interface Across<P extends z.ZodRawShape, E extends ErrorName, Q extends z.ZodTy
  * The result of a call: a record, the records of a list that is answered whole, or a record that is JSON text already.
  */
 export type Answer = ({ readonly record: unknown } | { readonly pages: Pages } | { readonly text: JsonText }) & {
-  /** Names of hosts whose part is not in it. */
+  /** Names of hosts that are missing from it. */
   readonly missing?: readonly string[];
 };
 
-/** A host that answers an operation of any kind. `read` throws if the answer is none that this version knows. */
+/** A host that answers an operation of any kind. `read` throws if this version does not know the answer. */
 export interface AnsweringHost extends Pick<AskedHost<never>, 'id' | 'leaveOut'> {
   ask<A>(change: Given, read: (answer: Answer) => Promise<A> | A): Promise<A | undefined>;
 }
 
-/** How an operation is answered for all hosts. */
+/** Runs an operation for all hosts. */
 interface Spread {
   readonly patienceMs: number | undefined;
   /** The answer of one host. */
@@ -141,7 +141,7 @@ interface Spread {
   ): Promise<Answer | undefined>;
 }
 
-/** An operation as the rest of the API sees it: what it is, and how to run it. */
+/** An operation, with the types of its parameters and record erased. */
 export interface Operation
   extends Required<
     Omit<Described<Path, z.ZodRawShape, z.ZodType, ErrorName>, 'params' | 'elsewhere' | 'anyText' | 'defaults'>
@@ -156,14 +156,14 @@ export interface Operation
   run(params: Params, call: Call<ErrorName>): Promise<Answer>;
 }
 
-/** An operation with the types of its declaration, for callers that name it: the page of the console. */
+/** An operation with the types of its declaration, for the page of the console, which calls it by its path. */
 interface Declared<N extends Path, P extends z.ZodRawShape, R extends z.ZodType> extends Operation {
   readonly path: N;
   readonly params: z.ZodObject<P>;
   readonly returns: R;
 }
 
-/** What a call may be given, and what it answers. */
+/** The parameters of a call. */
 export type ParamsOf<O extends Pick<Operation, 'params'>> = z.input<O['params']>;
 export type AnswerOf<O extends Pick<Operation, 'returns'>> = z.input<O['returns']>;
 
@@ -229,16 +229,16 @@ export function passing<
 }
 
 function recordOf(answer: Answer): unknown {
-  if (!('record' in answer)) throw new Error('the answer is no record');
+  if (!('record' in answer)) throw new Error('the answer is not a record');
   return answer.record;
 }
 
 function textOf(answer: Answer): JsonText {
-  if (!('text' in answer)) throw new Error('the answer is no text');
+  if (!('text' in answer)) throw new Error('the answer is not a text');
   return answer.text;
 }
 
-/** A list as a record: another host answers its own so. */
+/** The answer as one record, with a list read whole: the form in which hosts answer each other. */
 export async function wholeOf(answer: Answer): Promise<unknown> {
   if (!('pages' in answer)) return recordOf(answer);
   const records: unknown[] = [];
@@ -246,7 +246,7 @@ export async function wholeOf(answer: Answer): Promise<unknown> {
   return records;
 }
 
-/** An operation over all hosts: how this one answers, and how the answer of any host is read. */
+/** An operation over all hosts: how this host answers, and how the answer of any host is read. */
 interface Reach<P extends z.ZodRawShape, E extends ErrorName, A, J> extends Joining<P, E, A, J> {
   own(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<Answer>;
   read(answer: Answer): Promise<A> | A;

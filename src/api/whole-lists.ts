@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
 
-// Lists that are answered whole, whatever their length: read from the store in pages (store/pages.ts), and written as
-// fast as the client reads. At most two pages are held in memory.
+// Lists that are answered whole at any length: read from the store in pages (store/pages.ts), and written as fast as
+// the client reads. At most two pages are held in memory.
 
 /** Records of a list, page by page; pages may be empty. */
 export type Pages<R = unknown> = AsyncIterable<readonly R[]>;
@@ -11,7 +11,7 @@ export type Pages<R = unknown> = AsyncIterable<readonly R[]>;
 /** How long a client may read nothing before it counts as gone, in milliseconds. */
 export const STALL_MS = 60_000;
 
-/** Converts the records of each page, all of a page together, so that what they need is queried together. */
+/** Converts records page by page, so that one query can serve a page. */
 export async function* mapPages<R, T>(
   pages: Pages<R>,
   toRecords: (page: readonly R[]) => Promise<readonly T[]> | readonly T[],
@@ -20,9 +20,8 @@ export async function* mapPages<R, T>(
 }
 
 /**
- * Answers pages as one JSON array. Errors before the first byte are thrown and answered as usual. After it the
- * connection is cut, because half a list must not look like a whole one: the array has no end, and the body is
- * incomplete.
+ * Answers with the pages as one JSON array. Errors before the first byte are thrown and answered as usual. After it the
+ * connection is cut in the middle of the array, so that half a list cannot look like a whole one.
  */
 export async function answerPages(ctx: Context, pages: Pages, clock: Clock): Promise<void> {
   const iterator = pages[Symbol.asyncIterator]();

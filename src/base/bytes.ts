@@ -70,6 +70,17 @@ export function freeBytes(bytes: Bytes): void {
   if (bytes.kind === 'memory') free(bytes.bytes);
 }
 
+/** The bytes of all parts in memory of their own, which can be transferred. */
+export function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
 /** The same memory as a Buffer. */
 export function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);

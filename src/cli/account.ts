@@ -1,5 +1,4 @@
-import { systemClock, toTimestamp } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
+import { toTimestamp } from '../base/clock.ts';
 import {
   type AccountRow,
   createAccount,
@@ -12,9 +11,7 @@ import {
 import { openSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, type Invocation, UsageError } from './command.ts';
-import { overStore, withStore } from './open.ts';
-
-const parts = { clock: systemClock, ids: createIds(systemClock) };
+import { overStore, tools, withStore } from './open.ts';
 
 /** The option that selects the account a command works on. */
 export const accountOption = { value: 'NAME', help: 'account name or id (optional if there is only one)' };
@@ -36,7 +33,7 @@ export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocatio
   );
 }
 
-/** The option of lists, and what it selects; with the names of all accounts. */
+/** The option of lists that selects the rows of one account, read by `accountsOf`. */
 export const onlyAccount = { ...accountOption, help: 'only this account, by name or id' };
 export async function accountsOf(store: Pick<Store, 'accounts'>, call: Invocation) {
   const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
@@ -51,8 +48,8 @@ export const accountCreate: Command = {
       // Later commands name accounts, and two of one name would have to be told apart by their ids.
       if (await store.accounts.one({ name }))
         throw new UsageError(`account ${name} exists already; for another key: postern key create --account ${name}`);
-      const account = await createAccount(store, name, parts);
-      const key = await createKey(store, account.id, FIRST_KEY, parts);
+      const account = await createAccount(store, name, tools);
+      const key = await createKey(store, account.id, FIRST_KEY, tools);
       if (call.format === 'text') io.err(`Created account ${name} (${account.id}). Its API key, shown only once:\n`);
       call.print([{ id: account.id, name, key }], () => `${key}\n`);
     });
@@ -82,7 +79,7 @@ export const keyCreate: Command = {
   run: overStore(async ({ call, io, store }) => {
     const owner = await theAccount(store, call);
     const label = call.words[0] ?? '';
-    const key = await createKey(store, owner.id, label, parts);
+    const key = await createKey(store, owner.id, label, tools);
     if (call.format === 'text') io.err(`API key for account ${owner.name}, shown only once:\n`);
     call.print([{ key, label, account: owner.id }], () => `${key}\n`);
   }),
@@ -92,7 +89,7 @@ export const keyList: Command = {
   options: { account: accountOption },
   run: overStore(async ({ call, store }) => {
     const owner = await theAccount(store, call);
-    const secret = await openSecret(store, parts.ids);
+    const secret = await openSecret(store, tools.ids);
     const rows = await store.keys.many({ account: owner.id }, { sort: 'createdAt' });
     const shown = rows.map((row) => ({
       id: keyName(row, secret),
@@ -116,14 +113,14 @@ export const keyRevoke: Command = {
     const wanted = call.word('KEY or ID (see: postern key list)');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
-      const secret = await openSecret(store, parts.ids);
+      const secret = await openSecret(store, tools.ids);
       // An interrupted revocation may have left two rows for one key: both have the same name.
       const hit = (await store.keys.many({ account: owner.id })).find(
         (row) => keyName(row, secret) === wanted || row.id.startsWith(keyHash(wanted)),
       );
       if (!hit) throw new UsageError(`account ${owner.name} has no such key (see: postern key list)`);
       const name = keyName(hit, secret);
-      await revokeKey(store, hit.id, parts);
+      await revokeKey(store, hit.id, tools);
       call.print([{ id: name, revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
     });
   },

@@ -1,13 +1,11 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { errorText } from '../base/errors.ts';
+import { COMMAND_LINE } from '../journal/actions.ts';
 import { noteBeside } from '../journal/beside.ts';
 import type { Selection } from '../queue/delivery.ts';
 import type { Io } from './command.ts';
 
 // Records commands in the history of the accounts whose mail they change.
-
-/** The actor. */
-export const COMMAND_LINE = 'command line';
 
 /** Records an action in the history of each account that it affects. */
 export function noteActions(
@@ -25,7 +23,7 @@ export function noteActions(
   }
 }
 
-/** The selection as the list of actions shows it. */
+/** The selection as text, for the list of actions. */
 export function toWords({ ids, ...rest }: Selection): string {
   const named = ids === undefined ? [] : [ids.length === 1 ? `id ${ids[0]}` : `${ids.length} ids`];
   const given = Object.entries(rest).flatMap(([name, value]) =>

@@ -13,11 +13,11 @@ import { eventCopyId } from '../webhooks/event-copies.ts';
 import { type Command, EXIT, type Invocation, Unavailable, UsageError } from './command.ts';
 import { withSpool, withStore } from './open.ts';
 
-/** How many copies are counted: the store has no other way than to read them. */
+/** Maximum copies that are counted, because counting reads them. */
 const MOST_COUNTED = 1000;
 /** How long a takeover may make no progress before the command ends. Milliseconds. */
 const PATIENCE_MS = 60_000;
-/** How often it is counted what is left. Milliseconds. */
+/** The interval between counts of the remaining copies. Milliseconds. */
 const COUNT_EVERY_MS = 10_000;
 
 /** Unlike timers of the daemon, these keep the command running. */
@@ -30,14 +30,14 @@ export const commandPauses = () =>
     },
   });
 
-/** How many copies a host has in the store: as text, since many are not counted. */
+/** The number of copies of a host in the store, as text: `1000+` beyond the maximum. */
 export async function countCopies(store: Store, { id }: Pick<HostRow, 'id'>, below?: number): Promise<string> {
   const epoch = below === undefined ? {} : { epoch: { range: { lt: below } } };
   const rows = await store.copies.many({ host: id, ...epoch }, { limit: MOST_COUNTED + 1 });
   return rows.length > MOST_COUNTED ? `${MOST_COUNTED}+` : String(rows.length);
 }
 
-/** The host with a name or id. One that is not listed any more may still have copies. */
+/** The host with a name or id. One that is no longer listed may still have copies. */
 async function findHost(store: Store, word: string): Promise<HostRow> {
   const rows = (await store.hosts.many({}, { sort: 'id' })).filter(({ id, name }) => id === word || name === word);
   const [found, ...others] = rows;
@@ -59,7 +59,7 @@ export function ownId(settings: Settings): string | undefined {
   return (existsSync(hostId) && readFileSync(hostId, 'utf8').trim()) || undefined;
 }
 
-/** The host that takes over: the one that was named, or the one here. It must run. */
+/** The host that takes over: the named one, or this host. It must run. */
 async function findAdopter(store: Store, word: string | undefined, settings: Settings): Promise<HostRow> {
   const here = word ?? ownId(settings);
   if (here === undefined)
@@ -77,7 +77,7 @@ async function isRunning(store: Store, row: HostRow): Promise<boolean> {
   return (await watchBeats(store, [row], parts)).size > 0;
 }
 
-/** Names the adopter of a host, which must be as it was seen. */
+/** Names the adopter of a host, unless the host has shown itself meanwhile. */
 async function handOver(store: Store, lost: HostRow, adopter: HostRow): Promise<HostRow> {
   const { id, name, epoch = 0 } = lost;
   if (id === adopter.id)
@@ -93,7 +93,7 @@ async function handOver(store: Store, lost: HostRow, adopter: HostRow): Promise<
   );
 }
 
-/** Repeats a question that the store does not answer in time: the takeover goes on once it does. */
+/** Repeats a query while the store is away: the takeover continues when it is back. */
 async function patiently<T>(ask: () => Promise<T>): Promise<T> {
   const end = systemClock.monotonic() + PATIENCE_MS;
   for (;;)
@@ -105,7 +105,7 @@ async function patiently<T>(ask: () => Promise<T>): Promise<T> {
     }
 }
 
-/** Waits until nothing of its earlier epochs is left. */
+/** Waits until no copy of the host's earlier epochs is left. */
 async function untilTaken(call: Invocation, store: Store, lost: HostRow, adopter: HostRow): Promise<number> {
   const { wait } = commandPauses();
   const { id, epoch = 0 } = lost;
@@ -132,7 +132,7 @@ async function untilTaken(call: Invocation, store: Store, lost: HostRow, adopter
   return EXIT.ok;
 }
 
-/** How many copies are left of each host that it takes over. It takes them one after the other. */
+/** The number of copies left of each host that the adopter takes over, one after the other. */
 async function countTakeovers(store: Store, adopter: HostRow): Promise<string> {
   const lost = await store.hosts.many({ adopter: adopter.id }, { sort: 'id' });
   return (await atOnce(lost, (row) => countCopies(store, row, row.epoch ?? 0))).join();
@@ -182,7 +182,7 @@ export const hostAdopt: Command = {
   },
 };
 
-/** The only other host that runs, if none is named. */
+/** The named host, or the only other host that runs. */
 async function findTarget(store: Store, own: string, word: string | undefined, settings: Settings): Promise<HostRow> {
   if (word !== undefined) return findAdopter(store, word, settings);
   const others = (await store.hosts.many({}, { sort: 'id' })).filter(
@@ -196,7 +196,7 @@ async function findTarget(store: Store, own: string, word: string | undefined, s
   return findAdopter(store, only.id, settings);
 }
 
-/** How many deliveries wait on the queue here that have no copy. */
+/** The number of waiting deliveries in this queue that have no copy. */
 function countUncopied(settings: Settings, { copies }: Store): Promise<number> {
   return withSpool(settings, async (spool) => {
     async function isCopied(id: string): Promise<boolean> {
@@ -233,7 +233,7 @@ export const hostDrain: Command = {
       if (await isRunning(store, here))
         throw new UsageError('this host is running; stop it first: systemctl stop postern');
       const target = await findTarget(store, own, call.text('by'), settings);
-      // Before: the other host removes the copies of what it sends.
+      // Counted before, because the other host removes the copies of sent mail.
       const stays = await countUncopied(settings, store);
       const code = await untilTaken(call, store, await handOver(store, here, target), target);
       if (stays === 0 || code !== EXIT.ok) return code;

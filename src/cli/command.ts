@@ -16,7 +16,7 @@ export const EXIT = {
   config: 78,
 } as const;
 
-/** What each exit code means, for the help text and the manual. */
+/** The meaning of each exit code, for the help text and the manual. */
 export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   ok: 'success',
   failed: 'a check failed, nothing matched, or the request was rejected',
@@ -28,7 +28,7 @@ export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   config: 'invalid settings, or this host may not run on its store',
 };
 
-/** The process as a command sees it. */
+/** The interface of a command to the process. */
 export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pid: number;
@@ -62,9 +62,9 @@ export interface Invocation {
   flag(name: string): boolean;
   text(name: string): string | undefined;
   texts(name: string): readonly string[];
-  /** An argument that must be there, with its name in the help text. */
+  /** A required argument, with its name in the help text. */
   word(name: string, at?: number): string;
-  /** The values of an option, each of which must be known. */
+  /** The values of an option, each of which must be one of `values`. */
   known<T extends string>(name: string, values: readonly T[]): readonly T[];
   /** A positive whole number. */
   count(name: string, otherwise: number): number;
@@ -98,7 +98,7 @@ export interface Command {
   run(call: Invocation, io: Io): Promise<number> | Promise<void>;
 }
 
-/** A command in the list of all: its file and what that needs are loaded when the command is called. */
+/** A command in the list of all. Its module is loaded when the command is called. */
 export interface ListedCommand {
   /** As typed: `queue list`. */
   readonly name: string;
@@ -125,7 +125,7 @@ export class Denied extends Error {
   override readonly name = 'Denied';
 }
 
-/** Something that the command needs is not there: exit 69. */
+/** Something that the command needs is missing: exit 69. */
 export class Unavailable extends Error {
   override readonly name = 'Unavailable';
 }
@@ -140,7 +140,7 @@ export const COMMON: Readonly<Record<string, Option>> = {
 
 export type Cells = readonly (string | number | null)[];
 
-/** The text of a file with a key or a URL, which other users could see on a command line. */
+/** Reads a key or a URL from a file, because other users could see it on a command line. */
 export function readSecret(path: string): string {
   try {
     return readFileSync(path, 'utf8').trim();
@@ -149,7 +149,7 @@ export function readSecret(path: string): string {
   }
 }
 
-/** The URL of the daemon of the settings. */
+/** The URL of this host's daemon, from the settings. */
 export function ownServer(call: Pick<Invocation, 'settings'>): string {
   const { host, port } = call.settings().settings.http.listen;
   return `http://${withPort(host, port)}`;

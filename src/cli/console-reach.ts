@@ -4,17 +4,17 @@ import { onLoopbackOnly } from '../composition/slices.ts';
 import { consoleOrigin } from '../config.ts';
 import type { Settings } from '../settings.ts';
 
-// Whether a link to the console will open it: asked of the daemon as it runs, and of the proxy in front of it.
+// Checks whether a sign-in link will reach the console, through the running daemon and the proxy in front of it.
 
 /** How a link reaches the console. */
 type Reach =
-  /** No link would open it; `text` says which setting is missing. */
+  /** No link would open it; `text` names the missing setting. */
   | { readonly kind: 'off'; readonly text: string }
   /** `notes` are further hints for the person who opens the link. */
   | { readonly kind: 'on'; readonly notes: readonly string[] };
 
 const ASK_MS = 3_000;
-/** What the console answers at a host name that it does not know (RFC 9110 section 15.5.20). */
+/** The status of the console for an unknown host name (RFC 9110 section 15.5.20). */
 const WRONG_HOST = 421;
 
 const OFF = 'The console is off. Set console.enabled: true in the settings file, then restart Postern.\n';
@@ -43,7 +43,7 @@ function isHere({ http }: Settings): boolean {
 
 const isAny = (host: string) => host === '0.0.0.0' || host === '::';
 
-/** How the daemon answers the page of links at the console's own host name; undefined if it does not answer. */
+/** The status of the daemon for a sign-in page at the console's own host name; undefined without an answer. */
 function askDaemon(settings: Settings): Promise<number | undefined> {
   const { host, port } = settings.http.listen;
   const origin = consoleOrigin(settings);
@@ -80,7 +80,7 @@ const noWay = ({ http }: Settings) =>
   `No browser can reach the console: http.listen (${http.listen.host}) is not on loopback, and console.url is not ` +
   'set. Set console.url (or public_url) to the https:// URL of the proxy, then restart Postern.\n';
 
-/** What the proxy does with the link. One that does not answer from here may answer others. */
+/** Hints about the proxy's answer to the link. A proxy that does not answer here may answer others. */
 async function noteProxy(origin: string, settings: Settings): Promise<readonly string[]> {
   const answer = await fetch(`${origin}/console/`, { redirect: 'manual', signal: AbortSignal.timeout(ASK_MS) }).catch(
     () => undefined,

@@ -1,5 +1,4 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
 import { enterUrl, journalSettings } from '../composition/slices.ts';
 import { isOver } from '../console/sessions.ts';
 import { HOST } from '../journal/actions.ts';
@@ -20,9 +19,7 @@ import { accountOption, theAccount } from './account.ts';
 import { noteActions } from './actions.ts';
 import { type Command, EXIT, UsageError } from './command.ts';
 import { reachConsole } from './console-reach.ts';
-import { overStore, type StoreCall, withStore } from './open.ts';
-
-const tools = { clock: systemClock, ids: createIds(systemClock) };
+import { overStore, type StoreCall, tools, withStore } from './open.ts';
 
 export const consoleLink: Command = {
   notes:
@@ -141,7 +138,7 @@ type PersonChange =
 interface Changing extends Pick<Command, 'notes'> {
   readonly what: PersonChange;
   change(store: Store, id: string): Promise<unknown>;
-  /** What is different now, for JSON and in words. */
+  /** The change, for JSON and as text. */
   readonly now: object;
   said(name: string): string;
 }
@@ -189,7 +186,7 @@ async function thePerson({ call, store }: StoreCall): Promise<PersonRow> {
   return person;
 }
 
-/** Characters of a session's id that are shown, and that name it. */
+/** Characters of a session's id that are shown and identify it. */
 const SHOWN_ID = 12;
 
 export const consoleSessionList: Command = {

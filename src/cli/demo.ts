@@ -68,7 +68,7 @@ export const demo: Command = {
   },
 };
 
-/** What was asked for with several hosts; undefined for one. */
+/** The options for several hosts; undefined for one host. */
 function readHosts(call: Invocation) {
   const [given, [copies = 'store']] = [call.text('hosts'), call.known('copies', COPIES)];
   if (given === undefined && call.text('copies') !== undefined) throw new UsageError('--copies needs --hosts');
@@ -173,7 +173,7 @@ const EVENTS = z
   )
   .min(1);
 
-/** Prints what the webhook received; returns whether the verdicts pass and both signatures are valid. */
+/** Prints the received POST; returns whether the verdicts pass and both signatures are valid. */
 function report({ headers, body }: Caught, key: string, url: string, io: Io): boolean {
   const events = new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]';
   const mandrill = headers['x-mandrill-signature'] === mandrillSignature(key, url, { mandrill_events: events });

@@ -1,7 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
-import { createLog, printable } from '../base/log.ts';
+import { printable } from '../base/log.ts';
 import { normalizeAddress } from '../base/networks.ts';
 import { atOnce } from '../base/turns.ts';
 import { orderAgain } from '../certificates/certificates.ts';
@@ -18,7 +17,7 @@ import type { Settings } from '../settings.ts';
 import { proveSenderDomain } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, EXIT, type Invocation, toCell, toSpan, UsageError } from './command.ts';
-import { hasStore, type StoreCall, withResolver, withStore } from './open.ts';
+import { hasStore, type StoreCall, tools, withResolver, withStore } from './open.ts';
 
 /** The uses that `--for` names, and the records that each needs. */
 const USE_NAMES = ['receiving', 'sending'] as const;
@@ -27,7 +26,7 @@ const USES: Readonly<Record<(typeof USE_NAMES)[number], readonly RecordNeed[]>> 
   sending: ['receiving', 'sending', 'advised'],
 };
 
-/** Between two looks at records that are not published yet. Milliseconds. */
+/** The interval between checks of unpublished records. Milliseconds. */
 const LOOK_MS = 5000;
 const MINUTES = 60;
 /** TTL in zone lines. Seconds. */
@@ -84,23 +83,16 @@ interface Job extends Omit<StoreCall, 'store'>, Tools {
   readonly store: Store | undefined;
 }
 
-/** Calls `use` with the resolver and with a way to ask the name servers of a record. */
+/** Calls `use` with the resolver and a function that queries the name servers of a record. */
 function withDns<T>(settings: Settings, use: (tools: Tools) => Promise<T>): Promise<T> {
   return withResolver(settings, (resolver) => {
     const isAlone = isLocal({ places: placesOf(settings) });
-    const nameServers = createNameServers(nameServerSettings(settings, isAlone), {
-      clock: systemClock,
-      log: createLog('silent'),
-      ids: createIds(systemClock),
-      resolver,
-    });
+    const nameServers = createNameServers(nameServerSettings(settings, isAlone), { ...tools, resolver });
     return use({ resolver, survey: (record) => surveyRecord(record, { resolver, nameServers }) });
   });
 }
 
-/**
- * The records of this host and all its domains that are not published; `isDone`: all are published but advised ones.
- */
+/** The unpublished records of this host and all its domains; `isDone`: all are published except advised ones. */
 export function missingRecords({
   settings,
   store,
@@ -141,7 +133,7 @@ async function report(job: Job): Promise<number> {
   return done ? EXIT.ok : EXIT.failed;
 }
 
-/** The records of the names that are asked for. */
+/** The records of the requested names. */
 async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   const { call, settings, resolver, store, needs } = job;
   const { isBelow, isAsked } = askedNames(call);
@@ -163,7 +155,7 @@ async function wantedGroups(job: Job): Promise<RecordGroup[]> {
   return groups;
 }
 
-/** Which names and domains the arguments name; all without arguments. */
+/** The names and domains in the arguments; without arguments, all. */
 function askedNames(call: Invocation) {
   const below = call.words.map((word) => {
     const domain = toAsciiDomain(word.trim());
@@ -175,7 +167,7 @@ function askedNames(call: Invocation) {
   return { isBelow, isAsked };
 }
 
-/** The public addresses of this host: as given, as its name has them, or as its network interfaces do. */
+/** The public addresses of this host: as given, else of its name in the DNS, else of its network interfaces. */
 export async function addressesOf(
   call: Invocation,
   { hostname }: Pick<Settings, 'hostname'>,
@@ -204,7 +196,7 @@ function onlyMissing(groups: readonly SurveyedGroup[]): SurveyedGroup[] {
     .filter(({ records }) => records.length > 0);
 }
 
-/** Looks again until all are published, the time is over, or somebody ends it. */
+/** Repeats the checks until all are published, the time is over, or a signal ends it. */
 async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<SurveyedGroup[]> {
   const { call, io, minutes, survey } = job;
   const ending = new AbortController();
@@ -233,7 +225,7 @@ async function waitFor(groups: readonly SurveyedGroup[], job: Job): Promise<Surv
   return now;
 }
 
-/** What waited for the records goes on at once: the first certificates, and the tests of sender domains. */
+/** Triggers the work that waited for the records: first certificates, and tests of sender domains. */
 async function goOn({ call, store, needs }: Job): Promise<void> {
   if (!store) return;
   await orderAgain(store, systemClock);
@@ -278,7 +270,7 @@ function toLines({ record, state, seen }: SurveyedRecord, width: number): string
   return [line, ...[advised + purpose, ...errors].map((text) => `${INDENT}${printable(text)}\n`)].join('');
 }
 
-/** Lines for a zone file; those of reverse zones are comments, because the provider of the address has these. */
+/** Lines for a zone file; reverse zones as comments, because they belong to the provider of the address. */
 function toZone({ title, records }: SurveyedGroup): string {
   const lines = records.map(({ record: { name, type, value, purpose } }, at) => {
     const line = `${`${name}.`.padEnd(40)} ${TTL} IN ${type.padEnd(4)} ${type === 'TXT' ? toStrings(value) : value}\n`;
@@ -288,7 +280,7 @@ function toZone({ title, records }: SurveyedGroup): string {
   return `; ${title}\n${lines.join('')}`;
 }
 
-/** A TXT record is made of strings of at most 255 octets (RFC 1035 section 3.3). */
+/** A TXT record consists of strings of at most 255 octets (RFC 1035 section 3.3). */
 function toStrings(text: string): string {
   const quoted = (text.match(/.{1,255}/gs) ?? ['']).map((part) => `"${part.replaceAll(/(["\\])/g, '\\$1')}"`);
   return quoted.length === 1 ? (quoted[0] ?? '') : `( ${quoted.join(' ')} )`;

@@ -38,13 +38,13 @@ export const doctor: Command = {
   },
 };
 
-/** What a new host lacks, in the order in which it is set up: the finding that shows it, and the command. */
+/** The steps that set up a new host, in order: the finding that shows that one is missing, and its command. */
 const STEPS: readonly (readonly [check: string, command: string])[] = [
   ['inbound domains', 'postern domain add in.example.com'],
   ['sender domains', 'postern sender add example.com, if you send mail'],
 ];
 
-/** One line: the worst finding first, then what a new host lacks. Empty if nothing is left to do. */
+/** The next step in one line: the worst finding first, then the steps of a new host. Empty if nothing is left. */
 function nextStep(found: readonly Finding[]): string {
   const worst = found.find(({ verdict }) => verdict === 'fault') ?? found.find(({ verdict }) => verdict === 'warning');
   if (worst) return `next: ${worst.check}: ${worst.advice ?? worst.seen}\n`;

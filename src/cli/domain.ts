@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { systemClock, toTimestamp } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
-import { createLog } from '../base/log.ts';
+import { toTimestamp } from '../base/clock.ts';
 import type { Daemon } from '../daemon.ts';
 import { ACTION_NAMES, ACTIONS, toAction } from '../inbound/decision.ts';
 import { ATTACHMENT_MODES, FORMAT_NAMES, toFormat } from '../inbound/formats.ts';
@@ -17,11 +15,11 @@ import { claimId, isClaim } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
-import { overStore, withOperations, withStore } from './open.ts';
+import { overStore, tools, withOperations, withStore } from './open.ts';
 
 const RECORD = z.record(z.string(), z.unknown());
 
-/** Calls an operation of the API that answers one record. */
+/** Calls an API operation that returns one record. */
 const operate = (settings: Settings, ...[path, account, params]: Parameters<Daemon['run']>) =>
   withOperations(settings, async (run) => RECORD.parse(await run(path, account, params)));
 
@@ -244,7 +242,7 @@ export const routeAdd: Command = {
   },
 };
 
-/** The parameters that say which mail a route takes, and what it says of it. */
+/** The parameters about the mail that a route matches, and the content of its posts. */
 function toRules(call: Invocation): object {
   const [when, priority, tags] = [call.text('when'), call.text('priority'), call.texts('tag')];
   if (priority !== undefined && !/^-?\d{1,4}$/.test(priority))
@@ -261,7 +259,7 @@ function toStruct(text: string): object {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // Said below, like a value of another type.
+    // Reported below, like a value of another type.
   }
   throw new UsageError(`--when must be a JSON object, such as {"dmarc":"fail"}; not "${text}"`);
 }
@@ -295,7 +293,7 @@ const SENTENCES = {
   'too-new': 'a newer Postern changed the domain or a matching route; upgrade this host: 451 4.3.0',
 } as const;
 
-/** What becomes of the mail that matches. */
+/** The fate of matching mail, as a sentence. */
 function toSentence({ choices = [], routeId, pattern, url, fate }: Match): string {
   const named = choices.map(({ match, action }) => `${match.routeId} (${match.pattern}, ${action})`).join(', ');
   if (choices.length > 0) return `Depends on the message. Routes, in the order in which they are tried: ${named}`;
@@ -312,10 +310,7 @@ export const routeTest: Command = {
     const address = parseAddress(text);
     if (!address) throw new UsageError(`not an email address: ${text}`);
     return withStore(call.settings().settings, async (store) => {
-      const routing = createRouting(
-        { refreshMs: 60_000 },
-        { store, clock: systemClock, ids: createIds(systemClock), log: createLog('silent') },
-      );
+      const routing = createRouting({ refreshMs: 60_000 }, { store, ...tools });
       await routing.start();
       await routing.stop();
       const found = routing.lookup(address.mailbox, address.domain);

@@ -9,7 +9,7 @@ import { type Command, toTable, UsageError } from './command.ts';
 import { overStore, withStore } from './open.ts';
 import { named } from './other-hosts.ts';
 
-/** The hosts that run, by id; undefined if unknown: a host with a store of its own shows no beat. */
+/** The ids of running hosts; undefined if unknown, because a host with a store of its own has no beat. */
 async function findRunning(
   store: Store,
   rows: readonly HostRow[],

@@ -1,13 +1,10 @@
 import ipaddr from 'ipaddr.js';
 import { systemClock, toTimestamp } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
 import { toAsciiDomain } from '../mail/addresses/address.ts';
 import { INVENTORY, type IpRow, PLAIN_IP, toIpId } from '../store/rows/ips.ts';
 import type { Store } from '../store/store.ts';
 import { type Command, type Invocation, toTable, UsageError } from './command.ts';
-import { overStore, withStore } from './open.ts';
-
-const ids = createIds(systemClock);
+import { overStore, tools, withStore } from './open.ts';
 
 /** Ranges that cannot send mail. Private addresses may be right behind a NAT, and loopback on a developer's machine. */
 const NEVER_SENDS: readonly string[] = ['unspecified', 'broadcast', 'multicast'];
@@ -46,7 +43,7 @@ export const ipAdd: Command = {
     const domain = theDomain(call);
     return withStore(call.settings().settings, async (store) => {
       const now = new Date(systemClock.now());
-      const claim = ids.key();
+      const claim = tools.ids.key();
       const row: IpRow = {
         ...PLAIN_IP,
         id,

@@ -8,7 +8,7 @@ import { type Command, EXIT, type Invocation, type Io, ownServer, readSecret, Us
 import { CallRefused, Unreachable } from './import/client.ts';
 import { callOnce, type Forwarded, forward, subjectOfPost } from './listen/forward.ts';
 
-/** Messages in one answer, and the seconds of their lease: longer than all of them take, one after the other. */
+/** Messages in one answer, and the seconds of their lease: enough to post all of them one after the other. */
 const AT_ONCE = 5;
 const LEASE_S = 300;
 /** Seconds that a call waits for mail. */
@@ -16,9 +16,9 @@ const WAIT_S = 25;
 /** The pause after a failure, doubled each time up to the second. Milliseconds. */
 const PAUSE_MS = 1000;
 const MOST_PAUSE_MS = 30_000;
-/** How often an answer of the receiver is reported to the server. */
+/** The number of tries to report a response of the receiver to the server. */
 const TRIES = 8;
-/** Errors that pass by themselves. */
+/** Temporary errors. */
 const PASSING: ReadonlySet<string> = new Set(['RequestLimitExceeded', 'ServiceUnavailable', 'GeneralError']);
 
 const mail = z.looseObject({
@@ -74,7 +74,7 @@ type Server = (path: string, params: Readonly<Record<string, unknown>>, signal?:
 
 interface Session {
   readonly to: URL;
-  /** Names what is pulled: a URL, or a route. */
+  /** The parameters that name the URL or route to pull. */
   readonly source: Readonly<Record<string, string>>;
   readonly call: Server;
   readonly print: (mail: Mail, result: Forwarded, what: 'pulled' | 'tapped') => Promise<void>;
@@ -108,7 +108,7 @@ function createServer(call: Invocation, io: Io): Server {
   return (path, params, signal) => callOnce(`${base}/api/1.0${path}.json`, { key, ...params }, signal);
 }
 
-/** A line for each message: when, for whom, what, the answer, how long it took. */
+/** Prints a line for each message: time, recipient, subject, response and duration. */
 function printer(call: Invocation): Session['print'] {
   return async (one, { status, error, ms }, what) => {
     const record = {
@@ -130,7 +130,7 @@ function printer(call: Invocation): Session['print'] {
   };
 }
 
-/** Calls until an answer comes, over temporary failures. Undefined once it stops. */
+/** Calls until there is an answer, repeating temporary failures. Undefined when it is stopped. */
 async function untilAnswered<T>({ io, stop }: Session, work: () => Promise<T>): Promise<T | undefined> {
   for (let pause = PAUSE_MS; !stop.aborted; pause = Math.min(2 * pause, MOST_PAUSE_MS)) {
     try {

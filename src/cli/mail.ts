@@ -144,7 +144,7 @@ export const mailRefused: Command = {
   },
 };
 
-/** Opens this host's history as its daemon lists it to other hosts. */
+/** Opens this host's history in the form in which its daemon lists it to other hosts. */
 function withOwnHistory<T>(
   call: Invocation,
   use: (history: ReturnType<typeof createHostHistory>) => Promise<T>,
@@ -165,7 +165,7 @@ function readQuery(call: Invocation, parse: (text: string, now: number) => Parse
   if ('fault' in parsed) throw new UsageError(faultText(parsed.fault));
   return {
     most: call.count('limit', DEFAULT_LISTED),
-    /** Only texts for people have numbers, which the first page gives. */
+    /** Counts refusals only for text output, and only on the first page. */
     toChoice: ({ limit, before }: PageChoice): HistoryChoice => ({
       query,
       now,
@@ -189,7 +189,7 @@ interface Collected<P extends Page<unknown>> {
   readonly first: P;
 }
 
-/** Asks for pages until there are enough rows. */
+/** Reads pages until there are enough rows. */
 async function collect<P extends Page<unknown>>(
   most: number,
   ask: (page: PageChoice) => Promise<Asked<P>>,
@@ -252,7 +252,7 @@ function refusalTable(rows: readonly Of<ListedRefusal>[], isSeveral: boolean): s
   ]);
 }
 
-/** Why it is not delivered yet, as the queue knows it; null if it has ended, or the queue cannot be asked. */
+/** Why it is not delivered yet, from the queue; null if it has ended, or the queue cannot be read. */
 async function waitsFor({ id, state }: MailRecord, settings: Settings): Promise<string | null> {
   if (![...HOLDING_STATES, 'waiting'].includes(state)) return null;
   try {

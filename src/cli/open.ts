@@ -4,7 +4,7 @@ import type { createHostDeliveries } from '../api/hosts/host-deliveries.ts';
 import { systemClock } from '../base/clock.ts';
 import { errorText, hasCode } from '../base/errors.ts';
 import { createIds } from '../base/ids.ts';
-import { createLog, type Log } from '../base/log.ts';
+import { createLog } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { dnsSettings, journalSettings, scannerSettings } from '../composition/slices.ts';
 import type { Daemon } from '../daemon.ts';
@@ -18,10 +18,10 @@ import { checkFormat } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { Denied, type Invocation, type Io, Unavailable } from './command.ts';
 
-// The code for the queue, the store and all else that a command opens is loaded when it opens them.
+// The code for the queue, the store and other parts is loaded when a command opens them.
 
-/** Commands report their own errors; nothing goes to the daemon's log. */
-const quiet: Log = createLog('silent');
+/** The tools of commands, which report their own errors: nothing goes to the daemon's log. */
+export const tools = { clock: systemClock, ids: createIds(systemClock), log: createLog('silent') };
 
 const queueDir = (settings: Settings) => join(settings.data_dir, 'spool');
 
@@ -32,7 +32,7 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   const { openSpool } = await import('../queue/spool.ts');
   const spool = await openSpool(
     { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: settings.smtp.max_message_bytes },
-    { clock: systemClock, log: quiet, role: 'visitor', metrics: NO_METRICS },
+    { clock: systemClock, log: tools.log, role: 'visitor', metrics: NO_METRICS },
   );
   try {
     return await use(spool);
@@ -41,7 +41,7 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   }
 }
 
-/** Opens this host's queue as its daemon lists it to other hosts. */
+/** Opens this host's queue in the form in which its daemon lists it to other hosts. */
 export async function withDeliveries<T>(
   settings: Settings,
   use: (deliveries: ReturnType<typeof createHostDeliveries>) => Promise<T>,
@@ -64,9 +64,7 @@ export function hasStore({ store, data_dir: dir }: Settings): boolean {
 export async function withResolver<T>(settings: Settings, use: (resolver: Resolver) => Promise<T>): Promise<T> {
   const { createResolver } = await import('../dns/resolver.ts');
   const resolver = createResolver(dnsSettings(settings), {
-    clock: systemClock,
-    log: quiet,
-    ids: createIds(systemClock),
+    ...tools,
     metrics: NO_METRICS,
     cacheEntries: 0,
   });
@@ -128,7 +126,7 @@ export async function withStore<T>(settings: Settings, use: (store: Store) => Pr
   const { FEATURES } = await import('../composition/known-features.ts');
   const { openDatabase } = await import('../composition/storage.ts');
   const { openStore } = await import('../store/store.ts');
-  const store = await openStore(await openDatabase(settings, quiet), new Set(FEATURES));
+  const store = await openStore(await openDatabase(settings, tools.log), new Set(FEATURES));
   try {
     await checkFormat(store);
     return await use(store);
@@ -147,9 +145,7 @@ export async function withOperations<T>(settings: Settings, use: (run: Daemon['r
   const { openDaemon } = await import('../daemon.ts');
   const { createPrometheus } = await import('../base/prometheus.ts');
   const daemon = await openDaemon(settings, {
-    log: quiet,
-    clock: systemClock,
-    ids: createIds(systemClock),
+    ...tools,
     metrics: createPrometheus({ clock: systemClock }, { ofProcess: false }),
     shown: [], // only a daemon shows them
     role: 'visitor',

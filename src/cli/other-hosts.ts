@@ -8,9 +8,7 @@ import {
 } from '../api/hosts/host-questions.ts';
 import { type MailOfHost, repeated } from '../api/hosts/joining.ts';
 import { createPeerWire } from '../api/hosts/peer-wire.ts';
-import { systemClock } from '../base/clock.ts';
-import { createIds } from '../base/ids.ts';
-import { createLog, printable } from '../base/log.ts';
+import { printable } from '../base/log.ts';
 import { NO_METRICS } from '../base/metrics.ts';
 import { hasOwnStore } from '../config.ts';
 import type { Settings } from '../settings.ts';
@@ -18,11 +16,11 @@ import { createTokenSecret, type HostRow } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import { ownId } from './adoption.ts';
 import { type Cells, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
-import { withStore } from './open.ts';
+import { tools, withStore } from './open.ts';
 
-// The other hosts of the store: commands about the queue and the history ask them too.
+// The other hosts of the store, which commands about the queue and the history ask too.
 
-/** The queue can be read while the store is away. Milliseconds. */
+/** How long to wait for the store, because the queue can be read while it is away. Milliseconds. */
 const PATIENCE_MS = 2000;
 
 const patient = (settings: Settings): Settings => {
@@ -48,14 +46,14 @@ export const LISTS_ALL_HOSTS =
   'With several hosts, the rows of all hosts are listed, or those of --host. Hosts that do not answer are named, and ' +
   'the exit code is 1, unless they were stopped or have no http.peer_url.';
 
-/** The hosts that a command means. */
+/** The hosts to which a command applies. */
 interface MeantHosts {
   /** The name of this host. */
   readonly own: string;
-  /** Whether this host is meant. */
+  /** Whether this host is one of them. */
   readonly isHere: boolean;
   readonly others: readonly OtherHost[];
-  /** Why the other hosts are not known. */
+  /** Why the other hosts are unknown. */
   readonly fault: string | undefined;
 }
 
@@ -93,7 +91,7 @@ export function named(rows: readonly HostRow[], word: string): HostRow {
 
 const unknownHost = (word: string) => new UsageError(`no such host: ${word} (see: postern host list)`);
 
-/** What one host answers. */
+/** The answer of one host. */
 export interface HostPart<A> {
   /** Its name, if there are several. */
   readonly host: string | undefined;
@@ -109,8 +107,8 @@ interface Reading<A> {
 }
 
 /**
- * Prints what all hosts list, with their names if they are several. Hosts that do not answer are named; it exits 1 if
- * one of them should, as a change of the queue does.
+ * Prints the lists of all hosts, with their names if there are several. Names hosts that do not answer, and exits 1 if
+ * one of them was expected to (`isExpected`), like a change of the queue.
  */
 export function listOnHosts<A>(
   call: Invocation,
@@ -151,7 +149,7 @@ export function isExpected(host: OtherHost | undefined, call: Invocation): boole
   return !host || call.text('host') !== undefined || (incarnation !== null && url !== '');
 }
 
-/** Says that the other hosts of the store are not known. */
+/** Prints that the other hosts of the store are unknown. */
 export function sayUnknown(io: Io, fault: string): number {
   io.err(`The other hosts of the store were not asked: ${printable(fault)}\n`);
   return EXIT.tryLater;
@@ -191,24 +189,24 @@ export function tableOfHosts<R>(
   );
 }
 
-/** The record as it is printed: with the name of its host if that must be told. */
+/** The record for output, with the name of its host if there is one. */
 export const withHost = <R extends object>(record: R, host: string | undefined) =>
   host === undefined ? record : { host, ...record };
 
 interface Wanted<A> {
   readonly id: string;
-  /** Asks a host for it: for nothing, or one. */
+  /** Asks a host for the thing; the answer is an empty list, or one item. */
   readonly question: HostQuestion<{ readonly id: string }, readonly A[]>;
   /** `No mail ID`. */
   readonly none: string;
-  /** Where it is looked for. */
+  /** Where it is searched. */
   readonly where: string;
   mailOf(found: A): MailOfHost | undefined;
 }
 
 /**
- * Calls `show` with what another host has, because this one has nothing. If several have it, as after mail was taken
- * over, it is that of the host on which it went on. While a host does not answer, it is not said to be nowhere.
+ * Calls `show` with the thing of another host, because this one does not have it. If several have it, as after a
+ * takeover, uses that of the host on which it continued. If a host does not answer, does not report it as missing.
  */
 export function findOnOthers<A>(
   call: Invocation,
@@ -235,17 +233,16 @@ export function findOnOthers<A>(
   });
 }
 
-/** Who calls: commands of any host, which number their calls in the store. */
+/** The caller: commands of any host, which number their calls in the store. */
 const COMMANDS = 'commands';
 
 function createCommandWire(store: Store, settings: Settings) {
   return createPeerWire({
     store,
-    tokenSecret: createTokenSecret(store, createIds(systemClock)),
+    tokenSecret: createTokenSecret(store, tools.ids),
     member: { id: () => ownId(settings) ?? '', incarnation: COMMANDS },
     nextCall: async () => (await store.revisions.add(COMMANDS, { count: 1 }, { count: 0 })).count,
-    clock: systemClock,
-    log: createLog('silent'),
+    ...tools,
     metrics: NO_METRICS,
   });
 }

@@ -12,7 +12,7 @@ import { printable } from '../base/log.ts';
 import { inWords } from '../base/tables.ts';
 import { journalSettings } from '../composition/slices.ts';
 import { hasOwnStore } from '../config.ts';
-import { HOST } from '../journal/actions.ts';
+import { COMMAND_LINE, HOST } from '../journal/actions.ts';
 import { createBulkChanges } from '../queue/bulk-changes.ts';
 import { kindsOf, type Selection } from '../queue/delivery.ts';
 import {
@@ -24,7 +24,7 @@ import {
   STATES,
 } from '../queue/states.ts';
 import type { Settings } from '../settings.ts';
-import { COMMAND_LINE, noteActions, toWords } from './actions.ts';
+import { noteActions, toWords } from './actions.ts';
 import { commandPauses } from './adoption.ts';
 import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
@@ -60,13 +60,13 @@ interface Change {
   readonly done: string;
   /** The same for a dry run. */
   readonly wouldDo: string;
-  /** Narrows the selection of the command line to what is meant by it. */
+  /** Narrows the selection of the command line to the deliveries that the command changes. */
   narrow?(selection: Selection, call: Invocation): readonly Selection[];
 }
 
 /**
  * Creates a command that changes the selected deliveries on all hosts of the store. It exits 1 if ids were given and
- * none could be changed, or if a host that should run has no part in it.
+ * none could be changed, or if a host that was expected to answer did not.
  */
 function changing({ notes, options, action, done, wouldDo, narrow }: Change): Command {
   return {
@@ -151,7 +151,7 @@ function changeQueueHere(
   });
 }
 
-/** How often a host is asked how far its job is. Milliseconds. */
+/** The interval at which a host is asked for the progress of its job. Milliseconds. */
 const JOB_EVERY_MS = 500;
 
 /** Waits for the job that another host has started, if any. */
@@ -174,7 +174,7 @@ async function untilEnded(share: HostShare, host: OtherHost | undefined, progres
   }
 }
 
-/** Notes on this host what other hosts have changed; they have noted it for the accounts. */
+/** Records on this host the changes of other hosts, which have recorded them for the accounts. */
 function noteOthers(shares: readonly HostShare[], { action, words }: QueueOrder, settings: Settings, io: Io): void {
   const { file } = journalSettings(settings);
   const what = BULK_ACTIONS[action].ended;

@@ -202,7 +202,7 @@ function printStory(call: Invocation, { delivery, attempts }: DeliveryStory, hos
     error: attempt.error,
     answer: attempt.answer,
     batch: attempt.batch ?? null,
-    detail: attempt.detail === undefined ? null : (readDetail(attempt.detail) ?? null),
+    detail: readDetail(attempt.detail) ?? null,
   }));
   const shared = story.some(({ batch }) => batch !== null);
   const table =
@@ -221,7 +221,7 @@ function printStory(call: Invocation, { delivery, attempts }: DeliveryStory, hos
   return EXIT.ok;
 }
 
-/** A detail as indented lines: `>` for what we sent, `<` for what the other side sent. */
+/** A detail as indented lines: `>` before sent ones, `<` before received ones. */
 function toLines(detail: NonNullable<ReturnType<typeof readDetail>>): string {
   const lines =
     'hops' in detail ? [...detail.hops.flatMap(hopLines), ...left(detail.leftOut, 'connection')] : httpLines(detail);

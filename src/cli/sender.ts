@@ -8,7 +8,7 @@ import { accountOption, accountsOf, onlyAccount, theAccount } from './account.ts
 import { type Command, UsageError } from './command.ts';
 import { overStore, withOperations, withStore } from './open.ts';
 
-/** What /senders/domain-key answers, as far as it is shown. */
+/** The fields of the answer of /senders/domain-key that are shown. */
 const KEY = z.object({
   name: z.string(),
   txt: z.string(),
@@ -16,7 +16,7 @@ const KEY = z.object({
   spf_include: z.string(),
   spf: z.string(),
 });
-/** The same of /senders/check-domain. */
+/** Those of /senders/check-domain. */
 const TEST = z.object({ valid: z.boolean(), valid_after: z.string().nullable(), error: z.string().nullable() });
 const CHECKED = z.object({ domain: z.string(), spf: TEST, dkim: TEST, valid_signing: z.boolean() });
 
@@ -60,7 +60,7 @@ export const senderAdd: Command = {
   },
 };
 
-/** The records that are missing in the DNS, and what to do. */
+/** The records that are missing in the DNS, and the next step. */
 function nextStep({ domain, spf, dkim, valid_signing: signs, records }: Shown): string {
   if (signs) return `Both records are in the DNS. Mail From ${domain} is signed from now on.\n`;
   if (dkim.valid && spf.valid)

@@ -100,7 +100,7 @@ function report(copied: readonly Copied[]): string {
   );
 }
 
-/** Where a store is; `name` tells two places apart. */
+/** The location of a store; `name` distinguishes two locations. */
 type Place =
   | { readonly kind: 'embedded'; readonly name: string; readonly file: string }
   | { readonly kind: 'mongo'; readonly name: string; readonly url: string };
@@ -118,7 +118,7 @@ function toPlace(text: string): Place {
   return { kind: 'embedded', name: existsSync(file) ? realpathSync(file) : file, file };
 }
 
-/** A daemon locks the queue beside its embedded store; while we hold that lock, none can start. */
+/** Locks the queue beside an embedded store, so that no daemon can start. */
 function keepDaemonsOut(place: Place): () => void {
   if (place.kind !== 'embedded') return () => undefined;
   const dir = dirname(place.file);
@@ -156,7 +156,7 @@ async function open(place: Place, settings: Settings): Promise<Database> {
   }
 }
 
-/** A file made by root gets the owner of the folder: the daemon. */
+/** Gives a file made by root to the owner of the folder: the daemon's user. */
 function giveToOwner(file: string): void {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = statSync(dirname(file));

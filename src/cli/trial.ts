@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { EXIT, type Invocation, UsageError } from './command.ts';
 import { withOperations, withSpool, withStore } from './open.ts';
 
-/** What /inbound/try answers. */
+/** The answer of /inbound/try. */
 const TRIAL = z.looseObject({ status: z.int().nullable(), error: z.string().nullable(), answer: z.string() });
 
 /** Whether the value of an option is a URL: `--to` of `replay` is a time, or the URL of a trial. */

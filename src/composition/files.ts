@@ -28,7 +28,7 @@ export function checkFiles({ smtp, store, acme }: Settings): void {
 /** Reserved names (RFC 2606, RFC 6761), which are not reachable from other hosts. */
 const PLACEHOLDER = /(?:^|\.)(?:example\.(?:com|net|org)|example|invalid)$/;
 
-/** Whether a name is one of those of examples. */
+/** Whether a name is an example. */
 export const isPlaceholder = (name: string): boolean => PLACEHOLDER.test(name.toLowerCase());
 
 /** Throws `ConfigError` if a public name of this host is still a placeholder. */
@@ -58,7 +58,7 @@ export function readTls({ cert: certFile, key: keyFile, min_version: minVersion 
   return { cert, key, minVersion };
 }
 
-/** Returns the roots that the ACME authority is trusted by; undefined: those of Node. Throws `ConfigError`. */
+/** Returns the root certificates for the ACME authority; undefined: those of Node. Throws `ConfigError`. */
 export function readRoots({ ca_file: file }: Pick<Settings['acme'], 'ca_file'>): string | undefined {
   if (file === '') return undefined;
   const ca = readNamed('acme.ca_file', file);

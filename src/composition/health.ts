@@ -42,7 +42,7 @@ export function withCounts({ log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>
   return frozen({ ...log, warn: counting('warn'), error: counting('error') });
 }
 
-/** Where a part listens. */
+/** An address on which a part listens. */
 type Place = ListenerView['places'][number];
 
 interface ListenerParts {
@@ -55,7 +55,7 @@ interface ListenerParts {
   readonly certificates: Pick<OwnTls, 'pem' | 'web'>;
 }
 
-/** Where the daemon listens, for operators. */
+/** The listeners of the daemon, for operators. */
 export function showListeners(parts: ListenerParts): ListenerView[] {
   const { listener, submission, api, metrics, certificates } = parts;
   const certificate = certificates.pem()?.cert;

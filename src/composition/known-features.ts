@@ -6,7 +6,7 @@ import { ORDER_NAMES } from '../inbound/order.ts';
 import { SCHEDULED_CHANGES } from '../store/rows/messages.ts';
 import { featuresOf } from '../store/store.ts';
 
-/** What this version understands of rows: the fields that it declares, and of these the values in its own tables. */
+/** The features of rows that this version understands: those of its declared fields, and of values in its tables. */
 export const FEATURES: readonly string[] = featuresOf({
   action: ACTION_NAMES,
   also: FORMAT_NAMES,

@@ -18,14 +18,14 @@ import type { Store } from '../store/store.ts';
 import { readRoots, readTls } from './files.ts';
 import { acmeSettings, certificateNameSettings, certificatesSettings, type DaemonDeps } from './slices.ts';
 
-/** Where certificates are offered by SMTP. */
+/** The SMTP listeners that offer certificates. */
 type SmtpListeners = readonly Pick<Listener, 'reload'>[];
 
 export type OwnTls = Awaited<ReturnType<typeof openOwnTls>>;
 
 /**
- * The certificates of this host: those from ACME for all names, and for SMTP, and for names without one, that of
- * `smtp.tls` if it is set. They are read before the listeners are created, which offer them from the first session on.
+ * The certificates of this host: from ACME for all names; for SMTP and for names without one, that of `smtp.tls` if it
+ * is set. They are read before the listeners are created, which offer them from the first session on.
  */
 export async function openOwnTls(
   settings: Settings,
@@ -39,7 +39,7 @@ export async function openOwnTls(
   const { acme: authority } = settings;
   const challenges = createChallenges({ store, clock });
   const names = createCertificateNames(certificateNameSettings(settings), { store, resolver });
-  // The authority works in real time, whatever the clock of the rest.
+  // The authority works in real time, even if the rest uses another clock.
   const pauses = createPauses(systemClock);
   const acme = authority.enabled
     ? createAcme(acmeSettings(settings), {
@@ -63,7 +63,7 @@ export async function openOwnTls(
     metrics,
   });
 
-  /** The certificate of SMTP: that of the files, else that of the hostname from ACME. Throws `ConfigError`. */
+  /** The certificate for SMTP: from the files, else for the hostname from ACME. Throws `ConfigError`. */
   function read(files: Settings['smtp']['tls']): TlsSettings | undefined {
     const issued = certificates.of(hostname);
     return readTls(files) ?? (issued && { cert: issued.chain, key: issued.key, minVersion: files.min_version });
@@ -75,7 +75,7 @@ export async function openOwnTls(
     return { files, pem, context };
   }
 
-  /** Offers it by SMTP. Throws if it is unusable; the old one stays. */
+  /** Offers the certificate by SMTP. Throws if it is unusable; the old one stays. */
   const offer = (files: Settings['smtp']['tls']) =>
     inTurn(async () => {
       const next = use(files);
@@ -95,7 +95,7 @@ export async function openOwnTls(
   }
 
   let inUse: ReturnType<typeof use> | undefined;
-  // A visitor shows none.
+  // A visitor does not serve certificates.
   if (role === 'daemon') await certificates.load();
   inUse = use(settings.smtp.tls);
   metrics.gauge('postern_tls_certificate_covers_hostname', () =>

@@ -17,7 +17,7 @@ export interface RenderThreadData {
   readonly dns: DnsSettings;
   /** Our host name, for SPF and Authentication-Results. */
   readonly hostname: string;
-  /** The hosts that receive the mail of our domains beside us: what says it has their results is forged. */
+  /** The other hosts that receive the mail of our domains: fields with results in their names are forged. */
   readonly mxHosts?: readonly string[];
   /** Domains whose ARC seals are believed. */
   readonly trustedSealers: readonly string[];
@@ -31,8 +31,8 @@ const composeTask: ReturnType<typeof createComposeTask> = async (job, guarded) =
   return composing(job, guarded);
 };
 
-// The thread that renders webhook POSTs and composes outgoing mail. It is here because neither road may import the
-// other.
+// The thread that renders webhook POSTs and composes outgoing mail. It is here because webhooks and sending must not
+// import each other.
 serveTasks<RenderThreadData>(({ dns, hostname, mxHosts = [], trustedSealers }, { log, metrics }) => {
   const clock = systemClock;
   const { questionsPerMessage, budgetMs } = dns;

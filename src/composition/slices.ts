@@ -33,7 +33,7 @@ export interface DaemonDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly role: 'daemon' | 'visitor';
   /** Every setting with its value and origin, for people; secrets are hidden. */
   readonly shown: LoadedSettings['shown'];
-  /** What this version understands of rows; a test leaves some out. */
+  /** The features of rows that this version understands; a test omits some. */
   readonly features?: readonly string[];
   /** The metrics registry, its exposition and its values. */
   readonly metrics: Metrics & Exposition & Figures;
@@ -57,7 +57,7 @@ function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: 
   return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
 }
 
-/** Where to listen: the sockets of this name passed by systemd, else what the settings say. */
+/** Where to listen: on sockets of this name passed by systemd, else as set. */
 export function orHandedOver<T>(name: string, listen: readonly T[], deps: DaemonDeps) {
   const handed = handedOver(name, deps);
   return handed.length > 0 ? handed : listen;
@@ -93,12 +93,12 @@ export function membershipSettings(settings: Settings, { features = FEATURES }: 
   };
 }
 
-/** When this host takes over the mail of another. */
+/** The conditions under which this host takes over the mail of another. */
 export function lostHostsSettings(settings: Settings) {
   return { afterMs: settings.hosts.adopt_after_s * 1000, alone: hasOwnStore(settings) };
 }
 
-/** Attachments behind links are files in `links` of the data folder, and who has claimed them is in `link-claims`. */
+/** Linked attachments are files in `links` of the data folder; the claims of accounts are in `link-claims`. */
 export function linkSettings({ data_dir: dataDir, public_url: publicUrl, inbound }: Settings) {
   const dir = resolve(dataDir);
   return {
@@ -131,7 +131,7 @@ export function certifiesLinks({ acme, https, public_url: publicUrl }: Settings,
   return acme.enabled && publicUrl.startsWith('https:') && orHandedOver('https', https.listen, deps).length > 0;
 }
 
-/** The authority that certifies them. */
+/** The certificate authority. */
 export function acmeSettings({ acme }: Settings) {
   const { directory, email, eab_key_id: keyId, eab_hmac_key: hmacKey } = acme;
   return { directory, email, eab: { keyId, hmacKey } };
@@ -143,7 +143,7 @@ export function transportPolicySettings({ hostname, inbound }: Settings) {
   return { mode: inbound.mta_sts, mxHosts };
 }
 
-/** The settings for who may use the shared domains that authenticate mail of all accounts as From. */
+/** The settings for who may use as From the shared domains that authenticate mail of all accounts. */
 export function ownDomainsSettings({ outbound }: Settings) {
   return {
     fromOwnDomains: outbound.from_own_domains,
@@ -186,7 +186,7 @@ export function roomSettings({ spool, smtp }: Settings) {
   };
 }
 
-/** What accounts store ends earlier, so that mail is still taken. */
+/** Data of accounts must leave more space free than mail, so that mail is still accepted. */
 const GROWTH_TIMES = 1.5;
 
 /** The minimum free space for rows of the embedded store, exports and linked attachments. */
@@ -203,7 +203,7 @@ export function dnsSettings({ dns }: Settings) {
   };
 }
 
-/** How the name servers of domains are asked, which their owners choose. */
+/** The settings for queries to the name servers of domains, which are chosen by their owners. */
 export function nameServerSettings({ dns, outbound }: Settings, loopbackOnly: boolean) {
   return { port: dns.authority_port, allowPrivate: outbound.allow_private, loopbackOnly };
 }
@@ -215,7 +215,7 @@ export function posterSettings({ webhooks, delivery }: Settings) {
 
 const TRIAL_TIMEOUT_MS = 30_000;
 
-/** A person waits for a trial, and no connection is kept for the next. */
+/** A person waits for a trial, so it has a short deadline and no kept connections. */
 export function trialSettings(settings: Settings) {
   return { ...posterSettings(settings), timeoutMs: TRIAL_TIMEOUT_MS, connections: 0 };
 }
@@ -236,7 +236,7 @@ export function renderPoolSettings(settings: Settings): PoolSettings<RenderThrea
   };
 }
 
-/** How long scans take, and of what. */
+/** The limits of scans, and which mail is scanned. */
 export function scanningSettings({ scan }: Settings) {
   return {
     timeoutMs: scan.timeout_ms,
@@ -246,13 +246,13 @@ export function scanningSettings({ scan }: Settings) {
   };
 }
 
-/** The scanners that messages are shown to. */
+/** The scanners. */
 export function scannerSettings({ scan, hostname }: Settings) {
   const { rspamd, spamd, clamd, milters, spam_at: spamAt, concurrency } = scan;
   return { rspamd, spamd, clamd, milters, spamAt, concurrency, hostname };
 }
 
-/** Forms of large messages use the folder in which large messages arrive, and at most half of what is kept free. */
+/** Forms of large messages use the folder for arriving messages, and at most half of the space that is kept free. */
 export function rendererSettings(settings: Settings) {
   const { spool, smtp } = settings;
   const mostFormBytes = Math.max(spool.min_free_bytes / 2, 8 * smtp.max_message_bytes);
@@ -291,13 +291,13 @@ export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
   };
 }
 
-/** How inbound mail is made safe in a second place. */
+/** The settings for copies of inbound mail. */
 export function copyingSettings(settings: Settings) {
   const { copies: mode, without_copies: withoutCopies, hold_ms: holdMs } = settings.queue;
   return { mode, withoutCopies, holdMs, alone: hasOwnStore(settings) };
 }
 
-/** What marks mail between programs that answer each other. */
+/** The limits that detect loops of automated answers. */
 export function brakeSettings({ inbound }: Settings) {
   return { messages: inbound.loop_messages, windowMs: inbound.loop_minutes * 60_000 };
 }
@@ -311,7 +311,7 @@ export function sendingSettings({ hostname, senders, outbound }: Settings) {
   return { hostname, ownDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
 }
 
-/** What signs our own mail. */
+/** The signing of our own mail. */
 export function ownSignatureSettings({ mail, senders, outbound }: Settings) {
   return { from: mail.from, signingDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
 }
@@ -391,12 +391,12 @@ export function consoleSettings(settings: Settings, deps: Pick<DaemonDeps, 'sock
   };
 }
 
-/** What operators reach on this host. */
+/** The settings of this host for operators. */
 export function hostSettings({ hostname, console: own }: Settings) {
   return { hostname, version: VERSION, idleMs: own.idle_minutes * 60_000 };
 }
 
-/** The address that opens the console with this token, in a browser on this machine if there is no other way. */
+/** The sign-in link with this token; on loopback if the console has no other address. */
 export function enterUrl(settings: Settings, token: string): string {
   const origin = consoleOrigin(settings) ?? `http://127.0.0.1:${settings.http.listen.port}`;
   return `${origin}/console/enter/${token}`;

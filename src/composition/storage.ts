@@ -23,7 +23,7 @@ import { type DaemonDeps, growthSettings, roomSettings, spoolDir } from './slice
 
 export type Storage = Awaited<ReturnType<typeof openStorage>>;
 
-/** Opens the queue and the store, with all that is kept in them. */
+/** Opens the queue and the store. */
 export async function openStorage(
   settings: Settings,
   { log, clock, ids, metrics, role, features = FEATURES }: DaemonDeps,
@@ -58,7 +58,7 @@ export async function openStorage(
   };
   const store = await openStore(counted, new Set(features));
   return {
-    /** Room for what accounts store, besides mail. It ends before the room for mail. */
+    /** Disk space for data of accounts other than mail, which ends before that for mail. */
     growth,
     spool,
     store,

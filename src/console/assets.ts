@@ -33,13 +33,13 @@ const LIBRARIES = {
   '@preact/signals-core': '@preact/signals-core',
   uplot: 'uplot/dist/uPlot.iife.min.js',
 } as const;
-/** The small file of uPlot is a classic script that declares a variable; with this it is a module. */
+/** The minified file of uPlot is a classic script that declares a variable; this makes it a module. */
 const SUFFIXES: Readonly<Record<string, string>> = { uplot: '\nexport default uPlot;\n' };
-/** Loaded by the screens that plot, and not by the others. */
+/** Loaded only by the screens that plot. */
 const LATER = 'uplot';
 
 const ENTRY = 'main.ts';
-/** The screen at /console/. Others have the name of the first part of their path. */
+/** The screen at /console/. The others are named by the first segment of their path. */
 const START = 'screens/now.ts';
 const WEB = fileURLToPath(new URL('./web', import.meta.url));
 
@@ -51,7 +51,7 @@ export function createAssets(mailOrigin: string, dir: string = WEB) {
   const packed = new Map<string, Promise<Buffer>>();
   const assets = () => (read ??= readAssets(mailOrigin, dir));
 
-  /** Sends a text in the best encoding; each is made once. */
+  /** Sends a text in the best encoding; each is compressed once. */
   async function send(ctx: Context, key: string, { type, text }: Asset, etag: string, cache: string): Promise<void> {
     ctx.set({ 'Cache-Control': cache, ETag: etag, Vary: 'Accept-Encoding' });
     ctx.status = 200;
@@ -69,7 +69,7 @@ export function createAssets(mailOrigin: string, dir: string = WEB) {
   }
 
   return frozen({
-    /** Answers with the page: the same for everybody, without data. It names the modules of the screen of its path. */
+    /** Sends the page of a path: without data, the same for everybody, and with the modules of its screen preloaded. */
     async page(ctx: Context): Promise<void> {
       const { page, policy, version, files } = assets();
       const named = `screens/${ctx.path.split('/')[2]}.ts`;
@@ -78,7 +78,7 @@ export function createAssets(mailOrigin: string, dir: string = WEB) {
       const asset = { type: 'text/html; charset=utf-8', text: () => page(screen) };
       await send(ctx, `page ${screen}`, asset, `"${version}"`, 'no-cache');
     },
-    /** Answers with a file by the rest of its path, `<version>/main.ts`; returns whether there is one. */
+    /** Sends a file by the rest of its path, `<version>/main.ts`. Returns whether there is one. */
     async file(ctx: Context, path: string): Promise<boolean> {
       const { version, files } = assets();
       const name = path.startsWith(`${version}/`) ? path.slice(version.length + 1) : '';
@@ -89,10 +89,10 @@ export function createAssets(mailOrigin: string, dir: string = WEB) {
   });
 }
 
-/** Reads all files. A request can only name one of these. */
+/** Reads all files that requests may name. */
 function readAssets(mailOrigin: string, dir: string) {
   const files = new Map<string, Asset>();
-  // A browser that asks whether the page has changed must get the policy that has.
+  // The policy depends on it: the page must not count as unchanged after a change of this setting.
   const hash = createHash('sha256').update(`${mailOrigin}\0`);
   const add = (name: string, type: string, source: string, text: () => string) => {
     hash.update(`${name}\0${source}\0`);
@@ -120,14 +120,14 @@ function readAssets(mailOrigin: string, dir: string) {
   return { version, files, ...makePage(version, mailOrigin, [...files.keys()], modulesOf) };
 }
 
-/** The files that a module imports when it is loaded, as `screens/now.ts`. */
+/** The static imports of a module, such as `screens/now.ts`. */
 function importsOf(name: string, source: string): readonly string[] {
   return [...source.matchAll(/^import (?!type )[^;]*'(\.[^']+)';$/gm)].map(([, path = '']) =>
     posix.join(posix.dirname(name), path),
   );
 }
 
-/** Modules and all that they import, in the order in which they are needed. */
+/** Modules and all their imports, in the order in which they are needed. */
 function withImports(names: readonly string[], imports: ReadonlyMap<string, readonly string[]>): readonly string[] {
   const all = new Set(names);
   for (const name of all) for (const one of imports.get(name) ?? []) all.add(one);

@@ -16,11 +16,11 @@ import type { Visitor } from './sessions.ts';
 import type { Veils } from './veil.ts';
 
 interface CallDeps extends Pick<SessionCalls, 'run' | 'runHost'> {
-  /** Those of accounts. */
+  /** Operations of accounts. */
   readonly operations: readonly Operation[];
   readonly hostParts: HostParts & Reach;
   readonly permissions: Permissions;
-  /** Throws `Denial` if the visitor has to prove who they are again. */
+  /** Throws `Denial` if the visitor has to confirm their identity. */
   readonly mustBeFresh: (visitor: Visitor) => void;
   readonly store: Pick<Store, 'accounts'>;
   readonly notes: Notes;
@@ -28,12 +28,12 @@ interface CallDeps extends Pick<SessionCalls, 'run' | 'runHost'> {
   readonly clock: Clock;
 }
 
-/** Calls at a time: of all consoles, and of one session. A browser makes six. */
+/** Concurrent calls, in total and per session. A browser makes up to six. */
 const CALLS = { all: 40, each: 8 };
 
 /**
- * Runs operations for the session where the API asks for a key. The account is that of the visitor, or
- * `Postern-Account`; those of the group `host` have none.
+ * Runs operations by session instead of by key. The account is the visitor's, or that of `Postern-Account`; operations
+ * of the group `host` have none.
  */
 export function createCalls(deps: CallDeps): (ctx: Context, visitor: Visitor, path: string) => Promise<void> {
   const { operations, hostParts, permissions, mustBeFresh, run, runHost, store, notes, veils, clock } = deps;

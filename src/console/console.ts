@@ -25,12 +25,12 @@ import { sendTestMessage } from './test-message.ts';
 import { createVeils } from './veil.ts';
 
 export interface ConsoleSettings extends SessionSettings {
-  /** Its origin as browsers see it; empty: only loopback. */
+  /** The origin of the console as browsers see it; empty: only loopback. */
   readonly url: string;
-  /** The origin that shows the HTML of mail, and nothing else; empty: its own. */
+  /** The origin that shows only the HTML of mail; empty: that of the console. */
   readonly mailOrigin: string;
   readonly operatorReadsMail: boolean;
-  /** Days for which things are kept. */
+  /** Retention in days. */
   readonly keeps: { readonly history: number; readonly refusals: number; readonly givenUp: number };
   readonly hostname: string;
   readonly version: string;
@@ -38,17 +38,17 @@ export interface ConsoleSettings extends SessionSettings {
 }
 
 export interface ConsoleDeps extends HostDeps {
-  /** What operators reach on this host. */
+  /** The parts of this host that operators can use. */
   readonly hostParts: HostParts;
-  /** Covers what not every role sees. */
+  /** Encrypts the parts of URLs that not every role sees. */
   readonly tokenSecret: { read(): Promise<string> };
   readonly feed: Pick<Feed, 'watch'>;
   readonly refusals: RefusalTexts;
-  /** Where mail comes in. */
+  /** The addresses of the SMTP listeners. */
   readonly smtpAddresses: () => readonly { readonly address: string; readonly port: number }[];
 }
 
-/** The console at /console: its page, the ways in, the operations by session, and the live feed. */
+/** The console at /console: its page, sign-in, operations by session, and the live feed. */
 export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): AttachedApp {
   return frozen({
     operations: HOST_OPERATIONS,
@@ -64,7 +64,7 @@ export function createConsole(settings: ConsoleSettings, deps: ConsoleDeps): Att
   });
 }
 
-// On every answer. The page itself replaces the first by the policy that allows it its own files.
+// On every response. The page replaces the first one by a policy that allows its own files.
 const POLICY = {
   'Content-Security-Policy': `default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
   'Cross-Origin-Opener-Policy': 'same-origin',
@@ -100,13 +100,13 @@ function createPaths(
     lasts: sessions.lasts,
     hasOthers: async () => (await deps.otherHosts()).length > 0,
     records: {
-      // The queue still has mail of recent events.
+      // The queue still has the mail of recent events.
       mail: (row) => toMailRecord(row, row.state !== 'unknown'),
       refusal: (row) => toRefusalRecord(row, deps.refusals.adviceOf),
     },
   });
 
-  /** The visitor of the session that a request belongs to. Throws `Denial` if there is none. */
+  /** The visitor of a request. Throws `Denial` if there is none. */
   async function visitorOf(ctx: Context, origin: Origin): Promise<Visitor> {
     const visitor = await sessions.visitor(ctx, origin);
     if (visitor === 'none') throw new Denial('Signed_Out', 'Sign in first.');
@@ -126,7 +126,7 @@ function createPaths(
     });
   }
 
-  /** The ways in, and the page with its files. What they return is answered as JSON. */
+  /** Sign-in, and the page with its files. Results are answered as JSON. */
   const open: Readonly<Record<OpenPath, (asked: Asked) => Promise<unknown>>> = {
     async 'GET /assets/*file'({ ctx }) {
       if (await assets.file(ctx, ctx.path.slice('/console/assets/'.length))) return;
@@ -212,7 +212,7 @@ function createPaths(
   for (const [name, kind] of SESSION_PATHS) {
     const [method = '', path = ''] = name.split(' ');
     router.register(path, [method], async (ctx, next) => {
-      // The router takes HEAD for GET: the page answers it, as it does all other paths.
+      // The router also matches HEAD for GET; the page answers those, like all other paths.
       if (ctx.method !== method) return next();
       const request = asked(ctx);
       mustBeOurPage(ctx.req, request.origin);
@@ -229,7 +229,7 @@ function createPaths(
   return { router, mail, live };
 }
 
-/** Answers everything at the console's own host names, and nothing but HTML of mail at that of `mailOrigin`. */
+/** Answers all paths at the console's host names, and only HTML of mail at that of `mailOrigin`. */
 function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames): RouterMiddleware {
   const paths = router.routes();
   const answer: RouterMiddleware = async (ctx) => {
@@ -240,7 +240,7 @@ function atItsHosts(settings: ConsoleSettings, router: Router, mail: MailFrames)
     });
   };
 
-  /** The host of mail has no cookie. */
+  /** Requests to this host have no cookie. */
   async function answerMailHost(ctx: Context): Promise<void> {
     const [, grant] = HTML_OF_MAIL.exec(ctx.path) ?? [];
     if (ctx.method === 'GET' && grant !== undefined) return mail.show(ctx, grant);
@@ -276,9 +276,9 @@ interface Asked {
   readonly origin: Origin;
   /** A part of the path, by its name in roles.ts. */
   readonly given: (name: string) => string;
-  /** Its parameters. */
+  /** Reads the parameters. */
   readonly body: () => Promise<Params>;
-  /** That of the client. */
+  /** The client's address. */
   readonly address: string;
 }
 

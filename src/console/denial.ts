@@ -33,7 +33,7 @@ export class Denial extends Error {
   }
 }
 
-/** Too much at a time, of whatever. */
+/** Too many concurrent requests. */
 export function busy(): Denial {
   return new Denial('Too_Many_Tries', 'Too many requests. Try again in a moment.', 1);
 }

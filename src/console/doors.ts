@@ -37,9 +37,7 @@ const WRONG_CODE = 'Wrong or used code. Enter the next code that the app shows.'
 
 export type Doors = ReturnType<typeof createDoors>;
 
-/**
- * The ways in: a link from the command line, or name and password; then the code of the second factor, if there is one.
- */
+/** Sign-in by link or by name and password, then by a code of the second factor, if there is one. */
 export function createDoors({ store, sessions, notes, hostname, passwordCost, clock, ids, log }: DoorDeps) {
   const passwords = createPasswords(passwordCost);
   const throttle = createThrottle(clock);
@@ -68,7 +66,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
 
   const guessesOf = (name: string, address: string) => [`password ${networkOf(address)}`, `name ${name}`];
 
-  /** The person with this name, if password and code are right. Throws `Denial`. */
+  /** Returns the person with this name if password and code are right. Throws `Denial`. */
   async function identify(name: string, params: Params, address: string): Promise<PersonRow> {
     const password = textOf(params, 'password');
     const keys = guessesOf(name, address);
@@ -85,7 +83,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     return person;
   }
 
-  /** A person with a password, who alone can have a second factor and prove who they are again. */
+  /** Returns the visitor's person. Throws `Denial` without a password: second factor and confirmation need one. */
   function withPassword({ person }: Visitor): PersonRow {
     if (!person || person.password === null) throw new Denial('Not_Allowed', 'Choose a password first.');
     return person;
@@ -100,7 +98,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     throw new Denial('Confirm_Password', `To do this, sign in with a new link (on the host: ${command}).`);
   }
 
-  /** Adds an operator with the name and password that were chosen, whom the session is of from now on. */
+  /** Adds an operator with the chosen name and password, and gives them the session. */
   async function becomePerson(visitor: Visitor, params: Params): Promise<void> {
     if (!maySetPassword(visitor))
       throw new Denial('Not_Allowed', 'Only people have passwords. Add one on the host: postern person add NAME');
@@ -120,7 +118,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
   const noteFactor = ({ name, account }: PersonRow, what: string) =>
     noteAction({ notes, clock, by: name }, what, 1, name, account ?? HOST);
 
-  /** A password that is changed because it leaked must end the sessions that it opened, and unused links. */
+  /** Ends all other sessions and unused links: the password may be changed because it leaked. */
   async function endOthers({ session, person }: Visitor): Promise<void> {
     if (!person) return;
     for (const { id } of await store.consoleSessions.many({ person: person.id }))
@@ -128,7 +126,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     while (await store.enterLinks.remove({ person: person.id }));
   }
 
-  /** Lets in by a link. Throws `Denial` after too many tries. */
+  /** Signs in by a link. Throws `Denial` after too many tries. */
   async function tryLink(ctx: Context, origin: Origin, token: string, params: Params, address: string): Promise<void> {
     const keys = [`link ${networkOf(address)}`];
     const refuse = (status: number, title: string, main: string) => {
@@ -137,7 +135,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
     };
     await throttle.admit(keys);
     const link = TOKEN.test(token) ? await findEnterLink(store, token, { clock }) : undefined;
-    // A link without a person is that of an operator without a name.
+    // A link without a person signs in an unnamed operator.
     const person = link && link.person !== null ? await store.people.one({ id: link.person }) : undefined;
     if (!link || (link.person !== null && !person)) return refuse(410, NO_WAY, SPENT);
     if (person?.factor) {
@@ -186,19 +184,19 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
       return visitor;
     },
     mustBeFresh,
-    /** Proves who the visitor is again, by the password and a code. */
+    /** Confirms the visitor's identity by password and code. */
     async confirm(visitor: Visitor, params: Params, address: string) {
       await identify(withPassword(visitor).name, params, address);
       await sessions.prove(visitor);
     },
-    /** Gives the visitor a secret for an authenticator app, in text and as an address for the app. */
+    /** Returns a new secret for an authenticator app, as text and as a URL for the app. */
     async offerFactor(visitor: Visitor) {
       const person = withPassword(visitor);
       mustBeFresh(visitor);
       const secret = await factor.offer(person);
       return { secret, url: secretUrl(secret, person.name, hostname) };
     },
-    /** Turns the second factor on, with a code of the secret that was offered. Returns the recovery codes. */
+    /** Turns the second factor on, with a code of the offered secret. Returns the recovery codes. */
     async turnFactorOn(visitor: Visitor, params: Params) {
       const person = withPassword(visitor);
       mustBeFresh(visitor);
@@ -215,7 +213,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
       noteFactor(person, 'two-factor authentication turned off');
     },
     maySetPassword,
-    /** Gives the visitor a new password; one without a name who came by a command-line link becomes a person. */
+    /** Sets a new password. An unnamed operator, signed in by a command-line link, becomes a person. */
     async changePassword(visitor: Visitor, params: Params, address: string) {
       const { person } = visitor;
       mustBeFresh(visitor);
@@ -234,7 +232,7 @@ export function createDoors({ store, sessions, notes, hostname, passwordCost, cl
       await store.people.change({ id: person.id }, { password: await passwords.hash(password) });
       await endOthers(visitor);
     },
-    /** Counts a cookie that belongs to no session; throws `Denial` when there were too many. */
+    /** Counts a cookie that belongs to no session. Throws `Denial` if there were too many. */
     wrongCookie: (address: string) => throttle.admit([`cookie ${networkOf(address)}`]),
   });
 }

@@ -2,8 +2,8 @@ import type { IncomingMessage } from 'node:http';
 import { isLoopback, isLoopbackName, normalizeAddress } from '../base/networks.ts';
 import { Denial } from './denial.ts';
 
-// Which requests come from the console's own page. A browser sends the cookie along with requests of other pages too,
-// and a name that an attacker points to 127.0.0.1 reaches this listener.
+// Checks that a request comes from the console's own page. A browser sends the cookie with requests of other pages too,
+// and a name that an attacker points to 127.0.0.1 reaches this listener (DNS rebinding).
 
 /** The origin at which a browser sees the console. */
 export interface Origin {
@@ -30,11 +30,11 @@ export function originOf(req: IncomingMessage, consoleUrl: string): Origin {
 export function isFor({ headers }: IncomingMessage, origin: string): boolean {
   const { protocol, host } = new URL(origin);
   const given = `${protocol}//${headers.host}`;
-  // `example.com.` is the same host, and so is one with the port that the scheme has anyway.
+  // `example.com.` is the same host, and so is one with the default port of the scheme.
   return URL.canParse(given) && new URL(given).host.replace(/\.(?=:|$)/, '') === host;
 }
 
-/** Whether the client is on this machine, not behind a proxy that is. */
+/** Whether the client is on this machine, and not behind a proxy on it. */
 function isDirect({ socket, headers }: IncomingMessage): boolean {
   const forwarded = headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined;
   return !forwarded && isLoopback(normalizeAddress(socket.remoteAddress ?? '') ?? '');
@@ -59,10 +59,7 @@ export function mustBeOurPage({ headers }: IncomingMessage, { url }: Origin): vo
   }
 }
 
-/**
- * Throws `Denial` unless a write says so in a header that a page of another origin cannot send without being
- * asked first.
- */
+/** Throws `Denial` unless a write has the headers that a page of another origin cannot send without a preflight. */
 export function mustBeWrite({ headers }: IncomingMessage): void {
   const isJson = /^application\/json(?:;|$)/i.test(headers['content-type'] ?? '');
   if (headers['postern-console'] !== '1' || !isJson) {

@@ -1,8 +1,7 @@
-// The modules of the page are sent without indentation and without comments that have lines of their own: a quarter
-// of what a browser loads. What is inside a literal is sent as it is: the spaces in front of a line of a template
-// belong to a text.
+// The modules of the page are sent without indentation and without comments on lines of their own, which are a quarter
+// of their bytes. Literals are unchanged: leading spaces in a template belong to its text.
 
-/** A module without its indentation and the comments that have lines of their own. Lines keep their numbers. */
+/** Removes indentation, and comments on lines of their own. Lines keep their numbers. */
 export function lighten(module: string): string {
   let light = '';
   let at = 0;
@@ -15,10 +14,10 @@ export function lighten(module: string): string {
   return light + module.slice(at).replace(BLANKS, '');
 }
 
-/** Blanks that begin or end a line. A part that is left as it is may stand before or after them in the line. */
+/** Blanks at the beginning or the end of a line. */
 const BLANKS = /(?<=\n)[ \t]+|[ \t]+(?=\n)/g;
 
-/** What no blank is taken from. */
+/** A range that keeps its blanks. */
 interface Part {
   readonly kind: 'literal' | 'comment';
   readonly from: number;
@@ -69,7 +68,7 @@ function endOf(pattern: RegExp, module: string, from: number): number | undefine
   return pattern.test(module) ? pattern.lastIndex : undefined;
 }
 
-/** Where a template ends. What it takes in, `${…}`, may have templates of its own. */
+/** The end of a template, whose `${…}` may contain other templates. */
 function endOfTemplate(module: string, from: number): number {
   for (let at = from + 1; at < module.length; at++) {
     if (module[at] === '`') return at + 1;
@@ -79,7 +78,7 @@ function endOfTemplate(module: string, from: number): number {
   return module.length;
 }
 
-/** Where the code ends that an opening brace before `from` begins: after its closing brace. */
+/** The position after the brace that closes the one before `from`. */
 function endOfBraces(module: string, from: number): number {
   let open = 1;
   for (let at = from; at < module.length; at++) {

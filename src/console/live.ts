@@ -10,30 +10,30 @@ import { busy, Denial } from './denial.ts';
 import type { Visitor } from './sessions.ts';
 import type { Veil } from './veil.ts';
 
-// What happens now, as server-sent events: one direction is all that is needed, and unlike a WebSocket they are plain
-// HTTP, with the cookie and the origin of every other request.
+// The live feed as server-sent events: one direction is enough, and unlike a WebSocket they are plain HTTP, with the
+// cookie and the origin of every other request.
 
 interface LiveDeps {
   readonly feed: Pick<Feed, 'watch'>;
   /** The same records that the operations answer. */
   readonly records: { mail(row: MailRecord): unknown; refusal(row: RefusalRecord): unknown };
   readonly clock: Clock;
-  /** Whether the session has not ended yet, and still is of the same role and account. */
+  /** Whether the session is still open, with the same role and account. */
   readonly lasts: (visitor: Visitor) => Promise<boolean>;
-  /** Whether other hosts have mail, too. This one does not hear of it. */
+  /** Whether there are other hosts, of whose mail this one gets no events. */
   readonly hasOthers: () => Promise<boolean>;
 }
 
 const TOPICS = ['mail', 'refused'] as const;
 type Topic = (typeof TOPICS)[number];
-/** Streams at a time: of all, and of one session. Each tab has one. */
+/** Concurrent streams, in total and per session. Each tab has one. */
 const STREAMS = { all: 100, each: 6 };
-/** Events of a topic that one stream shows in a second; more are left out, and the stream says so. */
+/** Events of a topic that one stream sends per second. If there are more, it sends `more` instead. */
 const MAX_PER_SECOND = 20;
 const SECOND_MS = 1000;
 /**
- * A comment keeps proxies from closing a silent stream; at the same time it is looked whether the session lasts, and
- * pages read the mail of other hosts.
+ * The interval of comments that keep proxies from closing a silent stream, of checks whether the session is still open,
+ * and of `more` events if there are other hosts.
  */
 const ALIVE_MS = 15_000;
 /** A browser with more unread data is disconnected. */
@@ -80,7 +80,7 @@ interface Wanted {
   readonly topics: ReadonlySet<Topic>;
   readonly account: string | null;
   readonly veil: Pick<Veil, 'hide'> | undefined;
-  /** The id of the last event that the browser had. */
+  /** The id of the last event that the browser received. */
   readonly last: string | undefined;
 }
 
@@ -125,7 +125,7 @@ function follow(res: ServerResponse, wanted: Wanted, visitor: Visitor, deps: Liv
   }
 
   const staying = createLoop(clock, async () => {
-    // While the store is unavailable no person can be looked up, and none is rejected for it.
+    // While the store is unavailable, sessions cannot be checked and stay open.
     const lasts = await deps.lasts(visitor).catch(() => true);
     const hasOthers = lasts && (await deps.hasOthers().catch(() => true));
     if (res.closed) return undefined;

@@ -17,9 +17,8 @@ import type { Origin } from './guard.ts';
 import type { Permissions } from './roles.ts';
 import type { Sessions, Visitor } from './sessions.ts';
 
-// The content of one mail, for the frame of the page and as downloads. It was written by a stranger. A browser shows
-// the HTML in a sandbox that runs nothing, and the policy of the answer lets it fetch nothing; what a sandbox still
-// lets through is taken out before (mail/shown/).
+// The content of one mail, for the frame of the page and as downloads. It is untrusted: a browser shows the HTML in a
+// sandbox without scripts, and the policy of the response blocks all requests; mail/shown/ removes what both allow.
 
 /** The parts of an account that show its mail. */
 type MailParts = Pick<AccountParts, 'queue' | 'views' | 'inTurn' | 'store' | 'messages' | 'now'>;
@@ -36,7 +35,6 @@ interface MailDeps {
 const PART_NUMBER = /^\d{1,5}$/;
 const LASTS_MS = 300_000;
 
-// Another page can put a resource into itself if that allows it; a frame needs no such permission.
 const HEADERS = {
   'Cache-Control': 'no-store',
   'Cross-Origin-Resource-Policy': 'same-origin',
@@ -49,7 +47,7 @@ interface Grant {
   readonly way: 'in' | 'out';
   readonly id: string;
   readonly until: number;
-  /** The id of the session that opened it, and the origin of the console as that session sees it. */
+  /** The id of the session that opened it, and the origin of its console. */
   readonly session: string;
   readonly console: string;
 }
@@ -61,7 +59,7 @@ export function createMailFrames(
   { mailOrigin }: { readonly mailOrigin: string },
   { store, permissions, sessions, partsOf, notes, clock }: MailDeps,
 ) {
-  // URLs end with the process.
+  // URLs are valid until the process ends.
   const secret = randomBytes(32);
 
   const sign = (claim: string) => createHmac('sha256', secret).update(claim).digest('base64url');
@@ -82,13 +80,13 @@ export function createMailFrames(
     return { account, way, id, until, session, console };
   }
 
-  /** The visitor may have got another role since, or another account. */
+  /** The visitor's role or account may have changed. */
   function mustStillRead({ role, account }: Visitor, grant: Grant): void {
     const ofOther = account !== null && account !== grant.account;
     if (ofOther || !permissions.may(role, 'content')) throw mayNotRead();
   }
 
-  /** What the session of the visitor was granted, and may still see. */
+  /** Returns the grant of the visitor's session. Throws `Denial` if they may no longer see it. */
   function granted(ctx: Context, visitor: Visitor, sealed: string): Grant {
     const grant = read(sealed);
     if (grant.session !== visitor.session.id) throw ended();
@@ -97,7 +95,7 @@ export function createMailFrames(
     return grant;
   }
 
-  /** Of one account one mail at a time is shown, as by its operations. */
+  /** Shows one mail of an account at a time, like its operations. */
   async function inTurn<T>({ account }: Grant, use: (parts: MailParts) => Promise<T>) {
     const row = await store.accounts.one({ id: account });
     if (!row) throw forgotten();
@@ -121,7 +119,7 @@ export function createMailFrames(
     });
   }
 
-  /** The HTML of mail out, made a document first. */
+  /** The HTML of sent mail. */
   const sentPage = (grant: Grant) =>
     inTurn(grant, async (parts) => {
       const document = await htmlOf(grant.id, parts);
@@ -147,8 +145,8 @@ export function createMailFrames(
 
   return frozen({
     /**
-     * Opens the content of a mail for this session: of a delivery by `id`, of mail out by `sent`. Answers its URL, and
-     * that of its HTML for a frame; both are good for five minutes, or until the session ends.
+     * Opens the content of a mail for this session: of a delivery by `id`, of sent mail by `sent`. Returns its URL, and
+     * that of its HTML for a frame; both are valid for five minutes, or until the session ends.
      */
     async open(ctx: Context, visitor: Visitor, origin: Origin, params: Params) {
       const sent = params.get('sent');
@@ -163,8 +161,8 @@ export function createMailFrames(
       const url = `/console/mail/${seal({ account: account.id, way, id, until, session, console: origin.url })}`;
       return { url, frame: `${mailOrigin}${url}/html` };
     },
-    // The paths below `url`, whose last part is the grant: `raw` and `part` of received mail only.
-    /** If the HTML has no other origin. */
+    // The paths below `url`; `raw` and `part` are for received mail only.
+    /** Shows the HTML if it has no origin of its own. */
     async html(ctx: Context, visitor: Visitor, sealed: string) {
       const grant = granted(ctx, visitor, sealed);
       if (mailOrigin !== '') throw new Denial('Unknown_Path', `HTML of mail is shown only at ${mailOrigin}.`);
@@ -188,14 +186,14 @@ export function createMailFrames(
       download(ctx, file.name === '' ? `part-${number}` : file.name);
       ctx.body = Buffer.from(file.bytes.buffer, file.bytes.byteOffset, file.bytes.byteLength);
     },
-    /** Answers the HTML at `mailOrigin`, where no cookie comes with the request. */
+    /** Shows the HTML at `mailOrigin`, where requests have no cookie. */
     async show(ctx: Context, sealed: string) {
       const grant = read(sealed);
       const visitor = await sessions.byId(grant.session);
       if (!visitor) throw ended();
       mustStillRead(visitor, grant);
       ctx.set(HEADERS);
-      // Apart from all other origins, those of the same site too.
+      // Isolated from all other origins, even of the same site.
       ctx.set('Origin-Agent-Cluster', '?1');
       await answerHtml(ctx, grant);
     },
@@ -221,7 +219,7 @@ function framePolicy({ console }: Grant): string {
   ].join('; ');
 }
 
-/** Always a download, whatever the mail says it is: a browser that shows a part would run what is in it. */
+/** Always a download, whatever its declared type: a browser that displays a part may run scripts in it. */
 function download(ctx: Context, name: string): void {
   ctx.set('Content-Security-Policy', `sandbox; default-src 'none'; frame-ancestors 'none'`);
   ctx.set('Content-Disposition', `attachment; filename*=UTF-8''${encodeURIComponent(name.toWellFormed())}`);

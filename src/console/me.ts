@@ -8,7 +8,7 @@ import type { Permissions } from './roles.ts';
 import { recoveryCodesLeft } from './second-factor.ts';
 import type { Visitor } from './sessions.ts';
 
-/** Accounts that an operator can choose from. */
+/** Accounts in the list from which an operator chooses. */
 const MAX_SHOWN = 1000;
 
 interface MeDeps extends Pick<ConsoleDeps, 'smtpAddresses'> {
@@ -17,7 +17,7 @@ interface MeDeps extends Pick<ConsoleDeps, 'smtpAddresses'> {
   readonly doors: Pick<Doors, 'maySetPassword'>;
 }
 
-/** Who the visitor is, and what the page offers them: /console/me. */
+/** The visitor's own record, and what the page offers them: /console/me. */
 export function createMe(settings: ConsoleSettings, { store, permissions, doors, smtpAddresses }: MeDeps) {
   return async (visitor: Visitor) => {
     const { session, person, name, role, account } = visitor;

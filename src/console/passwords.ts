@@ -5,7 +5,7 @@ import { namesIn } from '../base/tables.ts';
 import { createSemaphore } from '../base/turns.ts';
 import { busy } from './denial.ts';
 
-/** What a hash costs whoever makes it. */
+/** The cost of a hash. */
 export interface PasswordCost {
   readonly N: number;
   readonly r: number;
@@ -15,12 +15,12 @@ export interface PasswordCost {
 /** OWASP's recommendation: 128 MiB and about 0.4 s of a processor for one hash. */
 export const PASSWORD_COST: PasswordCost = { N: 2 ** 17, r: 8, p: 1 };
 const LENGTH = 32;
-/** Each takes 128 MiB, and one of Node's four threads for files and names. */
+/** Concurrent hashes: each takes 128 MiB, and one of Node's four threads for files and names. */
 const AT_ONCE = 2;
-/** More are refused at once: those who wait would give up. */
+/** Further requests are refused at once: people would give up waiting. */
 const MAX_WAITING = 16;
 
-/** Passwords of people, as scrypt hashes (RFC 7914). New hashes have this cost; a hash that is there has its own. */
+/** Passwords as scrypt hashes (RFC 7914). `cost` is for new hashes; an existing one names its own. */
 export function createPasswords(cost: PasswordCost) {
   const nobody = encode(cost, randomBytes(16), randomBytes(LENGTH));
   const places = createSemaphore(AT_ONCE);
@@ -35,7 +35,7 @@ export function createPasswords(cost: PasswordCost) {
       const salt = randomBytes(16);
       return encode(cost, salt, await inTurn(() => derive(password, salt, cost)));
     },
-    /** Whether the password is that of the hash. Takes as long without a hash, for a name that does not exist. */
+    /** Whether the password matches the hash. Takes as long for a name that does not exist (`hash` null). */
     async matches(password: string, hash: string | null): Promise<boolean> {
       const known = decode(hash ?? nobody);
       const derived = await inTurn(() => derive(password, known.salt, known.cost));
@@ -69,7 +69,7 @@ const LONGEST_PASSWORD = 256;
 /** A password with fewer different characters is a pattern: `aaaaaaaaaaaa`, `121212121212`. */
 const FEWEST_CHARACTERS = 5;
 
-/** The fault of a new password, for the person who chose it; undefined if there is none. */
+/** The fault of a new password, as text for the person; undefined if it is acceptable. */
 export function passwordFault(password: string, name: string): string | undefined {
   const plain = password.normalize('NFC').toLowerCase();
   const letters = [...plain];
@@ -82,7 +82,7 @@ export function passwordFault(password: string, name: string): string | undefine
   return undefined;
 }
 
-/** The beginnings of nearly every list of leaked passwords of twelve characters and more. */
+/** The first entries of nearly every list of leaked passwords with twelve characters or more. */
 const WORST = [
   ...namesIn('1234567890 123456789a 1q2w3e4r5t 1qaz2wsx3edc 0987654321 abcdefghij abcd1234abcd administrator'),
   ...namesIn('adminadminadmin changemechangeme changeme1234 iloveyou1234 letmeinletmein letmein12345 asdfghjkl'),

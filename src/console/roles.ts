@@ -4,15 +4,13 @@ import type { Role } from '../store/rows/people.ts';
 import { Denial } from './denial.ts';
 import type { HostAccess } from './host/operation.ts';
 
-// What each role may do. What an operation opens is said by its own declaration, and that of every other path below:
-// nothing of the console is answered that is in neither place.
+// The permissions of each role. An operation declares the permission that it needs; that of every other path is below.
+// The console answers nothing that is in neither place.
 
-/**
- * The scope: operations of an account, or of the host; `own`: questions that all visitors may ask about themselves.
- */
+/** A permission: of an operation of an account, or of the host; `own`: the visitor's own data. */
 type Kind = Access | HostAccess | 'own';
 
-/** What somebody who finds an open page must not do: the visitor proves who they are, if that was a while ago. */
+/** Permissions for which the visitor must have confirmed their identity recently: the page may have been left open. */
 const NEEDS_PROOF: readonly Kind[] = ['secrets', 'people'];
 
 const MAY: Readonly<Record<Role, readonly Kind[]>> = {
@@ -22,9 +20,7 @@ const MAY: Readonly<Record<Role, readonly Kind[]>> = {
   operator: ['own', 'numbers', 'mail', 'settings', 'secrets', 'host', 'people'],
 };
 
-/**
- * Paths below /console that anybody may ask for: the page, its files, and the ways in. The last is every other path.
- */
+/** Public paths below /console: the page, its files, and sign-in. The last one matches all other paths. */
 export const OPEN_PATHS = [
   'GET /assets/*file',
   'GET /enter{/:token}',
@@ -35,9 +31,7 @@ export const OPEN_PATHS = [
   'GET /{*screen}',
 ] as const;
 
-/**
- * Paths that only the console's own page asks, in a session, and what each opens; `operation`: what the named one does.
- */
+/** Paths for the console's own page, in a session, with the permission of each; `operation`: that of the operation. */
 export const SESSION_PATHS = [
   ['GET /me', 'own'],
   ['DELETE /session', 'own'],
@@ -63,21 +57,21 @@ const NOT_OPERATORS = 'Operators cannot read mail on this host (console.operator
 
 export type Permissions = ReturnType<typeof createPermissions>;
 
-/** What a role may do. Operators see content only if the setting says so; `isLook` tells what is then noted. */
+/** Permissions by role. Operators see content only if the setting says so, and each access is then recorded. */
 export function createPermissions(settings: { readonly operatorReadsMail: boolean }) {
   const may = (role: Role, kind: Kind) =>
     MAY[role].includes(kind) || (kind === 'content' && role === 'operator' && settings.operatorReadsMail);
   return frozen({
     may,
-    /** Throws `Denial` unless the role may. */
+    /** Throws `Denial` if the role does not have the permission. */
     must(role: Role, kind: Kind): void {
       if (may(role, kind)) return;
       const ofOperator = role === 'operator' && kind === 'content';
       throw new Denial('Not_Allowed', ofOperator ? NOT_OPERATORS : `The ${role} role does not allow this.`);
     },
-    /** Whether it shows the content of mail. */
+    /** Whether it shows the content of mail, so that operators' access is recorded. */
     isLook: (kind: Kind): boolean => kind === 'content',
-    /** Whether it needs a password, or a link, that was used a short while ago. */
+    /** Whether it needs a sign-in or confirmation within the last minutes. */
     needsProof: (kind: Kind): boolean => NEEDS_PROOF.includes(kind),
   });
 }

@@ -4,8 +4,8 @@ import { frozen } from '../base/frozen.ts';
 import { countCode, forgetWrongCodes, isLocked, type PersonRow } from '../store/rows/people.ts';
 import type { Store } from '../store/store.ts';
 
-// The second factor of people: codes of an authenticator app, by TOTP (RFC 6238), and recovery codes for when the app
-// is lost. SHA-1, six digits and 30 seconds are what every app can do.
+// The second factor: TOTP codes of an authenticator app (RFC 6238), and recovery codes for a lost app. Every app
+// supports SHA-1, six digits and 30 seconds.
 
 const STEP_MS = 30_000;
 const DIGITS = 6;
@@ -15,18 +15,18 @@ const SECRET_BYTES = 20;
 /** 50 bits each: out of reach at 20 tries in 15 minutes. */
 const RECOVERY = { codes: 10, letters: 10 } as const;
 
-/** Codes that a person enters after the password. Each is right once. */
+/** Codes that a person enters after the password. Each is valid once. */
 export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>; readonly clock: Clock }) {
   const { clock } = deps;
   const { people } = deps.store;
 
-  /** The step whose code it is: now, or one before or after, for clocks that differ. */
+  /** The step of a code: the current one, or the one before or after, because clocks differ. */
   function stepOf(secret: string, code: string): number | undefined {
     const now = Math.floor(clock.now() / STEP_MS);
     return [now, now - 1, now + 1].find((step) => isSame(totp(secret, step), code));
   }
 
-  /** A code that somebody saw being typed must not open a second session: a step that was used is over. */
+  /** Each step is accepted once, so that a code seen over a shoulder opens no second session. */
   async function useStep({ id, factor }: PersonRow, code: string): Promise<boolean> {
     const step = factor ? stepOf(factor, code) : undefined;
     if (step === undefined || !factor) return false;
@@ -45,8 +45,8 @@ export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>
 
   return frozen({
     /**
-     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and it was the last try; `locked`: there
-     * are no more tries.
+     * Uses up a code of the app, or a recovery code. `locks`: it was wrong, and the last allowed try; `locked`: no tries
+     * are left.
      */
     async use(person: PersonRow, given: string): Promise<'right' | 'wrong' | 'locks' | 'locked'> {
       const counted = await countCode(deps.store, person.id);
@@ -57,13 +57,13 @@ export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>
       await forgetWrongCodes(deps.store, person.id);
       return 'right';
     },
-    /** Gives the person a secret for the app. It counts once `turnOn` got a code of it. */
+    /** Returns a new secret for the app. It takes effect when `turnOn` gets a code of it. */
     async offer({ id }: PersonRow): Promise<string> {
       const secret = toBase32(randomBytes(SECRET_BYTES));
       await people.change({ id }, { nextFactor: secret });
       return secret;
     },
-    /** Returns the recovery codes, which are shown only now; undefined if the code is not of the offered secret. */
+    /** Returns the recovery codes, which are never shown again; undefined if the code does not match the secret. */
     async turnOn({ id, nextFactor }: PersonRow, given: string): Promise<readonly string[] | undefined> {
       const code = given.replaceAll(/\s/g, '');
       const step = nextFactor && CODE.test(code) ? stepOf(nextFactor, code) : undefined;
@@ -78,12 +78,11 @@ export function createSecondFactor(deps: { readonly store: Pick<Store, 'people'>
   });
 }
 
-/** How many recovery codes the person has left. */
 export function recoveryCodesLeft({ recoveryCodes }: PersonRow): number {
   return recoveryCodes ? recoveryCodes.split(' ').length : 0;
 }
 
-/** The address that makes an authenticator app ask whether to add the secret (the Key URI format of its vendors). */
+/** The URL by which an authenticator app adds the secret (Key URI format). */
 export function secretUrl(secret: string, name: string, hostname: string): string {
   const issuer = `Postern ${hostname}`;
   const label = `${encodeURIComponent(issuer)}:${encodeURIComponent(name)}`;

@@ -7,7 +7,7 @@ import type { Store } from '../store/store.ts';
 import type { Origin } from './guard.ts';
 
 export interface SessionSettings {
-  /** How long a session lasts, and how long without a call. */
+  /** The lifetime of a session, and its idle timeout. */
   readonly sessionMs: number;
   readonly idleMs: number;
 }
@@ -15,18 +15,18 @@ export interface SessionSettings {
 /** The visitor of the console. */
 export interface Visitor {
   readonly session: ConsoleSessionRow;
-  /** Undefined for an operator who came in by a link of the command line. */
+  /** Undefined for an operator who signed in by a command-line link. */
   readonly person: PersonRow | undefined;
-  /** As the journal names them. */
+  /** Their name in the journal. */
   readonly name: string;
   readonly role: Role;
-  /** The only account that they see; null: all. */
+  /** The account that they see; null: all. */
   readonly account: string | null;
 }
 
-/** How the journal names an operator who came in by a link of the command line. */
+/** The name in the journal of an operator who signed in by a command-line link. */
 const UNNAMED = 'operator';
-/** The time of the last call is written at most so often. */
+/** The minimum interval between writes of the time of the last call. */
 const SEEN_MS = 60_000;
 
 export type Sessions = ReturnType<typeof createSessions>;
@@ -38,7 +38,7 @@ export function createSessions(
 ) {
   const { store, clock } = deps;
 
-  /** The session as it is now; its person may have been removed or given another role. */
+  /** Reads a session with its person, who may have been removed or given another role. */
   async function find(id: string): Promise<Visitor | undefined> {
     const session = await store.consoleSessions.one({ id });
     if (!session) return undefined;
@@ -49,7 +49,7 @@ export function createSessions(
   }
 
   return frozen({
-    /** Begins one and sets the cookie. */
+    /** Begins a session and sets the cookie. */
     async begin(
       ctx: Context,
       origin: Origin,
@@ -62,7 +62,7 @@ export function createSessions(
       setCookie(ctx, origin, token, settings.sessionMs);
       return toVisitor(row, person);
     },
-    /** Who sends the cookie; undefined if the session has ended, `none` if there is no cookie. */
+    /** The visitor of the cookie; undefined if the session has ended, `none` if there is no cookie. */
     async visitor(ctx: Context, origin: Origin): Promise<Visitor | 'none' | undefined> {
       const token = ctx.cookies.get(cookieName(origin));
       if (token === undefined) return 'none';
@@ -72,18 +72,18 @@ export function createSessions(
       }
       return visitor;
     },
-    /** Whose session has this id, for a request that comes without the cookie. It does not keep the session alive. */
+    /** The visitor by session id, for requests without the cookie. Does not keep the session alive. */
     byId: find,
-    /** Whether it goes on, with the same role and account, for an open stream: a check does not keep it alive. */
+    /** Whether the session of an open stream still exists with the same role and account. Does not keep it alive. */
     async lasts({ session, role, account }: Visitor) {
       const now = await find(session.id);
       return now !== undefined && now.role === role && now.account === account;
     },
-    /** Notes that the visitor has just proved who they are. */
+    /** Records that the visitor has just confirmed their identity. */
     async prove({ session: { id } }: Visitor) {
       await store.consoleSessions.change({ id }, { provedAt: new Date(clock.now()) });
     },
-    /** Ends it, in the store and in the browser. */
+    /** Ends the session, in the store and in the browser. */
     async end(ctx: Context, origin: Origin, visitor: Visitor) {
       await store.consoleSessions.remove({ id: visitor.session.id });
       setCookie(ctx, origin, '', 0);
@@ -93,18 +93,15 @@ export function createSessions(
   });
 }
 
-/** Whether it has reached its maximum age or its idle timeout. */
+/** Whether a session has reached its maximum age or its idle timeout. */
 export function isOver({ until, seenAt }: ConsoleSessionRow, idleMs: number, now: number): boolean {
   return until.getTime() <= now || seenAt.getTime() + idleMs <= now;
 }
 
-/** How long a visitor is taken for who they are, before a change of people, keys or secrets. */
+/** How long a sign-in or confirmation is enough for changes of people, keys or secrets. */
 const FRESH_MS = 600_000;
 
-/**
- * Whether the visitor has proved who they are a short while ago: by link or password when it began, or by
- * password since.
- */
+/** Whether the visitor signed in, or confirmed their password, within the last minutes. */
 export function isFresh({ createdAt, provedAt }: ConsoleSessionRow, now: number): boolean {
   return now - (provedAt ?? createdAt).getTime() < FRESH_MS;
 }

@@ -4,13 +4,13 @@ import { reachableHost, withPort } from '../base/networks.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import { Denial } from './denial.ts';
 
-// The first mail of somebody who has just installed Postern: it takes the way of every mail, over SMTP, through a
-// route of the account, to a receiver of our own.
+// The test message of a new installation. It is delivered like any other mail: over SMTP, by a route of the account, to
+// a receiver of our own.
 
 interface TestMessageDeps {
   /** Runs an operation for the account, by its rules. */
   readonly operate: (path: string, account: AccountRow, params: object) => Promise<unknown>;
-  /** Where mail comes in. */
+  /** The addresses of the SMTP listeners. */
   readonly smtpAddresses: () => readonly { readonly address: string; readonly port: number }[];
 }
 
@@ -21,7 +21,7 @@ interface TestMessage {
   readonly reply: string;
 }
 
-/** A mailbox, in a domain that is reserved for tests (RFC 6761): no mail from outside ever comes to it. */
+/** A mailbox in a domain that is reserved for tests (RFC 6761), so that it gets no mail from outside. */
 const MAILBOX = 'hello';
 const domainOf = ({ number }: AccountRow) => `account-${number}.test`;
 const RECEIVER = '/console/receiver/';

@@ -3,11 +3,11 @@ import { frozen } from '../base/frozen.ts';
 import { createExpiringMemory } from '../base/memory.ts';
 import { Denial } from './denial.ts';
 
-/** Wrong tries within the window after which each waits, and after which all are refused. */
+/** Wrong tries within the window after which further ones are delayed, and after which they are refused. */
 const FREE_TRIES = 3;
 const MAX_TRIES = 20;
 const WINDOW_MS = 15 * 60_000;
-/** How much longer each try waits than the one before, and the longest. */
+/** How much each delay exceeds the one before, and the longest delay. */
 const STEP_MS = 250;
 const LONGEST_MS = 4000;
 const MAX_KEYS = 20_000;
@@ -25,8 +25,8 @@ export function createThrottle(clock: Clock) {
 
   return frozen({
     /**
-     * Counts a try under each key, and waits before it may go on. It counts as wrong until `forgive` is called, so that
-     * tries side by side cannot outrun the count. Throws `Denial` when there were too many.
+     * Counts a try under each key, and delays it. It counts as wrong until `forgive` is called, so that concurrent tries
+     * cannot outrun the count. Throws `Denial` if there were too many.
      */
     async admit(keys: readonly string[]): Promise<void> {
       const full = keys.map((key) => tries.get(key)).find((entry) => entry && entry.count >= MAX_TRIES);
@@ -39,7 +39,7 @@ export function createThrottle(clock: Clock) {
       const wait = Math.min(LONGEST_MS, Math.max(0, most - FREE_TRIES) * STEP_MS);
       if (wait > 0) await new Promise<void>((resolve) => void clock.after(wait, resolve));
     },
-    /** The last try was right. */
+    /** Uncounts a try that was right. */
     forgive(keys: readonly string[]): void {
       for (const key of keys) {
         const entry = tries.get(key);

@@ -8,9 +8,8 @@ import type { Role } from '../store/rows/people.ts';
 import { Denial } from './denial.ts';
 import type { Permissions } from './roles.ts';
 
-// What roles that may not see settings see of an answer. User and query of a URL are often passwords, and URLs stand
-// everywhere: in records, in texts of errors, in what was done. So what is answered is gone through, whatever the
-// operation.
+// Redacts answers for roles that may not see settings. User and query of a URL are often secrets, and URLs occur
+// everywhere: in records, errors and actions. So all texts of an answer are searched for URLs, whatever the operation.
 
 export type Veils = ReturnType<typeof createVeils>;
 export type Veil = ReturnType<typeof createVeil>;
@@ -21,7 +20,7 @@ export function createVeils(deps: {
 }) {
   const { permissions, tokenSecret } = deps;
   return frozen({
-    /** Undefined: the role sees everything. */
+    /** Undefined if the role sees everything. */
     async for(role: Role, account: string): Promise<Veil | undefined> {
       if (permissions.may(role, 'settings')) return undefined;
       return createVeil(createSeal(await tokenSecret.read(), account), permissions.may(role, 'mail'));
@@ -29,7 +28,7 @@ export function createVeils(deps: {
   });
 }
 
-/** Covers answers for one role and account. */
+/** Redacts answers for one role and account. */
 function createVeil(seal: Seal, seesMail: boolean) {
   const hide = (value: unknown) => eachText(value, (text) => hideUrls(text, seal));
   const reveal = (value: unknown) => eachText(value, (text) => revealUrls(text, seal));
@@ -41,7 +40,7 @@ function createVeil(seal: Seal, seesMail: boolean) {
   }
 
   function cover(answer: Answer, operation: Operation): Answer {
-    // Only what shows content is answered as text.
+    // Only operations that show content answer with text.
     if ('text' in answer) throw new Denial('Not_Allowed', 'Your role does not allow this.');
     const covered = (record: unknown) => hide(ofNumbers(record, operation));
     if ('record' in answer) return { ...answer, record: covered(answer.record) };
@@ -49,9 +48,9 @@ function createVeil(seal: Seal, seesMail: boolean) {
   }
 
   return frozen({
-    /** The value with `?hidden=…` in place of user, query and fragment of each URL. */
+    /** Replaces user, query and fragment of each URL in the value by `?hidden=…`. */
     hide,
-    /** The operation, with its parameters uncovered and its record covered. */
+    /** Wraps an operation: restores the URLs in its parameters, and redacts its answer. */
     over: (operation: Operation): Operation =>
       frozen({
         ...operation,
@@ -84,14 +83,14 @@ function coveredRefusal(refused: Refusal, hide: (value: unknown) => unknown): Re
   return new Refusal(name, String(text), code, status, retryAfterS);
 }
 
-/** Whether it is a struct of JSON. */
+/** Whether it is a JSON object. */
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === null || prototype === Object.prototype;
 }
 
-/** The value with each of its texts changed; names of fields stay. */
+/** Changes each text in the value; names of fields stay. */
 function eachText(value: unknown, change: (text: string) => string): unknown {
   if (typeof value === 'string') return change(value);
   if (Array.isArray(value)) return value.map((one) => eachText(one, change));
@@ -99,9 +98,9 @@ function eachText(value: unknown, change: (text: string) => string): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, eachText(one, change)]));
 }
 
-/** A URL up to the next blank, without what a sentence puts after it. */
+/** A URL up to the next blank, without the punctuation after it. */
 const IN_TEXT = /[a-z][a-z0-9+.-]{0,30}:\/\/[^\s]*[^\s.,;:!)\]}>'"]/gi;
-/** Scheme, user, host with path, and what follows it. */
+/** Scheme, user, host with path, and the rest. */
 const PARTS = /^([^:]+:\/\/)(?:([^/?#\\]*)@)?([^?#]*)(.*)$/s;
 const HIDDEN = /([a-z][a-z0-9+.-]{0,30}:\/\/)([^\s?#@]+)\?hidden=([\w-]+)/gi;
 
@@ -131,8 +130,8 @@ const TAG_BYTES = 16;
 type Seal = ReturnType<typeof createSeal>;
 
 /**
- * Makes texts unreadable, each always in the same way: a covered URL still tells its endpoint from others. AES-GCM with
- * a nonce that is made from the text, as SIV modes do (RFC 5297): equal texts look equal, and nothing else shows.
+ * Encrypts texts deterministically, so that a redacted URL still tells its endpoint from others. AES-GCM with a nonce
+ * derived from the text, as in SIV modes (RFC 5297): it reveals only which texts are equal.
  */
 function createSeal(secret: string, account: string) {
   const derive = (purpose: string) => createHmac('sha256', secret).update(`console URL ${purpose}`).digest();
@@ -146,7 +145,7 @@ function createSeal(secret: string, account: string) {
       const closed = [cipher.update(text, 'utf8'), cipher.final()];
       return Buffer.concat([nonce, ...closed, cipher.getAuthTag()]).toString('base64url');
     },
-    /** Undefined if it was not closed for this account and this place. */
+    /** Undefined if it was not encrypted for this account and this URL. */
     open(closed: string, place: string): string | undefined {
       const bytes = Buffer.from(closed, 'base64url');
       if (bytes.length < NONCE_BYTES + TAG_BYTES) return undefined;
@@ -157,7 +156,7 @@ function createSeal(secret: string, account: string) {
         const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
         return Buffer.concat([text, decipher.final()]).toString();
       } catch {
-        return undefined; // somebody made it up
+        return undefined; // forged
       }
     },
   };

@@ -23,7 +23,7 @@ export async function* hostAddresses(
 const BLOCK_LISTS = ['zen.spamhaus.org', 'bl.spamcop.net'];
 /** Every list has this address, so that its use can be tested (RFC 5782 section 5). */
 const ALWAYS_LISTED = '127.0.0.2';
-/** Answers above it are no listings: zen.spamhaus.org refuses a resolver with 127.255.255.254. */
+/** The answers that mean a listing. Others do not: zen.spamhaus.org refuses a resolver with 127.255.255.254. */
 const LISTED = /^127\.0\.\d+\.\d+$/;
 
 /** The addresses of this host are not on block lists. */

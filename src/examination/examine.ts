@@ -54,7 +54,7 @@ interface Given {
   readonly checks?: readonly Check[];
 }
 
-/** Checks the host and yields what it finds, as it is found. Changes nothing, sends no mail, and never throws. */
+/** Runs the checks and yields their findings as they arise. Changes nothing, sends no mail, and never throws. */
 export async function* examine({ world, storeFault, checks = CHECKS }: Given): AsyncGenerator<Finding> {
   const away = storeFault ?? (world.store && (await faultOf(world.store)));
   if (away === undefined) {
@@ -75,7 +75,7 @@ function faultOf(store: Store): Promise<unknown> {
   );
 }
 
-/** Yields what a check finds until it ends, fails, or takes too long. */
+/** Yields the findings of a check until it ends, fails, or takes too long. */
 async function* withinLimit(check: Check, world: World): AsyncGenerator<Finding> {
   const found = check.run(world)[Symbol.asyncIterator]();
   const limit = startLimit(world.clock);

@@ -14,7 +14,7 @@ export interface Finding {
   /** The thing checked: `reverse DNS 192.0.2.1`. */
   readonly check: string;
   readonly verdict: CheckVerdict;
-  /** The result, in words. */
+  /** The result, as text. */
   readonly seen: string;
   /** How to fix it. */
   readonly advice?: string;
@@ -37,7 +37,7 @@ export interface World {
   readonly clock: Clock;
   /** The settings file, if there is one. */
   readonly settingsFile: string | undefined;
-  /** Test outbound port 25 with the mail server of this domain. Undefined: of one that is chosen. */
+  /** The domain with whose mail server to test outbound port 25; undefined: one is chosen. */
   readonly reach: string | undefined;
   /** The root of the file system: `/`. */
   readonly root: string;
@@ -73,7 +73,7 @@ export const worldWithout = (why: string, given: Pick<World, 'settings' | 'resol
   ...given,
 });
 
-/** Checks one thing, or several of a kind, and yields what it finds. An error that it throws becomes a fault. */
+/** Checks one thing, or several of a kind, and yields findings. An error that it throws becomes a fault. */
 export interface Check {
   readonly name: string;
   run(world: World): AsyncIterable<Finding>;

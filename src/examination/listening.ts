@@ -226,7 +226,7 @@ export const certificate: Check = {
     const { settings, clock } = world;
     const { tls } = settings.smtp;
     if (tls.cert === '') {
-      // Then its check is that of all names.
+      // Then the check of ACME certificates covers it.
       if (settings.acme.enabled)
         return yield skipped('certificate', 'smtp.tls is not set; the certificate comes from ACME');
       const advice =

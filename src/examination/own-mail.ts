@@ -2,7 +2,7 @@ import { type Check, type Finding, isLocal, skipped, type World, warning } from 
 import { publishedAddresses } from './published.ts';
 import { dkimRecord, NO_SENDERS, ownSigners, toFinding, unsignedRecords, type WantedRecord } from './records.ts';
 
-/** The records that authenticate mail of our own: notices, reports, and the reverse-path of all accounts' mail. */
+/** The records that authenticate our own mail: notices, reports, and the reverse-path of all accounts' mail. */
 export const ownMail: Check = {
   name: 'own mail',
   async *run(world) {

@@ -64,7 +64,7 @@ export const otherHosts: Check = {
   },
 };
 
-/** Keeps why a host did not answer. */
+/** A log that collects the reasons why hosts did not answer. */
 function reasonsTo(reasons: Map<string, string>): Log {
   const note: Log['warn'] = (_, fields = {}) => {
     const { host, error } = fields;

@@ -23,7 +23,7 @@ import { type Finding, type fault, ok, skipped, warning } from './finding.ts';
  */
 export type RecordNeed = 'receiving' | 'sending' | 'advised';
 
-/** Whether a record is published as it should be, and what was seen instead. `unknown`: the DNS did not answer. */
+/** Whether a record is published correctly, or what was found instead. `unknown`: the DNS did not answer. */
 export type RecordVerdict =
   | { readonly valid: boolean; readonly error: string | null; readonly seen?: string | undefined }
   | 'unknown';
@@ -46,7 +46,7 @@ export interface WantedRecord {
   /** As in a zone file, but without quotes. */
   readonly value: string;
   readonly need: RecordNeed;
-  /** What it is for, in words. */
+  /** Its purpose, as text. */
   readonly purpose: string;
   check(resolver: Resolver): Promise<RecordVerdict>;
 }
@@ -57,7 +57,7 @@ export interface RecordGroup {
   readonly records: readonly WantedRecord[];
 }
 
-/** What the records of this host depend on. */
+/** The input for the records of this host. */
 interface HostWorld {
   readonly settings: Settings;
   readonly clock: Clock;
@@ -69,11 +69,11 @@ interface RecordWorld extends HostWorld {
   readonly resolver: Resolver;
   /** Undefined: the daemon has not run here yet. */
   readonly store: Store | undefined;
-  /** Which domains of accounts are asked for. */
+  /** Whether a domain of an account is requested. */
   readonly isAsked: (domain: string) => boolean;
 }
 
-/** Most domains of each kind that are shown: there may be 100,000. One asked for by name is always found. */
+/** Maximum domains of each kind: there may be 100,000. One requested by name is always found. */
 const MOST = 500;
 
 /** Yields the records of this host, of its own mail, and of the domains in the store. Throws `StoreAway`. */
@@ -138,7 +138,7 @@ function hostRecords({ settings, addresses }: RecordWorld): WantedRecord[] {
   return [...forward, ...reverse];
 }
 
-/** What authenticates notices, delivery reports and the reverse-path of all mail, and brings bounces back. */
+/** The records that authenticate notices, delivery reports and the reverse-path of all mail, and route bounces. */
 async function ownRecords(world: RecordWorld): Promise<WantedRecord[]> {
   const { settings, store } = world;
   const records = unsignedRecords(world);
@@ -149,7 +149,7 @@ async function ownRecords(world: RecordWorld): Promise<WantedRecord[]> {
   );
 }
 
-/** The same without DKIM. */
+/** These records without DKIM. */
 export function unsignedRecords(world: HostWorld): WantedRecord[] {
   const { hostname, mail, outbound, senders } = world.settings;
   const author = domainOf(mail.from);
@@ -180,7 +180,7 @@ function inboundRecords(world: RecordWorld, domain: string): WantedRecord[] {
   ];
 }
 
-/** Where senders find the MTA-STS policy of a domain (RFC 8461 section 3). */
+/** The records for the MTA-STS policy of a domain (RFC 8461 section 3). */
 function policyRecords({ settings, addresses }: RecordWorld, domain: string): WantedRecord[] {
   const [host, name] = [`${POLICY_PREFIX}${domain}`, `_mta-sts.${domain}`];
   const value = transportPolicyRecord(transportPolicySettings(settings));
@@ -255,7 +255,7 @@ export function mxRecord(
 /** The SPF record that allows nobody: of a host without a known address. */
 export const NO_SENDERS = 'v=spf1 -all';
 
-/** The SPF record of a name of ours. Behind a relay, its addresses are what receivers see, and only it knows them. */
+/** The SPF record of a name of ours. Behind a relay, it needs the addresses of the relay, which are unknown here. */
 function ownSpf(world: HostWorld, name: string, relay: string, purpose: string): WantedRecord {
   const addresses = relay === '' ? world.addresses : [];
   const terms = relay === '' ? addresses.map(toTerm) : [toTerm(parseRelay(relay)?.host ?? '')];
@@ -291,7 +291,7 @@ async function spfResult(
   address: string,
 ): Promise<string> {
   const limits = { questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms, trustedSealers: [] };
-  // Loaded when it is needed: `serve` loads this module, as part of the command line.
+  // Loaded on demand, because `serve` loads this module as part of the command line.
   const { createAuthenticator } = await import('../inbound/verdicts/authenticate.ts');
   const { authenticate } = createAuthenticator({ resolver, settings: { hostname, ...limits }, clock });
   const client = { address, helo: domain, tls: null };
@@ -304,7 +304,7 @@ const toTerm = (host: string): string => (isIP(host) === 0 ? `a:${host}` : `ip${
 /** Whether a TXT record is one of SPF. */
 export const isSpf = (text: string) => /^v=spf1( |$)/i.test(text);
 
-/** The SPF record of a domain with our include in it: what the domain allows already stays. */
+/** The SPF record of a domain with our include added to its existing terms. */
 async function spfWith(resolver: Resolver, domain: string, include: string): Promise<string> {
   const answer = await resolver.resolve(domain, 'TXT');
   const [known] = answer.kind === 'records' ? answer.records.filter(isSpf) : [];
@@ -316,7 +316,7 @@ async function spfWith(resolver: Resolver, domain: string, include: string): Pro
   return ['v=spf1', `include:${include}`, ...terms].join(' ');
 }
 
-/** The record of the key that signs now, which is made if there is none. */
+/** The record of the current signing key, which is created if missing. */
 async function signingRecord({ settings, clock }: RecordWorld, store: Store, domain: string, purpose: string) {
   return dkimRecord(settings, await createDomainKeys({ store, clock, newKeyPair }).keyOf(domain), purpose);
 }
@@ -347,7 +347,7 @@ function tlsReports(domain: string, postmaster: string): WantedRecord {
   };
 }
 
-/** The policy of a domain, or of its organizational domain, which then counts (RFC 7489 section 6.6.3). */
+/** Checks the policy of a domain, else of its organizational domain (RFC 7489 section 6.6.3). */
 function checkDmarc(resolver: Resolver, domain: string): Promise<RecordVerdict> {
   const names = [...new Set([domain, getDomain(domain) ?? domain])].map((name) => `_dmarc.${name}`);
   return checkPrefix(resolver, names, /^v=DMARC1\s*;/i);

@@ -13,16 +13,16 @@ import { isSpf, type RecordVerdict, type WantedRecord } from './records.ts';
 export interface SeenRecord {
   /** The name server; null: the resolver of this host, because no name server could be found. */
   readonly server: string | null;
-  /** What it has at the name; null if it did not answer. */
+  /** Its values at the name; null if it did not answer. */
   readonly values: readonly string[] | null;
   readonly verdict: RecordVerdict;
-  /** What is wrong, in words. */
+  /** The error, as text. */
   readonly error: string | null;
 }
 
 /**
  * ok: every name server that answers has it · partly: some have it, so the others will soon · missing: none has any
- * record of this type and name · different: there is one that does not serve · unknown: the DNS did not answer.
+ * record of this type and name · different: there is another record · unknown: the DNS did not answer.
  */
 export type RecordState = 'ok' | 'partly' | 'missing' | 'different' | 'unknown';
 
@@ -37,7 +37,7 @@ interface SurveyDeps {
   readonly nameServers: NameServers;
 }
 
-/** Asks each name server of the record's zone, so that no cache hides what was just published. Never throws. */
+/** Asks each name server of the record's zone, because caches would hide new records. Never throws. */
 export async function surveyRecord(
   record: WantedRecord,
   { resolver, nameServers }: SurveyDeps,
@@ -84,7 +84,7 @@ function stateOf(record: WantedRecord, seen: readonly SeenRecord[]): RecordState
   return judged.some(({ values }) => values?.some((value) => isSameKind(record, value))) ? 'different' : 'missing';
 }
 
-/** A name may have TXT records of other programs, but only one of SPF. */
+/** Whether a value counts for this record: a name may have TXT records of other programs, but only one for SPF. */
 function isSameKind({ type, value }: WantedRecord, seen: string): boolean {
   return type !== 'TXT' || !isSpf(value) || isSpf(seen);
 }

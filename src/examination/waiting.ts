@@ -70,7 +70,7 @@ function view(summary: EndpointSummary, ages: WaitingAges | undefined, now: numb
   };
 }
 
-/** A warning about an endpoint, if any. Mail servers of others that are down are no warning: their mail is retried. */
+/** A warning about an endpoint, if any. There is none for mail servers that are down, because their mail is retried. */
 function trouble(one: Seen, now: number): Finding | undefined {
   const { account, kind, waiting, state, at, oldest } = one;
   if (kind === 'outbound' || kind === 'return') return undefined;

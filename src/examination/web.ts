@@ -74,12 +74,12 @@ interface Answer {
   readonly body: string;
 }
 
-/** Where hosts keep the authorities that their programs trust: Debian and Fedora with their relatives. */
+/** The files of the system's root certificates: on Debian, Fedora and derivatives. */
 const AUTHORITIES = ['etc/ssl/certs/ca-certificates.crt', 'etc/pki/tls/certs/ca-bundle.crt'];
 
 /**
- * As a client does: with a certificate that is trusted by Node, or by the host, whose operator may have an authority of
- * their own. The large file of authorities is read only if needed.
+ * Visits the URL like a client: with a certificate trusted by Node or by the system, to which the operator may have
+ * added an authority. The large file of authorities is read only if needed.
  */
 async function visitAsClient(url: URL, address: string, root: string): Promise<Answer | Error> {
   const answer = await visit(url, address);

@@ -4,10 +4,13 @@ import type { Notes } from './types.ts';
 /** The account of actions that concern the host as a whole: no account has this id. */
 export const HOST = '';
 
-/** A detail may hold what a person typed. */
+/** The actor of commands. */
+export const COMMAND_LINE = 'command line';
+
+/** Maximum characters of a detail, which may hold user input. */
 const MAX_DETAIL = 500;
 
-/** Notes what a person did to the host, or to the mail of an account. */
+/** Notes a person's action on the host, or on the mail of an account. */
 export function noteAction(
   { notes, clock, by }: { readonly notes: Notes; readonly clock: Pick<Clock, 'now'>; readonly by: string },
   what: string,

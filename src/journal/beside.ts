@@ -9,7 +9,7 @@ import { createHistory } from './history.ts';
 import { createJournalQueries } from './queries.ts';
 import type { ActionRecord, Notes } from './types.ts';
 
-// The journal as commands use it, beside the daemon that writes it.
+// Access of commands to the journal, while the daemon writes it.
 
 /** Opens the history in a file for reading. Throws if there is none, or if it cannot be used (`isUnusable`). */
 export function openReading(file: string, clock: Clock) {

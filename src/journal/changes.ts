@@ -68,11 +68,11 @@ const PURGE_STEP = 2000;
 /** A harvester causes many refusals, which must not displace the mail. */
 const MAX_REFUSALS = 1_000_000;
 
-/** The changes that the journal file takes, each a transaction of its own. */
+/** The writes to the journal file, each in its own transaction. */
 export function createJournalChanges(db: DatabaseSync) {
   const inserts = namesOf(COLUMNS).map((table) => {
     const columns = COLUMNS[table].map((field) => RENAMED[field] ?? field);
-    // A delivery that is noted as new twice was added from the queue meanwhile: the later note has its state.
+    // A delivery noted as new twice was added from the queue meanwhile: the later note has its state.
     const again =
       table === 'mail'
         ? `ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended_at = excluded.ended_at,
@@ -174,7 +174,7 @@ function createDescribing(db: DatabaseSync, indexing: Indexing): (id: string, fi
   };
 }
 
-/** Without the end that the queue did not take. */
+/** The story without an end that the queue refused. */
 const attemptsOf = (story: string): string => story.replace(END, '');
 
 const END = new RegExp(`,\\["(?:${END_NAMES.join('|')})",\\d+\\]$`);

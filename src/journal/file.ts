@@ -55,7 +55,7 @@ CREATE INDEX actions_at ON actions (at);
 CREATE INDEX actions_account ON actions (account);
 `;
 
-/** What was added later: a file without it gets it, and keeps its version. */
+/** Later additions, which do not change the version: a file without them gets them. */
 function addLater(db: DatabaseSync): void {
   // The figures of each minute, as JSON (series.ts).
   db.exec('CREATE TABLE IF NOT EXISTS minutes (at INTEGER PRIMARY KEY, figures TEXT NOT NULL) STRICT');
@@ -103,7 +103,7 @@ export function forgetAside(path: string, before: number): void {
 
 const ASIDE = '.damaged';
 
-/** Opens the journal for reading beside the process that writes it. Throws if there is none, or of another version. */
+/** Opens the journal for reading while another process writes it. Throws if it is missing or of another version. */
 export function openForReading(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly: true, timeout: 5000 });
   try {

@@ -14,7 +14,7 @@ import type { ActionRecord, MailState, Note, SessionRecord, SessionTransaction }
 interface Draft {
   /** Undefined if the row is written. */
   row: NewMail | undefined;
-  /** How often it was left for the next batch. */
+  /** The number of batches for which it was postponed. */
   left: number;
   sender: string | null;
   summary: MailSummary | null;
@@ -22,7 +22,7 @@ interface Draft {
   fields: string | null;
   verdicts: Verdicts | null;
   state: MailState | null;
-  /** Whether the state also holds for a delivery that has ended. */
+  /** Whether the state applies even if the delivery has ended. */
   firm: boolean;
   url: string | null;
   attempts: number;
@@ -52,14 +52,14 @@ const LEAVES = 3;
 /** Gathers notes, so that a delivery that ends quickly is written once. `added` is called for each note. */
 export function createGathering(settings: { readonly subjects: boolean }, added: () => void) {
   const drafts = new Map<string, Draft>();
-  /** Where each message arrived. */
+  /** The session and transaction of each message. */
   const arrivals = new Map<string, SessionTransaction>();
   const refusals = createRefusals();
   const idle = createMinute();
   let sessions: SessionRecord[] = [];
   let actions: Omit<ActionRecord, 'n'>[] = [];
   let minutes: { readonly at: number; readonly figures: string }[] = [];
-  /** Each list with its size, and with what drops its oldest entry. */
+  /** For each list, its size and a function that drops its oldest entry. */
   const lists: readonly (readonly [size: () => number, dropOldest: () => unknown])[] = [
     [() => drafts.size, dropDraft],
     [() => arrivals.size, () => dropFirst(arrivals)],
@@ -88,7 +88,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
     if (row) arrivals.delete(row.delivery.messageId);
   }
 
-  /** Adds what is known about its content without parsing it. */
+  /** Adds facts about its content that need no parsing. */
   function describe(id: string, draft: Draft, outgoing: Outgoing | undefined, fields: string | undefined): void {
     if (!settings.subjects) return;
     draft.summary ??= outgoing ? summaryOfOutgoing(outgoing, sentId(id)) : null;
@@ -146,7 +146,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       tell(draft, JSON.stringify([what, at]));
       added();
     },
-    /** The delivery is in the queue but not in the journal. */
+    /** Adds a delivery that is in the queue but not in the journal. */
     missed(
       one: QueuedDelivery,
       message: Pick<NewMail, 'envelope' | 'size'> | undefined,
@@ -166,7 +166,7 @@ export function createGathering(settings: { readonly subjects: boolean }, added:
       draft.attempts = Math.max(draft.attempts, one.attempts);
       added();
     },
-    /** The queue differs from the journal. */
+    /** Corrects a row that differs from the queue. */
     corrected(id: string, state: MailState, endedAt: number | null, url: string | null): void {
       Object.assign(draftOf(id), { state, endedAt, url, firm: true });
       added();

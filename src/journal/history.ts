@@ -42,7 +42,7 @@ export function createHistory(ask: AskJournal, clock: Pick<Clock, 'monotonic'>) 
   }
 
   return frozen({
-    /** Newest first, those before `cursor`. After a tenth of a second the rows so far, with a cursor to continue. */
+    /** Mail before `cursor`, newest first. After LONGEST_MS returns the rows so far, with a cursor to continue. */
     mail: (filter: MailFilter, limit: number, cursor?: number) =>
       back(
         ask('mailBounds', timesOf(filter)),

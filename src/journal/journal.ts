@@ -107,7 +107,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
         if (reason !== null) replaced(reason);
         void flush();
       },
-      () => undefined, // `ended` has heard of it
+      () => undefined, // `ended` reports it
     );
   }
 
@@ -260,7 +260,7 @@ export function createJournal(settings: JournalSettings, { clock, deadlines, log
   }
 
   const tending = createLoop(clock, async () => {
-    await tend().catch(() => undefined); // said when it was written to
+    await tend().catch(() => undefined); // writes report the same failure
     return TEND_MS;
   });
 

@@ -1,6 +1,6 @@
 // Figures over time, merged into steps. Times are milliseconds since 1970.
 
-/** How figures of several moments are merged into a longer step. */
+/** How several figures are merged into one step. */
 export type Merge = 'sum' | 'most' | 'least';
 
 /** A requested series. */

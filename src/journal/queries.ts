@@ -173,7 +173,7 @@ export function createJournalQueries(db: DatabaseSync) {
       ids.map((id) => {
         const row = known.get(id);
         if (!row) return null;
-        // Nameless: it has no subject, not even an empty one.
+        // Nameless: its header was never read. A message without a subject has an empty one.
         return { state: toState(row['state']), url: String(row['url']), isNameless: row['nameless'] === 1 };
       }),
     /** Whether the file has everything that was in the queue when it was created. */

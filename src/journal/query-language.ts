@@ -17,7 +17,7 @@ interface QueryFault {
   readonly text: string;
 }
 
-/** Adds a value to a filter, or returns what is wrong with it. */
+/** Adds a value to a filter, or returns its fault as text. */
 type Field<F> = (filter: F, value: string, now: number) => F | string;
 type Fields<F> = Readonly<Record<string, Field<F>>>;
 
@@ -103,7 +103,7 @@ const TIME_FORMS = 'takes a time such as 2026-01-05 or "2026-01-05 12:00:00" (UT
 
 /** The fields of a search for mail, for reference texts. */
 export const MAIL_FIELDS = listOf(MAIL);
-/** Those of a search for refusals. */
+/** The fields of a search for refusals. */
 export const REFUSAL_FIELDS = listOf(REFUSALS);
 
 /** Parses a search for mail; an empty one and `*` find all. `now` is for times such as `2h`. */

@@ -16,7 +16,7 @@ export function mailOfRow(row: SqlRow) {
     at: Number(row['at']),
     /** The SMTP session it arrived in; null if it did not, or is not known. */
     session: text(row, 'session'),
-    /** Which transaction of the session it was, from 1; null if it is not known. */
+    /** The number of its transaction in the session, from 1; null if unknown. */
     transaction: number(row, 'transaction_n'),
     kind: toKind(row['kind']),
     account: String(row['account']),
@@ -51,7 +51,7 @@ export function mailOfRow(row: SqlRow) {
   };
 }
 
-/** Deliveries to one endpoint with the same last answer: of one row, itself. */
+/** Deliveries to one endpoint with the same last answer; here those of one row. */
 export function causeOfRow(row: SqlRow) {
   return {
     url: String(row['url']),
@@ -95,7 +95,7 @@ export function refusalOfRow(row: SqlRow) {
     n: Number(row['n']),
     at: Number(row['at']),
     session: text(row, 'session'),
-    /** Which transaction of the session it happened in, from 1; null if in none, or it is not known. */
+    /** The number of its transaction in the session, from 1; null if none or unknown. */
     transaction: number(row, 'transaction_n'),
     listener: String(row['listener']),
     /** The refused command, such as RCPT; CONNECT for a rejected connection. */
@@ -140,7 +140,7 @@ export function actionOfRow(row: SqlRow) {
     /** The actor: the start of an API key, a person at the console, or `command line`. */
     by: String(row['by']),
     account: String(row['account']),
-    /** Such as `replayed`. */
+    /** The name of the action, such as `replayed`. */
     what: String(row['what']),
     /** The number of affected items. */
     count: Number(row['count']),

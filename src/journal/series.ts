@@ -202,10 +202,10 @@ export function createSeries({ figures, notes, ask, clock, log }: SeriesDeps) {
   });
 }
 
-/** Levels that hosts have together; of others, the worst is shown. */
+/** Levels that are summed over hosts; for others, the worst is shown. */
 const SUMS: readonly SeriesName[] = ['sessions', 'waiting'];
 
-/** How the values of several hosts become one. Of quantiles, it is the highest. */
+/** How the values of several hosts are merged. For quantiles, the highest counts. */
 export const mergeOfHosts = (name: SeriesName): Merge => (SUMS.includes(name) ? 'sum' : mergeOf(name));
 
 function mergeOf(name: SeriesName): Merge {
@@ -276,7 +276,7 @@ function quantile(
   return null;
 }
 
-/** More than three digits would be more than is measured. */
+/** Rounds to three digits, the precision of the measurement. */
 const round = (ms: number): number => Number(ms.toPrecision(3));
 
 function sumOf(readings: Awaited<ReturnType<Figures['level']>>): number | undefined {

@@ -62,7 +62,7 @@ export function toTimeline(
     ...attempts.map((one) => attempt(mail, one)),
     ...mail.story.flatMap(change),
   ];
-  // Sorting is stable: what happened in the same millisecond stays in the order above.
+  // Sorting is stable: entries of the same millisecond stay in the order above.
   return [...entries.sort((a, b) => a.at - b.at), ...next(queued)];
 }
 
@@ -108,7 +108,7 @@ const verdicts = ({ at, spf, dkim, dmarc }: MailRecord, [first]: readonly Attemp
 
 function attempt({ kind, url }: MailRecord, { at, durationMs, status, error, answer }: Attempt) {
   const host = hostOf(url);
-  // The URL of a route without a host is pulled: its consumer fetched the mail.
+  // A route URL without a host means that the consumer pulled the mail.
   const posted = kind === 'inbound' ? (host === url ? 'Pulled' : `POST to ${host}`) : `Attempt to ${host}`;
   const result = status === null ? `no answer, ${error ?? 'reason unknown'}` : String(status);
   return entry(at, 'attempt', `${posted}: ${result}, after ${toDuration(durationMs)}`, answer === '' ? null : answer);

@@ -31,7 +31,7 @@ export type StoryEntry =
     }
   | { readonly what: EndName | 'discarded' | 'replayed'; readonly at: number };
 
-/** Where a message arrived. */
+/** The SMTP session and transaction of a message. */
 export interface SessionTransaction {
   readonly session: string;
   readonly transaction: number;
@@ -48,14 +48,14 @@ export type Note =
       readonly id: string;
       readonly sender: string;
       readonly summary: MailSummary | null;
-      /** Null if they were not taken. */
+      /** Null if they were not computed. */
       readonly verdicts: Verdicts | null;
     }
   | { readonly what: 'action'; readonly action: Omit<ActionRecord, 'n'> }
   /** The figures of a minute (series.ts), as JSON. */
   | { readonly what: 'minute'; readonly at: number; readonly figures: string };
 
-/** Takes the notes of the parts of the daemon. */
+/** Receives the notes of the parts of the daemon. */
 export interface Notes {
   /** Never waits and never throws: under more than it can write, the journal drops entries and counts them. */
   note(entry: Note): void;

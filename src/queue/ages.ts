@@ -13,7 +13,7 @@ export const AGES = [5, 10, 20, 40, 80, 160] as const;
 /** Deliveries counted in one query: about 10 ms. */
 const WINDOW = 20_000;
 
-/** Counts what waits, in steps between which other queries can run. */
+/** Counts waiting deliveries, in steps between which other queries can run. */
 export async function readAges({ read }: Pick<Reader, 'read'>, now: number): Promise<readonly WaitingAges[]> {
   const since = [now + 1, ...AGES.map((minutes) => now - minutes * MINUTE_MS)];
   const found = new Map<string, ReturnType<typeof newCounting>>();
@@ -45,7 +45,7 @@ function newCounting({ account, url, oldest }: EndpointName & { readonly oldest:
     account,
     url,
     waiting: 0,
-    /** How many have waited for less than each number of minutes in `AGES`; the last: longer. */
+    /** The number that have waited less than each limit in `AGES`; the last element: the rest. */
     ages: Array.from({ length: AGES.length + 1 }, () => 0),
     /** Those scheduled for later; they are not in `ages`. */
     later: 0,

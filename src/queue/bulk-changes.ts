@@ -4,33 +4,33 @@ import { tableOf } from '../base/tables.ts';
 import { type DeliveryName, type EndpointName, endpointKey, type Selection, type Spool } from './delivery.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, sumOfStates } from './states.ts';
 
-// The one way to change many deliveries: counts, then changes in steps; for the API, the console and the commands.
+// Bulk changes of deliveries, for the API, the console and the commands: counted first, then made in steps.
 
-/** Which deliveries are meant. The states in which the action is possible need not be given. */
+/** Selects deliveries. The states in which the action is possible are implied. */
 export interface BulkSelection {
-  /** Those of any of these, which must not overlap. */
+  /** The union of these selections, which must not overlap. */
   readonly selections: readonly Selection[];
-  /** Only those whose ids it yields: what the history finds, and the queue cannot. */
+  /** If set, only the deliveries whose ids it yields: results of a search in the history. */
   readonly found?: (() => AsyncIterable<readonly string[]>) | undefined;
 }
 
-/** The deliveries that a change would affect: it changes no others. */
+/** The deliveries that a change would affect. */
 export interface BulkCount {
   readonly matched: number;
   readonly byState: Readonly<Record<DeliveryState, number>>;
-  /** Ids that were found, and are not in the queue any more. */
+  /** Found ids that are no longer in the queue. */
   readonly forgotten: number;
 }
 
-/** How far a change goes, and who follows it. */
+/** The limit and the callbacks of a change. */
 export interface BulkCourse {
-  /** It changes no more than this: what comes meanwhile may match as well. */
+  /** Maximum number of changes, because deliveries that arrive meanwhile may match too. */
   readonly most?: number | undefined;
   /** Called after each step with the number changed so far. */
   readonly progress?: ((done: number) => void) | undefined;
-  /** Asked before each step; true ends it. */
+  /** Checked before each step; true ends the change. */
   readonly stopping?: (() => boolean) | undefined;
-  /** Called at the end, also when it failed, with the number changed of each account. */
+  /** Called at the end, even after a failure, with the number changed per account. */
   readonly ended?: ((byAccount: ReadonlyMap<string, number>) => void) | undefined;
 }
 
@@ -43,7 +43,7 @@ interface BulkDeps {
 
 /** Deliveries changed in one step, which shares a commit with new mail. */
 const STEP = 500;
-/** Endpoints that are probed after a change. */
+/** Maximum number of endpoints that are probed after a change. */
 const MOST_PROBED = 10_000;
 
 export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
@@ -58,7 +58,7 @@ export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
       }
       return { matched: sumOfStates(byState), byState, forgotten };
     },
-    /** Returns how many it changed. A step is durable before the next begins, and what was done is not done again. */
+    /** Returns the number changed. Each step is durable before the next begins, and is not repeated. */
     async change(
       action: BulkAction,
       which: BulkSelection,
@@ -83,14 +83,14 @@ export function createBulkChanges({ spool, probe, clock }: BulkDeps) {
         return done;
       } finally {
         ended?.(counts);
-        // An endpoint that is down gets no attempts but probes.
+        // An endpoint that is down gets only probes.
         for (const endpoint of endpoints.values()) probe?.(endpoint);
       }
     },
   });
 }
 
-/** The selections of a change; those of ids that were found have some of them each. */
+/** The selections of a change, split by pages of found ids. */
 async function* parts({ selections, found }: BulkSelection): AsyncGenerator<{ selection: Selection; found: number }> {
   for (const selection of selections) {
     if (!found) yield { selection, found: 0 };
@@ -103,7 +103,7 @@ async function* parts({ selections, found }: BulkSelection): AsyncGenerator<{ se
   }
 }
 
-/** The deliveries that an action would change, some at a time. What changes meanwhile may be in or not. */
+/** The deliveries that an action would change, in slices. Those that change meanwhile may be missing. */
 async function* slices(
   spool: BulkDeps['spool'],
   action: BulkAction,

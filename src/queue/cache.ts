@@ -5,9 +5,8 @@ import type { Scan } from '../mail/scan.ts';
 import type { Body, Message } from './delivery.ts';
 
 /**
- * Messages just accepted, so that the first attempt of each of their deliveries needs no disk read. The caller of
- * `take` owns the bytes: the last delivery gets the originals, those before it copies. Bytes freed by one are never
- * those of another.
+ * Messages just accepted, so that the first attempt of each delivery needs no disk read. The caller of `take` owns the
+ * bytes: the last delivery gets the originals, earlier ones get copies, so that each can free its bytes.
  */
 export type Cache = ReturnType<typeof createCache>;
 
@@ -18,7 +17,7 @@ interface Entry {
   left: number;
 }
 
-/** The most bytes in the cache: some seconds of mail not yet attempted. */
+/** Maximum bytes in the cache: some seconds of mail not yet attempted. */
 const CACHE_BYTES = 16 * 1024 * 1024;
 /** Approximate bytes of an entry besides its body. */
 const OVERHEAD = 1024;

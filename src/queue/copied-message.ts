@@ -4,9 +4,9 @@ import type { CopiedDelivery } from '../store/rows/copies.ts';
 import { DELIVERY_KINDS, type Delivery, type NewMessage, type QueuedDelivery, RETURN_TASKS } from './delivery.ts';
 import { ENDED_STATES } from './states.ts';
 
-// A message as the store that hosts share has it: the texts of its rows.
+// The rows of a message in the shared store, as text.
 
-/** All that another host needs to put a message on its queue. */
+/** The data that another host needs to queue a message. */
 export interface CopiedMessage extends Facts {
   readonly bytes: Uint8Array;
 }
@@ -28,7 +28,7 @@ export function fromContent(content: string): CopiedMessage {
 
 export const toParts = (content: string): readonly string[] => [...slicesOf(content, PART_LENGTH)];
 
-/** The same text as `toContent`, in parts, without the whole of a large message in memory. */
+/** The text of `toContent` in parts, so that a large message is never in memory whole. */
 export async function* contentParts(message: Facts, body: Bytes): AsyncGenerator<string> {
   yield* toParts(`${JSON.stringify(message).slice(0, -1)},"body":"`);
   let rest: Uint8Array = new Uint8Array();
@@ -61,7 +61,7 @@ export function toCopiedDelivery(delivery: QueuedDelivery): CopiedDelivery {
   };
 }
 
-/** The delivery of a copy, as it is put on a queue. A copy of outgoing mail does not name its kind. */
+/** Converts the delivery of a copy for a queue. A copy of outgoing mail does not name its kind. */
 export function fromCopy(copied: CopiedDelivery): Delivery {
   const { id, messageId, account, url, routeId, pattern, recipient, sequence } = copied;
   const kind = DELIVERY_KINDS.find((name) => name === (copied.kind ?? 'outbound'));

@@ -4,8 +4,8 @@ import type { QueueFile } from './disk/file.ts';
 import type { Reader } from './disk/reader.ts';
 
 /**
- * What this queue knows of the copy of a message in the store that hosts share. It is written before the copy, and
- * removed when the store is known to have none: so a copy that may have been written is never forgotten.
+ * The state of the copy of a message in the shared store, as known to this queue. It is written before the copy, and
+ * removed when the store is known to have none, so that no copy is forgotten.
  */
 export interface CopyMark {
   /** The number of the message in the queue file. */
@@ -19,15 +19,15 @@ export interface CopyMark {
   /** The epoch of this host in which it was written. */
   readonly epoch: number;
   /**
-   * written: it is as it should be · changed: a delivery has changed since · missing: the store may have none. The two
-   * last are due.
+   * written: it is up to date · changed: a delivery has changed since · missing: the store may have none. The last two
+   * are due.
    */
   readonly state: 'written' | 'changed' | 'missing';
-  /** How often its deliveries have changed. */
+  /** The number of changes of its deliveries. */
   readonly changes: number;
-  /** The deliveries that somebody may still want to have delivered: without any, the store needs no copy. */
+  /** The deliveries in open states (`OPEN_STATES`): without any, the store needs no copy. */
   readonly deliveries: readonly QueuedDelivery[];
-  /** Whether the disk damaged the message or a delivery of it: the copy has what was lost. */
+  /** Whether the message or one of its deliveries is damaged on the disk, and intact in the copy. */
   readonly isDamaged: boolean;
 }
 
@@ -36,7 +36,7 @@ export interface CopyStart extends Pick<CopyMark, 'id' | 'epoch'> {
   readonly messageId: string;
 }
 
-/** A copy that the store has now as the mark says, or that it does not have. */
+/** A copy that is now up to date in the store, or removed from it. */
 export interface CopyEnd extends Pick<CopyMark, 'key' | 'changes' | 'parts' | 'epoch'> {
   readonly has: boolean;
 }
@@ -50,11 +50,11 @@ export function createCopyMarks({ file, reading }: { readonly file: QueueFile; r
     start: (starts: readonly CopyStart[]) => file.once('startCopies', starts),
     /** Notes results. */
     end: (ends: readonly CopyEnd[]) => file.write('endCopies', ends),
-    /** Those that are due, after the one with the key `after`. */
+    /** The marks that are due, from the key after `after`. */
     due: (after: number, limit: number) => reading.read('dueCopies', after, limit),
-    /** Those that were written in an earlier epoch than this, after the one with the key `after`. */
+    /** The marks of earlier epochs than this, from the key after `after`. */
     before: (epoch: number, after: number, limit: number) => reading.read('copiesBefore', epoch, after, limit),
-    /** How many messages have no copy although they should. */
+    /** The number of messages that should have a copy and have none. */
     missing: () => reading.read('missingCopies'),
   });
 }

@@ -17,7 +17,7 @@ export interface Message {
   readonly trace: string;
   /** Computed once, by the first attempt; null until then. */
   readonly verdicts: Verdicts | null;
-  /** What scanners said; undefined if it was not scanned. */
+  /** The findings of scanners; undefined if it was not scanned. */
   readonly scan?: Scan | undefined;
 }
 
@@ -36,7 +36,7 @@ interface KindFacts {
   /** The type of their endpoints in metrics. Messages and events for one URL share its endpoint. */
   readonly endpoint: string;
   /**
-   * How it is safe if this host is lost with its disk (`queue.copies`). accepted: copied when it is accepted
+   * How it survives the loss of this host and its disk (`queue.copies`). accepted: copied when it is accepted
    * (inbound/copying.ts) · submitted: copied before it is accepted (sending/copies.ts) · events: the store has them.
    */
   readonly copied: 'accepted' | 'submitted' | 'events';
@@ -82,8 +82,8 @@ export function kindsOf(...owners: readonly KindFacts['owner'][]): readonly Deli
 }
 
 /**
- * What is done with a delivery of the kind `return`. read: process feedback about a message that was sent · forward:
- * forward mail for the postmaster to the operator · report: send our report to a sender.
+ * The task of a delivery of the kind `return`. read: process feedback about a sent message · forward: forward mail for
+ * the postmaster to the operator · report: send our report to a sender.
  */
 export type ReturnTask = (typeof RETURN_TASKS)[number];
 
@@ -96,7 +96,7 @@ interface BatchFacts {
   readonly events: number;
 }
 
-/** How a delivery ends when it is accepted. */
+/** The end of a delivery that ends as soon as it is accepted. */
 interface Fate {
   readonly state: Exclude<DeliveryState, 'waiting'>;
   readonly note: string;
@@ -116,7 +116,7 @@ export interface Delivery {
    * kinds a name in the form of a URL, which is never parsed for routing.
    */
   readonly url: string;
-  /** The route that matched, with `+` and a number for a further URL; of outgoing mail its subaccount's row; or ''. */
+  /** The route that matched, with `+` and a number for a further URL; for outgoing mail the subaccount's row; or ''. */
   readonly routeId: string;
   readonly pattern: string;
   /** The envelope recipient of this delivery, as given in RCPT. */
@@ -133,7 +133,7 @@ export interface Delivery {
   readonly batch?: BatchFacts | undefined;
   /** Set for the kind `return`. */
   readonly task?: ReturnTask | undefined;
-  /** Set if it is not carried: how it ends at once, and why. Read on acceptance. */
+  /** Set if it ends at once without an attempt: its state and the reason. Read on acceptance. */
   readonly fate?: Fate | undefined;
   /** The earliest time of the first attempt, milliseconds since 1970; immediately if not set. Read on acceptance. */
   readonly notBefore?: number | undefined;
@@ -183,11 +183,11 @@ export interface AttemptRecord {
   readonly answer: string;
   /** The id of the POST if several deliveries shared it (base/ids.ts `sharedPostId`). */
   readonly batch?: string | undefined;
-  /** How it got there and what was said: JSON text of queue/detail.ts, of the last attempts only. */
+  /** The connection and the dialog: JSON text of queue/detail.ts, for the last attempts only. */
   readonly detail?: string | undefined;
 }
 
-/** How long a delivery has failed that others wait behind. */
+/** The failing time of a delivery that others wait behind. */
 export interface LongFailure {
   /** Milliseconds since 1970. */
   readonly since: number;
@@ -230,7 +230,7 @@ export interface Endpoint {
 /** The identity of an endpoint. */
 export type EndpointName = Pick<Endpoint, 'account' | 'url'>;
 
-/** The same as one text, for maps. */
+/** The same as a key for maps. */
 export const endpointKey = ({ account, url }: EndpointName): string => `${account}\0${url}`;
 
 /** The spool's summary of an endpoint: enough to schedule without reading single deliveries. */
@@ -243,13 +243,13 @@ export interface EndpointSummary extends Endpoint {
   readonly memory: string | null;
 }
 
-/** Which delivery it is, and for which endpoint. */
+/** The identity of a delivery and of its endpoint. */
 export type DeliveryName = Pick<Delivery, 'id' | 'account' | 'url'>;
 
 /** A message to be accepted. */
 export interface NewMessage extends Omit<Message, 'verdicts'> {
   readonly body: Body;
-  /** Set if they were taken before it was accepted. */
+  /** Set if they were computed before it was accepted. */
   readonly verdicts?: Verdicts | undefined;
 }
 
@@ -260,9 +260,9 @@ export const routeOfTarget = (id: string): string => id.split('+', 1)[0] ?? id;
 export interface Selection {
   readonly ids?: readonly string[] | undefined;
   readonly account?: string | undefined;
-  /** Of these routes, whichever of its URLs they are for. */
+  /** For any URL of these routes. */
   readonly routeIds?: readonly string[] | undefined;
-  /** Of this `routeId`, which names one URL of a route. */
+  /** For one URL of a route, named by this `routeId`. */
   readonly targetId?: string | undefined;
   readonly url?: string | undefined;
   readonly recipient?: string | undefined;
@@ -290,10 +290,10 @@ export interface BodyWriter {
   abort(): Promise<void>;
 }
 
-/** Bytes that a writer takes at once, which bounds the memory that each write takes. */
+/** Bytes per write, to bound its memory. */
 const WRITTEN_BYTES = 65_536;
 
-/** Writes a whole body, whose bytes are given away. */
+/** Writes a whole body. Takes ownership of `bytes`. */
 export async function writeAll(writer: Pick<BodyWriter, 'write'>, bytes: Uint8Array): Promise<void> {
   for (let at = 0; at < bytes.length; at += WRITTEN_BYTES) await writer.write(bytes.subarray(at, at + WRITTEN_BYTES));
 }

@@ -1,19 +1,19 @@
-// The details the queue keeps of an attempt beside its result, to explain it: the connection, and what was
-// said there. Kept as JSON text, which only readers parse.
+// The details of an attempt that explain its result: the connection and the dialog. Kept as JSON text, which only
+// readers parse.
 
-/** Bytes of one detail in the queue file, at most. What has no room is left out and counted. */
+/** Maximum bytes of one detail in the queue file. The excess is left out and counted. */
 export const DETAIL_BYTES = 4096;
 
 /** A header field. */
 export type Header = readonly [name: string, value: string];
 
-/** An attempt over HTTP. What is not known is not there. */
+/** An attempt over HTTP. Unknown values are absent. */
 export interface HttpDetail {
   /** IP address and port; without a connection, all that were tried, separated by commas. */
   readonly address?: string | undefined;
   /** `TLSv1.3`. */
   readonly tls?: string | undefined;
-  /** The connection was there from an earlier request. */
+  /** The connection was reused from an earlier request. */
   readonly reused?: boolean | undefined;
   /** Milliseconds. */
   readonly ms: {
@@ -23,10 +23,10 @@ export interface HttpDetail {
     /** From the request to the first byte of the answer. */
     readonly firstByte?: number | undefined;
   };
-  /** As sent, but for secrets. Not there when nothing was sent, and when the first attempt delivered. */
+  /** As sent, with secrets masked. Absent if nothing was sent, or if the first attempt delivered. */
   readonly request?: readonly Header[] | undefined;
   readonly response?: readonly Header[] | undefined;
-  /** Fields that had no room. */
+  /** The number of fields left out. */
   readonly leftOut?: number | undefined;
 }
 
@@ -39,27 +39,27 @@ export interface HopDetail {
   readonly source?: string | undefined;
   /** `TLSv1.3`. */
   readonly tls?: string | undefined;
-  /** The connection was there from an earlier message. */
+  /** The connection was reused from an earlier message. */
   readonly reused?: boolean | undefined;
   /** Milliseconds. */
   readonly ms: number;
   /** Why it ended, if not by a reply to the message. */
   readonly error?: string | undefined;
-  /** Line by line: `> ` and what we said, `< ` and what the server said. */
+  /** The lines of the dialog: `> ` before ours, `< ` before those of the server. */
   readonly dialog: readonly string[];
 }
 
 /** An attempt over SMTP: every connection of it, the last one last. */
 export interface MailDetail {
   readonly hops: readonly HopDetail[];
-  /** Earlier connections that had no room. */
+  /** The number of earlier connections left out. */
   readonly leftOut?: number | undefined;
 }
 
-/** Makes the text of a detail; `brief` for the attempt that delivered at once, which needs no explanation. */
+/** Makes the text of a detail. `brief`: for a successful first attempt, which needs no explanation. */
 export type DetailText = (brief: boolean) => string | undefined;
 
-/** The most characters of the value of a header field, and of a line of a dialog. */
+/** Maximum characters of the value of a header field, and of a line of a dialog. */
 const FIELD_CHARACTERS = 256;
 const LINE_CHARACTERS = 200;
 
@@ -94,10 +94,10 @@ export function mailDetailText(hops: readonly HopDetail[]): string {
   return JSON.stringify({ hops: kept, ...(leftOut > 0 && { leftOut }) });
 }
 
-/** Reads a text of the two above; undefined if the disk damaged it. */
-export function readDetail(text: string): HttpDetail | MailDetail | undefined {
+/** Reads a text of the two above; undefined if there is none or the disk damaged it. */
+export function readDetail(text: string | undefined): HttpDetail | MailDetail | undefined {
   try {
-    return JSON.parse(text);
+    return text === undefined ? undefined : JSON.parse(text);
   } catch {
     return undefined;
   }
@@ -122,14 +122,14 @@ function shown(text: string, most: number): string {
   return start.replace(UNPRINTABLE, '\ufffd');
 }
 
-/** As many from the first as there is room for. */
+/** The longest prefix of the list that fits. */
 function fitting<T>(items: readonly T[], room: number): readonly T[] {
   let left = room;
   const end = sizesOf(items).findIndex((size) => (left -= size) < 0);
   return end < 0 ? items : items.slice(0, end);
 }
 
-/** Lines without some of the middle, as many as there is room for; the last one stays longest. */
+/** The lines, shortened in the middle to fit; the last one is kept longest. */
 function withoutMiddle(lines: readonly string[], room: number): readonly string[] {
   const sizes = sizesOf(lines);
   let size = sizes.reduce(sum, 0);

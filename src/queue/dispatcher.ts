@@ -43,7 +43,7 @@ export interface HeldEndpoint extends Endpoint {
 
 export type Dispatcher = ReturnType<typeof createDispatcher>;
 
-/** Attempts that may be in preparation or being recorded at one time: per attempt in flight, and in total. */
+/** Maximum number of attempts being prepared or recorded: per attempt in flight, and in total. */
 const BESIDE_EACH = 3;
 const BESIDE_ALL = 192;
 /** How long `stop` waits for attempts in flight. */
@@ -107,7 +107,7 @@ export function createDispatcher(deps: DispatcherDeps) {
       lane.release();
       keep(lane);
     }
-    // Nothing is loaded and nothing starts; only a hold has an end.
+    // Nothing is loaded or started; only the end of a hold is scheduled.
     if (roads[lane.kind].isPulled?.(lane.url)) return agenda.set(lane, lane.nextWake(now));
     // Resets the count in case a counted delivery vanished without being taken up.
     if (lane.holdsUp(now) || lane.isEmpty()) backlog.excuse(lane);
@@ -196,7 +196,7 @@ export function createDispatcher(deps: DispatcherDeps) {
   }
 
   function hold(lane: Lane, until: number, by: HeldBy): void {
-    // A whole second, as it is shown.
+    // Whole seconds, as shown to people.
     const end = Math.floor(until / 1000) * 1000;
     lane.hold(by, Math.min(end - clock.now(), LONGEST_HOLD), clock.monotonic());
   }
@@ -206,13 +206,13 @@ export function createDispatcher(deps: DispatcherDeps) {
   }
 
   return frozen({
-    /** Starts to deliver, but to `held` endpoints. */
+    /** Starts to deliver, except to `held` endpoints. */
     async start(held: readonly HeldEndpoint[] = []) {
       phase = 'running';
       await intake.open(() => {
         for (const { until, by, ...endpoint } of held) {
           const lane = lanes.of(endpoint, null);
-          // A pause that only this host knows is not shared yet.
+          // A pause that is only in this queue is not in the store yet.
           if (!lane.state.hold?.local) hold(lane, until, by);
           keep(lane);
         }
@@ -270,7 +270,7 @@ function placesOf(roads: Roads, create: (concurrency: number) => Places): Readon
 
 interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 'log'> {
   readonly meters: Meters;
-  /** True once the dispatcher stops: nothing is waited for then. */
+  /** True once the dispatcher is stopping: then nothing is waited for. */
   readonly stopping: () => boolean;
   readonly abandoned: () => boolean;
   readonly putBehind: Set<string>;
@@ -279,8 +279,8 @@ interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 
 /** Runs deliveries over their roads. Its functions never throw. */
 function createEngine({ spool, roads, clock, log, meters, stopping, abandoned, putBehind }: EngineDeps) {
   /**
-   * Writes what an outcome changes. Retries until it is written, and keeps its place among all attempts meanwhile: with
-   * a full disk, Postern must stop sending, or it would send the same deliveries again and again.
+   * Writes a settlement. Retries until it is written, and counts as an attempt meanwhile: with a full disk, Postern
+   * must stop sending, or it would send the same deliveries again and again.
    */
   async function write({ delivery: { id, kind } }: Waiting, settlement: Settlement, fresh?: Verdicts): Promise<void> {
     for (let logged = false; ; logged = true) {

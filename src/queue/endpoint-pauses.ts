@@ -10,7 +10,7 @@ import type { Dispatcher, HeldEndpoint } from './dispatcher.ts';
 import type { HeldBy } from './schedule/breaker.ts';
 
 interface PausesSettings {
-  /** Whether the store is a file of this host: then nobody else changes it. */
+  /** Whether the store is a file of this host, which no other host changes. */
   readonly alone: boolean;
 }
 
@@ -19,16 +19,15 @@ interface PausesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly dispatcher: Pick<Dispatcher, 'lanes' | 'hold' | 'release'>;
 }
 
-/** How often a host asks whether pauses have changed, and how often it reads them anyway. Milliseconds. */
+/** The intervals at which a host checks the counter of changes, and reads the pauses regardless. Milliseconds. */
 const LOOK_MS = 1000;
 const ANYWAY_MS = 60_000;
 /** The counter of changes. */
 const REVISION = { id: 'pauses' };
 
 /**
- * Pauses of endpoints: rows of the store, which every host follows. Each host also keeps the pauses of its endpoints in
- * its queue, where they last while the store is away. A pause that only a queue has was made by an older version, and
- * becomes a row.
+ * Pauses of endpoints: rows of the store that every host applies. Each host also keeps the pauses of its endpoints in
+ * its queue, for outages of the store. A pause that is only in a queue was made by an older version, and becomes a row.
  *
  * A row is changed first and the change is counted after it; a host that dies in between delays the change on the
  * others until they read anyway.
@@ -37,7 +36,7 @@ export type EndpointPauses = ReturnType<typeof createEndpointPauses>;
 
 export function createEndpointPauses({ alone }: PausesSettings, { store, dispatcher, clock, log }: PausesDeps) {
   const { pauses, revisions } = store;
-  // One change or look at a time: a look that has read the rows must not undo a later change.
+  // Changes and reads run one at a time, so that applying rows read earlier cannot undo a later change.
   const inTurn = createTurn();
   let seen: number | undefined;
   let readAt = Number.NEGATIVE_INFINITY;
@@ -59,7 +58,7 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     }
   }
 
-  /** Makes the endpoints of this host what the rows say. */
+  /** Applies the rows to the endpoints of this host. */
   async function follow(): Promise<void> {
     const { count } = (await revisions.one(REVISION)) ?? { count: 0 };
     const now = clock.monotonic();
@@ -84,7 +83,7 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     try {
       await inTurn(follow);
     } catch (error) {
-      // The store logs its own outage; the pauses that are known stay.
+      // The store logs its own outage; known pauses stay in force.
       if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'pauses', error });
     }
     return alone ? undefined : LOOK_MS;
@@ -97,7 +96,7 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
     },
     start: loop.start,
     stop: loop.stop,
-    /** How many endpoints of an account are paused, up to `most`. */
+    /** The number of paused endpoints of an account, up to `most`. */
     count: async (account: string, most: number): Promise<number> =>
       (await pauses.many({ of: account, until: { range: { gt: new Date(clock.now()) } } }, { limit: most })).length,
     /**
@@ -126,7 +125,7 @@ export function createEndpointPauses({ alone }: PausesSettings, { store, dispatc
   });
 }
 
-/** A row as the dispatcher takes it; none if a newer version delivers what this one does not. */
+/** Converts a row for the dispatcher; none if only a newer version knows its kind. */
 function toHeld({ of: account, url, kind: name, by, until }: PauseRow): readonly HeldEndpoint[] {
   const kind = DELIVERY_KINDS.find((one) => one === name);
   return kind ? [{ account, url, kind, by, until: until.getTime() }] : [];

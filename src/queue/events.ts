@@ -51,7 +51,7 @@ export interface FreezeOutcome {
 /** left: it waits for a batch, or with one · ended: its batch was delivered, dead or dropped · unknown: not here. */
 export type EventStage = 'left' | 'ended' | 'unknown';
 
-/** What this host has sent to a webhook so far, in absolute numbers. */
+/** This host's counts for a webhook, as absolute numbers. */
 export interface HookTally {
   readonly hook: Hook;
   /** Identifies this spool's row of counts. */
@@ -82,7 +82,7 @@ interface EventQueueParts {
   readonly file: QueueFile;
   readonly reading: Reader;
   readonly room: Room;
-  /** Announces the delivery of a new batch, or (empty list) a change to existing ones. */
+  /** Announces the delivery of a new batch; an empty list: existing ones were changed. */
   readonly tell: (fresh: readonly Delivery[]) => void;
   /** Announces news of events. */
   readonly say: (news: EventNews) => void;

@@ -2,7 +2,7 @@ import { DAY_MS, HOUR_MS } from '../base/clock.ts';
 import type { EndpointName } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
-// The attempts at one endpoint, summed up from those that the queue keeps.
+// Statistics of the attempts at one endpoint, from those that the queue keeps.
 
 /** A group of similar answers of an endpoint, or of failures to get one. */
 export interface AttemptAnswer {

@@ -5,19 +5,18 @@ import type { Delivery } from './delivery.ts';
 import type { Reader } from './disk/reader.ts';
 
 /**
- * The bytes that the mail of each account takes on this host's queue, so that no account takes the room of the others.
- * Counted from the file at the start and when an account seems to hold much; in between, what is accepted is added, and
- * what has left is still included.
+ * The bytes of each account's mail in this host's queue, so that no account uses up the disk. Counted from the file at
+ * the start and when an account seems to hold much. In between, accepted mail is added, and finished mail not removed.
  */
 export type Holdings = ReturnType<typeof createHoldings>;
 
-/** An account may hold this multiple of what it leaves for all: three quarters of the total. */
+/** An account may hold up to this multiple of the free space: three quarters of the total. */
 const SHARE = 3;
-/** It is counted again when an account seems to hold this part of its share. */
+/** Counts again when an account seems to hold this fraction of its share. */
 const EARLY = 1 / 2;
 /** Deliveries counted in one query: about 10 ms. */
 const WINDOW = 20_000;
-/** The part of the reader's time that counting may take. */
+/** The fraction of the reader's time that counting may use. */
 const PART_OF_TIME = 0.05;
 const PAUSE_MS = 1000;
 
@@ -56,11 +55,11 @@ export function createHoldings({ reading, room, clock, log }: HoldingsParts) {
   }
 
   return frozen({
-    /** Notes a message that was accepted. */
+    /** Adds an accepted message. */
     add(bytes: number, deliveries: readonly Pick<Delivery, 'account'>[]) {
       for (const { account } of deliveries) since.set(account, (since.get(account) ?? 0) + bytes / deliveries.length);
     },
-    /** Whether the account's mail takes no more than its share of the disk, so that others have room. From memory. */
+    /** Whether the account's mail is within its share of the disk. From memory. */
     isWithinShare(account: string) {
       const held = (counted.get(account) ?? 0) + (since.get(account) ?? 0);
       const share = room.left() * SHARE;

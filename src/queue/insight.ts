@@ -9,7 +9,7 @@ import type { Waiting } from './schedule/waiting.ts';
 
 // Views of the dispatcher's memory. All times are milliseconds since 1970.
 
-/** The breaker in words. up: deliveries flow · down: failing, one probe at a time · gone: answered 410, one a day. */
+/** The breaker's phases as shown. up: deliveries flow · down: failing, one probe at a time · gone: 410, one a day. */
 export const BREAKER_WORDS = { closed: 'up', open: 'down', paused: 'gone' } as const;
 
 /** The state of a lane. */
@@ -41,17 +41,17 @@ export function viewLane(lane: Lane, clock: Pick<Clock, 'now' | 'monotonic'>) {
     /** The number of attempts that are being prepared, that wait for a place (`ready`), and that are in flight. */
     ...making,
     inFlight: posting,
-    /** How many may be in flight now, and the limit that this never exceeds. */
+    /** The current limit of attempts in flight, and its maximum. */
     places,
     mostPlaces,
-    /** The last attempt that ended; null if it is not known: of an endpoint that is up, none has since the start. */
+    /** The last attempt that ended; null if unknown, as for an endpoint that is up and had none since the start. */
     last,
   };
 }
 
 /**
  * A delivery that is being prepared. preparing: being read from the disk, signed or composed, or waiting for a thread ·
- * verdicts: waiting for DNS answers · parsing · place: ready, but the endpoint takes no more at a time.
+ * verdicts: waiting for DNS answers · parsing · place: ready, but the limit of the endpoint is reached.
  */
 export interface Making extends Endpoint {
   readonly id: string;

@@ -10,15 +10,15 @@ import type { QueueFile } from './disk/file.ts';
 import type { Reader } from './disk/reader.ts';
 import { buryDamaged, quarantine } from './disk/recovery.ts';
 
-/** A message that this disk has lost and another place has, with a delivery of it. */
+/** A message that is lost on this disk and was found elsewhere, with one of its deliveries. */
 export interface Rescued {
   readonly message: NewMessage;
   readonly delivery: Delivery;
 }
 
 /**
- * Finds a message that was damaged, by its id or by that of a delivery, with a new body in the queue's folder.
- * Undefined: there is no other. Throws if that is not known for now; then the message is not given up.
+ * Finds a copy of a damaged message, by its id or by that of a delivery, and puts its body in the queue's folder.
+ * Undefined: there is no copy. Throws if that is unknown for now; then the message is not given up.
  */
 export type Finder = (messageId: string, deliveryId: string | undefined) => Promise<Rescued | undefined>;
 
@@ -32,7 +32,7 @@ export function createMessages(parts: MessagesParts) {
   const { file, reading, blobs, log } = parts;
   let finder: Finder = async () => undefined;
 
-  /** Writes a message and its delivery over what was damaged of them. False if the queue has no such delivery. */
+  /** Overwrites the damaged rows of a message and its delivery. False if the queue has no such delivery. */
   async function restore({ message, delivery }: Rescued, reason: string): Promise<boolean> {
     const isDone = await file.write('restore', messageRowOf(message, message.body), delivery);
     if (isDone) blobs.claim(message.body);
@@ -46,13 +46,13 @@ export function createMessages(parts: MessagesParts) {
     async find(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Bytes } | undefined> {
       const found = await reading.read('message', messageId);
       if (found?.kind === 'whole') return { message: found.message, body: found.body };
-      // No delivery waits without its message: if there is none, its id or its index entry was damaged.
+      // A waiting delivery always has a message: if it is missing, its id or its index entry was damaged.
       if (!found && deliveryId === undefined) return undefined;
       let rescued: Rescued | undefined;
       try {
         rescued = await finder(messageId, deliveryId);
       } catch (error) {
-        // An attempt decides: it can wait.
+        // Not needed for an attempt: the next one decides.
         if (deliveryId === undefined) return undefined;
         throw error;
       }
@@ -66,7 +66,7 @@ export function createMessages(parts: MessagesParts) {
       return undefined;
     },
     restore,
-    /** Sets the finder that is asked before a damaged message is given up. */
+    /** Sets the finder that is called before a damaged message is given up. */
     onDamage(find: Finder) {
       finder = find;
     },

@@ -26,7 +26,7 @@ export function createDeliveryMeters(metrics: Metrics) {
   const shared = metrics.counter('postern_batched_deliveries_total');
   const dead = tableOf(DELIVERY_KINDS, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
   return frozen({
-    /** `deliveries`: how many shared the attempt. */
+    /** `deliveries`: the number that shared the attempt. */
     attempt(
       delivery: Pick<Delivery, 'kind'>,
       result: AttemptSummary,

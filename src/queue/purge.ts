@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { type Clock, DAY_MS, HOUR_MS } from '../base/clock.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Spool } from './delivery.ts';
@@ -9,15 +9,15 @@ export interface PurgeSettings {
   readonly keepDeliveredBytes: number;
 }
 
-/** If the wall clock deviates from running time by more than this, it was set, or is wrong. Milliseconds. */
+/** A deviation of the wall clock from running time that means that it was set or is wrong. Milliseconds. */
 const JUMP_MS = 3_600_000;
-/** How long it must then run steadily before anything is deleted by it. Milliseconds. */
+/** How long the clock must then run steadily before anything is deleted. Milliseconds. */
 const STEADY_MS = 600_000;
 
 /** Whether the clock was in doubt at the start. */
 export type Belief = Pick<RunningTime, 'believed'>;
 
-/** Returns a test whether the wall clock can be trusted: after a jump, no purge may delete what is kept for weeks. */
+/** Returns a test whether the wall clock can be trusted: after a jump, a purge could delete mail too early. */
 export function createSteadiness(clock: Clock, time: Belief): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;
@@ -43,8 +43,8 @@ export function purgeTask(
       // The size limit applies even then: in an hour the disk could fill up.
       const before = (ms: number) => (deps.time.believed() ? deps.clock.now() - ms : 0);
       const forgotten = await deps.spool.purge({
-        deliveredBefore: before(settings.keepDeliveredHours * 3_600_000),
-        deadBefore: before(settings.keepDeadDays * 86_400_000),
+        deliveredBefore: before(settings.keepDeliveredHours * HOUR_MS),
+        deadBefore: before(settings.keepDeadDays * DAY_MS),
         deliveredBytes: settings.keepDeliveredBytes,
       });
       return forgotten > 0 ? { forgotten } : undefined;

@@ -28,8 +28,8 @@ export interface Road {
   /** Whether a failed delivery needs attention (logged as an error) or is routine (a warning). */
   isAlarming(delivery: Delivery): boolean;
   /**
-   * Set if several deliveries to an endpoint may share an attempt. Returns which may join one that is about to be
-   * attempted; undefined if it goes alone. No delivery waits for others: only those already due are shared.
+   * Set if several deliveries to an endpoint may share an attempt. Returns the selection of those that may join the
+   * first; undefined: it goes alone. No delivery waits for others: only those already due share.
    */
   companyOf?(first: Waiting): Company | undefined;
   /**
@@ -37,7 +37,7 @@ export interface Road {
    * If it throws, the delivery is put off; several are turned back, each to be attempted alone.
    */
   prepare(all: Attempted): Promise<Prepared>;
-  /** What becomes of a delivery that expired while its endpoint was unavailable. */
+  /** Returns the outcome of a delivery that expired while its endpoint was unavailable. */
   expire(waiting: Waiting): Promise<DeliveryOutcome>;
   /** Returns the progress of deliveries that are being prepared, as far as the road knows it. */
   readonly steps?: () => Promise<Steps>;
@@ -69,7 +69,7 @@ export type Attempted = readonly [Waiting, ...Waiting[]];
 
 /** A prepared attempt. A delivery that is neither sent nor has an outcome must be attempted alone. */
 export interface Prepared {
-  /** Of the deliveries that are not sent. */
+  /** The outcomes of the deliveries that are not sent. */
   readonly outcomes: DeliveryOutcomes;
   /** Undefined if nothing is to be sent. */
   readonly shipment?: Shipment | undefined;
@@ -78,26 +78,26 @@ export interface Prepared {
 /** Deliveries that are ready to be sent. */
 export interface Shipment {
   readonly deliveries: readonly Waiting[];
-  /** Sends them and returns what happened. Called at most once, when the endpoint has a place. */
+  /** Sends them and returns their outcomes. Called at most once, when the endpoint's limit allows. */
   send(endpoint: EndpointStatus): Promise<DeliveryOutcomes>;
   /** Called once in the end, sent or not. */
   release?(): Promise<void>;
 }
 
-/** What the engine knows of the endpoint of an attempt, for when its result is judged. */
+/** The endpoint's state, by which the road judges the result of an attempt. */
 export interface EndpointStatus {
   /** Whether other deliveries passed since this one last failed. */
   othersPass(): boolean;
-  /** Whether the endpoint takes deliveries, as far as is known. */
+  /** Whether the endpoint accepts deliveries, as far as known. */
   isUp(): boolean;
   /** True once the grace period for attempts is over: connections are cut, which says nothing of the endpoint. */
   abandoned(): boolean;
 }
 
-/** What happened to each delivery. */
+/** The outcome of each delivery. */
 export type DeliveryOutcomes = ReadonlyMap<Waiting, DeliveryOutcome>;
 
-/** What happened to a delivery. The engine writes what is to be written; the endpoint learns from what was sent. */
+/** The outcome of a delivery. The engine writes its settlement; the breaker learns from sent deliveries. */
 export type DeliveryOutcome =
   /** It was attempted. `isLogged`: the road has logged it. */
   | ({
@@ -119,7 +119,7 @@ export type DeliveryOutcome =
 interface Consequences {
   /** Verdicts just computed, to be written with the settlement. */
   readonly fresh?: Verdicts | undefined;
-  /** What the road does once it is written: reports to its sender, for instance. */
+  /** Called after the settlement is written, for instance to send a DSN. */
   readonly afterwards?: (() => Promise<void> | void) | undefined;
 }
 
@@ -128,7 +128,7 @@ interface Ending extends Consequences {
   readonly settlement?: Settlement;
 }
 
-/** One outcome for an attempt of which nothing is sent. */
+/** The same outcome for all deliveries of an attempt that sends nothing. */
 export function notSent(all: readonly Waiting[], outcome: DeliveryOutcome): Prepared {
   return { outcomes: sameFor(all, outcome) };
 }

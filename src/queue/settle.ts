@@ -33,14 +33,14 @@ export type AttemptResult =
   | {
       readonly kind: 'unanswered';
       readonly error: AttemptError;
-      /** What exactly, in words for people: `the certificate of the server has expired`. */
+      /** The details, as text: `the certificate of the server has expired`. */
       readonly cause?: string | undefined;
       readonly connected: boolean;
       readonly durationMs: number;
       readonly detail?: DetailText | undefined;
     };
 
-/** The error of an attempt as people see it: in its record, in the log and in the answer to who named the URL. */
+/** The error of an attempt as text, for its record, the log and API answers. */
 export function errorOf({ error, cause }: Extract<AttemptResult, { readonly kind: 'unanswered' }>): string {
   return cause === undefined ? error : `${error}: ${cause}`;
 }
@@ -75,7 +75,7 @@ export type MailAttempt =
       readonly detail?: DetailText | undefined;
     };
 
-/** The attempt as metrics and the log show it, for both protocols. */
+/** The result of an attempt for metrics and the log, for both protocols. */
 export type AttemptSummary =
   | { readonly kind: 'answered'; readonly status: number; readonly durationMs: number }
   | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
@@ -110,7 +110,7 @@ interface OrderFacts {
   readonly since: number | undefined;
   /** Milliseconds for which it may fail before another is tried. */
   readonly patience: number;
-  /** Whether its endpoint takes other deliveries. */
+  /** Whether its endpoint accepts other deliveries. */
   readonly isUp: boolean;
 }
 
@@ -128,22 +128,22 @@ export interface AttemptFacts extends Occasion {
   readonly result: AttemptResult;
   /** Whether other deliveries to the same endpoint passed recently. */
   readonly othersPass: boolean;
-  /** Set if it is in a sequence. */
+  /** Set if the delivery is in a sequence. */
   readonly order?: OrderFacts | undefined;
-  /** The status by which the receiver ends the delivery; null or absent: there is none. */
+  /** The status by which the receiver ends the delivery; null or absent: none. */
   readonly stop?: number | null;
   /** The id of the POST if it was shared: others may have caused its failure, so it never ends a delivery. */
   readonly batch?: string | undefined;
 }
 
-/** What an attempt tells about the endpoint. `present`: it is up, and its reply was about one recipient. */
+/** The evidence of an attempt about the endpoint. `present`: it is up, and its reply was about one recipient. */
 export interface Lesson {
   readonly kind: 'passed' | 'failed' | 'unanswered' | 'gone' | 'present';
   /** The failure is about the message, not the endpoint. */
   readonly aside: boolean;
   /** The endpoint is at its limit (no answer in time, 429, 502, 503, 504): send fewer at a time. */
   readonly strained: boolean;
-  /** Milliseconds for which it asked to be left alone; 0 if it did not. */
+  /** Milliseconds for which it asked for a pause (Retry-After); 0 if it did not. */
   readonly leaveAlone: number;
   /** The message may be the cause of the failure: the endpoint had it, or was getting it. */
   readonly suspect?: boolean;
@@ -196,20 +196,20 @@ export function settle(attempted: AttemptFacts): Settled {
 }
 
 /**
- * How long a delivery has failed while it may itself be the cause: time in which its endpoint takes nothing does not
- * count, so that the order is kept until it does. Once it is over, the time begins again.
+ * The failing time of a delivery that may be the cause itself. Outages of its endpoint do not count, so that the order
+ * is kept during them. After the time is over, it begins again.
  */
 function failureOf({ since = Number.POSITIVE_INFINITY, patience, isUp }: OrderFacts, isSuspect: boolean, now: number) {
   return isUp && isSuspect ? longFailure(since, patience, now) : { since: now, isOver: false };
 }
 
-/** The same for a delivery that failed just now. A clock that was set back does not make it longer. */
+/** The failing time of a delivery that has just failed. Setting the clock back does not extend it. */
 export function longFailure(since: number, patience: number, now: number): LongFailure {
   const isOver = now - since >= patience;
   return { since: isOver ? now : Math.min(since, now), isOver };
 }
 
-/** Another is tried only when this one has failed once more, so it is tried again at that time. */
+/** Shortens the wait to the end of the patience, because the next of the sequence is tried only after that failure. */
 function soonEnough(
   gap: number,
   failure: LongFailure | undefined,
@@ -244,7 +244,7 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
   return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson };
 }
 
-/** What a consumer says of a delivery that it holds. `status`: what its own receiver answered, if it has one. */
+/** A consumer's report on a leased delivery. `status`: the response of the consumer's own receiver, if any. */
 export type Said =
   | { readonly kind: 'acknowledged' }
   | {
@@ -264,13 +264,13 @@ interface LeaseFacts extends Occasion {
   readonly said: Said;
   /** Set if it is in a sequence. */
   readonly order: Omit<OrderFacts, 'isUp'> | undefined;
-  /** The status by which the receiver ends the delivery; null: there is none. */
+  /** The status by which the receiver ends the delivery; null: none. */
   readonly stop: number | null;
 }
 
 /**
- * Returns the consequences of what a consumer says: acknowledged is delivered, everything else is due again until the
- * time budget is used up. An acknowledgement is shown as a POST that was answered with 200.
+ * Returns the consequences of a consumer's report: acknowledged is delivered, everything else is due again until the
+ * time budget is used up. An acknowledgement is recorded as a POST answered with 200.
  */
 export function settleLease({ delivery, n, said, now, jitter, budget, order, stop }: LeaseFacts): {
   readonly outcome: Settled['outcome'];

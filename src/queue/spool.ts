@@ -41,11 +41,11 @@ interface SpoolSettings extends RoomSettings {
 
 export interface SpoolDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   /**
-   * daemon: the one process that accepts mail; it locks the folder and repairs what a crash left. visitor: the command
-   * line, which reads and changes the queue beside it.
+   * daemon: the one process that accepts mail; it locks the folder and repairs the damage of a crash. visitor: the
+   * command line, which reads and changes the queue concurrently.
    */
   readonly role: 'daemon' | 'visitor';
-  /** Whether the store may have copies of messages: then a body that is missing is not given up at the start. */
+  /** Whether the store may have copies of messages, so that a missing body is not given up at the start. */
   readonly copies?: boolean;
 }
 
@@ -54,7 +54,7 @@ const SUMMARIES = 50;
 /** How often due deliveries are read again when some rows are damaged. */
 const DUE_TRIES = 3;
 
-/** What a delivery takes on the disk, with its indexes and its first attempt. */
+/** Bytes of a delivery on the disk, with its indexes and its first attempt. */
 const ROW_BYTES = 2048;
 
 /** The due time of an endpoint with nothing waiting. */
@@ -149,7 +149,7 @@ function createSpool(parts: Parts, release: () => void) {
       deliveryId?: string,
     ): Promise<{ readonly message: Message; readonly body: Bytes } | undefined> =>
       cache.take(messageId, deliveryId !== undefined) ?? (await messages.find(messageId, deliveryId)),
-    /** What is known elsewhere of messages that were damaged on the disk. */
+    /** Restores messages that were damaged on the disk from copies elsewhere. */
     rescue: frozen({ onDamage: messages.onDamage, restore: messages.restore }),
     /**
      * Writes a settlement. If the delivery is gone or no longer waiting, this is no error; the attempt is recorded if
@@ -176,7 +176,7 @@ function createSpool(parts: Parts, release: () => void) {
     keepTime: (memory: string) => file.write('keepTime', memory),
     /** Envelopes and sizes of messages, without those that are gone or damaged. */
     envelopes: async (messageIds: readonly string[]) => new Map(await reading.read('envelopes', messageIds)),
-    /** What `summaryFields` (mail/summary.ts) finds in messages, without those that are gone. */
+    /** The result of `summaryFields` (mail/summary.ts) for messages, without those that are gone. */
     async summaryFields(messageIds: readonly string[]) {
       const found = new Map<string, string>();
       for (let at = 0; at < messageIds.length; at += SUMMARIES)
@@ -189,7 +189,7 @@ function createSpool(parts: Parts, release: () => void) {
     async due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
       const read = () => reading.read('due', account, url, now, limit, except);
       let due = await read();
-      // Damaged rows took the places of others; if they cannot be given up either, the tries are limited.
+      // Damaged rows counted towards the limit, so it reads again; a few times, in case they cannot be given up.
       for (let tries = 0; due.damaged.length > 0 && tries < DUE_TRIES; tries++) {
         await buryDamaged(parts, due.damaged);
         due = await read();
@@ -199,7 +199,7 @@ function createSpool(parts: Parts, release: () => void) {
     /** Waiting deliveries of an endpoint that are due at `now` and whose time budget began at `before` or earlier. */
     overdue: (endpoint: EndpointName, before: number, now: number, limit: number) =>
       reading.read('overdue', endpoint, before, now, limit),
-    /** Leases those of these deliveries that are due, in order: none is due again before the end of its lease. */
+    /** Leases the due ones of these deliveries, in order. A leased one is due again at the end of its lease. */
     lease: (endpoint: EndpointName, ids: readonly string[], times: LeaseTimes) =>
       file.write('lease', endpoint, ids, times),
     /** Ends a lease and returns its attempt; null if it is not the newest of a waiting delivery of the account. */
@@ -216,7 +216,7 @@ function createSpool(parts: Parts, release: () => void) {
     /** When the oldest waiting delivery to each of these URLs was accepted. */
     oldestOf: async (account: string, urls: readonly string[]): Promise<ReadonlyMap<string, number>> =>
       new Map(urls.length === 0 ? [] : await reading.read('oldestOf', account, urls)),
-    /** What waits, by endpoint and age. */
+    /** Counts waiting deliveries by endpoint and age. */
     ages: (now: number) => readAges(reading, now),
     /** Sums up the attempts at an endpoint. */
     history: (endpoint: EndpointName, now: number) => readHistory(reading, endpoint, now),
@@ -228,7 +228,7 @@ function createSpool(parts: Parts, release: () => void) {
     ...createBulk(parts),
     /** Events for webhooks. */
     events: frozen({ ...events, onNews: listeners.onNews }),
-    /** Which messages have a copy in the store that hosts share. */
+    /** The marks of messages with a copy in the shared store. */
     copies: createCopyMarks({ file, reading }),
     onChange: listeners.onChange,
     onTurn: listeners.onTurn,
@@ -292,7 +292,7 @@ function createListeners(log: Log) {
   const events = createChannel<EventNews>(log);
   return frozen({
     /**
-     * The listener is called after every accepted message and every new batch, with what waits behind others too, and
+     * The listener is called after every accepted message and every new batch, including deliveries behind others, and
      * with an empty list after an outside change to the queue (command line).
      */
     onChange: deliveries.on,

@@ -1,18 +1,18 @@
 import { namesOf } from '../base/tables.ts';
 
-/** What the queue, the journal, the commands, the API and the console ask of a state. */
+/** The properties of a state, for the queue, the journal, the commands, the API and the console. */
 interface StateFacts {
-  /** For the reference; null: the name says it. */
+  /** A description for the reference; null: the name is enough. */
   readonly about: string | null;
-  /** Nothing more happens by itself, so that it can be replayed. */
+  /** Final without a manual change, so it can be replayed. */
   readonly ended: boolean;
-  /** Its mail has not reached anybody, and still can: it can be dropped, moves with its route, and is listed first. */
+  /** Its mail can still be delivered: it can be dropped, is redirected with its route, and is listed first. */
   readonly open: boolean;
-  /** After its end it is kept as long as delivered mail, or as long as dead letters. */
+  /** How long it is kept after its end: like delivered mail, or like dead letters. */
   readonly kept: 'delivered' | 'dead' | null;
   /** Set if `postern replay` includes it only by id, or with the option of its name: the help of that option. */
   readonly replayOption: string | null;
-  /** How the history calls the end of a delivery in this state, and tells it. */
+  /** The name and text of the end of a delivery in this state in the history. */
   readonly story: { readonly name: string; readonly text: string } | null;
   /** Set if a route may end its mail so at once: the note of the delivery; the id of the route follows. */
   readonly byRoute: string | null;
@@ -20,8 +20,8 @@ interface StateFacts {
 
 /**
  * The states of a delivery, in the order of their codes in the queue file: a new one comes last, and `waiting` stays
- * first, since the indexes rely on it. Lists of states are derived from this table, as is what follows from a state;
- * what the queue does with a delivery that gets into one is in settle.ts and disk/changes.ts.
+ * first, since the indexes rely on it. Lists and properties of states are derived from this table; the transitions are
+ * in settle.ts and disk/changes.ts.
  */
 export const STATES = {
   /** Due at some time. */
@@ -45,7 +45,7 @@ export const STATES = {
     story: { name: 'given_up', text: 'Failed, no more retries; can be replayed while it is kept' },
     byRoute: null,
   },
-  /** Ended by a person, or discarded by its route: somebody decided, so it is not kept as long as dead letters. */
+  /** Ended by a person, or discarded by its route. That was intended, so it is not kept as long as dead letters. */
   dropped: {
     about: 'dropped by a person or discarded by its route, can be replayed while it is kept',
     ended: true,
@@ -55,7 +55,7 @@ export const STATES = {
     story: { name: 'dropped', text: 'Dropped; can be replayed while it is kept' },
     byRoute: 'discarded by route',
   },
-  /** Kept by its route until somebody replays it. */
+  /** Kept by its route until it is replayed. */
   held: {
     about: 'kept by its route or by loop protection, a replay releases it',
     ended: true,
@@ -69,7 +69,7 @@ export const STATES = {
 
 export type DeliveryState = keyof typeof STATES;
 
-/** The states for which one of the facts holds, or is given. */
+/** The states for which a property is true or set. */
 type StatesThat<F extends keyof StateFacts> = {
   [S in DeliveryState]: (typeof STATES)[S][F] extends false | null ? never : S;
 }[DeliveryState];
@@ -81,13 +81,13 @@ function statesThat<F extends keyof StateFacts>(fact: F): readonly StatesThat<F>
 /** The states by their code in the queue file. */
 export const DELIVERY_STATES = namesOf(STATES);
 
-/** The states of deliveries that have ended, as far as the queue is concerned: those that can be replayed. */
+/** The states of deliveries that have ended: those that can be replayed. */
 export const ENDED_STATES = statesThat('ended');
 
-/** The states of deliveries that somebody may still want to have delivered, or dropped. */
+/** The states of deliveries that can still be delivered or dropped. */
 export const OPEN_STATES = statesThat('open');
 
-/** The ended states that a replay includes only if they are asked for. */
+/** The ended states that a replay includes only on request. */
 export const ASKED_STATES = statesThat('replayOption');
 
 /** A state in which a route may end its mail at once. */
@@ -96,57 +96,57 @@ export type RouteState = StatesThat<'byRoute'>;
 /** The note of mail that was dropped because another host has taken it over. */
 export const TAKEN_OVER = 'another host has taken it over';
 
-/** The states in which mail is kept for somebody's decision, because its route says so. */
+/** The states in which a route keeps mail for a decision. */
 export const HOLDING_STATES = statesThat('byRoute').filter(
   (state): state is RouteState & OpenState => STATES[state].open,
 );
 
 type OpenState = StatesThat<'open'>;
 
-/** How the history calls the ends of deliveries. */
+/** The names of the ends of deliveries in the history. */
 export type EndName = NonNullable<(typeof STATES)[DeliveryState]['story']>['name'];
 
 const ENDS = ENDED_STATES.map((state) => STATES[state].story);
 
 export const END_NAMES: readonly EndName[] = ENDS.map(({ name }) => name);
 
-/** The text of each in a timeline. */
+/** The text of each end in a timeline. */
 export const END_TEXTS: ReadonlyMap<string, string> = new Map(ENDS.map(({ name, text }) => [name, text]));
 
-/** What the states mean, for the reference. */
+/** The meanings of the states, for the reference. */
 export const STATE_MEANINGS = DELIVERY_STATES.flatMap((state) => {
   const { about } = STATES[state];
   return about === null ? [] : [`${state}: ${about}`];
 }).join('; ');
 
-/** The ended states that are kept as long as another. */
+/** The ended states that are kept as long as this one. */
 export const keptAs = (kept: StateFacts['kept']): readonly DeliveryState[] =>
   ENDED_STATES.filter((state) => STATES[state].kept === kept);
 
-/** How many deliveries there are in all of the states. */
+/** The sum of the counts of all states. */
 export const sumOfStates = (counts: Readonly<Record<DeliveryState, number>>): number =>
   DELIVERY_STATES.reduce((sum, state) => sum + counts[state], 0);
 
-/** What a change of many deliveries is, and how the list of actions says it. */
+/** The properties of a bulk change, and its names in the list of actions. */
 interface BulkFacts {
-  /** It is possible in these states; disk/queries.ts has what else must hold. */
+  /** The states in which it is possible; disk/selections.ts has further conditions. */
   readonly states: readonly DeliveryState[];
-  /** When a job begins it, and when it has ended. */
+  /** Its name in the list of actions when a job begins it, and when it has ended. */
   readonly started: string;
   readonly ended: string;
   /** Endpoints that are down are probed after it. */
   readonly probes: boolean;
-  /** A call of the API that names no deliveries must say how many it may change. */
+  /** Whether an API call that names no deliveries must give a maximum. */
   readonly isLimited: boolean;
 }
 
-/** What people do to many deliveries at once. */
+/** The bulk changes of deliveries. */
 export const BULK_ACTIONS = {
-  /** Makes what waits due now. */
+  /** Makes waiting deliveries due now. */
   retry: { states: ['waiting'], started: 'retry started', ended: 'retried', probes: true, isLimited: false },
-  /** Ends what is still to be delivered. */
+  /** Ends deliveries in open states. */
   drop: { states: OPEN_STATES, started: 'drop started', ended: 'dropped', probes: false, isLimited: true },
-  /** Makes what has ended wait again. */
+  /** Makes ended deliveries wait again. */
   replay: { states: ENDED_STATES, started: 'replay started', ended: 'replayed', probes: false, isLimited: false },
 } as const satisfies Readonly<Record<string, BulkFacts>>;
 

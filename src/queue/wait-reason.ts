@@ -5,12 +5,12 @@ import { BREAKER_WORDS, type LaneView, type Making } from './insight.ts';
 import { type EndpointMemory, readMemory } from './schedule/breaker.ts';
 import { HOLDING_STATES } from './states.ts';
 
-// Why a delivery is not delivered yet: the one answer of the API, the command line and the console.
+// Why a delivery is not delivered yet, for the API, the command line and the console.
 
 /**
- * held: its route keeps it · behind: another one goes first · paused, gone, down: its endpoint · making: it is being
- * prepared · scanner: it waits for a scanner · pulled: it waits for its consumer · parked, backoff: after a failed
- * attempt · scheduled: for a time to come · due: for its turn.
+ * held: its route keeps it · behind: it waits for another of its sequence · paused, gone, down: its endpoint is ·
+ * making: it is being prepared · scanner: it waits for a scanner · pulled: it waits for its consumer · parked, backoff:
+ * it waits after a failed attempt · scheduled: for its send time · due: for its turn.
  */
 export const WAIT_KINDS = [
   ...HOLDING_STATES,
@@ -35,9 +35,9 @@ export interface WaitReason {
 
 /** Facts besides the delivery itself. */
 interface WaitFacts {
-  /** Undefined if it is not known, and so up. */
+  /** Undefined if unknown, and therefore up. */
   readonly endpoint: Pick<LaneView, 'breaker' | 'since' | 'nextProbeAt' | 'hold' | 'last'> | undefined;
-  /** Undefined if it is not being prepared now, or that is not known. */
+  /** Undefined if it is not being prepared, or if that is unknown. */
   readonly making: Making | undefined;
   /** The reason if its message still waits to be scanned. */
   readonly scanner: string | undefined;
@@ -118,7 +118,7 @@ function ofTime(delivery: QueuedDelivery, { now }: WaitFacts): WaitReason {
   return { kind: 'backoff', text: `Retrying after ${tries}; ${answer}; ${next}` };
 }
 
-/** The state of an endpoint as the command line knows it: the part that survives a restart. */
+/** The saved state of an endpoint, which is all that the command line can read. */
 export function endpointOf(memory: string | null, now: number): WaitFacts['endpoint'] {
   const known: EndpointMemory | undefined = readMemory(memory);
   if (!known) return undefined;

@@ -19,14 +19,14 @@ import { type Copies, IN_NO_EPOCH } from './copies.ts';
 
 /** A kind of copies without claims. */
 interface CopyKind {
-  /** Puts what the rows have on the queue of this host, and makes the rows ours. */
+  /** Queues the mail of the rows on this host, and makes the rows ours. */
   take(rows: readonly CopyRow[]): Promise<boolean>;
-  /** Holds a copy of this host against its queue. */
+  /** Compares a copy of this host with its queue. */
   tend(row: CopyRow): Promise<'taken' | 'removed' | undefined>;
 }
 
 interface AdoptionSettings {
-  /** Whether the store is a file of this host: there is nobody to take over from. */
+  /** Whether the store is a file of this host, so that there are no other hosts. */
   readonly alone: boolean;
 }
 
@@ -37,22 +37,22 @@ interface AdoptionDeps extends Pick<Tools, 'clock' | 'log'> {
     'body' | 'accept' | 'copies' | 'delivery' | 'envelopes' | 'replay' | 'hasRoom' | 'rescue'
   >;
   readonly copies: Copies;
-  /** Other kinds of copies than outgoing mail. */
+  /** The kinds of copies besides outgoing mail. */
   readonly others: Readonly<Record<string, CopyKind>>;
   readonly member: Pick<Membership, 'id' | 'epoch' | 'isLive'>;
   readonly ids: Pick<Ids, 'message'>;
 }
 
-/** How often this host looks whether it is to take over mail. Milliseconds. */
+/** The interval at which this host checks whether it must take over mail. Milliseconds. */
 const LOOK_MS = 2000;
-/** When it tries again to take copies that it could not take. Milliseconds. */
+/** The delay before copies that could not be taken are tried again. Milliseconds. */
 const AGAIN_MS = 30_000;
-/** Rows read together. Those of inbound mail have a megabyte, or two with what is around it. */
+/** Rows read together. Rows of inbound mail have up to two megabytes. */
 const BY_ID = { sort: 'id', limit: 500, bytes: 32 * 1024 * 1024 } as const;
 
 /**
- * Takes over the copies of hosts whose row names this one as their adopter. Each message is put on the queue first, and
- * then its rows name this host: a host that dies in between has lost nothing, and the next adopter goes on.
+ * Takes over the copies of hosts whose row names this one as their adopter. Each message is queued first, and then its
+ * rows name this host: if it dies in between, nothing is lost, and the next adopter continues.
  */
 export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) {
   const { store, spool, copies, others, member, clock, ids, log } = deps;
@@ -64,7 +64,8 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
   }
 
   /**
-   * Takes over what a host had in its earlier epochs. Returns how many messages could not be taken. Throws `StoreAway`.
+   * Takes over the mail of a host from its earlier epochs. Returns how many messages could not be taken. Throws
+   * `StoreAway`.
    */
   async function takeAll({ id, name, epoch = 0 }: HostRow): Promise<number> {
     const ofLost = { host: id, epoch: { range: { lt: epoch } } };
@@ -72,7 +73,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     const count = { taken: 0, left: 0, away: 0 };
     for (let past = 0; past < epoch; past++)
       for (let last = ''; !loop.isStopped(); ) {
-        // Asked for each page: it may have come back, or be another's now.
+        // Checked for each page: the host may have come back, or have another adopter.
         if (!spool.hasRoom() || !(await store.hosts.one({ id, epoch, adopter: member.id() }))) return 0;
         const page = await store.copies.many({ host: id, epoch: past, id: { range: { gt: last } } }, BY_ID);
         const next = page.at(-1);
@@ -87,7 +88,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return count.left;
   }
 
-  /** Does not reject: no takeover of a message may still be in progress when the next round begins. */
+  /** Never rejects, so that all takeovers of a round have ended when the next begins. */
   async function attempt(rows: readonly CopyRow[]): Promise<'taken' | 'left' | 'away'> {
     try {
       return (await take(rows)) ? 'taken' : 'left';
@@ -116,13 +117,13 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     const fresh = copied.filter((_, at) => known[at] === undefined);
     let message = known.find((id) => id !== undefined) ?? found.id;
     if (fresh.length > 0) {
-      // The queue takes an id once, and may have got other deliveries of the message before.
+      // The queue accepts an id once, and may already have other deliveries of the message.
       const isTaken = (await spool.envelopes([found.id])).has(found.id);
       message = isTaken ? ids.message() : found.id;
       const envelope = isClaimed ? { ...found.envelope, copiedIn: epochOf(first) } : found.envelope;
       if (!(await put({ ...found, id: message, envelope }, fresh))) return false;
     }
-    // Before it is ours: the copy must not stay when the mail has ended.
+    // Before the rows are ours, so that the copy is removed when the mail ends.
     if (!isClaimed) await spool.copies.start([{ messageId: message, id: first.id, epoch }]);
     const taken = await atOnce(rows, async ({ id, host, epoch: past, deliveries }) => {
       if (host !== member.id() && !(await store.copies.change({ id, host, epoch: past }, { host: member.id(), epoch })))
@@ -132,7 +133,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return !taken.includes(false);
   }
 
-  /** If it was on this queue before, and was dropped when another host took it over. False if it is not on it. */
+  /** Makes a delivery wait again that was dropped here in a takeover by another host. False if it is not here. */
   async function restore({ id, state: copied = 'waiting' }: CopiedDelivery): Promise<boolean> {
     const { state } = (await spool.delivery(id)) ?? { state: undefined };
     if (state === 'dropped' && copied === 'waiting') await spool.replay({ ids: [id] }, clock.now());
@@ -141,7 +142,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
 
   async function put(message: CopiedMessage, copied: readonly CopiedDelivery[]): Promise<boolean> {
     const deliveries = await atOnce(copied, async (one) => ({ ...(await deliveryOf(one)), messageId: message.id }));
-    // By the clock of the host that accepted it, which may be ahead: it must not wait for ours.
+    // The time is by the clock of the host that accepted it, which may be ahead of ours.
     const receivedAt = Math.min(message.receivedAt, clock.now());
     return (await spool.accept(await onDisk({ ...message, receivedAt }), deliveries)) === 'accepted';
   }
@@ -152,7 +153,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return { ...message, body: await writer.finish() };
   }
 
-  /** For the envelope. While the row is another's, that host may end it: its absence does not mean that it is ours. */
+  /** The epoch for the envelope. Another host may end its row, so the absence of a row does not make the mail ours. */
   const epochOf = ({ host, epoch }: CopyRow): number => (host === member.id() ? epoch : IN_NO_EPOCH);
 
   /** Finds a message that was damaged on the disk of this host. */
@@ -160,7 +161,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     const row =
       delivery === undefined
         ? await store.copies.one({ message })
-        : // Of outgoing mail a row is one delivery, of inbound mail the message as it was accepted.
+        : // A row of outgoing mail is one delivery; a row of inbound mail is a message as it was accepted.
           ((await store.copies.one({ id: delivery })) ?? (await store.copies.one({ id: messageOf(delivery) })));
     return row && (await rescued(row, message, delivery));
   }
@@ -175,7 +176,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
     return { message, delivery: { ...(await deliveryOf(copied)), messageId: id } };
   }
 
-  /** Makes deliveries wait again that were given up because they were damaged. */
+  /** Makes deliveries wait again that were given up because of damage. */
   async function revive(row: CopyRow, lost: readonly Pick<Delivery, 'id' | 'messageId'>[]): Promise<boolean> {
     let count = 0;
     for (const { id, messageId } of lost) {
@@ -188,7 +189,7 @@ export function createAdoption({ alone }: AdoptionSettings, deps: AdoptionDeps) 
 
   if (!alone) spool.rescue.onDamage(find);
 
-  /** The delivery of a copy. What was chosen since as the time of outgoing mail is in its schedule row. */
+  /** The delivery of a copy. A later send time of outgoing mail is in its schedule row. */
   async function deliveryOf(copied: CopiedDelivery): Promise<Delivery> {
     const delivery = fromCopy(copied);
     if (delivery.notBefore === undefined) return delivery;
@@ -219,7 +220,7 @@ function messagesOf(rows: readonly CopyRow[]): readonly (readonly CopyRow[])[] {
   return [...Map.groupBy(rows, ({ message }) => message).values()];
 }
 
-/** Hosts take over mail, and hold the copies of their own against their queue. */
+/** Takes over mail of lost hosts, and compares our own copies with the queue. */
 export type Adoption = ReturnType<typeof createAdoption>;
 
 export interface TendCopiesDeps
@@ -231,8 +232,8 @@ export interface TendCopiesDeps
 const YOUNG_MS = 600_000;
 
 /**
- * Holds the copies of this host against its queue: what is not on it, because the queue was restored or its call was
- * interrupted, is put there; what was ended by hand leaves the store. Also removes parts without a row.
+ * Compares the copies of this host with its queue: mail that is missing there, because the queue was restored or its
+ * call was interrupted, is queued; copies of mail that was ended by hand are removed. Also removes parts without a row.
  */
 export function tendCopiesTask({ store, spool, copies, others, member, clock, adoption }: TendCopiesDeps): Task {
   async function tend(row: CopyRow): Promise<'taken' | 'removed' | undefined> {
@@ -240,13 +241,13 @@ export function tendCopiesTask({ store, spool, copies, others, member, clock, ad
     if (age < YOUNG_MS || !store.understands(row)) return undefined;
     const other = others[row.kind];
     if (other) return other.tend(row);
-    // What this host had before it was adopted is decided when it is due.
+    // Mail from before this host was adopted is decided when it is due.
     if (row.epoch !== member.epoch()) return undefined;
     const known = await atOnce(row.deliveries, ({ id }) => spool.delivery(id));
     if (known.every((delivery) => delivery === undefined)) return (await adoption.take([row])) ? 'taken' : undefined;
     const lost = known.flatMap((one) => (one && isLost(one) ? [one] : []));
     if (lost.length > 0 && row.state !== 'settled') return (await adoption.revive(row, lost)) ? 'taken' : undefined;
-    // Of inbound mail the queue knows which copies it has; of outgoing mail, none is kept that is held or dead.
+    // For inbound mail the queue has marks of its copies; for outgoing mail, none is kept that is held or dead.
     const isOpen = (state: DeliveryState) => (row.kind === 'outbound' ? state === 'waiting' : STATES[state].open);
     if (known.some((one) => one && isOpen(one.state)) || (row.state === 'settled' && age < DAY_MS)) return undefined;
     await copies.dropped(row.id);

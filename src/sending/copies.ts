@@ -11,7 +11,7 @@ import { type CopyResult, type CopyRow, copyPartId } from '../store/rows/copies.
 import type { Store } from '../store/store.ts';
 
 interface CopiesSettings {
-  /** Whether new mail is copied. Mail that has a copy is treated as such anyway. */
+  /** Whether new mail is copied. Existing copies are respected in any mode. */
   readonly mode: 'none' | 'store';
 }
 
@@ -24,13 +24,13 @@ type ClaimedDelivery = Pick<Delivery, 'id' | 'replayed'>;
 
 /** Whether this host may attempt a delivery, or end it without an attempt. */
 export type CopyClaim =
-  /** It may. `epoch`: as long as this host is in it; null: the mail has no copy. */
+  /** It may, as long as this host is in `epoch`; null: the mail has no copy. */
   | { readonly kind: 'ours'; readonly epoch: number | null }
   /** Another host has taken it over, or it has ended there. */
   | { readonly kind: 'elsewhere' }
-  /** It has ended here, but the queue of this host does not know. */
+  /** It has ended here, but the queue of this host does not have the end. */
   | { readonly kind: 'settled'; readonly result: CopyResult }
-  /** It was replayed by hand, and its copy has gone: it is ours once there is one of this epoch. */
+  /** It was replayed by hand, and its copy was removed: it is ours once there is one of this epoch. */
   | { readonly kind: 'uncopied'; readonly epoch: number }
   /** Unknown for now: the store is away, or a takeover is under way. */
   | { readonly kind: 'unsure' };
@@ -40,9 +40,9 @@ export type Copies = ReturnType<typeof createCopies>;
 
 /** Up to this size a message is in the row itself. Rows are rewritten by claims, and read by hundreds in a takeover. */
 const INLINE_BYTES = 16_384;
-/** In the envelope of mail whose copy another host wrote: if it has no row, it has ended. */
+/** The epoch in the envelope of mail whose copy another host wrote: if it has no row, it has ended. */
 export const IN_NO_EPOCH = -1;
-/** Between two tries to record a result while the store is away. Milliseconds. */
+/** The delay between tries to record a result while the store is away. Milliseconds. */
 const AGAIN_MS = 1000;
 
 const UNSETTLED = { in: [null, 'leaving'] } as const;
@@ -65,11 +65,11 @@ export function createCopies({ mode }: CopiesSettings, { store, member, clock, l
   async function judge({ id, replayed }: ClaimedDelivery, copiedIn: number): Promise<CopyClaim> {
     const row = await copies.one({ id });
     if (!row && replayed) return { kind: 'uncopied', epoch: member.epoch() };
-    // In the epoch of its copy nobody else can have ended it: it was never attempted, or the store was restored.
+    // In the epoch of its copy no other host can have ended it: it was never attempted, or the store was restored.
     if (!row) return copiedIn === member.epoch() ? { kind: 'ours', epoch: copiedIn } : { kind: 'elsewhere' };
     if (row.state === 'settled' && row.result) return { kind: 'settled', result: row.result };
     if (row.host === member.id()) {
-      // This host came back before the row was taken over, and keeps it.
+      // This host came back before the row was taken over.
       const { host, epoch } = row;
       if (epoch < member.epoch()) await copies.change({ id, host, epoch }, { epoch: member.epoch() });
       return { kind: 'unsure' };
@@ -151,7 +151,7 @@ export function createCopies({ mode }: CopiesSettings, { store, member, clock, l
           return;
         } catch (error) {
           if (!(error instanceof StoreAway)) {
-            // The mail was sent, whatever is wrong with its row.
+            // The mail was sent, even if its row is faulty.
             log.error('copy.fault', { delivery: id, error });
             return;
           }
@@ -181,7 +181,7 @@ export function createCopies({ mode }: CopiesSettings, { store, member, clock, l
       }
       return count;
     },
-    /** Waits for the store no more. */
+    /** Stops waiting for the store. */
     stop() {
       stopped = true;
     },
@@ -191,5 +191,5 @@ export function createCopies({ mode }: CopiesSettings, { store, member, clock, l
 /** Few: each may be a megabyte. */
 const SWEPT = { sort: 'createdAt', limit: 20 } as const;
 
-/** The state of the queue that a result means. */
+/** The queue's state for a result. */
 export const stateOf = ({ state }: CopyResult) => DELIVERY_STATES.find((name) => name === state) ?? 'dropped';

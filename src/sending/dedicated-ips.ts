@@ -34,7 +34,7 @@ interface ProvisioningDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
 /** A request with its chosen address. */
 type AssignedRequest = IpRequestRow & { readonly ip: string; readonly claim: string };
 
-/** How often a log entry says that requests wait for an empty inventory. Milliseconds. */
+/** The interval of log entries about requests that wait for an empty inventory. Milliseconds. */
 const REMIND_MS = 3_600_000;
 const MOST_AT_ONCE = 1000;
 
@@ -175,7 +175,7 @@ async function hand(
   );
 }
 
-/** Returns released addresses to the inventory, in quarantine. Returns how many. */
+/** Moves released addresses to the inventory, in quarantine. Returns how many. */
 async function collect(
   { quarantineDays }: ProvisioningSettings,
   { store, clock, ids, log }: ProvisioningDeps,
@@ -231,7 +231,7 @@ interface ReverseDnsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly resolver: Resolver;
 }
 
-/** Time until the next check: sooner while somebody waits for a change or DNS did not answer. */
+/** Time until the next check: sooner while a change is pending or DNS did not answer. */
 const NEXT_MS = {
   pending: 5 * MINUTE_MS,
   unknown: 5 * MINUTE_MS,

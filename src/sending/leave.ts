@@ -1,4 +1,4 @@
-import { HOUR_MS, MINUTE_MS } from '../base/clock.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import { createMemory, createRecent } from '../base/memory.ts';
@@ -27,7 +27,7 @@ interface LeaveDeps {
 /** How long a subaccount's row is cached. Milliseconds. */
 const FRESH_MS = 5_000;
 /** How long mail waits for a paused subaccount to be resumed (documented). */
-const LONGEST_PAUSE_MS = 3 * 86_400_000;
+const LONGEST_PAUSE_MS = 3 * DAY_MS;
 /** A quota may grow meanwhile, so mail is checked again at least this often. */
 const LONGEST_WAIT_MS = 600_000;
 /** Retry interval while the store is unavailable. */
@@ -74,7 +74,7 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps) {
   }
 
   return frozen({
-    /** Forgets what is cached of a subaccount, after it was changed. */
+    /** Drops the cached row of a subaccount after a change. */
     changed: (account: string, subaccount: string) => rows.forget(subaccountId(account, subaccount)),
     /** Why the message would be held back now; undefined when it would not. Uses up no quota. Throws `StoreAway`. */
     async heldBecause(
@@ -146,7 +146,7 @@ function createHolders(
   };
 }
 
-/** How much may be sent per hour: a number, what the reputation earns, or no limit. */
+/** The hourly limit: a number, the quota that the reputation earns, or none. */
 type Limit = number | 'earned' | null;
 
 interface MeterSettings {
@@ -156,12 +156,12 @@ interface MeterSettings {
   readonly limit: Limit;
 }
 
-/** Counts what one account or subaccount has sent in the last 60 minutes, on all hosts. */
+/** Counts the messages of one account or subaccount in the last 60 minutes, on all hosts. */
 type Meter = ReturnType<typeof createMeter>;
 
 const KEPT_MS = 120_000;
 
-/** The counters at one time, plus what this host has released since, by start of the minute. */
+/** The counters at one time, plus messages released by this host since, by start of the minute. */
 interface Reading {
   readonly at: number;
   readonly quota: number;
@@ -196,7 +196,7 @@ function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store
         reading = undefined;
       }));
     },
-    /** When one more may be sent: `now`, or when enough of what was sent is more than an hour old. */
+    /** When one more may be sent: `now`, or when enough earlier messages are more than an hour old. */
     freeAt(now: number): number {
       const last = readings.at(-1);
       if (limit === null || !last) return now;
@@ -280,7 +280,7 @@ interface ReleasingDeps extends Pick<Tools, 'clock' | 'log'> {
 /** Holds back or releases the mail of a subaccount. */
 export type Releasing = ReturnType<typeof createReleasing>;
 
-/** Releases what waits on this host's spool, whenever it was queued. */
+/** Releases mail that waits on this host's spool, whenever it was queued. */
 export function createReleasing({ spool, holding, clock, log }: ReleasingDeps) {
   return frozen({
     /** Stops its mail from now on. */

@@ -52,7 +52,7 @@ export function createNotices(deps: NoticeDeps) {
   let wanted = false;
   let stopped = false;
 
-  /** Sends now, in the background; the task retries what fails here. */
+  /** Sends now, in the background; the task retries failed notices. */
   function sendSoon(): void {
     wanted = true;
     sendDue().catch((error: unknown) => {
@@ -93,7 +93,7 @@ export function createNotices(deps: NoticeDeps) {
       sendSoon();
       return 'queued';
     },
-    /** Sends what is due now and returns the number of results of each kind. Concurrent calls share one run. */
+    /** Sends due notices and returns the number of results of each kind. Concurrent calls share one run. */
     sendDue,
     /** Deletes notices that ended long ago, a bounded number per call. Returns how many rows were deleted. */
     purge: () => purge(deps, new Date(clock.now() - KEPT_MS)),

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { DAY_MS } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Tools } from '../base/tools.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
@@ -91,7 +92,7 @@ export function createReporter({ spool, copies, recorder, clock, log }: Reporter
       return mine;
     });
     const recorded = ready.filter((_, n) => told[n] === true);
-    // Before the queue forgets the reports: what is left of a copy would be taken over.
+    // Before the queue forgets the reports, because a remaining copy could be taken over.
     await atOnce(recorded, async (report) => {
       const copy = readReport(report)?.copy;
       if (copy !== undefined) await copies.ended(copy);
@@ -149,7 +150,7 @@ export interface Happening {
   readonly kind: MessageEvent['kind'];
   readonly detail: NonNullable<MessageEvent['detail']>;
   readonly links?: readonly string[];
-  /** The id that a relay made of its own. */
+  /** Ids that a relay assigned. */
   readonly names?: readonly string[];
 }
 
@@ -211,8 +212,6 @@ export function readReport({ id, body }: SendReport): OutcomeReport | undefined 
   }
 }
 
-const DAY = 24 * 3_600_000;
-
 /** The event of an attempt; every deferral gives one here. */
 export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'outcome'>): Happening {
   if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
@@ -222,7 +221,7 @@ export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'ou
   return { kind: 'send', detail, ...(names.length > 0 && { names }) };
 }
 
-/** Where a reply came from; nowhere, when it is our own. */
+/** The source of a reply; empty for our own. */
 function placesOf(attempt: MailAttempt): Happening['detail'] {
   if (attempt.kind !== 'answered' || attempt.host === '') return {};
   return { source_ip: attempt.source, destination_ip: attempt.address, destination: attempt.host };
@@ -240,7 +239,7 @@ export function toExpiry(last: string): Happening {
  * attempt, `age` its age now; milliseconds.
  */
 export function tellsDeferral(attempts: number, before: number, age: number): boolean {
-  return attempts === 0 || Math.floor(age / DAY) > Math.floor(before / DAY);
+  return attempts === 0 || Math.floor(age / DAY_MS) > Math.floor(before / DAY_MS);
 }
 
 function toBounce(attempt: MailAttempt): Happening {

@@ -26,7 +26,7 @@ import { type Happening, tellsDeferral, toExpiry, toHappening, toReport } from '
 import type { Claim, Scheduling } from './scheduling.ts';
 import type { ComposeJob, Composer, ComposeSettings, MailCarrier } from './types.ts';
 
-// The road of the kind `outbound`: accounts' mail, composed for each recipient and delivered to a server of theirs.
+// Delivers the kind `outbound`: accounts' mail, composed for each recipient and sent to a server of its domain.
 
 /** Finds the signing key for a message. Null: it is sent unsigned. */
 type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
@@ -39,7 +39,7 @@ export interface OutboundParts {
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
-  /** Whether the account may still write as the sender: much can change until mail leaves. Throws `StoreAway`. */
+  /** Whether the account may still write as the sender, which can change until mail is sent. Throws `StoreAway`. */
   readonly mayWriteFrom: OwnDomains['mayWriteFrom'];
   /** The number of an account; undefined if there is no such account. */
   numberOf(account: string): Promise<number | undefined>;
@@ -76,7 +76,7 @@ const LOST = rejected('invalid', 'the message was lost on our disk');
 const FOREIGN = 'its account may not use this sender address any more';
 /** No claim to release. */
 const NOBODY_ELSES = { kind: 'ours', first: false } as const;
-/** When mail is tried again if it is not known whose it is. Milliseconds. */
+/** The delay of mail if it is unknown which host may send it. Milliseconds. */
 const UNSURE_MS = 2000;
 
 export function createOutboundRoad(settings: OutboundRoadSettings, deps: OutboundRoadDeps): Road {
@@ -114,12 +114,12 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return found && outgoing && { ...found, outgoing };
   }
 
-  /** Only a message that can still be cancelled or moved asks the store; after its first attempt it cannot be. */
+  /** Queries the store only for a message that can still be cancelled or moved: before its first attempt. */
   async function claimOf({ delivery, scheduled, attempts }: Waiting): Promise<Claim> {
     return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : NOBODY_ELSES;
   }
 
-  /** Applies the cancellation or the move. A cancelled message gets no event. */
+  /** Applies a cancellation or a move. A cancelled message gets no event. */
   function giveWay({ delivery, parked }: Waiting, claim: Exclude<Claim, { readonly kind: 'ours' }>): DeliveryOutcome {
     if (claim.kind === 'moved') return { kind: 'put off', at: claim.at, moved: true };
     return { kind: 'gone', settlement: settleUnattempted(delivery.id, 'dropped', parked, clock.now()) };
@@ -141,7 +141,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     }
   }
 
-  /** Another host has the mail, or it has ended, or nobody knows yet. */
+  /** The outcome if another host has the mail, or it has ended, or that is unknown. */
   function stepBack(
     { delivery, parked }: Waiting,
     claim: Exclude<CopyClaim, { readonly kind: 'ours' }>,
@@ -149,7 +149,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     const now = clock.now();
     if (claim.kind === 'unsure' || claim.kind === 'uncopied') return { kind: 'put off', at: now + UNSURE_MS };
     if (claim.kind === 'elsewhere')
-      // Not kept: it would look like mail that was dropped by hand.
+      // Not kept, because it would look like mail that was dropped by hand.
       return { kind: 'gone', settlement: { ...settleUnattempted(delivery.id, 'dropped', parked, now), forget: true } };
     const settlement = settleUnattempted(delivery.id, 'dropped', parked, now);
     return {
@@ -161,7 +161,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
 
   const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
 
-  /** Persisted, so that a restart keeps the time; no attempt is counted. */
+  /** Puts a delivery off. Persisted, so that a restart keeps the time; no attempt is counted. */
   function putOff({ delivery }: Waiting, at: number): DeliveryOutcome {
     const settlement = { ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at };
     return { kind: 'put off', at, settlement };
@@ -194,13 +194,13 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
         return sameFor([waiting], await settle(waiting, found, composed.links, attempt, endpoint));
       },
       async release() {
-        // It can be cancelled again until its destination is back; if the store is unavailable, it cannot.
+        // It can be cancelled again until its destination is back, unless the store is unavailable.
         if (isFirst && !isSent) await scheduling.release(delivery.id).catch(() => undefined);
       },
     };
   }
 
-  /** A message that can never be composed ends now. A fault of ours may be fixed: it is retried as long as all mail. */
+  /** Ends a message that can never be composed. After a fault of ours, which may be fixed, retries it like all mail. */
   async function refuse(
     waiting: Waiting,
     message: Message,
@@ -255,7 +255,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     return conclude(waiting, message, attempt, settled, told, diagOf(attempt, happening));
   }
 
-  /** `told`: what the account hears of it, if anything. `diag`: for the sender, who may have asked for a report. */
+  /** `told`: the event for the account, if any. `diag`: for the DSN, if the sender requested one. */
   async function conclude(
     waiting: Waiting,
     message: Message,
@@ -328,7 +328,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     };
   }
 
-  /** The settlement with what happened, for the store. Its copy knows before the queue does. */
+  /** Adds the report to the settlement. Records the result in the copy, before the queue. */
   async function withReport(
     { delivery, attempts }: Waiting,
     message: Message | undefined,
@@ -350,7 +350,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     heedsLatency: false,
     limit,
     timed: true,
-    // Bounces need nobody's attention.
+    // Bounces are routine.
     isAlarming: () => false,
     async prepare(all) {
       const [waiting] = all;
@@ -362,11 +362,11 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
         if (error instanceof StoreAway) return 'later' as const;
         throw error;
       });
-      // It is damaged here, and the store may have it.
+      // It is damaged here, and the store may have a copy.
       if (found === 'later') return { kind: 'put off' };
       const lease = found && (await leaseOf(waiting, found));
       if (lease && lease.kind !== 'ours') return stepBack(waiting, lease);
-      // The delivery has expired whatever the store says, so an unavailable store is not waited for.
+      // The delivery has expired regardless of the store, so an unavailable store is not waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {
         if (error instanceof StoreAway) return NOBODY_ELSES;
         throw error;
@@ -393,7 +393,7 @@ function createResultMeters(metrics: Metrics): (kind: Happening['kind']) => void
   return (kind) => results.get(kind)?.add();
 }
 
-/** The server's reply; of a refusal as in the event. */
+/** The server's reply; for a refusal, as in the event. */
 function diagOf(attempt: MailAttempt, { detail }: Happening): string {
   return String(detail['diag'] ?? (attempt.kind === 'answered' ? `smtp;${attempt.code} ${attempt.diag}` : ''));
 }

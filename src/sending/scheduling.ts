@@ -16,7 +16,7 @@ interface SchedulingDeps {
   readonly spool: Pick<Spool, 'drop' | 'reschedule' | 'delivery'>;
   readonly copies: Pick<Copies, 'cancelled'>;
   readonly clock: Clock;
-  /** Nothing is deleted while the clock is in doubt. */
+  /** Nothing is deleted while the clock is not trusted. */
   readonly time: Pick<RunningTime, 'sure'>;
 }
 
@@ -25,7 +25,7 @@ type WishOutcome = 'done' | 'late';
 
 /**
  * The answer to a host that is about to send a message: `ours`: send it; `cancelled`; `moved`: not before `at`.
- * `first`: nobody claimed it before, so nobody can have sent it.
+ * `first`: it was not claimed before, so it cannot have been sent.
  */
 export type Claim =
   | { readonly kind: 'ours'; readonly first: boolean }
@@ -39,7 +39,7 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 const STEP = 200;
 /** How long a claimed row is kept after its send time, so that a late change can be refused as such. */
 const LEFT_MS = DAY_MS;
-/** How long a row is kept after its send time: a host that was down that long still learns of a cancellation. */
+/** How long a row is kept after its send time, so that a host that was down still learns of a cancellation. */
 const WAITED_MS = 365 * DAY_MS;
 /** Timers do not run by the wall clock: a message is not put off for a difference this small. */
 const SLACK_MS = 1000;

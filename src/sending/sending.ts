@@ -29,7 +29,7 @@ interface SendingDeps
 /** How long an account's number is cached. It never changes, but the account may be deleted. Milliseconds. */
 const FRESH_MS = 60_000;
 
-/** Builds what the outbound road needs from the store, and the reporter that records results there. */
+/** Builds the parts of outbound delivery that use the store, and the reporter that records results there. */
 export function createSending({ hostname }: { readonly hostname: string }, deps: SendingDeps) {
   const { store, clock, tokenSecret, customDomains, leaving, scheduling, copies, sources, mailCarrier } = deps;
   const reporter = createReporter(deps);

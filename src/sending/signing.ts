@@ -14,7 +14,7 @@ import { type DomainKeys, selectorOf } from './domains/keys.ts';
 import type { ComposeJob, SigningOutlook } from './types.ts';
 
 interface SigningSettings {
-  /** Signs if the sender's domain may not; empty: such mail is not signed. The operator publishes its DKIM record. */
+  /** Signs if the sender's domain cannot; empty: such mail is not signed. The operator publishes its DKIM record. */
   readonly ownDomain: string;
   readonly dkimSelector: string;
 }
@@ -22,13 +22,13 @@ interface SigningSettings {
 interface SigningDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly keys: DomainKeys;
-  /** Tests records without a cache, which could still say what was wrong before. */
+  /** Tests records without a cache, which could have outdated ones. */
   readonly freshTests: DomainTests;
 }
 
 type Signer = ComposeJob['dkim'];
 
-/** Which domain signs the mail of accounts. */
+/** Chooses the domain that signs the mail of accounts. */
 export type Signing = ReturnType<typeof createSigning>;
 
 /** How long the signer is cached: short, because a domain may just have been verified. Milliseconds. */
@@ -40,8 +40,8 @@ const TOLD_MS = 3_600_000;
 
 /**
  * Chooses the signer of a message: the domain that its account named, else the sender's, if allowed; else our own; else
- * none. The records of a verified domain that are not valid yet are looked up again: somebody has probably just
- * published them.
+ * none. If the records of a verified domain are not valid yet, they are looked up again, because they may have just
+ * been published.
  */
 export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps: SigningDeps) {
   const { store, keys, freshTests, clock, log } = deps;
@@ -96,7 +96,7 @@ export function createSigning({ ownDomain, dkimSelector }: SigningSettings, deps
   });
 }
 
-/** Why a domain does not sign, and what to do. */
+/** Why a domain does not sign, and the remedy. */
 function reasonOf(domain: string, row: SenderDomainRow | undefined, now: Date): string {
   if (!row || row.verifiedAt === null)
     return (

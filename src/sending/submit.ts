@@ -52,7 +52,7 @@ interface SortedSubmission {
   readonly answers: readonly RecipientOutcome[];
 }
 
-/** The only way for an account's mail onto the spool. */
+/** Accepts an account's mail; nothing else may queue it. */
 export type Submitting = ReturnType<typeof createSubmitting>;
 
 /**
@@ -78,7 +78,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps) {
           return { outcome: 'accepted', recipients: refuseSender(submission, deps), signing: NOT_SENT };
         }
         const sorted = await sort(submission, settings, deps);
-        const size = submission.bytes.length; // they are given away
+        const size = submission.bytes.length; // the spool takes ownership of them
         const outcome = sorted.deliveries.length === 0 ? 'accepted' : await accept(sorted, settings, deps);
         if (outcome !== 'accepted') return { outcome };
         await recordAll(sorted, deps);
@@ -173,7 +173,7 @@ async function sort(
 
 const NOT_SENT: SigningOutlook = { signedBy: null, warning: null };
 
-/** The signing domain. The message is accepted whatever it is. */
+/** The signing domain, which does not affect acceptance. */
 async function outlook({ account, outgoing }: Submission, { signing, log }: SubmitDeps): Promise<SigningOutlook> {
   try {
     return await signing.outlookOf(account, outgoing);
@@ -237,7 +237,7 @@ async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: 
   const trace = traceOf(sorted, envelope, settings);
   const writer = spool.body(messageId);
   try {
-    // The queue takes the bytes away.
+    // The queue takes ownership of the bytes.
     await copies.write({ id: messageId, receivedAt, envelope: copied, trace, bytes }, deliveries);
     await writeAll(writer, bytes);
     const body = await writer.finish();

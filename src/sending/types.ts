@@ -33,7 +33,7 @@ export interface Submission {
    * name of the author, and in a From that is replaced. The account must be allowed to write as all of them.
    */
   readonly otherAuthors: readonly string[];
-  /** MIME or draft, as `outgoing.form` says. */
+  /** MIME or draft, depending on `outgoing.form`. */
   readonly bytes: Uint8Array;
   /** Addresses; each gets a message of its own. */
   readonly recipients: readonly string[];
@@ -63,7 +63,7 @@ export interface RecipientOutcome {
 export interface SigningOutlook {
   /** The domain; null: the message leaves unsigned. */
   readonly signedBy: string | null;
-  /** Why that is not the domain of the sender, and what to do; null if it is. */
+  /** Why that is not the domain of the sender, and the remedy; null if it is. */
   readonly warning: string | null;
 }
 
@@ -122,7 +122,7 @@ export type ComposeReply =
 
 /** Composes outbound mail on worker threads, with a deadline and a memory limit. */
 export interface Composer {
-  /** Throws only if the disk or the process fails. A body in memory is given away, as to the renderer. */
+  /** Throws only if the disk or the process fails. Takes ownership of a body in memory. */
   compose(job: ComposeJob): Promise<ComposeReply>;
 }
 
@@ -136,5 +136,5 @@ export interface MailCarrier {
   stop(): Promise<void>;
 }
 
-/** A delivery as the reporter sees it. */
+/** The fields of a delivery that the reporter needs. */
 export type SentDelivery = Pick<QueuedDelivery, 'id' | 'messageId' | 'account' | 'recipient'>;

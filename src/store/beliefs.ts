@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
 import { StoreAway } from './driver/port.ts';
 
-/** How soon a store that did not answer is asked again. Milliseconds. */
+/** The delay before a store that did not answer is tried again. Milliseconds. */
 const AGAIN_MS = 2000;
 /** Cached values; beyond that the oldest is evicted. */
 const MOST = 50_000;

@@ -5,7 +5,7 @@ import { COPYING } from './rows/hosts.ts';
 import { COLLECTIONS } from './store.ts';
 import { usage } from './usage.ts';
 
-/** A row of any collection: its fields are copied as they are, known to this version or not. */
+/** A row of any collection. All fields are copied, even those that this version does not know. */
 type AnyRow = Row & Readonly<Record<string, unknown>>;
 
 /** Every collection with rows that matter; `pings` has none. */
@@ -24,16 +24,16 @@ export interface Progress {
 /** The rows copied of a collection, and their digest, which is the same on both sides. */
 export type Copied = Readonly<Awaited<ReturnType<typeof copyRows>>>;
 
-/** Why a copy ended: not a fault, but something that the operator has to decide. */
+/** A copy that ended because the operator must decide how to continue. */
 export class CopyRefused extends Error {
   override readonly name = 'CopyRefused';
 }
 
 /**
- * Copies every row of `from` to `to`, then reads both again and compares them. It may be stopped at any point, and
- * goes on with `resume`: rows that are in `to` already must be those of `from`; nothing there is ever changed. Until
- * both are found to be equal, a row in `to` keeps daemons and commands out (`checkFormat`). Throws `CopyRefused` if
- * `to` has other rows, or if `from` changed meanwhile, and `StoreAway`, which names the side.
+ * Copies every row of `from` to `to`, then reads both again and compares them. It may be interrupted at any point, and
+ * continues with `resume`: rows that are already in `to` must equal those of `from`; nothing there is ever changed.
+ * Until both sides are found to be equal, a row in `to` keeps daemons and commands out (`checkFormat`). Throws
+ * `CopyRefused` if `to` has other rows, or if `from` changed meanwhile, and `StoreAway`, which names the side.
  */
 export async function copyStore(
   { from, to }: { readonly from: Database; readonly to: Database },
@@ -64,7 +64,7 @@ interface Pair {
   readonly to: Collection<AnyRow>;
 }
 
-/** A database that says which side is away. */
+/** Wraps a database so that its `StoreAway` names the side. */
 function named(side: 'FROM' | 'TO', database: Database): Pick<Database, 'collection'> {
   const run = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
@@ -91,7 +91,7 @@ async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progres
   const sum = createSum(spec);
   let there = 0;
   for await (const rows of pagesOf(spec, from)) {
-    // One question for the whole page: after an interruption most of a collection may be there.
+    // One query for the whole page: after an interruption most of a collection may be there.
     const ids = rows.map(({ id }) => id);
     const before = new Map((await to.many({ id: { in: ids } })).map((row) => [row.id, row]));
     await atOnce(rows, async (row) => {
@@ -102,11 +102,11 @@ async function copyRows({ spec, from, to }: Pair, onProgress: (progress: Progres
     there += before.size;
     onProgress({ collection: spec.name, doing: 'copying', rows: sum.rows() });
   }
-  // `there`: those that were in TO before.
+  // `there`: the number of rows that were in TO before.
   return { collection: spec.name, rows: sum.rows(), there, digest: sum.text() };
 }
 
-/** Inserts a row; returns the one that is there instead, for instance because the answer to an insert was lost. */
+/** Inserts a row. Returns the existing one instead, for instance if the answer to an earlier insert was lost. */
 async function insert(spec: CollectionSpec<AnyRow>, to: Collection<AnyRow>, row: AnyRow): Promise<AnyRow | undefined> {
   try {
     if ((await to.insert(row)) === 'inserted') return undefined;
@@ -125,7 +125,7 @@ const different = (spec: CollectionSpec<AnyRow>, { id }: Row) =>
       'copy to an empty store',
   );
 
-/** Reads both sides again, in parallel: what was written meanwhile shows as a difference. */
+/** Reads both sides again, in parallel. Rows written meanwhile show as differences. */
 async function compare(
   { spec, from, to }: Pair,
   copied: Copied | undefined,
@@ -176,7 +176,7 @@ async function* pagesOf(
     const rows = await readable(name, collection.many({ id: { range } }, { sort: 'id', ...PAGE }));
     const end = rows.at(-1);
     if (!end) return;
-    // The mark of this copy is no row of either store.
+    // The mark of this copy does not count as a row of either store.
     yield name === MARKS.name ? rows.filter(({ id }) => id !== MARK.id) : rows;
     last = end.id;
   }
@@ -204,7 +204,7 @@ function digestOf({ unique = [] }: CollectionSpec<AnyRow>, row: AnyRow): string 
   return hash('sha256', canonical(Object.fromEntries(Object.entries(row).filter(([field]) => !absent.has(field)))));
 }
 
-/** A text that is equal for equal values, whatever the order of their names; a Date is not the text of a Date. */
+/** A canonical text of a value, independent of the order of names. A Date differs from its text. */
 function canonical(value: unknown): string {
   if (value instanceof Date) return `d${value.getTime()}`;
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;

@@ -1,28 +1,28 @@
 import { type Collection, type Filter, type Row, StoreAway } from './driver/port.ts';
 
 /**
- * What a host must understand to act on a row. Each field that was added to a row after the first version declares what
- * its values need (`Features`); the store writes that into the row (`needs`), and each host compares it with what it
- * understands (composition/known-features.ts). So a version need not know later ones, but for the form of `needs`.
+ * The features that a host must understand to act on a row. Each field that was added after the first version declares
+ * the features that its values need (`Features`); the store writes them into the row (`needs`), and each host compares
+ * them with its own (composition/known-features.ts). So versions need not know later ones, only the form of `needs`.
  */
 export interface GatedRow extends Row {
   /** Features, sorted, with spaces between them. Null or absent: every version understands the row. */
   readonly needs?: string | null;
 }
 
-/** What a field needs of the hosts that act on its row. */
+/** The features that a field requires of hosts. */
 interface Need<V> {
-  /** Belongs to this field only. Names are in databases in use: they never change. */
+  /** Unique to this field. Names are in databases in use: they never change. */
   readonly feature: string;
-  /** What a host does that does not know the field: this value needs nothing. */
+  /** The value by which hosts without the feature act; it requires nothing. */
   readonly plain?: string | number | boolean;
-  /** The parts of the value that a later version may add to: each is a feature. */
+  /** The parts of the value, each of which is a feature, because later versions may add some. */
   readonly each?: (value: V) => readonly string[];
 }
 
 type OptionalKeys<R> = { [F in keyof R]-?: object extends Pick<R, F> ? F : never }[keyof R];
 
-/** The needs of each field; null: none. A field added later is optional, as old rows lack it, and must be here. */
+/** The requirements of each field; null: none. Fields added later are optional in rows, and must be listed here. */
 export type Features<R> = {
   readonly [F in Exclude<OptionalKeys<R>, keyof GatedRow> & string]: Need<NonNullable<R[F]>> | null;
 } & { readonly [F in Exclude<keyof R, keyof GatedRow> & string]?: Need<NonNullable<R[F]>> | null };
@@ -38,7 +38,7 @@ export class RowTooNew extends StoreAway {
 export const understands = (features: ReadonlySet<string> | undefined, { needs }: GatedRow): boolean =>
   !needs || !features || needs.split(' ').every((need) => features.has(need));
 
-/** A collection that writes into its rows what they need, and does not change a field that it may misunderstand. */
+/** Writes `needs` into rows, and refuses to change these fields in a row that this host does not understand. */
 export function gated<R extends Row>(
   rows: Collection<R>,
   declared: Features<R>,
@@ -86,13 +86,13 @@ function toFeatures<V>({ feature, plain, each }: Need<V>, value: unknown): reado
   return each ? each(value as V).map((part) => `${feature}=${part}`) : [feature];
 }
 
-/** Every feature of a declaration; `parts` has what is known of those with `each`. */
+/** Every feature of a declaration; `parts` has the known features of fields with `each`. */
 export function allFeatures(declared: object, parts: Readonly<Record<string, readonly string[]>>): readonly string[] {
   return Object.values<Need<never> | null>({ ...declared }).flatMap((need) => {
     if (!need) return [];
     if (!need.each) return [need.feature];
     const known = parts[need.feature];
-    if (!known) throw new TypeError(`nothing is known of the feature ${need.feature}`);
+    if (!known) throw new TypeError(`the parts of the feature ${need.feature} are unknown`);
     return known.map((part) => `${need.feature}=${part}`);
   });
 }

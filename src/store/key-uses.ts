@@ -9,14 +9,14 @@ interface KeyUsesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly store: Pick<Store, 'keys'>;
 }
 
-/** How often the row of a key is written at most. Milliseconds. */
+/** The shortest interval between two writes of a key's row. Milliseconds. */
 const WRITE_MS = 60_000;
-/** Keys whose use waits to be written; what more keys do in that minute is not noted. */
+/** Maximum number of keys whose use waits to be written; uses of further keys are dropped. */
 const MOST_UNWRITTEN = 100_000;
 
 /**
- * When keys were last used. A use is noted in memory, and all that were noted in a minute are written to their rows
- * together, in the background: no call waits for it. A host that is killed forgets the last minute.
+ * When keys were last used. Uses are noted in memory and written to their rows once a minute, in the background. A host
+ * that is killed loses the last minute.
  */
 export type KeyUses = ReturnType<typeof createKeyUses>;
 
@@ -35,7 +35,7 @@ export function createKeyUses({ store, clock, log }: KeyUsesDeps) {
     });
   }
 
-  /** Never throws. What cannot be written is kept for the next time. */
+  /** Never throws. Uses that cannot be written are kept for the next time. */
   async function write(): Promise<void> {
     try {
       await atOnce([...unwritten], async ([id, at]) => {
@@ -54,18 +54,18 @@ export function createKeyUses({ store, clock, log }: KeyUsesDeps) {
   }
 
   return frozen({
-    /** The key of this row is used now. */
+    /** Notes a use of the key of this row. */
     note(id: string) {
       if (unwritten.size >= MOST_UNWRITTEN && !unwritten.has(id)) return;
       unwritten.set(id, clock.now());
       schedule();
     },
-    /** When a key was last used: by its row, or later by what this host has not written yet. Null: never. */
+    /** When a key was last used, including uses that this host has not written yet. Null: never. */
     lastUse({ id, lastUsedAt = null }: KeyRow): Date | null {
       const here = unwritten.get(id);
       return here === undefined || (lastUsedAt && lastUsedAt.getTime() > here) ? lastUsedAt : new Date(here);
     },
-    /** Writes what is left. Never throws. */
+    /** Writes the remaining uses. Never throws. */
     async stop() {
       cancel?.();
       await writing.then(write);

@@ -9,7 +9,7 @@ import { type HostRow, isSilent } from './rows/hosts.ts';
 import type { Store } from './store.ts';
 
 interface LostHostsSettings {
-  /** After how much silence a host is adopted. Milliseconds; 0: only by hand. */
+  /** The silence after which a host is adopted, in milliseconds; 0: only by hand. */
   readonly afterMs: number;
   /** Whether the store is a file of this host: there are no others. */
   readonly alone: boolean;
@@ -21,22 +21,22 @@ interface LostHostsDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly metrics: Pick<Metrics, 'gauge' | 'counter'>;
 }
 
-/** From when on a host is shown as lost if none is adopted by itself. Milliseconds. */
+/** The silence after which a host is shown as lost, if adoption is only by hand. Milliseconds. */
 const SHOWN_MS = 60_000;
-/** The rows are read at every third beat: with many hosts, each reads the rows of all. */
+/** Beats between two reads of the rows, because each host reads those of all. */
 const LOOK_BEATS = 3;
 const COPIES = 'copies=';
 
-/** A host as it was when it was first seen so, and the count of our own beats then. */
+/** The signs of a host, and the count of our own beats when they were first seen. */
 interface Sight {
   readonly signs: string;
   readonly since: number;
 }
 
 /**
- * Watches the other hosts, and makes this one the adopter of those that are lost. Time is counted in beats of our own
- * that the store took while that of the other host stood still. So a host is not lost because the store was away,
- * because this process did not run, or by any clock of another machine.
+ * Watches the other hosts, and makes this one the adopter of those that are lost. Time is counted in our own beats that
+ * reached the store while that of the other host stood still. So outages of the store, pauses of this process and
+ * clocks of other machines do not make a host count as lost.
  */
 export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: LostHostsDeps) {
   const { store, member, clock, log, metrics } = deps;
@@ -48,7 +48,7 @@ export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: Los
   let lost = 0;
   metrics.gauge('postern_hosts_lost', () => lost);
 
-  /** Notes the signs of life that a row shows. Returns whether there was none for long enough. */
+  /** Notes the signs of life in a row. Returns whether there was none for long enough. */
   function isStill(row: HostRow, signs: string, now: Map<string, Sight>): boolean {
     const before = sights.get(row.id);
     const sight = before?.signs === signs ? before : { signs, since: member.beats() };
@@ -60,7 +60,7 @@ export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: Los
   async function adopt(row: HostRow, before: HostRow | undefined): Promise<void> {
     const { id, name, features } = row;
     if (!(await store.copies.one({ host: id }))) return;
-    // Kinds of copies that this version does not know stay for a host that does, or until this one is upgraded.
+    // Kinds of copies that this version does not know are left to a host that does, or until an upgrade.
     const needs = features.filter((feature) => feature.startsWith(COPIES)).join(' ');
     if (!store.understands({ id, needs })) return;
     if (!(await nameAdopter(store, row, member.id(), new Date(clock.now())))) return;
@@ -76,10 +76,10 @@ export function createLostHosts({ afterMs, alone }: LostHostsSettings, deps: Los
     const silent = others.filter((row) => {
       if (row.adopter) return false;
       if (row.incarnation !== null) return isStill(row, `${row.incarnation} ${row.beat}`, now);
-      // It was stopped, and comes back to its mail; or it was silent when another process took its name.
+      // It was stopped and will continue with its mail, or was silent when another process took its name.
       return isSilent(row) && isStill(row, 'silent', now);
     });
-    // Mail that an adopter has not taken over yet does not wait for it, whether it is lost or was stopped.
+    // Mail that an adopter has not taken over yet must not wait for it if it is lost or stopped.
     const stuck = others.filter((row) => {
       if (!row.adopter || row.adopter === member.id()) return false;
       return isStill(row, `${row.adopter} ${adopterOf(row)?.beat}`, now);

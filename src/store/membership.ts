@@ -6,16 +6,16 @@ import { HostRefused, type HostRow, raiseFormat } from './rows/hosts.ts';
 import type { Store } from './store.ts';
 
 /**
- * How long after a beat a host may begin to send mail whose row is the copy. A takeover waits for longer than this, so
- * that two hosts do not send the same. Milliseconds.
+ * How long after a beat a host may start to send copied mail. A takeover waits longer, so that two hosts do not send
+ * the same mail. Milliseconds.
  */
 const LEASE_MS = 15_000;
-/** How long a host is watched before another takes over its mail. Milliseconds. */
+/** How long a host must be silent before another takes over its mail. Milliseconds. */
 export const SILENCE_MS = LEASE_MS + 1000;
-/** How often a host shows that it runs. A host with a store of its own is not watched. Milliseconds. */
+/** The interval of beats, by which a host shows that it runs. Milliseconds. */
 export const BEAT_MS = 2000;
 const BEAT_ALONE_MS = 3_600_000;
-/** A host whose beat stands still for three beats, by the clock of the host that watches, is down. Milliseconds. */
+/** A host without a beat for this long, by the clock of the watching host, is down. Milliseconds. */
 const WATCH_MS = 3 * BEAT_MS + 1000;
 const LOOK_MS = 250;
 
@@ -39,7 +39,7 @@ interface MembershipDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly incarnation: string;
 }
 
-/** The row of this host, which shows the others that it runs, and that no other process runs as this host. */
+/** The row of this host: shows others that it runs, and ensures that only one process runs as this host. */
 export type Membership = ReturnType<typeof createMembership>;
 
 export function createMembership(settings: MembershipSettings, deps: MembershipDeps) {
@@ -53,9 +53,9 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   let beat = 0;
   let joined = false;
 
-  /** When the last beat was sent that the store has, on the monotonic clock. */
+  /** When the last beat that reached the store was sent, on the monotonic clock. */
   let lastBeat = Number.NEGATIVE_INFINITY;
-  /** Before this, another process of this host, whose row was freed, may still send what it claimed. */
+  /** Until then, an earlier process of this host, whose row was freed, may still send claimed mail. */
   let liveFrom = Number.NEGATIVE_INFINITY;
   let beats = 0;
   let epoch = 0;
@@ -71,9 +71,9 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   }
 
   /**
-   * Makes the row ours. No process may be running as this host, and none with its name: a row that names one is
-   * watched, and freed if its beat stands still. Its process notices with its next beat, and joins again. Throws
-   * `HostRefused`.
+   * Takes the row for this process. No other process may run as this host or with its name: a row that names one is
+   * watched, and freed if its beat stands still. That process, if it still runs, notices with its next beat and joins
+   * again. Throws `HostRefused`.
    */
   async function join(): Promise<void> {
     for (;;) {
@@ -84,7 +84,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
         (row) => row.incarnation !== null && row.incarnation !== incarnation && (row.id === id || row.name === name),
       );
       if (others.length === 0) {
-        // Read again after writing: two that start at the same time both see each other then.
+        // Read again after writing, so that two hosts that start at the same time see each other.
         if (mine?.incarnation === incarnation) return;
         await take(mine);
         continue;
@@ -117,7 +117,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
     else await hosts.insert({ id, ...row });
   }
 
-  /** The first of the rows whose process is seen to run; undefined if none was, or the watch was ended. */
+  /** The first row whose process is seen to run; undefined if none is, or the watch was ended. */
   async function watch(rows: readonly HostRow[], meanwhile?: () => Promise<unknown>): Promise<HostRow | undefined> {
     const seen = await watchBeats(store, rows, {
       clock,
@@ -167,15 +167,15 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   return frozen({
     /** Resolves if this process must end: another one took over, or the store is too new. */
     refused: refusing.promise,
-    /** What this host is, for rows of `copies`. */
+    /** The id of this host, for rows of `copies`. */
     id: () => id,
     incarnation,
     epoch: () => epoch,
     /** Whether no other host can have taken over the mail of this one. False while the store is away. */
     isLive: () => joined && (alone || (clock.monotonic() - lastBeat < LEASE_MS && clock.monotonic() >= liveFrom)),
     /**
-     * How many beats the store has taken from this process while it ran, one every 2 s. A measure of time in which it
-     * could write: it stands still while the store is away, and while this process is not executed.
+     * The number of beats of this process that reached the store, one every 2 s. A measure of the time in which it
+     * could write: it stands still while the store is away, and while this process is suspended.
      */
     beats: () => beats,
     /** Joins the hosts of the store, or later if it is away. Throws `HostRefused`. */
@@ -194,7 +194,7 @@ export function createMembership(settings: MembershipSettings, deps: MembershipD
   });
 }
 
-/** A host as it was seen: if its process has shown itself since, the filter does not match. */
+/** A filter for a host in the observed state; it no longer matches after another beat. */
 const asSeen = ({ id, incarnation, beat }: HostRow) => ({ id, incarnation, beat });
 
 /** Names the adopter of a host, in one atomic step. Undefined if the host is back, or another was named. */

@@ -27,7 +27,7 @@ export async function* pagesByKey<R, K>(
   }
 }
 
-/** Which rows are read, and how many in a page. */
+/** The rows to read, and the size of a page. */
 interface Wanted<R> {
   readonly filter?: Omit<Filter<R>, 'id'> | undefined;
   readonly limit?: number | undefined;
@@ -53,7 +53,7 @@ export const pagesById = <R extends Row>(
   { filter, after = '', limit }: Wanted<R> & { readonly after?: string } = {},
 ) => pagesByField(rows, 'id', after, { filter, limit });
 
-/** Bytes of a page of rows that may be large, and how many rows it has at most. */
+/** Maximum bytes and rows of a page of rows that may be large. */
 const LARGE_PAGE = { limit: 64, bytes: 500_000 };
 
 /** Options for reading a page of rows that may be large. */

@@ -105,12 +105,12 @@ export interface Store extends Opened {
 
 type Opened = { readonly [N in Name]: Collection<RowOf<N>> };
 
-/** What one account can reach: every filter and every new row gets its id, whatever the caller passes. */
+/** The store restricted to one account: every filter and every new row gets its id. */
 export interface AccountStore extends Views {
   readonly account: string;
 }
 
-/** What an account may do with its rows, by the declared access of a collection; nothing for other kinds of access. */
+/** The operations on an account's rows, by the declared access of a collection; none for other kinds of access. */
 interface Operations {
   readonly own: keyof BoundCollection<OwnedRow>;
   readonly lent: 'one' | 'many' | 'change';
@@ -140,7 +140,7 @@ type Unowned<T> = Omit<T, 'account'>;
 /** Cached account views: every API call needs one, and binding all collections takes longer than a small call. */
 const MOST_VIEWS = 200;
 
-/** Opens every collection on a database. `features`: what this host understands of rows; absent: everything. */
+/** Opens every collection on a database. `features`: those that this host understands; absent: all. */
 export async function openStore(database: Database, features?: ReadonlySet<string>): Promise<Store> {
   const specs: { readonly [N in Name]: Declaration<RowOf<N>, string, string, boolean> } = COLLECTIONS;
   async function open<N extends Name>(name: N): Promise<Collection<RowOf<N>>> {
@@ -167,7 +167,7 @@ export async function openStore(database: Database, features?: ReadonlySet<strin
 
 const NAMES = namesOf(COLLECTIONS);
 
-/** Every feature of the collections; `parts` has what this version knows of those with several (`Need.each`). */
+/** Every feature of the collections; `parts` has this version's features of fields with several (`Need.each`). */
 export function featuresOf(parts: Readonly<Record<string, readonly string[]>>): readonly string[] {
   return NAMES.flatMap((name) => {
     const declaration: { readonly features?: object | undefined } = COLLECTIONS[name];

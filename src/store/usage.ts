@@ -20,7 +20,7 @@ export const LIMITED_KINDS: readonly LimitedKind[] = Object.values(COLLECTIONS).
 
 /** The usage of an account: the number of rows of each limited kind, and total bytes. */
 interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
-  /** Of all rows of the account in every collection, as JSON. Indexes are not counted. */
+  /** Bytes of all rows of the account in every collection, as JSON, without indexes. */
   readonly bytes: number;
 }
 
@@ -44,7 +44,7 @@ const MAX_REMEMBERED = 10_000;
  * Counts the usage of accounts with each write, without reading existing rows: each host sums up its writes and adds
  * them to the store once a second, by atomic increments, so that all hosts of a store share one count.
  *
- * The count misses what other hosts wrote in the last second or so, what a killed host had not flushed, small patches
+ * The count misses writes of other hosts in the last second or so, unflushed writes of a killed host, small patches
  * and counters, and writes of the command line. `correct` fixes that every night.
  */
 export type UsageMeter = Awaited<ReturnType<typeof meteredDatabase>>['meter'];
@@ -79,7 +79,7 @@ export async function meteredDatabase(
     remember(account, await rows.add(account, Object.fromEntries(parts), NOTHING));
   }
 
-  /** Never throws. What cannot be flushed is kept for the next time. */
+  /** Never throws. Counts that cannot be flushed are kept for the next time. */
   async function flush(): Promise<void> {
     for (const [account, parts] of [...pending]) {
       pending.delete(account);
@@ -151,7 +151,7 @@ function meteredCollection<R extends Row>(
   return frozen<Collection<R>>({
     ...rows,
     async insert(row) {
-      // From the beginning: the others that are under way must not each find room for all of them.
+      // Counted before the insert, so that concurrent inserts cannot together exceed the limit.
       noteRow(row, 1);
       let outcome: Awaited<ReturnType<typeof rows.insert>> | undefined;
       try {

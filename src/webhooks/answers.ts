@@ -14,8 +14,8 @@ import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import type { Answered, Mail } from './types.ts';
 
-// Whether an inbound message answers one that its account sent: by a Message-ID that it names, the nearest first, as we
-// gave it, as the caller gave it, or as a relay made it; else by the address for replies that it was sent to.
+// Finds the sent message that an inbound message answers: by a Message-ID that it references, the nearest first, as set
+// by us, by the caller, or by a relay; else by the reply address that it was sent to.
 
 interface AnswersDeps {
   readonly store: Pick<Store, 'messages' | 'messageNames'>;
@@ -25,7 +25,7 @@ interface AnswersDeps {
 export type Answers = ReturnType<typeof createAnswers>;
 
 export function createAnswers({ store, recorder }: AnswersDeps) {
-  /** Finds the message with one of these names: of several, the latest sent to the author, else the latest. */
+  /** Finds the message with one of these Message-IDs: of several, the latest sent to the author, else the latest. */
   async function named(account: string, names: readonly string[], { writers, before }: Asked) {
     const filter = { account, name: { in: names }, createdAt: { range: { lte: before } } };
     const latest = { sort: '-createdAt', limit: 1 } as const;
@@ -50,7 +50,7 @@ export function createAnswers({ store, recorder }: AnswersDeps) {
     return undefined;
   }
 
-  /** A store that takes no new rows says what mail answers all the same, so it holds none back. */
+  /** A store that accepts no new rows can still be queried, so its error must not delay the mail. */
   async function record(event: MessageEvent): Promise<void> {
     try {
       await recorder.record(event);
@@ -81,9 +81,9 @@ export function createAnswers({ store, recorder }: AnswersDeps) {
 
   return frozen({
     /**
-     * The message of this account that it answers; null: none that is known. Only mail that names another message, or
-     * came to an address for replies, asks the store. Throws `StoreAway`. `records`: the answer becomes an event of
-     * that message, once.
+     * The message of this account that it answers; null: no known one. Only mail that references another message or was
+     * sent to a reply address queries the store. Throws `StoreAway`. `records`: adds the answer as an event of that
+     * message, once.
      */
     of: answerTo,
     /** The same without an event; undefined if the store is away. */
@@ -98,15 +98,15 @@ export function createAnswers({ store, recorder }: AnswersDeps) {
   });
 }
 
-/** How an answer names the message that it answers. */
+/** The references of an answer to the message that it answers. */
 interface Asked {
   /** The nearest first. */
   readonly ids: readonly string[];
-  /** The address for replies that it was sent to. */
+  /** The reply address that it was sent to. */
   readonly address: string | undefined;
-  /** Who wrote it: author and envelope sender, in lower case. */
+  /** Author and envelope sender, in lower case. */
   readonly writers: readonly string[];
-  /** Messages sent later cannot be answered by it. */
+  /** Excludes messages that were sent later. */
   readonly before: Date;
 }
 

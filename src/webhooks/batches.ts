@@ -22,7 +22,7 @@ interface BatchingDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
 /** Milliseconds until the retry after a fault. */
 const AGAIN_MS = 5000;
 
-/** The events pending for one webhook, as counted by the main thread: never too few, sometimes too many. */
+/** The pending events of one webhook, counted by the main thread: never too few, sometimes too many. */
 interface Queue {
   events: number;
   bytes: number;

@@ -25,7 +25,7 @@ export type PostTarget = PostStyle & Pick<RouteTarget, 'password'> & { readonly 
 /** For mail whose route is not known. */
 export const PLAIN_TARGET: PostTarget = { ...MANDRILL, password: null, url: null };
 
-/** Rails expects this user; others ignore it. A user and password in the URL come first (post/post.ts). */
+/** Rails expects this user; others ignore it. A user and password in the URL take precedence (post/post.ts). */
 export function basicAuth(password: string | null): Readonly<Record<string, string>> {
   if (password === null) return {};
   return { authorization: `Basic ${Buffer.from(`actionmailbox:${password}`).toString('base64')}` };
@@ -74,7 +74,7 @@ export function createDestinations({ store, routing, clock }: DestinationDeps) {
       const target = routing.routeOf(routeId, domainOf(recipient));
       return target?.format === 'mandrill' ? target.batchEvents : 1;
     },
-    /** How it is posted. The mail of a deleted route, and a batch of events, has the form of Mandrill. */
+    /** The form of its post: that of its route, or Mandrill's for mail of a deleted route and for batches of events. */
     target: ({ routeId, recipient }: Routed) => routing.routeOf(routeId, domainOf(recipient)) ?? PLAIN_TARGET,
     async of(delivery: Routed & Pick<Delivery, 'url' | 'batch'>) {
       try {

@@ -32,9 +32,9 @@ interface EventCopiesDeps {
 /** The copies of webhook events in the store. */
 export type EventCopies = ReturnType<typeof createEventCopies>;
 
-/** Until a removal is tried again. Milliseconds. */
+/** The delay before a removal is tried again. Milliseconds. */
 const AGAIN_MS = 5000;
-/** Ended batches whose copies wait to be removed, while the store is away. What is beyond that is found by `tend`. */
+/** Maximum number of ended batches whose copies wait for the store to be removed. `tend` finds the others. */
 const MOST_ENDED = 10_000;
 /** For how long a webhook is cached while the events of a host are taken over. Milliseconds. */
 const FRESH_MS = 1000;
@@ -51,7 +51,7 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
   let isStopped = true;
   let cancel = () => {};
 
-  /** Whether the event is for the queue of this host. If another host has its copy, it has the event. */
+  /** Whether to queue the event on this host; false if another host has written the copy, and so has the event. */
   async function copy({ id }: Hook, event: SpooledEvent): Promise<boolean> {
     const key = eventCopyId(id, event.id);
     const row: CopyRow = {
@@ -68,8 +68,8 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
       createdAt: new Date(clock.now()),
     };
     if ((await copies.insert(row)) === 'inserted') {
-      // An event that was taken over may still be unsent in its own row. If it has been delivered since, its copy was
-      // removed.
+      // An event that was taken over may still be unsent in its own row. If it has been delivered meanwhile, its copy
+      // was removed.
       if ((await spool.events.stage(id, event.id)) !== 'ended') return true;
       await remove(row);
       return false;
@@ -94,14 +94,14 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
         });
         break;
       }
-      // It must not hold up others: its copies are left to `tend`.
+      // Must not block others: its copies are left to `tend`.
       if (error !== undefined) log.error('copy.fault', { delivery: next[0], error });
       ended.delete(next[0]);
     }
     isBusy = false;
   }
 
-  /** A delivered event is nobody's any more; one that was given up here may be with another host that took it over. */
+  /** Removes all copies if the events were delivered, else only ours: another host may have taken them over. */
   async function removeBatch(delivery: string, { webhook, isDelivered }: EndedBatch): Promise<undefined> {
     const owner = isDelivered ? {} : { host: member.id() };
     const events = await spool.events.inBatch(delivery);
@@ -116,13 +116,13 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
     const wanted: EventsForHook[] = [];
     for (const row of rows) {
       const { webhook, event } = fromContent(row);
-      // Its URL may have changed; if it was deleted, nobody gets the event.
+      // Its URL may have changed. If the webhook was deleted, the event is dropped.
       const hook = await webhooks.get(webhook, clock.monotonic());
       if (hook) wanted.push({ hook: { id: hook.id, account: hook.account, url: hook.url }, events: [event] });
       else await remove(row);
     }
     if (wanted.length > 0) await spool.events.publish(wanted, clock.now());
-    // If it is delivered before this, there is no row any more.
+    // If it has been delivered meanwhile, the row is gone.
     const mine = { host: member.id(), epoch: member.epoch() };
     await atOnce(rows, ({ id, host, epoch }) => copies.change({ id, host, epoch }, mine));
     return true;
@@ -161,12 +161,12 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
       return ours.filter(({ events }) => events.length > 0);
     },
     take,
-    /** Holds a copy of this host against its queue. */
+    /** Compares a copy of this host with its queue. */
     async tend(row: CopyRow): Promise<'taken' | 'removed' | undefined> {
       const { webhook, event } = fromContent(row);
       const stage = await spool.events.stage(webhook, event.id);
       if (stage === 'left') return undefined;
-      // Longer than any host tries: it expired here, or its end was not recorded.
+      // Older than any host retries: it expired here, or its end was not recorded.
       const isOver = clock.now() - row.createdAt.getTime() > retryHours * HOUR_MS;
       if (stage === 'unknown' && !isOver) return (await take([row])) ? 'taken' : undefined;
       await remove(row);
@@ -177,13 +177,13 @@ export function createEventCopies({ mode, retryHours }: EventCopiesSettings, dep
   });
 }
 
-/** A batch of which no attempt will follow. */
+/** A batch that will not be attempted again. */
 interface EndedBatch {
   readonly webhook: string;
   readonly isDelivered: boolean;
 }
 
-/** What another host needs to put an event on its queue. */
+/** The data that another host needs to queue an event. */
 interface CopiedEvent {
   readonly webhook: string;
   readonly event: SpooledEvent;

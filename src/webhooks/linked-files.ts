@@ -11,10 +11,10 @@ import { syncFolder } from '../queue/disk/folder.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
 import type { TokenSecret } from '../store/rows/hosts.ts';
 
-// Attachments that a post names by a link instead of holding them. Each is a file of this host, named by the hash of
-// its content; anyone who has a link may fetch it until the link expires. A file is on the disk before its link is
-// posted, and stays until the link expires. An attachment for which there is no room stays in the post. Each account
-// has a folder of claims, an empty file for each of its linked files, so that it is known who takes how much.
+// Attachments that a post replaces by a link. Each is a file of this host, named by the hash of its content; anyone who
+// has a link may fetch it until the link expires. A file is on the disk before its link is posted, and stays until the
+// link expires. Attachments beyond the limits stay in the post. Each account has a folder of claims, with an empty file
+// for each of its linked files, to count its usage.
 
 /** The path in front of the token of a link. */
 export const LINKS_PATH = '/inbound-files/';
@@ -28,11 +28,11 @@ interface LinkSettings {
   readonly publicUrl: string;
   /** The lifetime of a link, in milliseconds. */
   readonly keepMs: number;
-  /** The most bytes of all files. */
+  /** Maximum bytes of all files. */
   readonly mostBytes: number;
 }
 
-/** What the render threads need to make links. */
+/** The data with which the render threads make links. */
 export interface LinkPlace {
   readonly dir: string;
   /** The URL in front of a token. */
@@ -42,11 +42,11 @@ export interface LinkPlace {
   readonly expiresAt: number;
   /** The folder of the account's claims. */
   readonly claims: string;
-  /** Bytes of files that may be added. */
+  /** Maximum bytes of files to add. */
   readonly room: number;
 }
 
-/** Room for the links of a post, until its end. */
+/** Bytes reserved for the links of a post, until `end`. */
 interface Linking {
   readonly place: LinkPlace;
   /** `bytes`: how much was added. */
@@ -60,19 +60,19 @@ type OpenedLink =
 
 export type LinkedFiles = ReturnType<typeof createLinkedFiles>;
 
-/** An account may hold this multiple of what it leaves for all. */
+/** An account may use up to this multiple of the bytes that remain free. */
 const SHARE = 3;
-/** How long a count is valid, and how long one is kept at least. Milliseconds. */
+/** How long a count is valid, and the shortest interval between two. Milliseconds. */
 const COUNT_MS = 600_000;
 const COUNT_AGAIN_MS = 10_000;
-/** One line in this time says that there is no room. */
+/** The interval between log lines about full storage. Milliseconds. */
 const QUIET_MS = 60_000;
-/** The account of posts that belong to none: no account's id begins with a hyphen. */
+/** The account id for posts without an account: no account's id begins with a hyphen. */
 export const NOBODY = '-';
 
 interface LinkedFilesDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly tokenSecret: TokenSecret;
-  /** The room for what accounts store. */
+  /** The disk space for data of accounts. */
   readonly growth: Pick<Room, 'left' | 'wrote'>;
 }
 
@@ -82,7 +82,7 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
   let counting: Promise<Count> | undefined;
   let countedAt = -Infinity;
 
-  /** The last count, with what was added since. */
+  /** The last count, updated with later additions. */
   function counted(maxAgeMs: number): Promise<Count> {
     if (counting && clock.monotonic() - countedAt < maxAgeMs) return counting;
     countedAt = clock.monotonic();
@@ -109,8 +109,8 @@ export function createLinkedFiles(settings: LinkSettings, deps: LinkedFilesDeps)
 
   return frozen({
     /**
-     * Reserves room for links of an account, up to a number of bytes. Throws `StoreAway` if the secret was never read
-     * and cannot be.
+     * Reserves up to `most` bytes for links of an account. Throws `StoreAway` if the secret is not in memory and cannot
+     * be read.
      */
     async place(account: string, most: number): Promise<Linking> {
       const secret = await tokenSecret.read();
@@ -183,8 +183,8 @@ interface Link {
 }
 
 /**
- * Writes a file and returns its link; undefined if it has no room. The file is synced first; one that is there already
- * is only kept for longer. The name at the end of the link is for people and ignored. Throws what the disk throws.
+ * Writes and syncs a file and returns its link; undefined if it exceeds the limits. An existing file is only kept for
+ * longer. The name at the end of the link is for people and is ignored. Throws if the disk fails.
  */
 export async function linkTo(
   { dir, base, secret, expiresAt, claims, room }: LinkPlace,
@@ -202,18 +202,18 @@ export async function linkTo(
   const isOwn = (await touch(claim)) && (await touch(join(dir, hash)));
   if (!isOwn && size > room) return undefined;
   if (!isOwn) {
-    // First, so that a file without a claim is only ever one of an older version.
+    // First, so that only files of older versions have no claim.
     await mkdir(claims, { recursive: true, mode: 0o700 });
     await (await open(claim, 'a', 0o600)).close();
     if (!(await touch(join(dir, hash)))) await write(dir, hash, content());
   }
-  // Also of a file that another thread has just made.
+  // Also for a file that another thread has just written.
   await syncFolder(dir);
   const end = name === '' ? '' : `/${encodeURIComponent(name.toWellFormed())}`;
   return { url: `${base}${toToken(secret, hash, expiresAt)}${end}`, added: isOwn ? 0 : size };
 }
 
-/** Whether the file was there. */
+/** Extends the life of a file; false if it does not exist. */
 async function touch(path: string): Promise<boolean> {
   const now = new Date();
   try {
@@ -247,7 +247,7 @@ const UNFINISHED = '.tmp';
 const OURS = /^(?:[0-9a-f]{64}|[0-9a-f-]{36}\.tmp)$/;
 const SECOND = 1000;
 
-/** When it expires in seconds (base 36), what it leads to, and the seal of both. */
+/** Expiry in seconds (base 36), hash of the file, and HMAC of both. */
 const TOKEN = /^([0-9a-z]{1,9})-([0-9a-f]{64})-([\w-]{43})$/;
 
 function toToken(secret: string, hash: string, expiresAt: number): string {
@@ -257,10 +257,10 @@ function toToken(secret: string, hash: string, expiresAt: number): string {
 
 function readToken(secret: string, token: string) {
   const [, until = '', hash = '', seal = ''] = TOKEN.exec(token) ?? [];
-  // Computed whatever the token looks like, so that no answer is faster than another.
+  // Computed for every token, so that the response time reveals nothing.
   const own = sealOf(secret, until, hash);
   const given = Buffer.from(seal, 'base64url');
-  // Of several spellings of one seal only ours is valid.
+  // Several encodings decode to one HMAC; only ours is valid.
   if (given.length !== own.length || !timingSafeEqual(given, own) || own.toString('base64url') !== seal)
     return undefined;
   return { hash, expiresAt: Number.parseInt(until, 36) * SECOND };

@@ -37,17 +37,17 @@ interface PullPreparationDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly stopping: () => boolean;
 }
 
-/** Deliveries of an endpoint that may be in the making besides those that are wanted. */
+/** Deliveries of an endpoint that may be prepared besides those that are wanted. */
 const SPARE = 32;
-/** How long ready ones wait for the others, and how long a call waits if none is ready. Milliseconds. */
+/** How long ready deliveries wait for the others, and how long a call waits if none is ready. Milliseconds. */
 const PATIENCE = 1000;
 const LONGEST = 20_000;
-/** Milliseconds until what failed for a reason of this host is tried again. */
+/** Milliseconds until a preparation that failed because of this host is tried again. */
 const AGAIN = 10_000;
-/** How much larger a POST is than its message, about: it is in a form, with its parts. */
+/** The approximate size of a POST relative to its message: it holds the message and its parts. */
 const LARGER = 2;
 
-/** A delivery in the making, or made. `wanted`: somebody waits for its POST; else it is discarded when it is there. */
+/** A delivery whose POST is being made, or ready. `wanted`: a call waits for it; else it is discarded when ready. */
 interface Piece {
   readonly delivery: QueuedDelivery;
   wanted: boolean;
@@ -55,7 +55,7 @@ interface Piece {
   readonly done: Promise<void>;
 }
 
-/** Makes the POSTs of deliveries that a consumer asks for. */
+/** Prepares the POSTs of deliveries that consumers pull. */
 export function createMaking({ spool, preparation, destinations, stopping, clock, log }: PullPreparationDeps) {
   const pieces = new Map<string, Piece>();
 
@@ -72,7 +72,7 @@ export function createMaking({ spool, preparation, destinations, stopping, clock
     if (!post || post === 'store away') return { at: clock.now() + AGAIN };
     const [findings] = post.found;
     const fresh = findings && preparation.fresh(delivery, found.message, findings);
-    // Now, because the next to prepare it may be another consumer, long before this one says anything.
+    // Now, because another consumer may prepare it next, long before this one reports its outcome.
     if (fresh) await spool.keepVerdicts(id, fresh);
     return { delivery, post };
   }
@@ -98,7 +98,7 @@ export function createMaking({ spool, preparation, destinations, stopping, clock
     return piece;
   }
 
-  /** Waits until all are made, or some and the others take long. */
+  /** Waits until all are ready, or until some are and PATIENCE has passed. */
   async function settle(all: readonly Piece[]): Promise<void> {
     const { wait, end } = createPauses(clock);
     const done = all.map((piece) => piece.done);
@@ -112,7 +112,7 @@ export function createMaking({ spool, preparation, destinations, stopping, clock
     let [begun, sum] = [0, 0];
     for (const delivery of deliveries) {
       const known = pieces.get(delivery.id);
-      // Promised to another, or signed for another URL and soon gone.
+      // Reserved by another call, or signed for an old URL and about to be discarded.
       if (known?.wanted || (known && known.delivery.url !== delivery.url)) continue;
       if (known) {
         known.wanted = true;
@@ -128,17 +128,17 @@ export function createMaking({ spool, preparation, destinations, stopping, clock
   }
 
   return frozen({
-    /** How many more deliveries to pass than are wanted: some may not be ready. */
+    /** How many more deliveries to pass than are wanted, because some may not be ready. */
     spare: SPARE,
-    /** The deliveries of an endpoint that are promised to somebody who asked before. */
+    /** The deliveries of an endpoint that an earlier call has reserved. */
     taken: ({ account, url }: EndpointName): readonly string[] =>
       [...pieces.values()].flatMap(({ wanted, delivery }) =>
         wanted && delivery.url === url && delivery.account === account ? [delivery.id] : [],
       ),
     /**
-     * Returns those that are ready, in order: at most `most`, and no more than `bytes` but for the first. Whose
-     * verdicts take long does not hold up the others. `later`: when one will be ready that is not (milliseconds since
-     * 1970). They are promised to the caller until `release`.
+     * Returns the deliveries that are ready, in order: at most `most`, and at most `bytes` except for the first. Those
+     * with slow verdicts do not delay the others. `later`: when the next one will be ready (milliseconds since 1970).
+     * They are reserved for the caller until `release`.
      */
     async ready(
       deliveries: readonly QueuedDelivery[],
@@ -172,7 +172,7 @@ export function createMaking({ spool, preparation, destinations, stopping, clock
       }
       return { ready, later };
     },
-    /** Those that were ready are leased now, or given up. */
+    /** Ends the reservation, because they are leased now or were not used. */
     release(ready: readonly Ready[]) {
       for (const { delivery } of ready) pieces.delete(delivery.id);
     },

@@ -55,7 +55,7 @@ export function createMessageViews({ renderer, run, show, destinations, answers,
         freeBytes(mail.body);
       }
     },
-    /** Its HTML as a page that is safe to look at, or one of its parts; `nothing` also if it breaks the thread. */
+    /** Its HTML as a page that is safe to display, or one of its parts; `nothing` also if it breaks the thread. */
     async shown(whole: Mail, wanted: ShownInput['wanted']): Promise<Shown> {
       try {
         return await show(() => {
@@ -81,7 +81,7 @@ export function createMessageViews({ renderer, run, show, destinations, answers,
         const file = await open(body.path);
         return { size: body.size, content: file.createReadStream() };
       } finally {
-        // An open file can be read without its name, and is gone when it is closed.
+        // An open file can be read after its name is removed, and is deleted when it is closed.
         await renderer.discard(body);
       }
     },

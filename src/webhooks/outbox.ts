@@ -41,7 +41,7 @@ export function createOutbox(deps: {
       const ours = wanted.length > 0 ? await copies.write(wanted) : wanted;
       if (ours.length > 0) await spool.events.publish(ours, clock.now());
     },
-    /** Drops the account's cached webhooks: later events go to the webhooks that the store has then. */
+    /** Drops the account's cached webhooks, so that later events go to the current ones. */
     forget: known.forget,
   });
 }
@@ -62,7 +62,7 @@ interface CarrierRow extends Carrier {
   readonly account: string;
 }
 
-/** Also a row of the whitelist. */
+/** A row of the rejection list or the allow list. */
 type ListedRow = Pick<RejectRow, 'id' | 'account' | 'version' | 'removed' | keyof Carrier>;
 
 interface SweepDeps {
@@ -82,9 +82,9 @@ interface Carriers<R> {
 }
 
 /**
- * Publishes events still in rows after a crash or a failed spool write, and returns the number of rows. Safe while the
+ * Publishes events left in rows by a crash or a failed spool write, and returns the number of rows. Safe while the
  * writer of a row is still running: the spool accepts an event once, and a row that changed meanwhile is skipped.
- * Throws what the store and the spool throw.
+ * Passes on errors of the store and the spool.
  */
 export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: AbortSignal) => Promise<number> {
   async function sweep<R extends CarrierRow>(
@@ -127,7 +127,7 @@ function messageEvents(rows: Store['messageEvents']): Carriers<MessageEventRow> 
   };
 }
 
-/** The rows of a list; one that was removed from it stays until its event is on the spool. */
+/** The rows of a list; a removed one stays until its event is on the spool. */
 function listed(rows: Pick<Collection<ListedRow>, 'many' | 'change' | 'remove'>): Carriers<ListedRow> {
   return {
     waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),

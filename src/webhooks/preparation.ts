@@ -16,8 +16,8 @@ import type { Destinations, PostTarget } from './destinations.ts';
 import type { SigningKeys } from './signing.ts';
 import type { Findings, Mail, Post, Renderer } from './types.ts';
 
-// The steps before a delivery becomes a signed POST, and after its attempt: the same for those that are posted
-// (road.ts) and for those that their consumer pulls (pulling.ts).
+// Steps before a delivery becomes a signed POST, and after its attempt. Shared by deliveries that are posted (road.ts)
+// and those that their consumer pulls (pulling.ts).
 
 export interface PreparationDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
@@ -32,10 +32,10 @@ export interface PreparationDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'
   readonly notes: Notes;
 }
 
-/** How long damaged mail waits for the store, which may have a copy of it. Milliseconds. */
+/** How long damaged mail waits for a store that is away and may have a copy. Milliseconds. */
 const AWAY_MS = 5000;
 
-/** A delivery whose turn it is, as far as preparing it depends on that. */
+/** The fields of a due delivery on which its preparation depends. */
 type Due = Pick<Waiting, 'delivery' | 'attempts' | 'budgetFrom'>;
 
 /** A delivery with its message. */
@@ -62,15 +62,15 @@ export function createPreparation(deps: PreparationDeps) {
       const mails = await Promise.all(all.map((one) => withAnswers(one, records)));
       return await renderWith(all[0], mails, target, inTurn(keys, first.attempts));
     } catch (error) {
-      // Its answer is not known, or the secret that signs links was never read.
+      // It is not known what it answers, or the secret for links is not in memory.
       if (error instanceof StoreAway) return 'store away';
       throw error;
     }
   }
 
   /**
-   * With what it answers. While the store is away it waits a while, and then it goes without: an application that
-   * cannot tell a new message from an answer opens a second ticket. Throws `StoreAway`.
+   * Adds the message that it answers. While the store is away, mail waits ANSWERS_WAIT and then goes without, because
+   * an application that takes an answer for a new message opens a second ticket. Throws `StoreAway`.
    */
   async function withAnswers([{ delivery, budgetFrom }, mail]: DueMail, records: boolean): Promise<Mail> {
     if (delivery.kind !== 'inbound') return mail;
@@ -95,7 +95,7 @@ export function createPreparation(deps: PreparationDeps) {
     return mails.length === 1 ? renderer.render(job) : renderer.renderShared(job);
   }
 
-  /** How its attachments go this time: once the receiver has found a post too large, `auto` means links. */
+  /** The form of its attachments in this attempt: once the receiver has found a post too large, `auto` means links. */
   async function attachmentsOf(
     [{ delivery, attempts }, { body }]: DueMail,
     target: PostTarget,
@@ -117,7 +117,7 @@ export function createPreparation(deps: PreparationDeps) {
       deps.notes.note({ what: 'parsed', id, sender: message.envelope.mailFrom, summary, verdicts });
   }
 
-  /** A message that was damaged on the disk may have a copy in the store. */
+  /** Reads the message. If it is damaged on the disk, the store may have a copy. */
   async function load({ id, messageId }: Pick<Delivery, 'id' | 'messageId'>) {
     try {
       return await spool.message(messageId, id);
@@ -145,8 +145,8 @@ export function createPreparation(deps: PreparationDeps) {
       return { none: 'later', at };
     },
     /**
-     * Renders and signs the POST of one message, or of several of one route. `store away`: not now. Undefined: a shared
-     * POST broke the parser. A shared POST omits messages whose verdicts take long. Discard it at the end.
+     * Renders and signs the POST of one message, or of several of one route. `store away`: try later. Undefined: a
+     * shared POST broke the parser. A shared POST omits messages with slow verdicts. Pass the result to `discard`.
      */
     async render(all: readonly [DueMail, ...DueMail[]], target: PostTarget): Promise<Post | 'store away' | undefined> {
       const post = await unlessAway(all, target, true);
@@ -167,7 +167,7 @@ export function createPreparation(deps: PreparationDeps) {
       // Failing to remove the file does not change the outcome of the attempt.
       await renderer.discard(body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
     },
-    /** Verdicts that are to be kept with the message, because they were computed now; counts them. */
+    /** The verdicts to store with the message, if they were computed in this attempt; counts them. */
     fresh(delivery: Delivery, message: Message, { verdicts }: Findings) {
       if (message.verdicts || delivery.kind === 'events') return undefined;
       countVerdicts(verdicts);
@@ -185,10 +185,10 @@ export function createPreparation(deps: PreparationDeps) {
   });
 }
 
-/** How long mail waits for a store that is away to say what it answers. Milliseconds. */
+/** How long mail waits for a store that is away, to find the message that it answers. Milliseconds. */
 const ANSWERS_WAIT = 10 * 60_000;
 
-/** Below this no framework is known to refuse a form for its size, but for those that answer 413. */
+/** No framework is known to refuse a smaller form for its size without answering 413. */
 const LARGE_FORM = 1024 * 1024;
 
 /**

@@ -16,12 +16,12 @@ import { createDiscard, createMaking, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
-// Mail that its consumer fetches: what /inbound/pull hands out, as the POST that the road would make.
+// Mail that its consumer pulls: /inbound/pull leases each delivery with the POST that would otherwise be sent.
 
 interface PullingSettings {
-  /** How long a delivery is handed out again and again. */
+  /** How long a delivery can be leased again after failures. */
   readonly retryHours: number;
-  /** How long a delivery of a sequence may fail before the next one is handed out. */
+  /** How long a delivery of a sequence may fail before the next one can be leased. */
   readonly orderHoldMs: number;
 }
 
@@ -54,7 +54,7 @@ export interface PullWish {
   readonly leaseMs: number;
   /** How long to wait for mail if there is none. */
   readonly waitMs: number;
-  /** Aborted when the consumer has hung up: nothing is leased to it from then on. */
+  /** Aborted when the consumer hangs up; then nothing more is leased to it. */
   readonly gone: AbortSignal;
 }
 
@@ -76,17 +76,17 @@ export type Pulling = ReturnType<typeof createPulling>;
 
 /** Bytes of posts in one answer; a single one may be larger. */
 const MOST_BYTES = 8 * 1024 * 1024;
-/** Calls of an account for which mail is prepared at a time; the others take turns. */
+/** Calls of an account for which mail is prepared concurrently; the others wait. */
 const LOOKS = 4;
 /** Bytes of posts that wait for their consumers to read them. */
 const UNREAD = { all: 128 * 1024 * 1024, each: 32 * 1024 * 1024 };
-/** Other changes (a pause, a scanner) are noticed after this time. Milliseconds. */
+/** The interval at which other changes (a pause, a scanner) are noticed. Milliseconds. */
 const TICK = 5000;
-/** Milliseconds for which a delivery can be leased, or put off, at most. */
+/** The longest lease, and the longest delay of a delivery. Milliseconds. */
 const LONGEST_LEASE = 12 * HOUR_MS;
 /** The interval of checks for mail that is not pulled. */
 const TEND_EVERY = 60_000;
-/** Deliveries that are looked at for that. */
+/** Deliveries per check. */
 const TENDED = 100;
 /** The largest date. */
 const EVER = 8.64e15;
@@ -112,7 +112,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   spool.onChange((fresh) => (fresh.length === 0 ? bell.ringAll() : wake(fresh)));
   spool.onTurn(wake);
 
-  /** Moves the mail of routes that got another URL on another host. Returns the others. */
+  /** Redirects the mail of routes whose URL was changed on another host. Returns the other deliveries. */
   async function stillHere(deliveries: readonly QueuedDelivery[]): Promise<readonly QueuedDelivery[]> {
     const moved = new Map<string, boolean>();
     for (const delivery of deliveries) {
@@ -124,7 +124,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     return deliveries.filter(({ routeId }) => !moved.get(routeId));
   }
 
-  /** Prepares mail that is due, and is not prepared for another call. */
+  /** Prepares due mail that no other call has reserved. */
   async function look(endpoint: EndpointName, wish: PullWish): Promise<Look> {
     const { account, url } = endpoint;
     if (dispatcher.isHeld(endpoint)) return { next: clock.now() + TICK };
@@ -177,7 +177,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     }
   }
 
-  /** Handles mail that is not pulled here: its route was moved on another host, or a wrong clock wrote its due time. */
+  /** Handles mail that is not pulled here: its route changed on another host, or its due time is from a wrong clock. */
   async function tend(): Promise<void> {
     for (const { account, url, waiting } of await spool.endpoints()) {
       if (waiting === 0 || !isPulled(url)) continue;
@@ -194,7 +194,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
     return TEND_EVERY;
   });
 
-  /** The DSN of a delivery that has ended, if its sender requested one. */
+  /** Sends the DSN of a delivery that has ended, if its sender requested one. */
   async function tell(delivery: Delivery, outcome: 'delivered' | 'failed'): Promise<void> {
     const { messageId } = delivery;
     if (!(await spool.envelopes([messageId])).get(messageId)?.envelope.dsn) return;
@@ -223,8 +223,8 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   return frozen({
     start: () => loop.startAfter(TEND_EVERY),
     /**
-     * Leases mail that is due, at most as much as an answer should hold, and waits for some if there is none. `busy`:
-     * too many answers of the account, or of all, are still being read.
+     * Leases due mail, as much as fits in one answer, and waits if there is none. `busy`: too many bytes of earlier
+     * answers are still unread, of the account or in all.
      */
     async pull(endpoint: EndpointName, wish: PullWish): Promise<PulledMails | 'busy'> {
       const lookInTurn = () =>
@@ -273,7 +273,7 @@ export function createPulling({ retryHours, orderHoldMs: patience }: PullingSett
   });
 }
 
-/** Places for the work of each account. */
+/** Limits the concurrent preparations of each account. */
 function createAccountPlaces() {
   const all = new Map<string, { readonly places: Semaphore; users: number }>();
   return {

@@ -22,7 +22,7 @@ import { createPreparation, type PreparationDeps } from './preparation.ts';
 import { createSharedPosts } from './shared-posts.ts';
 import type { Findings, Mail, Post, Poster } from './types.ts';
 
-// The road for deliveries of the kinds `inbound` and `events`: posts a message or a batch of events, signed.
+// Delivers the kinds `inbound` and `events`: posts a message or a batch of events, signed.
 
 /** Milliseconds until a delivery is retried if the store was unavailable; short, so that it resumes soon after. */
 const WITHOUT_STORE = 10_000;
@@ -55,7 +55,7 @@ const ALONE = { kind: 'turned back', alone: true } as const;
 /** A delivery with its message. */
 type WaitingMail = readonly [waiting: Waiting, mail: Mail];
 
-/** A delivery that was posted, with what follows for it. */
+/** A delivery that was posted, with its outcome. */
 interface Judged {
   readonly waiting: Waiting;
   readonly mail: Mail;

@@ -54,7 +54,7 @@ export function createSharedPosts({ batchBytes }: { readonly batchBytes: number 
   });
 }
 
-/** A message that has failed may itself be the cause, and a parked one most likely is. */
+/** A message that has failed may be the cause itself, and a parked one most likely is. */
 function isFresh({ delivery, attempts, parked, alone }: Waiting): boolean {
   return delivery.kind === 'inbound' && attempts === 0 && !parked && !alone;
 }

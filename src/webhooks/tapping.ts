@@ -7,7 +7,7 @@ import { createDiscard, type Ready } from './making.ts';
 import type { Preparation } from './preparation.ts';
 import { createBell } from './waiters.ts';
 
-// Watching the mail of a live route: the POST of each new message is made once more, and nothing of that is kept.
+// Watches the mail of a live route: renders the POST of each new message once more, without keeping anything.
 
 interface TappingDeps {
   readonly spool: Pick<Spool, 'delivery' | 'message' | 'onChange'>;
@@ -17,39 +17,39 @@ interface TappingDeps {
   readonly clock: Clock;
 }
 
-/** A route whose mail is watched. */
+/** The route to watch. */
 interface Tapped {
   readonly account: string;
   readonly routeId: string;
 }
 
 interface TapWish {
-  /** `cursor` of the answer before; undefined: begin now. */
+  /** `cursor` of the previous answer; undefined: begin now. */
   readonly cursor: number | undefined;
   readonly limit: number;
   readonly waitMs: number;
   readonly gone: AbortSignal;
 }
 
-/** Mail that came since. Their bodies stay until `discard`, which may be called twice. */
+/** Mail since the cursor. Its bodies stay until `discard`, which may be called twice. */
 interface TappedMails {
   readonly cursor: number;
   readonly mails: readonly Ready[];
-  /** Whether there was more, which is not remembered any more. */
+  /** Whether older messages were already forgotten. */
   readonly gap: boolean;
   discard(): void;
 }
 
 export type Tapping = ReturnType<typeof createTapping>;
 
-/** Routes that are watched, of an account and of all; and messages of each that are remembered. */
+/** Maximum number of watched routes, per account and in all; and of messages that are remembered per route. */
 const MOST = { each: 10, all: 100 };
 const REMEMBERED = 1000;
 /** The idle timeout of a watched route, in milliseconds. */
 const FORGET = 120_000;
 /**
- * How long a message waits for the verdicts of its first attempt, or for its scan, before it is shown without. Else all
- * would be found out twice. Milliseconds.
+ * How long a message waits for the verdicts of its first attempt, or for its scan, before it is shown without. Showing
+ * it at once would compute the verdicts twice. Milliseconds.
  */
 const PATIENCE = 3000;
 const LOOK_AGAIN = 200;
@@ -92,7 +92,7 @@ export function createTapping({ spool, preparation, scanning, clock }: TappingDe
     return tap;
   }
 
-  /** The POST of a message; `soon`: not yet; undefined: it is gone. */
+  /** The POST of a message; `soon`: it must wait; undefined: the message is gone. */
   async function show({ id, at }: Tap['fresh'][number]): Promise<Ready | 'soon' | undefined> {
     const delivery = await spool.delivery(id);
     const found = delivery && (await spool.message(delivery.messageId));

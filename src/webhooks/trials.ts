@@ -7,13 +7,13 @@ import type { Answers } from './answers.ts';
 import { basicAuth, type Destinations, PLAIN_TARGET } from './destinations.ts';
 import type { Mail, Poster, Renderer } from './types.ts';
 
-/** Tells receivers that nothing came: somebody tries what they do with this event. */
+/** Marks a trial for receivers: no new mail, a test of how they handle this event. */
 const TRIAL_HEADER = { 'X-Postern-Trial': '1' };
 
-/** A message, and the route whose form its post has; without a route it has Mandrill's. */
+/** A message, and the route that determines the form of its post; without a route it is Mandrill's. */
 type TriedMail = Mail & { readonly delivery: Partial<Pick<Delivery, 'routeId' | 'account'>> };
 
-/** Posts an event once, to try a receiver. Nothing of it is kept, counted or retried. */
+/** Posts an event once, to test a receiver. It is not kept, counted or retried. */
 export type Trials = ReturnType<typeof createTrials>;
 
 interface TrialsDeps {
@@ -28,8 +28,8 @@ interface TrialsDeps {
 export function createTrials({ renderer, poster, destinations, answers, clock, ids }: TrialsDeps) {
   return frozen({
     /**
-     * Posts the event of a delivery, or of a sample, with an id of its own: a receiver that remembers ids would else
-     * answer 200 to a trial of mail that it has, or drop the mail whose trial it had. Takes ownership of a body in
+     * Posts the event of a delivery, or of a sample, with a new id: otherwise a receiver that deduplicates by id would
+     * ignore a trial of mail that it has, or later drop the mail that it had as a trial. Takes ownership of a body in
      * memory. Throws if the disk fails.
      */
     async post(mail: TriedMail, url: string, keys: readonly string[]) {

@@ -24,10 +24,10 @@ export interface Answered {
 
 /** Mail to be rendered as one POST. */
 export interface RenderJob {
-  /** Of several, the bodies are in memory. */
+  /** If there are several, their bodies are in memory. */
   readonly mails: readonly Mail[];
   readonly url: string;
-  /** Whose links its attachments may become; not given: of no account. */
+  /** The account whose attachments may become links; absent: none. */
   readonly account?: string;
   /** Signing keys, the one for X-Mandrill-Signature first. */
   readonly keys: readonly string[];
@@ -41,7 +41,7 @@ export interface RenderJob {
 
 /** Mail rendered as a signed POST. */
 export interface Post {
-  /** That of the delivery, or one for all of them (base/ids.ts). */
+  /** The id of the delivery, or a common one for several (base/ids.ts). */
   readonly id: string;
   readonly body: Bytes;
   /** Content-Type and signatures; not Host or Content-Length. */

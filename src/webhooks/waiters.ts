@@ -4,7 +4,7 @@ import { frozen } from '../base/frozen.ts';
 /** The key of a wait: the mail of an endpoint, or of a route. */
 type Name = { readonly account: string } & ({ readonly url: string } | { readonly routeId: string });
 
-/** How long a call waits, at most until its client has disconnected. */
+/** How long a call waits at most. */
 interface Patience {
   readonly waitMs: number;
   readonly gone: AbortSignal;
@@ -22,8 +22,8 @@ export function createBell(clock: Clock) {
 
   return frozen({
     /**
-     * Looks until there is something, or the wait is over, and returns what was seen last: again at a signal, and
-     * after the milliseconds that `restOf` gives; undefined: it was enough.
+     * Repeats `look` at each signal, and after the milliseconds that `restOf` returns for its result, until `restOf`
+     * returns undefined (there is a result) or the wait is over. Returns the last result.
      */
     async find<T>(
       name: Name,
@@ -45,7 +45,7 @@ export function createBell(clock: Clock) {
       gone.addEventListener('abort', ring);
       try {
         for (;;) {
-          // Before the look, so that no signal is missed between it and the wait.
+          // Before `look`, so that no signal between it and the wait is missed.
           rung = false;
           const seen = await look();
           const rest = restOf(seen);

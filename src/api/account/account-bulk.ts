@@ -6,21 +6,21 @@ import type { Deps } from './account.ts';
 import type { AccountHistory, NoteAction } from './account-history.ts';
 import { type BulkOrder, carryOut } from './jobs.ts';
 
-/** Which inbound mail of an account a call means. */
+/** The inbound mail of an account that a call selects. */
 export interface MailSelection {
   /** In one of these states. */
   readonly states: readonly DeliveryState[];
-  /** What the queue can select. */
+  /** The selection as the queue makes it. */
   readonly selection: Omit<Selection, 'account' | 'kinds' | 'webhook' | 'states'>;
-  /** A selection that only the history can make; the other selection is ignored then. */
+  /** A selection that only the history can make; if set, `selection` is ignored. */
   readonly filter: MailFilter | undefined;
-  /** The same in words, for those who ask what was done. */
+  /** The same as text, for the list of actions. */
   readonly words: string;
 }
 
-/** How a call wants it changed. */
+/** The terms of a change. */
 interface Terms extends Pick<BulkOrder, 'dryRun' | 'atMost' | 'tooMany'> {
-  /** Finds out who acts. */
+  /** Determines the actor. Returns the function that notes the action. */
   begin(): Promise<NoteAction>;
 }
 
@@ -33,7 +33,7 @@ export function bindBulk(
   const bulk = createBulkChanges({ spool, probe: dispatcher.probe, clock });
   const own = { account, kinds: kindsOf('route') };
 
-  /** `idsOf`: how the ids of matching mail are read from the history. */
+  /** `idsOf` reads the ids of matching mail from the history. */
   const toBulk = (
     { states, selection, filter }: MailSelection,
     idsOf: (filter: MailFilter) => AsyncIterable<readonly string[]>,
@@ -77,5 +77,5 @@ export function bindBulk(
 export const isStart = ({ what }: { readonly what: string }): boolean =>
   Object.values(BULK_ACTIONS).some(({ started }) => started === what);
 
-/** How the detail of such actions begins, and of those that end them. */
+/** The beginning of the detail of such actions, and of the actions that end a job. */
 export const jobName = (id: string): string => `job ${id}`;

@@ -1,5 +1,5 @@
 import { createShares, type Shares } from '../../base/shares.ts';
-import { noteAction } from '../../journal/actions.ts';
+import { COMMAND_LINE, noteAction } from '../../journal/actions.ts';
 import type { ActionRecord, HistoryPage, MailFilter, MailStory, RefusalFilter } from '../../journal/types.ts';
 import { kindsOf } from '../../queue/delivery.ts';
 import type { AccountStore } from '../../store/store.ts';
@@ -8,22 +8,21 @@ import type { Deps } from './account.ts';
 
 // An account's view of the history of this host.
 
-/** Questions to the journal at a time: its thread also writes, and one account must not crowd out others. */
+/** Concurrent queries of the journal: its thread also writes, and one account must not crowd out others. */
 const QUESTIONS = { all: 20, each: 4 };
 /** Seconds after which a client may ask again. */
 const RETRY_S = 1;
 /** The interval between checks whether a job may run its query. */
 const WAIT_MS = 100;
 
-/** Counts the questions of all accounts. */
+/** Counts the concurrent queries of all accounts. */
 export const createQuestions = (): Shares => createShares(QUESTIONS);
 
 const INBOUND = kindsOf('route');
 const CONVERSATIONS = kindsOf('route', 'sender');
 
 /**
- * The inbound mail of one account, its conversations, and what was refused of it. Throws RequestLimitExceeded, and
- * `JournalAway`.
+ * The inbound mail of one account, its conversations, and its refusals. Throws RequestLimitExceeded and `JournalAway`.
  */
 export function bindHistory({ history, clock }: Deps<'history' | 'clock'>, questions: Shares, account: string) {
   const mine = (filter: MailFilter): MailFilter => ({ ...filter, account, kinds: INBOUND });
@@ -56,11 +55,11 @@ export function bindHistory({ history, clock }: Deps<'history' | 'clock'>, quest
       })),
     actions: (limit: number, cursor?: number): Promise<HistoryPage<ActionRecord>> =>
       ask(() => history.actions(account, limit, cursor)),
-    /** One question of the caller's making, such as one that reads `ids`. */
+    /** Runs a query of the caller, such as one that reads `ids`, within the limit. */
     ask,
-    /** The ids of matching mail, in pages; to be read within `ask`. */
+    /** The ids of matching mail, in pages. Read them within `ask`. */
     ids: (filter: MailFilter) => history.ids(mine(filter)),
-    /** The same for a job: each page waits until it may be asked for. */
+    /** The same for a job: each page waits until the limit allows its query. */
     async *idsInTurn(filter: MailFilter): AsyncGenerator<readonly string[]> {
       const pages = history.ids(mine(filter))[Symbol.asyncIterator]();
       for (;;) {
@@ -75,11 +74,8 @@ export function bindHistory({ history, clock }: Deps<'history' | 'clock'>, quest
 
 export type AccountHistory = ReturnType<typeof bindHistory>;
 
-/** Notes what a person did: what, to how many, and more for people to read. */
+/** Notes an action: its name, the number of deliveries, and a detail as text. */
 export type NoteAction = (what: string, count: number, detail: string) => void;
-
-/** The actor, if it was not a key. */
-const COMMAND_LINE = 'command line';
 
 /** The actions of one account, done with an API key (the `id` of its row), by a person, or on the command line. */
 export function bindActions(
@@ -88,7 +84,7 @@ export function bindActions(
   { apiKey, person }: { readonly apiKey: string | null; readonly person: string | null },
 ) {
   return {
-    /** Finds out who acts. To be asked before the change, because the store may be away after it. */
+    /** Determines the actor. Call it before the change, because the store may be away after it. */
     async begin(): Promise<NoteAction> {
       const row = apiKey === null ? undefined : await store.keys.one({ id: apiKey });
       const by = person ?? row?.hint ?? COMMAND_LINE;

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, MINUTE_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, createMemory } from '../../base/memory.ts';
 import type { OwnedRow } from '../../store/rows/collection.ts';
@@ -6,7 +6,7 @@ import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../../store/usage.ts';
 import { invalid, tooMany } from '../errors.ts';
 
-/** What one account may store and do, so that no key can use up shared capacity. */
+/** The limits of one account on rows, bytes and calls, so that no key can use up shared capacity. */
 export interface AccountLimitSettings {
   /** Rows of each kind. */
   readonly rows: Readonly<Record<LimitedKind, number>>;
@@ -24,7 +24,7 @@ const SECOND_MS = 1000;
 const MAX_REMEMBERED = 10_000;
 /** Patches longer than this (characters of JSON) are checked against the storage limit. */
 const LARGE_PATCH = 4096;
-/** Names of the kinds in error messages. */
+/** The kinds as named in error messages. */
 const WORDS: Readonly<Record<LimitedKind, string>> = {
   tracking_domains: 'tracking domains',
   inbound_domains: 'inbound domains',
@@ -57,7 +57,7 @@ export function createAccountLimits(
         account: `The account has reached its storage limit of ${settings.bytes} bytes; delete something first`,
       });
     const left = meter.left();
-    // No account takes more than it leaves for all. With nothing left the store refuses by itself.
+    // An account may store at most as much as is still free. If nothing is free, the store itself refuses.
     if (left > 0 && usage.bytes > left)
       throw invalid({
         account:
@@ -127,11 +127,10 @@ function createRate(perSecond: number, clock: Clock) {
   };
 }
 
-/** Trial posts of this host at one time, and how many of them may be one account's: each may take half a minute. */
+/** Concurrent trial posts of this host, in all and per account: each may take half a minute. */
 const MOST_TRIALS = 4;
 const MOST_OF_ACCOUNT = 2;
 const TRIALS_PER_MINUTE = 10;
-const MINUTE_MS = 60_000;
 
 function createTrialLimit(clock: Clock): (account: string) => () => void {
   const running: string[] = [];

@@ -24,10 +24,10 @@ export function createWaits() {
   return frozen({ pulls: createShares(PULLS), taps: createShares(TAPS) });
 }
 
-/** A post as the answers have it: all but the body, which is JSON text of `toText`. */
+/** The fields of a post in an answer, without the body, which `toText` adds. */
 type ToRecord<M> = (mail: M) => Readonly<Record<string, unknown>>;
 
-/** The mail of an account that is fetched. `gone`: the client of the call has hung up. */
+/** The mail that an account fetches. `gone` is aborted when the client of the call hangs up. */
 export function bindPulling(
   { pulling, tapping }: Deps<'pulling' | 'tapping'>,
   waits: ReturnType<typeof createWaits>,
@@ -89,7 +89,7 @@ function toText<M extends Pick<Ready, 'post'>>(
   pieces.push(after);
   const size = pieces.reduce((sum, piece) => sum + lengthOf(piece), 0);
   const content = Readable.from(write(pieces), { objectMode: false });
-  // Also if it is never read: its client may be gone.
+  // Also if the text is never read because its client is gone.
   content.once('close', discard);
   return { size, content };
 }

@@ -40,10 +40,10 @@ export function bindQueue(deps: Deps<'spool' | 'acceptance' | 'log'>, account: s
     deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),
     attempts: async (delivery: QueuedDelivery) =>
       delivery.account === account ? await spool.attempts(delivery.id) : [],
-    /** What scanners said of the message of a delivery; undefined if it was not scanned. */
+    /** The findings of the scanners about the message of a delivery; undefined if it was not scanned. */
     scanOf: async (delivery: QueuedDelivery) =>
       delivery.account === account ? await spool.scanOf(delivery.messageId) : undefined,
-    /** A delivery with its message; undefined if it is not inbound mail of the account, or not kept any more. */
+    /** A delivery with its message; undefined if it is not inbound mail of the account, or no longer kept. */
     async message(id: string): Promise<QueuedMail | undefined> {
       const delivery = await spool.delivery(id);
       if (delivery?.account !== account || !kindsOf('route').includes(delivery.kind)) return undefined;
@@ -93,7 +93,7 @@ export function bindEndpoints(
 ) {
   const kinds = kindsOf('route', 'webhook');
   const isOurs = (endpoint: Endpoint) => endpoint.account === account && kinds.includes(endpoint.kind);
-  /** Returns, by URL, the endpoints that have waiting deliveries, were used recently, are down, or are held. */
+  /** Returns, by URL, the endpoints that have waiting deliveries, were used recently, are down, or are paused. */
   function known(isWanted: (endpoint: Endpoint) => boolean): ReadonlyMap<string, KnownEndpoint> {
     const found = new Map<string, KnownEndpoint>();
     for (const lane of dispatcher.lanes(isWanted)) found.set(lane.url, { kind: lane.kind, waiting: 0, lane });
@@ -117,9 +117,9 @@ export function bindEndpoints(
       const scanner = isScanned ? undefined : scanning.waitsFor(messageId);
       return waitReason(delivery, { endpoint, making, scanner, now: clock.now() });
     },
-    /** How many of them are paused, up to `most`. */
+    /** The number of paused endpoints, up to `most`. */
     paused: (most: number) => pauses.count(account, most),
-    /** Returns when the pause by the operator ends, if there is one: nothing is changed then. So does `resume`. */
+    /** If the operator has paused it, changes nothing and returns when that pause ends. So does `resume`. */
     pause: (url: string, kind: DeliveryKind, until: number) => pauses.pause({ account, url, kind }, until, 'account'),
     resume: (url: string) => pauses.resume({ account, url }, 'account'),
     retry: (url: string) => dispatcher.retry({ account, url }),
@@ -162,7 +162,7 @@ export function bindMessages(
       const bytes = found.body.kind === 'file' ? await readBlob(found.body.path) : Buffer.from(found.body.bytes);
       return bytes && { delivery, message: found.message, bytes };
     },
-    /** A delivery with its attempts, as long as this host's queue has it. */
+    /** A delivery with its attempts; undefined if this host's queue no longer has it. */
     async delivery(id: string): Promise<{ delivery: QueuedDelivery; attempts: AttemptRecord[] } | undefined> {
       const delivery = await spool.delivery(id);
       return delivery?.account === account ? { delivery, attempts: await spool.attempts(id) } : undefined;
@@ -197,7 +197,7 @@ async function readBlob(path: string): Promise<Buffer | undefined> {
   }
 }
 
-/** What belongs to one account's webhooks besides their rows. Rows passed in must come from the account's store. */
+/** The queues and caches of one account's webhooks. Rows passed in must come from the account's store. */
 export function bindWebhooks(
   deps: Deps<'store' | 'spool' | 'outbox' | 'clock' | 'ids' | 'log'>,
   account: Pick<AccountRow, 'id' | 'number'>,

@@ -111,18 +111,18 @@ export interface OperationDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   readonly poke: (task: string) => void;
 }
 
-/** Some of them. */
+/** Some of the parts. */
 export type Deps<P extends keyof OperationDeps> = Pick<OperationDeps, P>;
 
 /** Everything an operation can reach, bound to one account; handlers cannot name another. */
 export type AccountParts = Omit<ReturnType<PartsOf>, 'refuse' | 'orRefuse'>;
 /**
- * The parts of an account, for who acts: an API key (the `id` of its row), a person at the console, or the command
+ * The parts of an account, for an actor: an API key (the `id` of its row), a person at the console, or the command
  * line. `gone` is aborted when the client hangs up.
  */
 export type PartsOf = ReturnType<typeof createAccountParts>;
 
-/** Binds the parts to an account, each when an operation reads it. */
+/** Binds the parts to an account. Each part is created when an operation first reads it. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps) {
   const { store, limits, clock, ids } = deps;
   const turns = createKeyedMutex('run');
@@ -133,17 +133,17 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   const newToken = () => ids.key();
   const invalidField = (field: string, text: string) => invalid({ [field]: text });
 
-  // A class: getters of an object cost as much as what they put off.
+  // A class, because creating an object with getters costs as much as creating the parts.
   class Bound {
     readonly account: AccountRow;
     /** `id` of the API key of the call; null without one (console, command line). */
     readonly apiKey: string | null;
-    /** The person at the console who calls; null without one. */
+    /** The person at the console; null without one. */
     readonly person: string | null;
     /** Aborted when the client hangs up. */
     readonly gone: AbortSignal;
 
-    // The same for all accounts:
+    // Shared by all accounts:
     readonly settings = settings;
     readonly resolver = deps.resolver;
     readonly nameServers = deps.nameServers;
@@ -157,7 +157,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     readonly newToken = newToken;
     /** Checks that a webhook URL answers. Returns the error text for the caller, or undefined if it does. */
     readonly urlFault = deps.urlFault;
-    /** Wakes a task of this host, because there is work for it. */
+    /** Wakes a task of this host that has work. */
     readonly poke = deps.poke;
     /** Creates an error. Throw it. */
     readonly refuse = refusal;
@@ -192,19 +192,19 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     get pulling() {
       return bindPulling(deps, waits, this.account.id, this.gone);
     }
-    /** Its inbound mail and refusals, as this host remembers them. */
+    /** Its inbound mail and refusals in the history of this host. */
     get history() {
       return bindHistory(deps, questions, this.account.id);
     }
-    /** Notes what its people do. */
+    /** Its log of actions. */
     get actions() {
       return bindActions(deps, store.of(this.account.id), this);
     }
-    /** Changes of much of its inbound mail at once. */
+    /** Bulk changes of its inbound mail. */
     get bulk() {
       return bindBulk(deps, this.history, this.account.id);
     }
-    /** Its job with an id, if this process knows it. */
+    /** Finds a job of this process by its id. */
     get job() {
       return (id: string) => deps.jobs.find(this.account.id, id);
     }
@@ -224,7 +224,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     get lists() {
       return bindLists(deps, this.account.id);
     }
-    /** Its statistics, as far as calls change them. */
+    /** Changes to its statistics. */
     get numbers() {
       return bindNumbers(deps, this.account.id);
     }
@@ -236,7 +236,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     get trackingDomains() {
       return bindTrackingDomains(deps, this.account.id);
     }
-    /** Its webhooks, apart from their rows. */
+    /** The queues and caches of its webhooks. */
     get webhooks() {
       return bindWebhooks(deps, this.account);
     }
@@ -245,8 +245,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
       return bindMessages(deps, this.account.id);
     }
     /**
-     * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would
-     * rewrite.
+     * Serializes work of the account under one name in this process, for rows that concurrent calls would overwrite.
      */
     get inTurn() {
       return <T>(name: string, run: () => Promise<T>): Promise<T> => turns(`${this.account.id} ${name}`, run);
@@ -260,7 +259,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
 function bindKeys(deps: Deps<'store' | 'keyUses' | 'tokenSecret' | 'limits' | 'clock' | 'ids'>, account: string) {
   const { store, keyUses, tokenSecret, limits } = deps;
   return {
-    /** Those that were not revoked, oldest first. */
+    /** The keys that are not revoked, oldest first. */
     valid: () => store.keys.many({ account, revokedAt: null }, { sort: 'createdAt' }),
     /** The id of a key for people. */
     async nameOf(row: KeyRow) {
@@ -302,9 +301,9 @@ function bindInbound(
     },
     /** Changes a domain or its routes: in force on this host when it resolves, and announced to the others. */
     change: <T>(domain: string, make: () => Promise<T>) => routing.change(domain, make),
-    /** Has changes of other hosts until now take effect here, before `lookup`, `choices` and `routesTo`. */
+    /** Applies the changes that other hosts have made, for `lookup`, `choices` and `routesTo`. */
     refresh: () => routing.refresh(),
-    /** As `Routing.lookup`, but a match of another account is `not-ours`; looks at the store before it finds none. */
+    /** As `Routing.lookup`, but a match of another account is `not-ours`, and a miss is confirmed from the store. */
     async lookup(mailbox: string, domain: string, sender?: string): Promise<Lookup> {
       let found = routing.lookup(mailbox, domain, sender);
       if (mayBeNew(found, mailbox)) {
@@ -336,8 +335,8 @@ function bindTrials(deps: Deps<'trials' | 'signingKeys' | 'limits' | 'sampleMail
   return {
     /**
      * Posts the event of a delivery, which must come from the account's queue, to another URL. The key of that URL
-     * signs if there is one, else that of the delivery's; `keyUrl` says which. Undefined if the store is unavailable.
-     * Throws RequestLimitExceeded.
+     * signs if there is one, else the key of the delivery's URL; `keyUrl` is the one used. Undefined if the store is
+     * unavailable. Throws RequestLimitExceeded.
      */
     async post(mail: QueuedMail, url: string): Promise<{ attempt: AttemptRecord; keyUrl: string } | undefined> {
       const end = limits.trial(account);

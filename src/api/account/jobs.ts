@@ -17,11 +17,11 @@ interface Job {
   readonly error: string | null;
 }
 
-/** What a job is given. */
+/** Through this the work of a job reports its progress. */
 interface JobProgress {
-  /** Says how much has been done so far. */
+  /** Reports how many deliveries have been changed so far. */
   done(count: number): void;
-  /** Whether the process is being stopped, so that the job must end. */
+  /** Whether the process is stopping, so that the job must end. */
   stopping(): boolean;
 }
 
@@ -67,7 +67,7 @@ export function createJobs({ clock, ids, log }: Pick<Tools, 'clock' | 'ids' | 'l
       const job = known.get(id);
       return job?.account === account ? job : undefined;
     },
-    /** Ends the jobs that run, between two steps. */
+    /** Ends running jobs between two steps. */
     async stop() {
       stopping = true;
       await Promise.all(running.values());
@@ -77,11 +77,11 @@ export function createJobs({ clock, ids, log }: Pick<Tools, 'clock' | 'ids' | 'l
 
 // A call that changes many deliveries, of an account or of the host: the number first, then the change.
 
-/** More deliveries than this are changed by a job, which goes on after the call is answered. */
+/** More deliveries than this are changed by a job, which continues after the call is answered. */
 export const MOST_AT_ONCE = 1000;
 
 export interface BulkOrder {
-  /** Whose job it is. */
+  /** The owner of the job. */
   readonly owner: string;
   readonly dryRun: boolean | undefined;
   /** Nothing is changed if more match. */
@@ -89,13 +89,11 @@ export interface BulkOrder {
   count(): Promise<BulkCount>;
   /** Creates the error of a call that would change more. */
   tooMany(text: string): Error;
-  /** Called before the change, and returns what makes it, and notes it. */
+  /** Called before the change. Returns the function that makes it and notes it. */
   begin(): Promise<(course: BulkCourse, job?: Pick<Job, 'id' | 'of'>) => Promise<number>>;
 }
 
-/**
- * Counts what would be changed and, unless that is all, changes it now (`changed`) or starts a job (`job`) that does.
- */
+/** Counts the matching deliveries and, except in a dry run, changes them now (`changed`) or starts a job (`job`). */
 export async function carryOut(order: BulkOrder, jobs: Pick<Jobs, 'start'>) {
   const counted = await order.count();
   const { matched } = counted;

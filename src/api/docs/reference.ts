@@ -127,7 +127,7 @@ export interface Field {
   readonly description: string;
 }
 
-/** The JSON Schema of what is sent over HTTP. Records are open, because fields may be added. */
+/** The JSON Schema of data as sent over HTTP. Records are open, because fields may be added. */
 export function toSchema(schema: z.ZodType): Schema {
   const override = ({ jsonSchema }: { jsonSchema: Schema }) => withoutSafeRange(jsonSchema);
   const {

@@ -3,7 +3,7 @@ import { type MailSummary, mailSummaryOf, summaryOfOutgoing } from '../../mail/s
 import { endpointKey, type QueuedDelivery, type Spool } from '../../queue/delivery.ts';
 import { endpointOf, type WaitReason, waitReason } from '../../queue/wait-reason.ts';
 
-// What people ask about deliveries besides their rows: what the message is, and why it is not delivered yet.
+// Facts about deliveries that their rows do not hold: fields of the message, and why it is not delivered yet.
 
 export interface Beside {
   readonly summary: MailSummary;
@@ -12,7 +12,7 @@ export interface Beside {
 }
 
 export interface BesideSettings {
-  /** Without it nothing of the header is shown (journal.subjects). */
+  /** Whether header fields are shown (journal.subjects). */
   readonly keepsHeaders: boolean;
   readonly hasScanners: boolean;
 }
@@ -21,10 +21,10 @@ export interface BesideSettings {
 const LATE_MS = 5000;
 const NO_SUMMARY: MailSummary = { from: null, subject: null, messageId: null, thread: null };
 
-/** The parts of the queue that are asked. */
+/** The parts of the queue that are read. */
 export type BesideSpool = Pick<Spool, 'envelopes' | 'summaryFields' | 'endpoints' | 'scanOf'>;
 
-/** Reads the data of some deliveries. */
+/** Reads these facts for some deliveries. */
 export async function lookBeside(
   rows: readonly QueuedDelivery[],
   spool: BesideSpool,
@@ -55,7 +55,7 @@ export async function lookBeside(
   });
 }
 
-/** Deliveries that wait for scanners: only the daemon knows what is wrong with those. */
+/** Deliveries that wait for scanners. Only the daemon knows the state of the scanners. */
 async function findUnscanned(
   rows: readonly QueuedDelivery[],
   spool: BesideSpool,

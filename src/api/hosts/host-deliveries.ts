@@ -19,10 +19,10 @@ import { type Beside, type BesideSettings, type BesideSpool, lookBeside } from '
 import type { HostQuestion } from './host-questions.ts';
 import { selection } from './host-queue.ts';
 
-// What the queue of a host holds of all accounts, as the command line prints it: of its own host, and of the others,
-// which are asked. Content is not sent.
+// The queue of a host over all accounts, for the command line, which asks its own host and the others. Content is not
+// sent.
 
-/** What a host lists for another at once. */
+/** Deliveries that a host lists for another at once. */
 export const MOST_LISTED = 5000;
 
 const textOrNull = z.string().nullable();
@@ -56,7 +56,7 @@ const listedDelivery = z.object({
   /** When it was accepted, and its next attempt. Milliseconds since 1970. */
   at: z.number(),
   nextAt: z.number().nullable(),
-  /** A name for `waits`. */
+  /** The kind of the reason in `waits`. */
   waitKind: textOrNull,
 });
 export type ListedDelivery = z.output<typeof listedDelivery>;

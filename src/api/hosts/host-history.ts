@@ -17,13 +17,12 @@ import {
 import type { HostQuestion } from './host-questions.ts';
 import { placed } from './joining.ts';
 
-// The history of a host of all accounts, as the command line prints it: of its own host, and of the others, which are
-// asked.
+// The history of a host over all accounts, for the command line, which asks its own host and the others.
 
 /** Rows that a host sends another at once. */
 export const HISTORY_PAGE = 1000;
 
-/** A page of what a query finds. */
+/** A page of the results of a query. */
 export interface HistoryChoice {
   readonly query: string;
   /** Ages in the query are counted from here. Milliseconds since 1970. */
@@ -62,12 +61,12 @@ export const MAIL: HostQuestion<MailChoice, MailPage> = {
 
 const mailStory = z.object({
   rows: listedMail.shape.rows,
-  /** Of the mail, if it is one. */
+  /** Why it waits and its timeline, if the result is a single mail. */
   story: z.object({ waits: z.string().nullable(), timeline: z.array(timelineEntry) }).nullable(),
 });
 export type ShownMail = z.output<typeof mailStory>;
 
-/** The mail with this id, or of the message with it; an empty list if the history does not have it. */
+/** The mail with this id, or the mail of the message with it; an empty list if the history has neither. */
 export const ONE_MAIL: HostQuestion<{ readonly id: string }, readonly ShownMail[]> = {
   path: '/history/one',
   params: z.strictObject({ id: z.string() }),
@@ -76,7 +75,7 @@ export const ONE_MAIL: HostQuestion<{ readonly id: string }, readonly ShownMail[
 };
 
 const refusalPage = placed(refusalRecord.extend({ account: z.string().nullable() })).extend({
-  /** All that match, the most frequent first. */
+  /** All reasons that match, the most frequent first. */
   reasons: z.array(z.object({ reason: z.string(), count: z.int() })),
 });
 type RefusalPage = z.output<typeof refusalPage>;
@@ -147,7 +146,7 @@ function read<F>(parsed: Parsed<F>): F {
 }
 
 function toListedMail(mail: MailRecord): ListedMail {
-  // Whether the message is kept is in the queue: see `postern queue show`.
+  // The queue knows whether the message is kept: see `postern queue show`.
   const { kept: _, ...record } = toMailRecord(mail, false);
   return { n: mail.n, at: mail.at, record: { ...record, kind: mail.kind, account: mail.account } };
 }

@@ -44,7 +44,7 @@ export function otherHost(row: HostRow, wire: Pick<PeerWire, 'call'>) {
   });
 }
 
-/** What follows its name. */
+/** Follows the name of the host. */
 const SILENT = 'does not answer';
 
 /** Why a host is not reached; this follows its name. */
@@ -53,7 +53,7 @@ export function whySilent({ incarnation, url }: HostRow): string {
   return url ? SILENT : 'has no http.peer_url';
 }
 
-/** What kept a host from answering. */
+/** Why a host has not answered. */
 type Unanswered = Exclude<Asked<never>, { kind: 'answered' }>;
 
 /** Why a host did not answer; this follows its name. */
@@ -62,7 +62,7 @@ export function whyUnanswered(asked: Unanswered): string {
   return asked.kind === 'silent' ? asked.why : SILENT;
 }
 
-/** Why a host has no part in what was asked; without `isAsked`, it was only asked for a number. */
+/** Why the part of a host is missing. Without `isAsked`, it was only asked to count. */
 export function whyMissing(asked: Unanswered, unchanged: string, isAsked: boolean): string {
   if (asked.kind === 'lost' && isAsked) return 'was asked, but its answer is lost; its mail may have been changed';
   const why = whyUnanswered(asked);

@@ -13,9 +13,9 @@ import { invalid, Refusal } from '../errors.ts';
 import { JOBS_BETWEEN } from '../operations/bulk.ts';
 import { type Asked, type HostQuestion, whyMissing } from './host-questions.ts';
 
-// Changes of the queue for all accounts, by operators: how a host carries them out, and how all hosts do.
+// Bulk changes of the queue by operators, over all accounts: on one host, and on all hosts of the store.
 
-/** A condition that this version does not know is refused: without it, more would be changed. */
+/** Strict, because ignoring an unknown condition would change more deliveries. */
 export const selection = z.strictObject({
   ids: z.array(z.string()).optional(),
   account: z.string().optional(),
@@ -37,7 +37,7 @@ export interface QueueOrder {
   readonly dry_run: boolean;
   /** Nothing is changed if more match. Null: any number. */
   readonly at_most: number | null;
-  /** Who changes them, and the selection in words, for the list of actions. */
+  /** The actor, and the selection as text, for the list of actions. */
   readonly by: string;
   readonly words: string;
 }
@@ -46,7 +46,7 @@ const queueChange = z.object({
   matched: z.int(),
   by_state: z.array(z.object({ state: z.enum(DELIVERY_STATES), count: z.int() })),
   changed: z.int(),
-  /** The job that changes them instead, if there are many. */
+  /** The job that makes the change, if there are many. */
   job: z.string().nullable(),
 });
 export type QueueChange = z.output<typeof queueChange>;
@@ -74,7 +74,7 @@ const queueJob = z.object({
 });
 type QueueJob = z.output<typeof queueJob>;
 
-/** The jobs of changes that a host knows of. */
+/** The jobs of a host that have these ids. */
 export const JOBS: HostQuestion<{ readonly ids: readonly string[] }, readonly QueueJob[]> = {
   path: '/queue/jobs',
   params: z.strictObject({ ids: z.array(z.string()) }),
@@ -82,7 +82,7 @@ export const JOBS: HostQuestion<{ readonly ids: readonly string[] }, readonly Qu
   ms: 10_000,
 };
 
-/** Which endpoints of a host are meant. */
+/** A selection of endpoints. */
 interface EndpointChoice {
   readonly account?: string | undefined;
   readonly url?: string | undefined;
@@ -120,10 +120,10 @@ interface HostQueueDeps extends Pick<Tools, 'clock'> {
   readonly notes: Notes;
 }
 
-/** Whose jobs they are: no account has this id, so none finds them. */
+/** The owner of the jobs of operators: no account has this id, so none finds them. */
 const OPERATORS = '';
 
-/** The queue of this host, as operators change it. */
+/** Changes of this host's queue by operators. */
 export type HostQueue = ReturnType<typeof createHostQueue>;
 
 export function createHostQueue({ spool, dispatcher, jobs, notes, clock }: HostQueueDeps) {
@@ -183,16 +183,16 @@ export function createHostQueue({ spool, dispatcher, jobs, notes, clock }: HostQ
   });
 }
 
-/** A host, as a change asks it. */
+/** A host that takes part in a change. */
 export interface ChangingHost {
   readonly name: string;
   change(order: QueueOrder): Promise<Asked<QueueChange>>;
 }
 
-/** What one host has done, or would do. */
+/** The result of a change, or of its count, on one host. */
 export const hostShare = z.object({
   name: z.string(),
-  /** The deliveries that match there, or that it has changed or whose job it has started. */
+  /** How many deliveries match there, were changed, or are in the job. */
   count: z.int(),
   job: z.string().nullable(),
   /** Why its part is missing. */
@@ -201,8 +201,8 @@ export const hostShare = z.object({
 export type HostShare = z.output<typeof hostShare>;
 
 /**
- * Makes a change on several hosts: they count first, and each changes at most what it has counted. Hosts that do not
- * count change nothing.
+ * Makes a change on several hosts: they count first, and each changes at most as many as it has counted. Hosts that
+ * did not count change nothing.
  */
 export async function changeOnHosts(
   hosts: readonly ChangingHost[],

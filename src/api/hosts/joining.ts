@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import type { AskedHost, Hosts } from '../operation.ts';
 
-// How the answers of several hosts become one.
+// Merges the answers of several hosts into one.
 
 type Given = Readonly<Record<string, unknown>>;
 
-/** Asks this host, which refuses what is wrong with the call, and then the others at the same time. */
+/** Asks this host first, which refuses an invalid call, then all others concurrently. */
 export async function askAll<A>({ here, others }: Hosts<A>, change?: (id: string) => Given): Promise<readonly A[]> {
   const ask = (host: AskedHost<A>) => host.ask(change?.(host.id));
   const own = await ask(here);
@@ -13,10 +13,10 @@ export async function askAll<A>({ here, others }: Hosts<A>, change?: (id: string
   return [own, ...more].filter((answer) => answer !== undefined);
 }
 
-/** The parameter `before` of a list in pages, and its `next`: of one host a number, of several hosts a text. */
+/** The parameter `before` of a list in pages, and its `next`: a number for one host, text for several. */
 export type Cursor = number | string;
 
-/** The cursor of one host. Throws if it is one of several: they do not share a store any more. */
+/** The cursor of one host. Throws if it is for several hosts, which then no longer share a store. */
 export function oneCursor(
   cursor: Cursor | undefined,
   { invalid }: { invalid(field: string, text: string): Error },
@@ -35,7 +35,7 @@ export function placesIn(cursor: string): ReadonlyMap<string, number | null> {
   );
 }
 
-/** A record of a list in pages with its place in the history of its host: those with a lower number come after it. */
+/** A record of a list in pages with its sequence number in the history of its host, newest highest. */
 export const placed = <S extends z.ZodType>(record: S) =>
   z.object({ rows: z.array(z.object({ n: z.int(), at: z.number(), record })), next: z.int().nullable() });
 
@@ -53,11 +53,11 @@ interface Page<A extends Placed> {
   readonly parts: readonly A[];
 }
 
-/** Which page of a list. */
+/** The page that is wanted. */
 interface Wanted {
   readonly before: Cursor | undefined;
   readonly limit: number;
-  /** Whether hosts without further records have something to say, too. */
+  /** Whether hosts without further records are asked, too. */
   readonly all?: boolean;
 }
 
@@ -71,7 +71,7 @@ export interface MailOfHost {
 const PROGRESS: Readonly<Record<string, number>> = { unknown: 0, dropped: 0, waiting: 1 };
 const progressOf = ({ state }: MailOfHost): number => PROGRESS[state] ?? 2;
 
-/** Records of mail of which there is another record, from the host on which the mail went on. */
+/** Records of mail that another host has taken over and also reports. */
 export function repeated<R extends MailOfHost>(records: readonly R[]): ReadonlySet<R> {
   const kept = new Map<string, R>();
   for (const record of records) {
@@ -91,8 +91,8 @@ export function eachOnce<R extends MailOfHost>(records: readonly R[]): readonly 
 const END = 1;
 
 /**
- * Joins the pages of all hosts, newest first. The next page needs the place of each host, because a page has fewer of
- * its records than it gave. A host that is not in the cursor did not answer at the beginning, and is left out.
+ * Merges the pages of all hosts, newest first. The cursor has the position in each host, because a merged page uses
+ * only some of the records of each. A host that is not in the cursor did not answer the first call and is left out.
  */
 export async function joinPages<A extends Placed>(
   hosts: Hosts<A>,
@@ -111,7 +111,7 @@ export async function joinPages<A extends Placed>(
     const part = await host.ask({ limit, before: place === null ? END : place });
     if (part) parts.set(host.id, part);
   };
-  // This one refuses what is wrong with the call.
+  // This host refuses an invalid call.
   await Promise.all(asked.filter((host) => host === hosts.here).map(ask));
   await Promise.all(asked.filter((host) => host !== hosts.here).map(ask));
 
@@ -119,7 +119,7 @@ export async function joinPages<A extends Placed>(
   const next = new Map<string, number | null>();
   for (const [id, part] of parts) next.set(id, left.get(id) ?? part.next);
   const isEnd = [...next.values()].every((place) => place === null);
-  // Those that have ended, and those that do not answer now but may do so for the next page.
+  // Hosts without further records, and hosts that do not answer now but may do so for the next page.
   if (!isFirst) for (const [id, place = null] of places) if (!next.has(id)) next.set(id, place);
   const [only] = hosts.others.length === 0 && typeof before !== 'string' ? next.values() : [];
   return { records, next: isEnd ? null : (only ?? toCursor(next)), parts: [...parts.values()] };
@@ -133,8 +133,8 @@ export const toCursor = (places: ReadonlyMap<string, number | null>): string =>
     .join(',');
 
 /**
- * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursor of each host of which
- * not all were taken.
+ * The newest records of all hosts, each host's in the order of its numbers. `left`: the cursors of the hosts with
+ * further records.
  */
 function takeNewest<A extends Placed>(
   parts: ReadonlyMap<string, A>,
@@ -144,7 +144,7 @@ function takeNewest<A extends Placed>(
   const queues = [...parts].map(([id, { rows, next }]) => ({ id, next, taken: 0, rows: sorted<RowOf<A>>(rows) }));
   const isRepeated = repeatedOf(queues.flatMap(({ rows }) => rows.map(({ record }) => record)));
   const all: RowOf<A>[] = [];
-  // What comes after a page that is used up but has more may be newer than what the others have.
+  // If a host has more after its used-up page, these records may be newer than those of the others.
   while (all.length < limit && !queues.some(({ taken, rows, next }) => taken === rows.length && next !== null)) {
     const heads = queues.flatMap((queue) => {
       const row = queue.rows[queue.taken];
@@ -156,7 +156,7 @@ function takeNewest<A extends Placed>(
     newest.queue.taken++;
     if (!isRepeated.has(newest.row.record)) all.push(newest.row);
   }
-  // Not on the next page either, where their records from other hosts are missing.
+  // Nor on the next page, which lacks their records from other hosts.
   for (const queue of queues) while (isRepeated.has(queue.rows[queue.taken]?.record)) queue.taken++;
   const left = new Map<string, number>();
   for (const { id, taken, rows } of queues) {

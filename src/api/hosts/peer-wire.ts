@@ -10,18 +10,18 @@ import type { HostRow, TokenSecret } from '../../store/rows/hosts.ts';
 import type { Store } from '../../store/store.ts';
 import { ERRORS, type ErrorName, Refusal, refusal } from '../errors.ts';
 
-// Calls between the hosts of a store: signed with the secret that all of them read from it, for one process of one
-// host, and each good for one time.
+// Calls between the hosts of a store. Each is signed with the secret that all of them read from it, is valid for one
+// process of one host, and is accepted once.
 
 export const PEER_PATH = '/peer/1.0';
-/** A call that does nothing: whether a host answers. */
+/** The path of a call that only checks whether a host answers. */
 export const PING = '/ping';
 const SIGNATURE = 'postern-signature';
 const ID = 'postern-peer';
-/** A call names things, it does not bring them: the most are a thousand ids, and a hundred URLs. */
+/** Calls hold names and no content: at most a thousand ids, and a hundred URLs. */
 const MAX_CALL_BYTES = 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
-/** How long a host that did not answer is not asked again. Milliseconds. */
+/** How long a host is not called after it did not answer. Milliseconds. */
 const QUIET_MS = 5000;
 
 interface WireDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
@@ -52,7 +52,7 @@ interface Waiting<T> {
 const UNCONNECTED = /^(?:ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
 
 const sealed = z.strictObject({
-  /** The process that calls, and the number of its call. */
+  /** The calling process, and the number of its call. */
   from: z.string().max(255),
   n: z.int().min(1),
   call: z.unknown(),
@@ -86,8 +86,8 @@ export function createPeerWire({ store, tokenSecret, member, nextCall, clock, lo
     },
 
     /**
-     * Calls a host. Undefined, or `lost`, if it does not run, has no URL, or does not answer; then it is not asked
-     * again for a moment. `read` gets its answer, and throws if that makes no sense.
+     * Calls a host. Undefined, or `lost`, if it is not running, has no URL, or does not answer; then it is not called
+     * again for QUIET_MS. `read` gets its answer, and throws if it is invalid.
      */
     async call<T>(
       host: HostRow,
@@ -132,7 +132,7 @@ export function createPeerWire({ store, tokenSecret, member, nextCall, clock, lo
       }
     },
 
-    /** The call that a request of another host brings. Throws Invalid_Key if it is not meant for this process now. */
+    /** Reads the call in a request of another host. Throws Invalid_Key if it is not for this process, or a replay. */
     async receive(ctx: Context): Promise<unknown> {
       const body = (await readAtMost(ctx.req, MAX_CALL_BYTES)).toString();
       const signature = Buffer.from(headerOf(ctx.req.headers), 'hex');
@@ -153,7 +153,7 @@ function isUnconnected(error: unknown): boolean {
   return cause instanceof Error && 'code' in cause && UNCONNECTED.test(String(cause.code));
 }
 
-/** Whether a host says that its version has no such operation: others it answers. */
+/** Whether a host answered that its version does not have the operation. */
 async function isUnknown(response: Response): Promise<boolean> {
   if (response.status !== ERRORS.Unknown_Operation.status || !response.body) return false;
   const text = (await readAtMost(response.body, MAX_ERROR_BYTES)).toString();
@@ -162,11 +162,11 @@ async function isUnknown(response: Response): Promise<boolean> {
 
 const headerOf = ({ [SIGNATURE]: value }: IncomingHttpHeaders): string => (typeof value === 'string' ? value : '');
 
-/** Calls of a process that may overtake each other. */
+/** How far the calls of a process may be out of order. */
 const WINDOW = 4096;
 const MOST_CALLERS = 1000;
 
-/** Whether a call has not been here before: a copy of one that somebody has seen does nothing. */
+/** Returns a function that is true for the first arrival of a call, so that an intercepted copy is refused. */
 function createOnce(): (from: string, n: number) => boolean {
   const callers = createMemory<{ highest: number; readonly seen: Set<number> }>({ most: MOST_CALLERS, keepUsed: true });
   return (from, n) => {
@@ -198,10 +198,10 @@ export async function readAtMost(
 
 const envelope = z.object({ name: z.string(), code: z.number(), message: z.string() });
 
-/** What a host answers that cannot take the call: it is of another version, or its store is away. */
+/** Errors of a host that cannot handle the call: its version differs, or its store is away. */
 const CANNOT: ReadonlySet<string> = new Set(['Invalid_Key', 'Unknown_Operation', 'GeneralError', 'ServiceUnavailable']);
 
-/** The refusal in the answer of another host. Throws if it could not take the call. */
+/** The refusal in the answer of another host. Throws if the host could not handle the call. */
 export function toRefusal(bytes: Buffer): Refusal {
   const { name, code, message } = envelope.parse(JSON.parse(bytes.toString()));
   if (!isErrorName(name) || CANNOT.has(name)) throw new Error(`it refused with ${name}`);

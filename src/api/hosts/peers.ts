@@ -14,13 +14,13 @@ import { type Params, paramsOf } from '../requests/parameters.ts';
 import { type HostAnswer, type OtherHost, otherHost } from './host-questions.ts';
 import { createCallNumbers, createPeerWire, PEER_PATH, PING, readAtMost, toRefusal } from './peer-wire.ts';
 
-// Several hosts that share a store answer calls as one. A call that names a thing of one host, such as mail in its
-// queue, is forwarded to the other hosts if this one does not have it. A call about all that hosts have, such as a
-// search, is forwarded to all of them, and their answers are joined. A forwarded call is not forwarded again.
+// Hosts that share a store answer calls as one. A call that names a thing of one host, such as mail in its queue, is
+// forwarded to the other hosts if this one does not have it. A call about the data of all hosts, such as a search, is
+// forwarded to all of them, and their answers are merged. A forwarded call is not forwarded again.
 
-/** Present if the answer is a record, and not a text that is passed on as it is. */
+/** Present if the answer is a record, not a text to pass on unchanged. */
 const IS_RECORD = 'postern-record';
-/** How long a host may take to answer: a call about one thing may be a trial POST. Milliseconds. */
+/** How long a host may take to answer a call about one thing, which may be a trial POST. Milliseconds. */
 const ONE_THING_MS = 40_000;
 const JOINED_MS = 10_000;
 /** Texts up to this size are read at once, larger ones while the client reads them. */
@@ -35,7 +35,7 @@ const forwarded = z.strictObject({
 });
 
 export interface PeerSettings {
-  /** Whether the store is a file of this host: then there are no others. */
+  /** Whether the store is a file of this host, so that there are no other hosts. */
   readonly alone: boolean;
 }
 
@@ -46,13 +46,13 @@ interface PeerDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly member: { id(): string; readonly incarnation: string };
   readonly operations: readonly Operation[];
   readonly partsOf: PartsOf;
-  /** Of questions about this host and all accounts. */
+  /** Answers to questions about this host and all accounts. */
   readonly answers: readonly HostAnswer[];
   /** Answers with a file of this host, by path. */
   readonly files: (ctx: Context, path: string) => Promise<void>;
 }
 
-/** The path of calls for files, and what they pass on. */
+/** The path of calls for files, and the headers that they pass on. */
 const FILES = '/files';
 const ASKED = ['range', 'if-range', 'if-none-match'] as const;
 const ANSWERED = [
@@ -76,7 +76,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   const wire = createPeerWire({ ...deps, nextCall: createCallNumbers() });
   const others = async (): Promise<readonly HostRow[]> => (alone ? [] : wire.others());
 
-  /** Asks one host. Undefined if it does not run, has no URL, does not answer, or does not know the operation. */
+  /** Asks one host. Undefined if it is not running, has no URL, does not answer, or does not know the operation. */
   function ask(
     host: HostRow,
     { path, waits, once }: Operation,
@@ -90,7 +90,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
     return wire.call(host, path, body, { ms, gone: waits ? gone : undefined, lost }, toPeerAnswer);
   }
 
-  /** Asks the other hosts for what this one refused as unknown. */
+  /** Asks the other hosts for a thing that this one does not know. */
   async function find(operation: Operation, given: Params, call: Call<ErrorName>, unknown: Refusal): Promise<Answer> {
     const hosts = await others();
     const params = given.of(Object.keys(operation.params.shape));
@@ -107,7 +107,7 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
     );
   }
 
-  /** Joins the answers of all hosts. */
+  /** Merges the answers of all hosts. */
   async function join(
     operation: Operation,
     across: NonNullable<Operation['across']>,
@@ -262,21 +262,21 @@ export function createPeers({ alone }: PeerSettings, deps: PeerDeps) {
   });
 }
 
-/** The error that nobody has it, with the hosts that could not be asked. */
+/** The error for an unknown thing, with the hosts that could not be asked. */
 export function mayBeOn(unknown: Refusal, silent: readonly string[]): Refusal {
   if (silent.length === 0) return unknown;
   const { name, code, status, message } = unknown;
   return new Refusal(name, `${message}; it may be on ${silent.join(', ')}, which cannot be asked`, code, status);
 }
 
-/** Of a call that must be carried out once: another host must not do it too. */
+/** The error if a host may have carried out a call that must be carried out once. */
 function mayBeDone({ name }: HostRow): Refusal {
   const { code, status } = ERRORS.GeneralError;
   const text = `The answer of ${name} is lost. It may have done what you asked for: check before you repeat the call`;
   return new Refusal('GeneralError', text, code, status);
 }
 
-/** The parameters with other values. */
+/** The parameters with some values replaced. */
 function changed(given: Params, change: Readonly<Record<string, unknown>>): Params {
   if (Object.keys(change).length === 0) return given;
   return {
@@ -312,10 +312,10 @@ async function toPeerAnswer(response: Response): Promise<PeerAnswer> {
   if (response.headers.get(IS_RECORD) !== null)
     return { found: { record: JSON.parse((await readAtMost(body, MAX_RECORD_BYTES)).toString()) } };
   const size = Number(response.headers.get('content-length') ?? Number.NaN);
-  if (!Number.isSafeInteger(size)) throw new Error('its text has no length');
+  if (!Number.isSafeInteger(size)) throw new Error('the text has no Content-Length');
   if (size <= SMALL_BYTES) return { found: { text: { size, content: await readAtMost(body, size) } } };
   const content = Readable.from(body, { objectMode: false });
-  // It fails if its client hangs up; who reads it notices too.
+  // It fails if its client hangs up; the reader of the stream gets the error too.
   content.on('error', () => undefined);
   return { found: { text: { size, content } } };
 }

@@ -3,7 +3,7 @@ import type { MetricName } from '../../base/metrics.ts';
 import type { Figures } from '../../base/prometheus.ts';
 import type { HostQuestion } from './host-questions.ts';
 
-// How much waits on a host, for operators: of this one, and of the others, which are asked.
+// The number and age of waiting deliveries of each host, for operators.
 
 export const standing = z.object({
   waiting: z.int(),

@@ -5,10 +5,10 @@ import type { JsonText } from '../../webhooks/message-views.ts';
 import type { AskedHost, Call, Hosts } from '../operation.ts';
 import { type Cursor, placesIn, toCursor } from './joining.ts';
 
-// Watching a route whose mail several hosts accept. An answer has the mail of one host, and a cursor with the place of
-// each, so that the next call goes on where the others are.
+// Tap of a route whose mail several hosts accept. An answer has the mail of one host, and a cursor with the position in
+// each host, from which the next call continues.
 
-/** Seconds after which the other hosts are asked again. */
+/** The interval at which the other hosts are asked again, in seconds. */
 export const ROUND_S = 2;
 
 const head = z.object({ cursor: z.int(), gap: z.boolean() });
@@ -56,12 +56,12 @@ export async function tapAll(
 
   const began = now().getTime();
   const end = began + waitS * 1000;
-  // A host watches the route from its first call on: it has nothing then.
+  // A host records mail of the route from its first call on, so that call finds nothing.
   const added = all.filter(({ id }) => !places.has(id));
   await Promise.all(added.map((host) => ask(host, 0)));
   // It may have accepted mail before it answered.
   if (cursor !== undefined && added.some(({ id }) => places.has(id))) gap = true;
-  // So that mail of a busy host does not keep back that of the others.
+  // So that a busy host does not delay mail of the others.
   const first = began % all.length;
   for (;;) {
     for (const host of [...all.slice(first), ...all.slice(0, first)]) {
@@ -95,7 +95,7 @@ async function toTapped({ size, content }: JsonText): Promise<Tapped> {
     }
     if (next.done || read.length > MAX_HEAD) {
       source.destroy();
-      throw new Error('it has no list of messages');
+      throw new Error('the answer has no list of messages');
     }
   }
 }

@@ -23,7 +23,7 @@ import { answerPages, asJson, STALL_MS } from '../whole-lists.ts';
 import { whenGone } from './listening.ts';
 import type { AttachedApp } from './server.ts';
 
-// The path of every request: pages, then operations; thrown errors become the answer.
+// The order in which every request is handled: pages, then operations. Thrown errors become the answer.
 
 interface AppDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly operations: readonly Operation[];
@@ -37,13 +37,13 @@ interface AppDeps extends Pick<Tools, 'clock' | 'log' | 'metrics'> {
   readonly peers: Middleware;
   /** /docs, /healthz and everything else that is not an operation. */
   readonly pages: Middleware;
-  /** A part with operations of its own; it answers before the pages. */
+  /** An app with operations of its own, which answers before the pages. */
   readonly attached:
     | (Pick<AttachedApp, 'operations'> & { readonly middleware: (calls: SessionCalls) => RouterMiddleware })
     | undefined;
 }
 
-/** How operations run when a session says who calls. Each is counted and logged as a call with a key is. */
+/** Runs operations for a session instead of a key. Each is counted and logged like a call with a key. */
 export interface SessionCalls {
   /** Runs an operation for an account and answers; the journal names `person`. `begin` gets the parameters first. */
   run(
@@ -53,7 +53,7 @@ export interface SessionCalls {
     person: string,
     begin: (params: Params) => void,
   ): Promise<void>;
-  /** Does work that concerns no single account, as an operation with that path, and answers its result. */
+  /** Runs work that concerns no single account, as an operation with that path, and answers with its result. */
   runHost(ctx: Context, path: Path, work: (params: Params) => Promise<Answer>): Promise<void>;
   /** Reads the body of a call. */
   params(ctx: Context, address: string): Promise<Params>;
@@ -80,7 +80,7 @@ export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDe
   for (const operation of operations) router.post(routeOf(operation), (ctx) => call(ctx, operation));
 
   const app = new Koa();
-  // Errors are answered below; only connections that break during the response get here.
+  // Errors are answered below; only connections that break during the response reach this.
   app.on('error', (error: unknown) => log.debug('api.fault', { part: 'response', error }));
   app.use(async (ctx, next) => {
     ctx.set('X-Content-Type-Options', 'nosniff');
@@ -119,7 +119,7 @@ function routeOf({ path }: Operation): RegExp {
   return new RegExp(String.raw`^(?:/api)?/1\.[0-4]${path}(?:\.json)?$`);
 }
 
-/** Finds who calls: the account, if the call is for one, and how the operation then runs. */
+/** Identifies the caller: the account, if the call is for one, and the function that runs the operation for it. */
 type Identify = (
   params: Params,
   address: string,
@@ -127,7 +127,7 @@ type Identify = (
 
 type AnswerCall = (ctx: Context, operation: Pick<Operation, 'path'> & WantedBody, identify: Identify) => Promise<void>;
 
-/** Handles calls: reads the body, finds the account, runs the operation, answers; counts and logs each. */
+/** Handles calls: reads the body, identifies the caller, runs the operation and answers; counts and logs each. */
 function createCaller(
   settings: BodySettings,
   meters: CallMeters,
@@ -188,7 +188,7 @@ function createCaller(
   };
 }
 
-/** Calls whose account is that of their key. */
+/** Identifies callers by their key. */
 function callByKey(
   settings: KeyCheckSettings,
   answer: AnswerCall,
@@ -231,7 +231,7 @@ function json(ctx: Context, value: unknown): void {
   ctx.body = JSON.stringify(value);
 }
 
-/** Says which hosts of the store have no part in the answer. */
+/** Names the hosts of the store that are missing from the answer. */
 function nameMissing(ctx: Context, hosts: readonly string[]): void {
   ctx.set(HOSTS_MISSING, hosts.join(', '));
   ctx.set('Access-Control-Expose-Headers', HOSTS_MISSING);
@@ -249,7 +249,7 @@ const MEANT_AS_CALL = /^(?:\/api(?:\/|$)|\/\d+\.\d+\/)/;
 const OTHER_FORMAT = /\.(?:xml|php|yaml)$/;
 const WHERE = 'operations are at /api/1.0/<group>/<operation>.json and described at /docs';
 
-/** Tells the caller what is wrong with the path. */
+/** A hint for the caller about a wrong path. */
 function hint(path: string, operations: readonly Operation[]): string {
   if (OTHER_FORMAT.test(path)) return 'Only JSON is supported; use the .json path, see /docs';
   if (!MEANT_AS_CALL.test(path)) return `No such path; ${WHERE}`;

@@ -26,7 +26,7 @@ const EXCESS_MS = 2_000;
 /** Refused connections are logged at most once in this time. */
 const QUIET_MS = 1_000;
 
-/** Refuses clients that have too much open already, so that one address cannot use up all connections of the server. */
+/** Limits open connections and calls, so that one address cannot use up all connections of the server. */
 export function createDoor(settings: DoorSettings, { clientAddress, clock, log }: DoorDeps) {
   const isProxy = createAddressList(settings.trustedProxies);
   const perAddress = { all: Number.MAX_SAFE_INTEGER, each: settings.maxConnectionsPerAddress };
@@ -85,7 +85,7 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
       res.once('close', () => calls.give(who, 1));
       return true;
     },
-    /** Looks after connections no more. */
+    /** Stops watching connections. */
     close: places.close,
   });
 }
@@ -100,15 +100,15 @@ interface Held {
   since: number;
 }
 
-/** The part of all places from which on there is a crowd, and how long a connection may wait in one. */
+/** The fraction of connections from which the server is crowded, and how long one may then wait for its client. */
 const CROWD = 0.8;
 const CROWD_WAIT_MS = 5_000;
 const SWEEP_MS = 1_000;
 
 /**
- * The places for connections. When all are taken, a newcomer gets that of a connection without a call, else of one that
- * sends or reads slowly: the one that has waited longest, counted as many times as its site has connections. No site
- * takes the place of another that has fewer, and a proxy's connections go last.
+ * The open connections. At the limit, a new one replaces an idle one, else one whose client sends or reads slowly: the
+ * one with the highest product of its waiting time and the connections of its site. No site replaces a connection of a
+ * site that has fewer, and those of a proxy are replaced last.
  */
 function createPlaces(most: number, clock: Clock) {
   const all = new Map<Socket, Held>();
@@ -125,7 +125,7 @@ function createPlaces(most: number, clock: Clock) {
     if (all.delete(socket) && held?.site !== undefined) shift(held.site, -1);
   }
 
-  /** Closes the connection that has the least claim to its place; false if none may be closed. */
+  /** Closes the connection that comes first by these rules; false if none may be closed. */
   function takeOneFor(site: string | undefined): boolean {
     const now = clock.monotonic();
     const own = site === undefined ? 1 : (counts.get(site) ?? 0);
@@ -172,7 +172,7 @@ function createPlaces(most: number, clock: Clock) {
       socket.once('close', () => leave(socket));
       if (all.size >= most * CROWD) cancelSweep ??= clock.after(SWEEP_MS, sweep);
     },
-    /** Notes a call until its answer is sent. */
+    /** Tracks a call until its answer is sent. */
     call(req: IncomingMessage, res: ServerResponse): void {
       const held = all.get(req.socket);
       if (!held) return;

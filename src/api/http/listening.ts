@@ -9,17 +9,17 @@ export type ListenPlace = { readonly host: string; readonly port: number } | { r
 const HEADERS_MS = 10_000;
 /** How often the server checks for slow clients. */
 const CHECK_MS = 2_000;
-/** Longer than the deadlines for bodies (requests/body.ts), which answer with an error; this one catches what they missed. */
+/** Longer than the deadlines for bodies (requests/body.ts), which answer with an error. */
 const REQUEST_MS = 180_000;
 const KEEP_ALIVE_MS = 65_000; // longer than the 60 s of usual proxies, so that they close first
 const MAX_HEADER_BYTES = 16_384;
-/** Connections beyond the limit of the door, which answers or closes them. */
+/** Connections accepted beyond the limit, so that they can be answered with 429 or closed. */
 export const MORE_CONNECTIONS = 200;
 /** How long calls in progress may take to finish after `stop`. */
 const STOP_MS = 10_000;
 const SWEEP_MS = 20;
 
-/** An HTTP server that slow clients cannot hold up. `maxConnections` is the limit of its door. */
+/** An HTTP server that slow clients cannot block. `maxConnections`: the limit that its caller enforces. */
 export function createBoundedServer(maxConnections: number, handler: RequestListener): Server {
   const server = createServer(
     {

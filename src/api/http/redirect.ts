@@ -43,7 +43,7 @@ export function createRedirect(settings: RedirectSettings, { isOurs, answerTo, c
       return text === undefined ? end(res, 404) : end(res, 200, text, { 'Content-Type': 'application/octet-stream' });
     }
     const name = hostOf(req);
-    // Only for names that we know: a redirect to any name that a client sends would lend ours to others.
+    // Only for our names: redirecting to any name that a client sends would be an open redirect.
     if (name === undefined || !isOurs(name) || !path.startsWith('/')) return end(res, 404);
     return end(res, 308, '', { Location: `${originOf(name)}${path}` });
   }

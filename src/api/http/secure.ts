@@ -12,7 +12,7 @@ interface SecureSettings {
 interface SecureDeps {
   readonly http: HttpServer;
   readonly door: { knock(socket: Socket): void };
-  /** The certificate for a name; undefined: there is none. */
+  /** The certificate for a name; undefined if there is none. */
   readonly contextFor: (name: string) => SecureContext | undefined;
 }
 
@@ -20,7 +20,7 @@ interface SecureDeps {
 const HANDSHAKE_MS = 10_000;
 
 /**
- * HTTPS: passes connections to the HTTP server once their TLS handshake is done. The door counts them before it,
+ * HTTPS: passes connections to the HTTP server after their TLS handshake. The limit on connections applies before it,
  * because handshakes cost the most.
  */
 export function createSecureFront({ secureListen, maxConnections }: SecureSettings, deps: SecureDeps) {
@@ -45,7 +45,7 @@ export function createSecureFront({ secureListen, maxConnections }: SecureSettin
     // Failed handshakes are not logged: scanners cause many.
     secure.on('error', () => secure.destroy());
     secure.once('close', done);
-    // The end of the handshake, as Node's own TLS server learns of it.
+    // Node's own TLS server uses this event for the end of the handshake.
     secure.once('secure', () => {
       done();
       http.emit('connection', secure);
@@ -64,7 +64,7 @@ export function createSecureFront({ secureListen, maxConnections }: SecureSettin
       for (const { server, place } of servers) await listenOn(server, place);
     },
     addresses: () => servers.filter(({ server }) => server.listening).map(({ server }) => addressOf(server)),
-    /** Accepts no more connections; the HTTP server ends those that are open. */
+    /** Stops accepting connections; the HTTP server closes open ones. */
     stop(): void {
       for (const { server } of servers) server.close();
       for (const socket of handshaking) socket.destroy();

@@ -57,14 +57,14 @@ export interface ApiDeps
     Pick<PageDeps, 'health' | 'instance' | 'tracking' | 'linkedFiles' | 'policyAt'> {
   readonly pulling: OperationDeps['pulling'] & Pick<Pulling, 'stop'>;
   readonly tapping: OperationDeps['tapping'] & Pick<Tapping, 'stop'>;
-  /** What accounts use in the store. */
+  /** The storage that accounts use. */
   readonly meter: UsageMeter;
-  /** Answers to questions of other hosts about this one and all accounts, besides those about its queue and history. */
+  /** Further answers to other hosts about this host and all accounts, besides those about its queue and history. */
   readonly hostAnswers: readonly HostAnswer[];
   /** The console, or undefined. */
   readonly attached: AttachedApp | undefined;
   readonly metrics: Metrics & Exposition & Pick<Figures, 'level'>;
-  /** Our names and their certificates, and the answers to challenges of the certificate authority. */
+  /** Our names with their certificates, and the answers to ACME challenges. */
   readonly certificates: {
     readonly contextFor: (name: string) => SecureContext | undefined;
     readonly isOurs: (name: string) => boolean;
@@ -74,18 +74,18 @@ export interface ApiDeps
   readonly member: { id(): string; readonly incarnation: string };
 }
 
-/** An app at the same server with paths of its own, which runs operations without a key: the console. */
+/** An app on the same server with paths of its own, which runs operations without a key: the console. */
 export interface AttachedApp {
-  /** Operations that only it runs, counted with the others. */
+  /** Its own operations, counted with the others. */
   readonly operations: readonly Pick<Operation, 'path'>[];
   open(services: ApiServices): { readonly middleware: RouterMiddleware; stop(): void };
 }
 
-/** The services of the API for an attached app. */
+/** The services of the API that an attached app uses. */
 export interface ApiServices extends SessionCalls {
-  /** Those of accounts. They also find a thing on another host. */
+  /** The operations of accounts. They also find a thing on another host. */
   readonly operations: readonly Operation[];
-  /** Runs an operation for an account by its path, without a call; `person` is who does it. Throws `Refusal`. */
+  /** Runs an operation for an account by its path, without a request. `person`: the actor. Throws `Refusal`. */
   readonly operate: (path: string, account: AccountRow, params: object, person?: string) => Promise<unknown>;
   /** The parts of an account. */
   readonly partsOf: (account: AccountRow) => AccountParts;
@@ -191,7 +191,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
     const kind = socket instanceof TLSSocket ? 'https' : 'http';
     open[kind]++;
     socket.once('close', () => open[kind]--);
-    // Connections with TLS were counted by the door before their handshake.
+    // Connections with TLS were counted before their handshake.
     if (kind === 'http') door.knock(socket);
   });
   // The body reader answers `Expect: 100-continue`.
@@ -203,9 +203,9 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
   return frozen({
     handler,
     run,
-    /** Where it listens without TLS. Throws before `start`. */
+    /** The address without TLS. Throws before `start`. */
     address: () => addressOf(server),
-    /** Where it listens with TLS, and where it answers challenges and redirects. */
+    /** The addresses with TLS, and those for ACME challenges and redirects. */
     places: () => ({ https: secure.addresses(), redirect: redirect.addresses() }),
     /** How many connections are open. */
     connections: (kind: keyof typeof open) => open[kind],
@@ -221,10 +221,10 @@ export function createApi(settings: ApiSettings, deps: ApiDeps) {
       door.close();
       secure.stop();
       const redirected = redirect.stop();
-      // First, so that jobs end while calls do; and again for one that such a call has started.
+      // First, so that jobs end along with calls; and again, for a job that such a call has started.
       void jobs.stop();
       deps.tapping.stop();
-      // Calls that wait for mail are answered now.
+      // Ends the waits, so that their calls are answered now.
       await deps.pulling.stop();
       await stop(server);
       await redirected;

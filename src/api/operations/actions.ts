@@ -81,7 +81,7 @@ export const jobRecord = z.object({
 });
 type JobRecord = z.output<typeof jobRecord>;
 
-/** The most that a change on several hosts may have started. */
+/** Maximum jobs of one change on several hosts. */
 export const MAX_JOBS = 100;
 
 const jobInfo = operation({

@@ -14,7 +14,7 @@ import { MAX_QUERY, readQuery } from './history.ts';
 
 // Calls that change many deliveries: replay, drop and retry select them by the same parameters.
 
-/** URLs that may be left out. */
+/** Maximum URLs to exclude. */
 const MAX_EXCEPT = 100;
 
 const selecting = <const A extends BulkAction>(action: A) => ({
@@ -47,7 +47,7 @@ type Given = z.output<z.ZodObject<ReturnType<typeof selecting<BulkAction>>>>;
 /** Whether deliveries are named, so that the caller knows how many there are. */
 const areNamed = ({ id, ids }: Given): boolean => id !== undefined || ids !== undefined;
 
-/** Counts the deliveries that a call means, and changes them unless it is a dry run or more match than `at_most`. */
+/** Counts the selected deliveries, and changes them unless it is a dry run or more match than `at_most`. */
 async function changeInbound(action: BulkAction, given: Given, call: Call<never>): Promise<Changed> {
   const { states, ended } = BULK_ACTIONS[action];
   const which = toSelection(given, states, call);
@@ -67,7 +67,7 @@ function mustBeLimited(action: BulkAction, given: Given, call: Call<never>): voi
     throw call.invalid('at_most', `Please enter how many may be ${ended}: the number that a call with dry_run counts`);
 }
 
-/** What one host would change, or has changed. */
+/** The result of one host: the changes that it has made, or would make. */
 const changedPart = z.object({
   matched: z.int(),
   forgotten: z.int(),
@@ -76,7 +76,7 @@ const changedPart = z.object({
 });
 type Changed = z.output<typeof changedPart>;
 
-/** What stands between the ids of the jobs of several hosts. */
+/** Separates the ids of the jobs of several hosts. */
 export const JOBS_BETWEEN = ',';
 
 const total = (parts: readonly Changed[]): Changed => ({
@@ -86,7 +86,7 @@ const total = (parts: readonly Changed[]): Changed => ({
   job: parts.flatMap(({ job }) => job ?? []).join(JOBS_BETWEEN) || null,
 });
 
-/** Makes a change on all hosts: they count first, and each changes at most what it has counted. */
+/** Makes a change on all hosts: they count first, and each changes at most as many as it has counted. */
 async function changeOnAll(
   action: BulkAction,
   hosts: Hosts<Changed>,
@@ -208,7 +208,7 @@ const retry = operation({
 export const bulkOperations = [replay, drop, retry];
 
 /**
- * What is meant of the deliveries in these states: named ones in any of them, else dead ones unless it says otherwise.
+ * The selection of a call among these states: named deliveries in any of them, else dead ones unless `state` is given.
  */
 function toSelection(given: Given, states: readonly DeliveryState[], call: Call<never>): MailSelection {
   const { id, ids, from, to, route, state, url, query, status } = given;
@@ -262,7 +262,7 @@ function toFilter(
   };
 }
 
-/** The parameters as the list of actions shows them. */
+/** The parameters as text, for the list of actions. */
 function toWords({ id, ids, dry_run: _, at_most: __, ...rest }: Given): string {
   const named = [...(ids ?? []), ...(id === undefined ? [] : [id])];
   return [

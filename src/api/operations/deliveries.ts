@@ -134,8 +134,8 @@ export function toAttemptRecord(attempt: AttemptRecord) {
   };
 }
 
-function toDetailRecord({ detail: text }: AttemptRecord): z.input<typeof attemptDetail> | null {
-  const detail = text === undefined ? undefined : readDetail(text);
+function toDetailRecord(attempt: AttemptRecord): z.input<typeof attemptDetail> | null {
+  const detail = readDetail(attempt.detail);
   if (!detail || 'hops' in detail) return null;
   const { address = null, tls = null, reused = false, ms, request = [], response = [], leftOut = 0 } = detail;
   return {

@@ -5,9 +5,9 @@ import { HOLDERS } from '../../queue/schedule/breaker.ts';
 import type { KnownEndpoint } from '../account/account-queue.ts';
 import { bool, int, intOrNull, listOf, record, str, strOrNull, time, timeOrNull, toTime } from './fields.ts';
 
-// What is shown of an endpoint: by one host, and by several that share a store.
+// Records of endpoints: of one host, and merged from several that share a store.
 
-/** The most ids of routes, and of webhooks, in a record. */
+/** Maximum ids of routes, and of webhooks, in a record. */
 export const MAX_IDS = 100;
 
 export const endpointRecord = record('endpoint record', {
@@ -168,7 +168,7 @@ export function toDetail(
 
 const BREAKERS: readonly EndpointRecord['breaker'][] = ['gone', 'down', 'up'];
 
-/** What several hosts know of an endpoint: the sums, the worst state, and the last POST. */
+/** Merges the records of several hosts: the sums, the worst state, and the last POST. */
 export function joinRecords(own: EndpointRecord, others: readonly EndpointRecord[]): EndpointRecord {
   if (others.length === 0) return own;
   const all = [own, ...others];
@@ -194,7 +194,7 @@ export function joinRecords(own: EndpointRecord, others: readonly EndpointRecord
 
 type Detail = z.output<typeof endpointDetail>;
 
-/** What several hosts know of an endpoint. Of their medians and percentiles, the highest. */
+/** Merges the details of several hosts. Medians and percentiles become the highest. */
 export function joinDetails(own: Detail, others: readonly Detail[]): Detail {
   if (others.length === 0) return own;
   const all = [own, ...others];

@@ -25,7 +25,7 @@ import { ALL_HOSTS, int, MAX_URL, toTime } from './fields.ts';
 /** Endpoints per page of the list. */
 const PAGE = 500;
 
-/** Whether it is an endpoint even without a route or webhook. */
+/** Whether an endpoint is listed even without a route or webhook. */
 const standsAlone = ({ waiting, lane }: KnownEndpoint) => waiting > 0 || Boolean(lane?.hold);
 
 async function namesOf({ store }: Call<never>): Promise<Map<string, Names>> {
@@ -113,7 +113,7 @@ async function* withOthers(own: Pages<EndpointRecord>, others: readonly Endpoint
   if (rest.length > 0) yield rest;
 }
 
-/** As `standsAlone`, of another host. */
+/** As `standsAlone`, for a record of another host. */
 const isWorthListing = ({ waiting, paused }: EndpointRecord) => waiting > 0 || paused;
 
 const list = listing({
@@ -182,7 +182,7 @@ function mustBeOurs({ paused_by: by, paused_until: until }: EndpointRecord, call
   if (by === 'operator') throw call.refuse('Endpoint_Held', `${until} UTC`);
 }
 
-/** The same, if the store knows of a pause that this host has not seen yet. */
+/** The same for a pause in the store that this host has not seen yet. */
 function mustNotBeHeld(until: Date | undefined, call: Call<'Endpoint_Held'>): void {
   if (until) throw call.refuse('Endpoint_Held', `${toTime(until.getTime())} UTC`);
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { DAY_MS } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../sending/notices.ts';
 import { pagesByKey } from '../../store/pages.ts';
@@ -38,7 +39,6 @@ function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
   };
 }
 
-const DAY_MS = 86_400_000;
 /** Attempts to find a free id for one time before the call fails. */
 const MAX_TRIES = 1000;
 

@@ -18,10 +18,10 @@ export const intOrNull = (description: string) => z.int().nullable().describe(de
 export const bool = (description: string) => z.boolean().describe(description);
 export const listOf = <S extends z.ZodType>(item: S, description: string) => z.array(item).describe(description);
 
-/** A struct that the reference and generated clients know by this name. */
+/** A struct with a name in the reference and in generated clients. */
 export const record = <S extends z.ZodRawShape>(title: string, fields: S) => z.object(fields).meta({ title });
 
-/** A moment as records show it: of a Date, or of milliseconds since 1970. */
+/** A time in the form of records, from a Date or milliseconds since 1970. */
 export function toTime(at: Date | number): string;
 export function toTime(at: Date | number | null | undefined): string | null;
 export function toTime(at: Date | number | null | undefined): string | null {
@@ -30,17 +30,17 @@ export function toTime(at: Date | number | null | undefined): string | null {
 
 export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
-/** A time that may be null; `missing` says what null means. */
+/** A time that may be null; `missing`: the meaning of null. */
 export const timeOrNull = (description: string, missing = '') =>
   strOrNull(`${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}`);
 
-/** As much as browsers and proxies accept; no webhook needs more. */
+/** A length that browsers and proxies accept; no webhook needs more. */
 export const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
 /** Maximum recipients of a message, as in an SMTP transaction (the default of smtp.max_recipients). */
 export const MAX_RECIPIENTS = 1000;
 
-/** A transformation by `read`: a value for which that gives undefined is refused with this text. */
+/** A transformation by `read`. A value for which that returns undefined is refused with this text. */
 export const readAs =
   <A, T>(read: (value: A) => T | undefined, problem: string) =>
   (value: A, context: z.RefinementCtx): T => {
@@ -103,7 +103,7 @@ export const endpointUrl = text(MAX_URL)
     'the webhook URL; it is checked now, and must respond to HEAD with 200, or to a POST of an empty batch with 2xx',
   );
 
-/** The URL of a route, which may be one whose mail is pulled. */
+/** The URL of a route, which may be a pull URL. */
 export const routeUrl = text(MAX_URL)
   .refine((value) => isMeantAsPulled(value) || isHttpUrl(value), 'Not a valid http or https URL')
   .refine(
@@ -135,7 +135,7 @@ export async function verifyUrl(
   if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
 }
 
-/** A URL for people to read: its query and its password may be secret. Anything but an http URL is shown as it is. */
+/** A URL for display, without its query and password, which may be secret. Other text is unchanged. */
 export function shownUrl(url: string): string {
   const parsed = /^https?:/i.test(url) ? URL.parse(url) : null;
   return parsed ? `${parsed.protocol}//${parsed.host}${parsed.pathname}` : url;
@@ -166,7 +166,7 @@ export const nextCursor = intOrNull(
   '`before` for the next call; null at the end. More may follow even if there are fewer than `limit` results',
 );
 
-/** For operations whose answer has the parts of all hosts. */
+/** The note of operations whose answer covers all hosts. */
 export const ALL_HOSTS =
   'With several hosts, the result covers all of them; the header Postern-Hosts-Missing names those that did not ' +
   'respond.';
@@ -204,7 +204,7 @@ const SECOND_MS = 1000;
 const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');
 const LAST_TIME = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 
-/** Clamps a time to what the store can hold, which ends where a year has more than four digits. */
+/** Clamps a time to the range of the store, which ends where a year has more than four digits. */
 export function withinCalendar(ms: number): Date {
   return new Date(Math.min(Math.max(ms, FIRST_TIME), LAST_TIME));
 }

@@ -119,14 +119,14 @@ const searching = {
 };
 type Searching = z.output<z.ZodObject<typeof searching>>;
 
-/** The filter that a query means. Throws a ValidationError. */
+/** Parses a query. Throws a ValidationError. */
 export function readQuery<F>(query: string, parse: (text: string, now: number) => Parsed<F>, call: Call<never>): F {
   const parsed = parse(query, call.now().getTime());
   if ('fault' in parsed) throw call.invalid('query', faultText(parsed.fault));
   return parsed.filter;
 }
 
-/** `isOwn`: without mail that another host has taken over, which has it in its history. */
+/** `isOwn`: without mail that another host has taken over and has in its own history. */
 async function findMail({ query = '', from, to, limit, before }: Searching, isOwn: boolean, call: Call<never>) {
   const { since: after, before: until, ...filter } = readQuery(query, parseMailQuery, call);
   const times = { since: later(after, from?.getTime()), before: earlier(until, to?.getTime()) };

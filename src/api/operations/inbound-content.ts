@@ -230,9 +230,7 @@ const tryRoute = operation({
   },
 });
 
-/**
- * Throws a ValidationError for an address that has the form of a reply address and takes no mail: SMTP refuses it too.
- */
+/** Throws a ValidationError for an invalid reply address, which SMTP refuses too. */
 async function mustBeTaken(
   { mailbox, domain }: { readonly mailbox: string; readonly domain: string },
   route: InboundRouteRow,
@@ -250,8 +248,7 @@ async function mustBeTaken(
 }
 
 /**
- * The part of the payload that depends on the address, if the route takes mail to it or would without a route before
- * it.
+ * The part of the payload that depends on the address, if the route matches it, or would if no route came before it.
  */
 async function matchOf(
   { id, domain, pattern }: InboundRouteRow,

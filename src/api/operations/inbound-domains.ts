@@ -99,8 +99,8 @@ const addDomain = operation({
 });
 
 /**
- * Looks up the MX and the proof in the DNS and returns the updated row. Results that the DNS does not give stay as they
- * were; if it does not answer for the MX, the proof is not looked up. Undefined if the domain was deleted.
+ * Looks up the MX and the proof in the DNS and returns the updated row. If the DNS does not answer, the result stays
+ * unchanged; without an answer for the MX, the proof is not looked up. Undefined if the domain was deleted.
  */
 async function checkDns(
   row: InboundDomainRow,

@@ -7,12 +7,12 @@ import type { Ready } from '../../webhooks/making.ts';
 import type { JsonText } from '../../webhooks/message-views.ts';
 import type { PulledMail } from '../../webhooks/pulling.ts';
 import { oneCursor } from '../hosts/joining.ts';
-import { ROUND_S as TAP_ROUND_S, tapAll } from '../hosts/tap-joining.ts';
+import { ROUND_S, tapAll } from '../hosts/tap-joining.ts';
 import { type AskedHost, type Call, type Hosts, operation, passing } from '../operation.ts';
 import { bool, int, listOf, MAX_URL, record, severalPlaces, shownUrl, str, time, toTime } from './fields.ts';
 import { findRoute } from './inbound-routes.ts';
 
-// Mail that an account fetches from routes with the URL `pull:`, and copies of the mail of any other route.
+// Pull of mail from routes with the URL `pull:`, and tap of any other route.
 
 const MAX_PULLED = 100;
 const MAX_LEASES = 1000;
@@ -92,12 +92,10 @@ async function urlOf(
 
 const LEASE = '01kcexamplepulled000000000-86VOL8iLh_6y.1';
 
-/** Seconds after which the other hosts are asked again. */
-const ROUND_S = 2;
-/** One call in this many asks the others first, so that mail of a busy host does not keep back that of the others. */
+/** One call in this many asks the other hosts first, so that a busy host does not delay their mail. */
 const OTHERS_FIRST = 4;
 
-/** The mail of the first host that has some. Undefined: no host knows the endpoint. */
+/** Returns mail of the first host that has some. Undefined: no host knows the endpoint. */
 async function pullFromAll({ here, others }: Hosts<JsonText>, wait: number, call: Call<never>) {
   const began = call.now().getTime();
   const end = began + wait * 1000;
@@ -268,7 +266,7 @@ const tap = passing({
     'The payloads are rendered again with fresh signatures; the real deliveries are not affected. A route is watched ' +
     'until two minutes after the last call, and up to 1,000 messages are kept; if there were more, `gap` is true. An ' +
     'account may watch 10 routes. With several hosts, the host that is called asks the others, every ' +
-    `${TAP_ROUND_S} seconds while it waits; a result has the mail of one host. The header Postern-Hosts-Missing ` +
+    `${ROUND_S} seconds while it waits; a result has the mail of one host. The header Postern-Hosts-Missing ` +
     'names hosts that did not respond.',
   params: {
     id: text(255).describe('id of the route'),

@@ -112,7 +112,7 @@ const OPTIONS = {
   also,
 };
 
-/** What a new route has of them if they are omitted. */
+/** The defaults of these parameters for a new route. */
 const NEW_ROUTE = {
   batchEvents: 1,
   raw: true,
@@ -128,7 +128,7 @@ const NEW_ROUTE = {
   ...toAlsoRows([], {}),
 } as const;
 
-/** The columns that they set; undefined: unchanged. */
+/** Converts these parameters to columns; undefined: unchanged. */
 function toColumns(
   {
     batch_events: batchEvents,
@@ -175,7 +175,7 @@ export function toRouteRecord(
   };
 }
 
-/** A route in the words of the list of actions. */
+/** A route as text, for the list of actions. */
 const routeText = ({ pattern, domain, url, action }: Pick<InboundRouteRow, 'pattern' | 'domain' | 'url' | 'action'>) =>
   `${pattern}@${domain} ${url === '' ? `(${toAction(action)})` : `to ${shownUrl(url)}`}`;
 
@@ -270,13 +270,13 @@ const addRoute = operation({
   },
 });
 
-/** Throws if another route takes all mail that this one would take. Routes that only tag take none. */
+/** Throws if another route matches all mail that this one would. Routes that only tag do not count. */
 async function mustBeOne(
   { id, domain, pattern, when, action }: Pick<InboundRouteRow, 'id' | 'domain' | 'pattern' | 'when' | 'action'>,
   { store, invalid }: Call<never>,
 ): Promise<void> {
   const limit = MOST_OF_A_PATTERN + 1;
-  // Rows of earlier versions have the pattern only as it was written.
+  // Rows of earlier versions have the pattern only in its original form.
   const [folded, written] = await Promise.all([
     store.inboundRoutes.many({ domain, folded: fold(pattern) }, { limit }),
     store.inboundRoutes.many({ domain, pattern }, { limit }),
@@ -386,7 +386,7 @@ const updateRoute = operation({
     const patch = { pattern, url, ...columns, folded: pattern === undefined ? undefined : fold(pattern) };
     const changed = await call.inbound.change(before.domain, () => call.store.inboundRoutes.change({ id }, patch));
     const row = call.orRefuse(changed, 'Unknown_InboundRoute', id);
-    // When the change is in force, so that no mail can be accepted for the old URL after this step.
+    // After the change is in force, so that no more mail can be accepted for the old URL.
     if (url !== undefined) await call.queue.redirect(row, url);
     const changes = changesOf(before, row);
     if (changes !== '') note('route changed', 1, `${id} of ${row.domain}: ${changes}`);
@@ -394,7 +394,7 @@ const updateRoute = operation({
   },
 });
 
-/** The changes of an update in words; empty if there are none. */
+/** The changes of an update as text; empty if there are none. */
 function changesOf(before: InboundRouteRow, after: InboundRouteRow): string {
   const batches = [before, after].map(({ batchEvents = 1 }) => batchEvents);
   return [

@@ -100,7 +100,7 @@ const sendRaw = operation({
   },
 });
 
-/** The addresses that can be parsed. A header may contain text that is none ("undisclosed-recipients:;"). */
+/** The addresses that can be parsed. A header may contain other text ("undisclosed-recipients:;"). */
 function readable(addresses: readonly string[]): Address[] {
   return addresses.map(parseAddress).filter((address) => address !== undefined);
 }

@@ -82,5 +82,5 @@ const ALL = [
 /** Every operation, in the order the reference shows them. */
 export const OPERATIONS: readonly Operation[] = ALL;
 
-/** The same with their types. */
+/** An operation, with its types. */
 export type DeclaredOperation = (typeof ALL)[number];

@@ -29,7 +29,7 @@ async function toRecord(row: KeyRow, { keys }: Call<never>): Promise<z.input<typ
   };
 }
 
-/** A key in the words of the list of actions. */
+/** A key as text, for the list of actions. */
 const shownOf = ({ hint, label }: KeyRow) => (label === '' ? `${hint}…` : `${hint}… (${label})`);
 
 /** Keys that an account may have at one time; the command line can create more. */

@@ -9,7 +9,7 @@ import { bool, int, listOf, record, str, strOrNull } from './fields.ts';
 const listed = <Name extends string>(names: readonly Name[], about: (name: Name) => string): string =>
   names.map((name) => `${name}: ${about(name)}`).join('; ');
 
-/** What a person sees of a message (mail/facts/facts.ts): `msg.facts` of a post whose route asks for it. */
+/** Facts about a message (mail/facts/facts.ts): `msg.facts` of a post whose route asks for it. */
 export const factsRecord = record('facts about a message', {
   visible_text: str(
     'the text that a person sees: of the HTML, with each block on its own line, or of the text if there is no ' +

@@ -27,13 +27,13 @@ async function findRouted(
   return row;
 }
 
-/** The key that seals addresses of the domain, created on first use. */
+/** The key that signs addresses of the domain, created on first use. */
 async function keyOf({ id, replyKey }: InboundDomainRow, call: Call<Errors>): Promise<string | undefined> {
   if (typeof replyKey === 'string') return replyKey;
   const made = await call.inbound.change(id, () =>
     call.store.inboundDomains.change({ id, replyKey: null }, { replyKey: call.newToken() }),
   );
-  // If a concurrent call made one, that is the key.
+  // A key that a concurrent call has created takes precedence.
   return (made ?? (await call.inbound.find(id)))?.replyKey ?? undefined;
 }
 

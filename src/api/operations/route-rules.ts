@@ -96,7 +96,7 @@ export const also = optional(z.array(alsoOne).max(MOST_ALSO)).describe(
 
 type GivenAlso = NonNullable<z.output<typeof also>>;
 
-/** The same in records. */
+/** The fields of these rules in records. */
 export const ruleRecord = {
   action: z.enum(ACTION_NAMES).describe('action for matching mail'),
   when: z.record(z.string(), z.unknown()).describe('conditions on the message; empty if it matches all mail'),
@@ -116,7 +116,7 @@ export const ruleRecord = {
   ),
 };
 
-/** The conditions as a row has them; null if there are none. */
+/** Converts conditions to the form of rows; null if there are none. */
 export function toWhenRow({ header, size, ...given }: GivenWhen): When | null {
   const fields = Object.entries(header ?? {}).map(([name, is]) => ({ name, is }));
   const row = {
@@ -127,7 +127,7 @@ export function toWhenRow({ header, size, ...given }: GivenWhen): When | null {
   return Object.keys(row).length === 0 ? null : row;
 }
 
-/** The conditions as they were given: a list of one as the value itself. */
+/** Converts conditions to the form of records: a list of one becomes the value itself. */
 export function toWhenRecord(row: When | null | undefined): Record<string, unknown> {
   const { header, ...rest } = row ?? {};
   const shown = Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, shownValue(value)]));
@@ -140,7 +140,7 @@ export function toWhenRecord(row: When | null | undefined): Record<string, unkno
 
 const shownValue = (value: unknown): unknown => (Array.isArray(value) && value.length === 1 ? value[0] : value);
 
-/** Whether two routes have the same conditions, in whatever order they were given. */
+/** Whether two routes have the same conditions, in any order. */
 export function sameWhen(a: When | null | undefined, b: When | null | undefined): boolean {
   return canonical(a ?? {}) === canonical(b ?? {});
 }
@@ -156,8 +156,8 @@ function canonical(value: unknown): string {
 }
 
 /**
- * The further URLs as a row has them. A URL keeps its number, and no other ever gets it: mail that waits for a URL that
- * was removed must not get the format and the password of a new one.
+ * Converts further URLs to the form of rows. A URL keeps its number, which is never reused: mail that waits for a
+ * removed URL must not get the format and the password of a new one.
  */
 export function toAlsoRows(
   given: GivenAlso,

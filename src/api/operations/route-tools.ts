@@ -70,7 +70,7 @@ const given = optional(
   }),
 );
 
-/** The facts of a described message; if any of its content is given, the rest of it counts as empty. */
+/** The facts of a described message. If any of its content is given, the rest counts as empty. */
 function toFacts({
   sender,
   authenticated,
@@ -186,13 +186,13 @@ const testRoute = operation({
 
 const NONE: RouteDecision = { kind: 'none' };
 
-/** The mailbox whose routes are tried: of a reply address of ours that without the token. */
+/** The mailbox whose routes are tried: for our reply addresses, the one without the token. */
 function mailboxOf(found: Lookup, mailbox: string): string {
   const isReply = found.kind === 'expired' || (found.kind === 'matched' && found.match.replyData !== undefined);
   return (isReply && parseReplyAddress(mailbox)?.mailbox) || mailbox;
 }
 
-/** The match of the route that takes the mail, with what its address says. */
+/** The match of the route for the mail, with the data in its address. */
 function hitOf({ choices, ...match }: Match, facts: MailFacts): Match | undefined {
   if (!choices) return match;
   const decision = decide(choices, facts);

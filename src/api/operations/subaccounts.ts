@@ -258,10 +258,10 @@ const remove = operation({
   async handle({ id }, call) {
     const row = await findSubaccount(id, call);
     const record = await toRecord(row, call);
-    // What belongs to it first: if this is interrupted, nothing is left behind for a later subaccount with this id.
+    // Its data first, so that an interrupted call leaves none to a later subaccount with this id.
     await call.numbers.forgetSubaccount(id);
     const removed = await call.store.subaccounts.remove({ id: row.id });
-    await call.numbers.forgetSubaccount(id); // what was added meanwhile
+    await call.numbers.forgetSubaccount(id); // data added meanwhile
     call.orRefuse(removed, 'Unknown_Subaccount', id);
     return record;
   },

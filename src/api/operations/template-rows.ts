@@ -85,7 +85,7 @@ export function pagesOfTemplates(
     const found = await templates.many({ name: { in: labelled.map((row) => row.name) } }, { sort: 'name', ...page });
     const ids = new Set(labelled.map(({ template }) => template));
     const rows = found.filter(({ id, labels }) => ids.has(id) && labels.includes(label));
-    // What the page had no room for is read again; labels of templates that are gone are passed by.
+    // Rows beyond the page are read again; labels of deleted templates are skipped.
     return { rows, next: found.at(-1)?.name ?? labelled.at(-1)?.name };
   });
 }

@@ -115,7 +115,7 @@ async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDom
 
 async function toDomainRecord(row: TrackingDomainRow, call: Call<never>) {
   const [record] = await toDomainRecords([row], call);
-  if (!record) throw new Error('one row is one record');
+  if (!record) throw new Error('the row has no record');
   return record;
 }
 

@@ -73,7 +73,7 @@ function operationsAt(group: '/whitelists' | '/allowlists') {
       example: { email: 'friend@example.com' },
       async handle({ email }, { lists, numbers }) {
         const removed = await lists.unwhitelist(email);
-        // Else this would be the way to delete entries of the rejection list at no cost.
+        // Otherwise this would allow deleting entries of the rejection list at no cost.
         for (const subaccount of removed?.overruled ?? []) await numbers.countReset(subaccount);
         return { email, deleted: removed !== undefined };
       },

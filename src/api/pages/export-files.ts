@@ -24,7 +24,7 @@ export function createExportFiles(settings: ExportFileSettings, deps: Pick<PageD
       'Referrer-Policy': 'no-referrer',
       'X-Robots-Tag': 'noindex',
     });
-    // Every token is hashed and looked up, whatever it looks like, so that no answer is faster than another.
+    // Every token is hashed and looked up, even a malformed one, so that the response time reveals nothing.
     const job = await deps.store.exportJobs.one({ tokenHash: tokenHash(token) });
     if (!job) return answerLine(ctx, 404, 'There is no export at this address.');
     if (job.state !== 'complete')
@@ -57,8 +57,7 @@ async function openArchive(dir: string, { file }: ExportRow): Promise<FileHandle
 async function send(ctx: Context, job: ExportRow, archive: FileHandle): Promise<void> {
   const { size } = await archive.stat();
   ctx.status = 200;
-  // Mandrill's file name, colons included: a quoted header value may hold them, and browsers replace them where the
-  // file system does not allow them.
+  // Mandrill's file name, colons included, which browsers replace where the file system does not allow them.
   ctx.attachment(`${job.type}-${toTimestamp(job.createdAt).replace(' ', '_')}.zip`);
   ctx.type = 'application/zip';
   // The stream closes the file, even if the client disconnects. For HEAD there is no stream.

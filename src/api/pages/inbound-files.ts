@@ -4,7 +4,7 @@ import { answerLine } from './small-page.ts';
 
 /**
  * Answers GET and HEAD of a link to an attachment (RFC 9110: one range, ETag, If-None-Match, If-Range); the token is
- * the only credential. Always a download: what a stranger mailed must not open in a browser under our name. `fetch`
+ * the only credential. Always a download: files from strangers must not open in a browser under our origin. `fetch`
  * gets a file from another host that has it; false if none has.
  */
 export function createInboundFiles({ linkedFiles, log }: Pick<PageDeps, 'linkedFiles' | 'log'>) {
@@ -61,7 +61,7 @@ const ANSWERS = {
   missing: [404, 'This file is not on this host: it was removed to make room, or another host has it.'],
 } as const;
 
-/** The one range of a Range header; undefined: the whole file, also for several ranges and for what is no range. */
+/** The range of a Range header; undefined: the whole file, also for several ranges and for invalid ones. */
 function toRange(header: string, size: number): { readonly from: number; readonly to: number } | 'outside' | undefined {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header) ?? [];
   if (first === '' && last === '') return undefined;

@@ -19,7 +19,7 @@ import { createVerifyPage } from './verification.ts';
 /** Readiness of the daemon. */
 interface Readiness {
   readonly ok: boolean;
-  /** Name of each check to `ok`, or to a text that says what is wrong. */
+  /** For each check, `ok` or a text that says what is wrong. */
   readonly checks: Readonly<Record<string, string>>;
 }
 
@@ -36,13 +36,13 @@ export interface PageSettings extends ExportFileSettings {
 export interface PageDeps {
   readonly operations: readonly Operation[];
   readonly health: { ready(): Promise<Readiness> };
-  /** A random name of this process, by which `postern doctor` knows whose answer it got. */
+  /** A random name of this process, by which `postern doctor` recognizes its answer. */
   readonly instance: string;
   readonly store: Pick<Store, 'exportJobs'>;
   readonly senderDomains: Pick<SenderDomains, 'look' | 'follow'>;
   readonly tracking: Tracking;
   readonly linkedFiles: Pick<LinkedFiles, 'open'>;
-  /** Answers with the file that another host has at this path: the host of this name, or any. False if none has it. */
+  /** Answers with a file of another host: of the named one, or of any that has it. False if none has it. */
   readonly fetchFile: (ctx: Context, path: string, host?: string) => Promise<boolean>;
   readonly certificates: { readonly answerTo: (token: string) => Promise<string | undefined> };
   /** The MTA-STS policy of the domain that a host name is for. */
@@ -67,7 +67,7 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
   const openapi = once(() => JSON.stringify(toOpenApi(deps.operations, `${settings.publicUrl}/api/1.0`), null, 2));
   const start = home(settings.version, deps.hasConsole);
   router.get('/', (ctx) => page(ctx, start));
-  // A proxy in front may pass them here, or redirect the authority from port 80.
+  // A proxy in front may forward them here, or redirect the authority from port 80.
   router.get('/.well-known/acme-challenge/:token', async (ctx) => {
     const answer = await deps.certificates.answerTo(ctx.params.token ?? '');
     if (answer === undefined) return;
@@ -90,7 +90,7 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
     const token = ctx.params.token ?? '';
     return exportFiles(ctx, token, (host) => deps.fetchFile(ctx, `${EXPORTS_PATH}${token}`, host));
   });
-  // The name at the end is for people who save the file.
+  // The name at the end is the file name for a download.
   router.get('/inbound-files/:token{/:name}', (ctx) => {
     const token = ctx.params.token ?? '';
     return inboundFiles(ctx, token, () => deps.fetchFile(ctx, `${LINKS_PATH}${token}`));
@@ -118,7 +118,7 @@ export function createPages(settings: PageSettings, deps: PageDeps): Middleware 
 
 const EXPORTS_PATH = '/exports/';
 
-/** Answers for other hosts, by path: only with the files of this one. */
+/** Answers other hosts with files of this host only, by path. */
 export function createFiles(
   settings: ExportFileSettings,
   deps: Pick<PageDeps, 'store' | 'linkedFiles' | 'log'>,
@@ -150,7 +150,7 @@ function page(ctx: Context, html: string): void {
 }
 
 /**
- * Serves /metrics, only to the addresses in `metrics.allow`: it shows how much mail there is, and what is wrong. A
+ * Serves /metrics, only to the addresses in `metrics.allow`: it reveals the volume of mail, and faults. A
  * request through a proxy that we do not trust is refused even if the proxy is allowed, because its client is unknown;
  * scrapers connect directly.
  */

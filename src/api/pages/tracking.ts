@@ -8,7 +8,7 @@ import type { TrackedClient, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { answerLine, answerPage, LINK_NOT_FOUND, type SmallPage } from './small-page.ts';
 
-/** What recipients do with a message: open it, click in it, unsubscribe. */
+/** Records the events of recipients: open, click, unsubscribe. */
 export interface Tracking {
   readonly visits: Visits;
   readonly unsubscribeLinks: UnsubscribeLinks;
@@ -31,7 +31,7 @@ export function createTrackPages(
   return frozen({
     /** The tracking pixel of opens; the same for every token, so that the answer does not reveal which are valid. */
     async open(ctx: Context, token: string) {
-      // Not awaited: the time it takes would tell a valid token from an invalid one.
+      // Not awaited: the response time would reveal whether a token is valid.
       if (ctx.method === 'GET') void visits.opened(token, visitorOf(ctx));
       // Webmail loads images from other origins, and may require this header.
       ctx.set({ ...PRIVATE, 'Cross-Origin-Resource-Policy': 'cross-origin' });
@@ -106,7 +106,7 @@ function urlOf(query: string): string | undefined {
 }
 
 /**
- * The URL in a form that fits a header; undefined if it is not an HTTP URL. Only what no URL may hold is changed: line
+ * The URL in a form that fits a header; undefined if it is not an HTTP URL. Only invalid characters are changed: line
  * ends and tabs are removed, as browsers do.
  */
 function locationOf(written: string): string | undefined {

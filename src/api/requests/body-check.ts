@@ -4,7 +4,7 @@ import { MAX_DEPTH, MAX_FORM_FIELDS, tooManyFields } from './forms.ts';
 // Checks a body while it arrives, before anything is parsed: that its text is valid, and how much work it asks of a
 // parser. JSON.parse accepts 200,000 levels, and turns each three bytes of `{},` into an object.
 
-/** The first character of a body that is JSON, whatever its content type says. */
+/** The first character of a JSON body, regardless of its content type. */
 export const JSON_OPENING = /^[[{]$/;
 
 /** Checks a body chunk by chunk. `maxValues`: values that JSON may hold. */
@@ -68,7 +68,7 @@ function createJsonCheck(maxValues: number) {
   return { count: () => values, faultOf };
 }
 
-/** Bytes of a string that are read one by one before a search begins, which takes as long as these. */
+/** Bytes of a string that are read one by one before a search, because starting one costs as much. */
 const NEAR = 64;
 
 /**

@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { deserialize } from 'node:v8';
 import type { Context } from 'koa';
 import koaBodyParser from 'koa-bodyparser';
-import { free } from '../../base/bytes.ts';
+import { free, joined } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { moduleUrl } from '../../base/module-url.ts';
 import { createTurn } from '../../base/turns.ts';
@@ -14,12 +14,12 @@ import { parseForm } from './forms.ts';
 import { type Params, paramsOfClean } from './parameters.ts';
 
 // Parses bodies: small ones here by koa-bodyparser, large ones on a thread. Within the limits of body-check.ts, a
-// parser still takes tenths of a second for megabytes of escapes, digits or space, or for different names.
+// parser still needs tenths of a second for megabytes of escapes, digits or space, or for many different names.
 
 /** A body that has arrived and passed the checks. */
 export interface WholeBody extends BodyFormat {
   readonly chunks: readonly Buffer[];
-  /** About how many values are in it. */
+  /** The approximate number of values in it. */
   readonly count: number;
 }
 
@@ -33,17 +33,17 @@ const MANY_VALUES = 10_000;
  */
 const POOL = { threads: 2, timeoutMs: 10_000, memoryMb: 512 };
 
-/** What the thread gets. */
+/** The input of the thread. */
 export interface RawBody extends BodyFormat {
   readonly bytes: ArrayBuffer;
 }
 
 /**
- * What the thread answers: the key, and all values as one block of memory. It is unpacked only if the key is good, so
- * that what a stranger sends makes no values here.
+ * The result of the thread: the key, and all values serialized in one buffer. The buffer is deserialized only if the
+ * key is valid, so that callers without one cost the main thread nothing.
  */
 export interface ParsedBody {
-  /** False: it is no text. */
+  /** False: it is not text. */
   readonly key: string | false | undefined;
   readonly packed: Uint8Array<ArrayBuffer>;
   readonly hasBadText: boolean;
@@ -108,8 +108,7 @@ const options = {
 const parseSmall = koaBodyParser(options);
 
 async function parseHere(ctx: Context, { chunks, isForm, names }: WholeBody): Promise<BodyValues> {
-  // The parser reads `req`: here the body that was received and decoded, without the headers that describe it as it was
-  // sent.
+  // The parser reads `req`: here the decoded body, without the headers about its original encoding.
   const req = Object.assign(Readable.from(chunks, { objectMode: false }), { headers: {} });
   ctx.state['isForm'] = isForm;
   const received: Context = Object.create(ctx, { req: { value: req } });
@@ -119,17 +118,6 @@ async function parseHere(ctx: Context, { chunks, isForm, names }: WholeBody): Pr
   } catch (error) {
     return faultOf(error);
   }
-}
-
-/** The chunks in memory of their own, which can be transferred. */
-function joined(chunks: readonly Buffer[]): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(sizeOf(chunks));
-  let at = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, at);
-    at += chunk.length;
-  }
-  return bytes;
 }
 
 function sizeOf(chunks: readonly Buffer[]): number {

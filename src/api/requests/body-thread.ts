@@ -16,7 +16,7 @@ serveTasks(() => ({
     }),
 }));
 
-/** Only a text can be a key; anything else is a wrong one, however large. */
+/** Anything but text is a wrong key. */
 function toKey(key: unknown): ParsedBody['key'] {
   return key === undefined || typeof key === 'string' ? key : false;
 }

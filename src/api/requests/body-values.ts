@@ -1,13 +1,13 @@
 import { parseForm, UnreadableForm } from './forms.ts';
 import { type CleanValues, cleaned } from './parameters.ts';
 
-/** The parameters in a body. Otherwise why there are none. */
+/** The parameters in a body, or why it cannot be read. */
 export type BodyValues = CleanValues | { readonly fault: string };
 
-/** A body as it is parsed. */
+/** How to parse a body. */
 export interface BodyFormat {
   readonly isForm: boolean;
-  /** The parameters that are wanted; undefined: all. */
+  /** The names of parameters to return; undefined: all. */
   readonly names: readonly string[] | undefined;
 }
 

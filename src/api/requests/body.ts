@@ -19,7 +19,7 @@ export interface BodySettings {
   readonly minBodyRate: number;
 }
 
-/** What a body may hold. */
+/** The expected content of a body. */
 export interface WantedBody {
   /** It may hold a message or a template. */
   readonly large: boolean;
@@ -43,7 +43,7 @@ const FREE_BYTES = 65_536;
 const LARGE = { all: 8, each: 2 };
 /** The same for operations that carry no message: a separate pool, so that small calls do not wait for large ones. */
 const SMALL = { all: 64, each: 16 };
-/** Deadline for a whole body, in milliseconds. */
+/** Time limit for a whole body, in milliseconds. */
 const BODY_MS = 30_000;
 const LARGE_BODY_MS = 120_000;
 /** Window of the minimum speed, in seconds. SMTP's is longer, because mail servers queue and HTTP clients do not. */
@@ -54,8 +54,7 @@ const LINGER_MS = 5_000;
 
 /**
  * Values that JSON may hold. A message to the maximum number of recipients has three for each, and two for each of
- * their merge variables: 60 of these fit. Such a body is parsed in a fiftieth of a second; the limit is for what comes
- * after.
+ * their merge variables: 60 of these fit. Such a body is parsed in 20 ms; the limit is for the work that follows.
  */
 const LARGE_VALUES = 200_000;
 const SMALL_VALUES = 100_000;

@@ -2,13 +2,13 @@ import { z } from 'zod';
 
 // The limits of a schema on lists and maps, which zod checks only after it has validated every item.
 
-/** A list or map with more than its schema allows. */
+/** A list or map with more entries than its schema allows. */
 interface Excess {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
 
-/** Finds the first list or map in a value that holds too much. */
+/** Finds the first list or map in a value that has too many entries. */
 type Bounds = (value: unknown) => Excess | undefined;
 
 /** Maps of names and values have no limit in the contract; no honest one comes near this. */
@@ -40,7 +40,7 @@ function ofUnion(schema: z.ZodUnion): Bounds | undefined {
   return options.length === 0 ? undefined : (value) => first(options, (bounds) => bounds(value));
 }
 
-/** A list may also be meant as another option of a union, such as a map; then only its sheer size counts. */
+/** A list in a union may stand for another option, such as a map; then only MAX_KEYS applies. */
 function ofList(schema: z.ZodArray, isOption: boolean): Bounds | undefined {
   const item = boundsOf(schema._zod.def.element);
   const own = maxItems(schema);

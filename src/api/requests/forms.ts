@@ -9,7 +9,7 @@ export const MAX_FORM_FIELDS = 20_000;
 /** Lists and structs that the brackets of all fields name: a merge variable alone in a list of a struct has three. */
 const MAX_NODES = 3 * MAX_FORM_FIELDS;
 
-/** The form cannot be read; the message says why. */
+/** The form cannot be read; the message has the reason. */
 export class UnreadableForm extends Error {}
 
 /** The value of a form field: a text, or the fields that its brackets name. */

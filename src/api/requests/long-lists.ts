@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { maxItems } from './bounds.ts';
 
-/** A list parameter that may be long, and is read in pieces. */
+/** A list parameter that may be long, and is validated in pieces. */
 interface LongList {
-  /** Where it is in the parameters. */
+  /** Its path in the parameters. */
   readonly path: readonly string[];
   readonly element: z.core.$ZodType;
   /** Cuts it in the parameters to its first piece and returns the others; none if it is no list there. */
@@ -14,8 +14,8 @@ interface LongList {
 const PIECE = 500;
 
 /**
- * The lists of a schema that may be longer than a piece, or whose items hold lists or maps. Those with rules about the
- * list as a whole are left out, and those of a struct with rules about the whole.
+ * The lists of a schema that may be longer than a piece, or whose items hold lists or maps; without those that are
+ * part of a rule about the whole list or struct.
  */
 export function longLists(schema: z.core.$ZodType, path: readonly string[] = []): LongList[] {
   if (schema instanceof z.ZodOptional) return longLists(schema._zod.def.innerType, path);
@@ -59,7 +59,7 @@ function toPieces(items: readonly unknown[]): unknown[][] {
   return pieces;
 }
 
-/** Items that it holds, on two levels. */
+/** The number of values in an item, on two levels. */
 function weightOf(item: unknown): number {
   if (!isHolder(item)) return 1;
   return Object.values(item).reduce<number>((sum, inner) => sum + sizeOf(inner), 1);

@@ -10,23 +10,23 @@ export interface Params {
   of(names: readonly string[], anyText?: readonly string[]): Record<string, unknown>;
   /** Whether they came as a form, in which every value is text. */
   readonly textOnly: boolean;
-  /** Waits for the turn of many or large values, so that the event loop runs between those of several calls. */
+  /** Waits before validating many or large values, so that the event loop runs between calls. */
   turn?(): Promise<void>;
 }
 
-/** Parameters by name, without what is null. */
+/** Parameters by name, without nulls. */
 export interface CleanValues {
   readonly values: ReadonlyMap<string, unknown>;
   /** Whether there is NUL or a lone surrogate in a text, which do not survive a round trip through a database. */
   readonly hasBadText: boolean;
 }
 
-/** Different names in the structs of a call; each is kept in a table of its own, which takes longer than its value. */
+/** Maximum number of different names in the structs of a call: each new name costs more than its value. */
 const MAX_NAMES = 10_000;
 
 /**
- * Removes what is null, in place: that means absent everywhere, and official clients send it for every omitted
- * parameter. Or tells why the values cannot be used.
+ * Removes nulls in place: null means absent everywhere, and official clients send it for every omitted parameter.
+ * Returns a fault if the values cannot be used.
  */
 export function cleaned(values: Map<string, unknown>): CleanValues | { readonly fault: string } {
   const seen: Seen = { badText: false, names: new Set() };
@@ -38,7 +38,7 @@ export function cleaned(values: Map<string, unknown>): CleanValues | { readonly 
     : { values, hasBadText: seen.badText };
 }
 
-/** Parameters of a caller in this process. */
+/** Parameters from a caller in this process. */
 export function paramsOf(values: object): Params {
   const clean = cleaned(new Map(Object.entries(structuredClone(values))));
   if ('fault' in clean) throw invalid({ body: clean.fault });

@@ -4,9 +4,9 @@ import type { SlicedWork } from '../../base/turns.ts';
 import { boundsOf } from './bounds.ts';
 import { type Holder, isHolder, longLists, valueAt } from './long-lists.ts';
 
-// Reads parameters by their schema: what the schema refuses is read as what clients mean. A form has only text and no
-// empty list, PHP writes an empty struct as a list, and many clients send an empty text for an omitted value. Values
-// that the schema accepts are never reinterpreted.
+// Reads parameters by their schema. Values that the schema refuses are reinterpreted as clients mean them: a form has
+// only text and no empty list, PHP writes an empty struct as a list, and many clients send an empty text for an omitted
+// value. Values that the schema accepts are never reinterpreted.
 
 /** A fault of a parameter. */
 export interface Issue {
@@ -22,9 +22,8 @@ type Read<T> =
 const MOST_ROUNDS = 6;
 
 /**
- * Creates the reading of parameters by a schema, in steps. It changes `values` in place. Each refused item costs an
- * issue, which takes longer than the item: so lengths are checked before items, and a long list is read in pieces, up
- * to the first with a fault.
+ * Creates the reading of parameters by a schema, in steps. It changes `values` in place. An issue costs more time than
+ * a valid item, so lengths are checked before items, and a long list is read in pieces up to the first with a fault.
  */
 export function createReading<S extends z.ZodObject>(
   schema: S,
@@ -56,13 +55,13 @@ export function createReading<S extends z.ZodObject>(
   };
 }
 
-/** The list that was read at this place; its items are added to it. */
+/** The list at this path, to which further pieces are appended. */
 function listAt(data: unknown, path: readonly string[]): unknown[] {
   const found = valueAt(data, path);
   return Array.isArray(found) ? found : [];
 }
 
-/** Converts the issues of a piece to those of the list, in which the piece begins at `from`. */
+/** Converts the paths of issues in a piece to paths in the list. `from`: the index at which the piece begins. */
 function movedTo(path: readonly string[], from: number): (issue: Issue) => Issue {
   return ({ path: [, , at, ...inner], message }) => ({ path: [...path, from + Number(at), ...inner], message });
 }
@@ -135,7 +134,7 @@ function wantedBy(issue: z.core.$ZodIssue): ReadonlySet<string> {
   );
 }
 
-/** The value as one of the expected types; unchanged if it cannot be meant so. */
+/** The value as one of the expected types; unchanged if there is no such reading. */
 function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean, isItem: boolean): unknown {
   if (wanted.has('boolean')) return (isScalar(value) ? TRUTH.get(String(value).toLowerCase()) : undefined) ?? value;
   if (wanted.has('number') || wanted.has('int'))

@@ -6,7 +6,7 @@ import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { frozen } from '../../base/frozen.ts';
 
-// What stands around the hosts of a demo: a webhook receiver, a mail server, a name server, and clients.
+// The environment of a demo: a webhook receiver, a mail server, a name server, and clients.
 
 /** The sender domain of the mail that comes in. */
 export const SENDER_DOMAIN = 'example.org';
@@ -37,11 +37,11 @@ interface Letter {
   readonly attachments?: { readonly filename: string; readonly content: string }[];
 }
 
-/** How long mail is sent again that a host refuses for the moment, and how often. Milliseconds. */
+/** How long, and at which interval, mail is sent again after a temporary refusal. Milliseconds. */
 const RESEND_FOR_MS = 60_000;
 const RESEND_EVERY_MS = 1000;
 
-/** Sends a message by SMTP, signed for the sender domain. As any mail server, it tries again after a 4xx reply. */
+/** Sends a message by SMTP, signed for the sender domain. Tries again after a 4xx reply, like any mail server. */
 export async function sendMail({ host, port }: Place, privateKey: string, letter: Letter): Promise<string> {
   const { createTransport } = await import('nodemailer');
   const dkim = { domainName: SENDER_DOMAIN, keySelector: SELECTOR, privateKey };
@@ -61,14 +61,14 @@ export async function sendMail({ host, port }: Place, privateKey: string, letter
 const isTemporary = (error: unknown): boolean =>
   error instanceof Error && 'responseCode' in error && String(error.responseCode).startsWith('4');
 
-/** A POST as the receiver got it. */
+/** A received POST. */
 export interface Caught {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
-/** The webhook receiver: answers what `onPost` says to a POST, else 200. */
+/** The webhook receiver: answers a POST with the status from `onPost`, other requests with 200. */
 export async function startCatcher(onPost: (caught: Caught) => number) {
   const server = createHttpServer(async (request, response) => {
     const chunks: Buffer[] = [];
@@ -96,7 +96,7 @@ function portOf(server: Server): number {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-/** The mail server of the recipients: takes all mail. */
+/** The mail server of the recipients, which accepts all mail. */
 export async function startMailServer(onMail: (raw: string) => void) {
   const { SMTPServer } = await import('smtp-server');
   const server = new SMTPServer({
@@ -161,7 +161,7 @@ export async function startDemoZone() {
   return frozen({
     /** `127.0.0.1:port`, for `dns.servers`. */
     server: `127.0.0.1:${udp?.port ?? 0}`,
-    /** Of DKIM, as PEM. */
+    /** The DKIM key, as PEM. */
     privateKey,
     stop: () => server.close(),
   });

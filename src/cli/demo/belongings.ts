@@ -15,14 +15,14 @@ function afterDeath(command: string, subject: string): ChildProcess {
     stdio: ['pipe', 'ignore', 'ignore'],
     detached: true,
   });
-  guard.once('error', () => undefined); // without a shell, only SIGKILL leaves something behind
+  guard.once('error', () => undefined); // without a shell, resources are left behind only after SIGKILL
   guard.unref();
   return guard;
 }
 
 /**
- * What a demo starts, and ends with it: in reverse order when it is closed, and at once if this process ends before
- * that. `folder` is removed last.
+ * The resources of a demo. They end in reverse order when it is closed, and at once if this process ends before that.
+ * `folder` is removed last.
  */
 export function createBelongings(folder: string) {
   const processes = new Set<ChildProcess>();

@@ -14,11 +14,11 @@ import { freePort } from './free-port.ts';
 
 const CACHE = join(import.meta.dirname, '../../../node_modules/.cache');
 /**
- * Where SecantusDB is once it was fetched: a server in Python over WiredTiger. It is GPL: it runs as a process of its
- * own on the machine of a developer, and is no part of what is installed or shipped.
+ * The folder of SecantusDB after it is fetched: a server in Python over WiredTiger. It is GPL: it runs as a process of
+ * its own on a developer's machine, and is not installed or shipped with Postern.
  */
 export const SECANTUS = join(CACHE, 'postern-secantus');
-/** Later ones of 0.7 too; beta versions count, because the version that is named is one. */
+/** Also later ones of 0.7, including beta versions, because the named version is one. */
 const SECANTUS_VERSION = 'secantusdb~=0.7.0b3';
 
 /** Arguments of python3 that install SecantusDB into a folder of its own. */
@@ -46,7 +46,7 @@ export const SERVERS = {
   ],
 } as const;
 
-/** Whether a program can be run, and where it is. */
+/** The path of a program; undefined if it is not in PATH. */
 export function onPath(program: string, path: string | undefined): string | undefined {
   const places = (path ?? '').split(delimiter).map((dir) => join(dir, program));
   return places.find((place) => {
@@ -152,7 +152,7 @@ async function markedAt(db: Db): Promise<Date | undefined> {
   return at instanceof Date ? at : undefined;
 }
 
-/** Into a folder beside its place, so that a fetch that was interrupted is none. */
+/** Fetches into a temporary folder, so that an interrupted fetch leaves nothing. */
 async function fetchSecantus(io: Io, signal: AbortSignal): Promise<void> {
   if (!onPath('python3', io.env['PATH'])) throw new Unavailable(HOW);
   const made = `${SECANTUS}.${io.pid}`;
@@ -175,7 +175,7 @@ async function start(kind: keyof typeof SERVERS, folder: string, belongings: Bel
   await mkdir(dir);
   const port = await freePort();
   const [program = '', ...args] = SERVERS[kind](dir, port);
-  // Not of our group: Ctrl-C is for the demo, which ends the hosts first.
+  // Not in our process group: Ctrl-C is for the demo, which ends the hosts first.
   const child = spawn(program, args, { stdio: 'ignore', detached: true, env: { ...toEnv(io), PYTHONPATH: SECANTUS } });
   belongings.addProcess(child, 'SIGKILL');
   let isRunning = true;

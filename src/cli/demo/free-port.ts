@@ -2,10 +2,7 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/**
- * Below the ports that the system gives out (32768 and above on Linux): nobody takes one before the program that it is
- * for.
- */
+/** Below the ephemeral ports (32768 and above on Linux), so that no other connection takes the port first. */
 const [LOWEST, HIGHEST] = [15_000, 32_000];
 
 /** An unused port of 127.0.0.1. */

@@ -24,7 +24,7 @@ interface DemoHostSettings {
   readonly name: string;
   readonly folder: string;
   readonly key: string;
-  /** All others, beside those of a host's places. */
+  /** All settings besides the folders and listeners of the host. */
   readonly settings: Readonly<Record<string, object>>;
   readonly belongings: Belongings;
   readonly io: Io;
@@ -62,7 +62,7 @@ export async function startDemoHost(given: DemoHostSettings) {
     )}\n`,
   );
   const output = openSync(log, 'a');
-  // Not of our group: Ctrl-C is for the demo, which ends its hosts.
+  // Not in our process group: Ctrl-C is for the demo, which ends its hosts.
   ending.throwIfAborted();
   const child = spawn(process.execPath, [...PROGRAM, 'serve', '--config', file], {
     stdio: ['ignore', output, output],
@@ -97,7 +97,7 @@ export async function startDemoHost(given: DemoHostSettings) {
   });
 }
 
-/** The operator's settings and service manager are not the demo's. */
+/** The environment without the operator's settings and service manager. */
 function withoutSettings(env: Io['env']): Record<string, string> {
   return Object.fromEntries(
     Object.entries(env).flatMap(([name, value]) =>

@@ -15,7 +15,7 @@ import { createLedger, type Ledger } from './ledger.ts';
 interface HostsDemo {
   readonly count: number;
   readonly once: boolean;
-  /** Of `queue.copies`. */
+  /** The value of `queue.copies`. */
   readonly copies: 'none' | 'store';
 }
 
@@ -24,7 +24,7 @@ const DOMAIN = 'demo.example';
 const EACH = 3;
 /** When scheduled mail is due: after its host is killed. Milliseconds. */
 const SCHEDULED_MS = 12_000;
-/** How long anything may take that is waited for, and how often it is looked for. Milliseconds. */
+/** The time limit of waits, and the interval of checks. Milliseconds. */
 const PATIENCE_MS = 120_000;
 const LOOK_MS = 50;
 const RETRY_MS = 1000;
@@ -158,7 +158,7 @@ async function receive(story: Story, hosts: readonly DemoHost[], { zone }: Aroun
   await until(story, 'mail for the webhook that answers', () => ledger.countOf('received') >= hosts.length * EACH);
 }
 
-/** Has each host send mail, at once and later. Returns the time that is later. */
+/** Submits mail to each host, immediate and scheduled. Returns the scheduled time. */
 async function submit(story: Story, hosts: readonly DemoHost[], ledger: Ledger): Promise<string> {
   const due = toTimestamp(new Date(Date.now() + SCHEDULED_MS));
   await throughEach(hosts, async ({ name, call }, n) => {
@@ -170,7 +170,7 @@ async function submit(story: Story, hosts: readonly DemoHost[], ledger: Ledger):
     };
     const now = await send('now', {});
     await send('later', { send_at: due });
-    // Its host has recorded the result: mail that was just being sent might be sent twice.
+    // After its host has recorded the result: mail that is just being sent could be sent twice.
     const isRecorded = async () => INFO.parse(await call('/messages/info', { id: now._id })).state === 'sent';
     await until(story, 'mail that is sent at once', isRecorded);
   });
@@ -221,7 +221,7 @@ async function adopt({ belongings, io }: Story, lost: DemoHost, by: DemoHost): P
   io.out(indent(said));
 }
 
-/** Does the work a few times with each host, all of it at the same time. */
+/** Runs the work a few times with each host, all concurrently. */
 function throughEach(
   hosts: readonly DemoHost[],
   work: (host: DemoHost, n: number) => Promise<unknown>,
@@ -238,7 +238,7 @@ async function until({ ending }: Story, what: string, isSo: () => boolean | Prom
   }
 }
 
-/** Retries what waits for the webhooks, as the accounts could; their hosts would do it later. */
+/** Retries deliveries to the webhooks, as accounts could; the hosts would do so later. */
 async function untilDelivered(
   story: Story,
   hosts: readonly DemoHost[],

@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { frozen } from '../../base/frozen.ts';
 
-/** What is counted, and how it is called. */
+/** The kinds of mail that are counted, with their names. */
 export const ROADS = { received: 'mail received by SMTP', sent: 'mail sent by the API', events: 'webhook events' };
 type Road = keyof typeof ROADS;
 
 interface Item {
   readonly road: Road;
   readonly host: string;
-  /** How often it has arrived. */
+  /** The number of arrivals. */
   arrivals: number;
   /** It was on the queue of the lost host. */
   waited: boolean;
@@ -16,13 +16,13 @@ interface Item {
 
 const POSTED = z.array(z.object({ event: z.string(), msg: z.object({ subject: z.string().optional() }) }));
 
-/** What has been handed to the hosts of a demo, and what has arrived. Subjects identify messages. */
+/** Tracks the mail given to the hosts of a demo, and its arrivals. Subjects identify messages. */
 export function createLedger(onOther: (what: string) => void) {
   const items = new Map<string, Item>();
   const idOf = (road: Road, subject: string) => `${road} ${subject}`;
   const arrived = (road: Road, subject: string) => (items.get(idOf(road, subject))?.arrivals ?? 0) > 0;
 
-  /** There is an event only of mail that was sent. */
+  /** Whether it must arrive: events only for mail that was sent. */
   const isDue = ([id, { road }]: [string, Item]) => road !== 'events' || arrived('sent', id.slice('events '.length));
   const due = () => [...items].filter(isDue).map(([, item]) => item);
   const isMissing = ({ arrivals }: Item) => arrivals === 0;
@@ -38,23 +38,23 @@ export function createLedger(onOther: (what: string) => void) {
   }
 
   return frozen({
-    /** Mail that comes in at a host. */
+    /** Records mail received by a host. */
     comesIn: (host: string, subject: string) => open('received', host, subject),
-    /** Mail that a host is to send, and tell of. */
+    /** Records mail that a host must send and report by an event. */
     goesOut(host: string, subject: string): void {
       open('sent', host, subject);
       open('events', host, subject);
     },
-    /** A POST was accepted. */
+    /** Records an accepted POST. */
     posted(body: Buffer): void {
       const events = new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]';
       for (const { event, msg } of POSTED.parse(JSON.parse(events)))
         arrive(event === 'inbound' ? 'received' : 'events', msg.subject ?? '');
     },
-    /** The mail server has taken a message. */
+    /** Records a message accepted by the mail server. */
     mailed: (raw: string) => arrive('sent', /^Subject: (.*?)\r?$/m.exec(raw)?.[1] ?? ''),
     countOf: (road: Road) => [...items.values()].filter((item) => item.road === road && item.arrivals > 0).length,
-    /** A host is lost. Returns how much of each was on its queue. */
+    /** Records the loss of a host. Returns the number of each kind on its queue. */
     lose(host: string): Readonly<Record<Road, number>> {
       const count = { received: 0, sent: 0, events: 0 };
       for (const item of due().filter((one) => one.host === host && isMissing(one))) {
@@ -63,7 +63,7 @@ export function createLedger(onOther: (what: string) => void) {
       }
       return count;
     },
-    /** What has not arrived: in all, or of other hosts than the lost one. */
+    /** The number that has not arrived: in all, or of hosts other than the lost one. */
     missing: (ofOthers = false) => due().filter((item) => isMissing(item) && !(ofOthers && item.waited)).length,
     /** One row for each road. */
     rows() {

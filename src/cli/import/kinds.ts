@@ -76,9 +76,7 @@ function listed<T>(kind: {
   nameOf(record: T): string;
   /** `begun`: an earlier import was interrupted in the middle of it. */
   bring(record: T, to: ApiClient, from: ApiClient, begun: boolean): Promise<unknown>;
-  /**
-   * Whether `ours` is what an interrupted import of `theirs` leaves behind. Absent where one call imports all of it.
-   */
+  /** Whether `ours` is the remainder of an interrupted import of `theirs`. Absent where one call imports all of it. */
   begun?(theirs: T, ours: T): boolean;
 }): Kind {
   const { name, path, item, note } = kind;

@@ -5,7 +5,7 @@ import { answerOrRefusal, CallRefused, causeOf, isRecord, Unreachable } from '..
 
 // The two sides of `postern listen`: calls to the server, and posts to a port of this machine.
 
-/** What a receiver answered; `status` is null if it did not. */
+/** The response of a receiver; `status` is null without one. */
 export interface Forwarded {
   readonly status: number | null;
   readonly error: string | null;
@@ -19,7 +19,7 @@ const CALL_MS = 60_000;
 /** As long as a POST may take (webhooks.timeout_ms). */
 const POST_MS = 30_000;
 const MOST_ANSWER = 512;
-/** The subject of a larger post is not looked for. */
+/** Larger posts are shown without a subject. */
 const MOST_PARSED = 2 * 1024 * 1024;
 /** Characters of the header of a message that are parsed. */
 const MOST_HEADER = 64 * 1024;
@@ -48,7 +48,7 @@ export async function callOnce(
   }
 }
 
-/** Posts the bytes as they are. Redirects are not followed, as Postern follows none. Never throws. */
+/** Posts the bytes unchanged. Redirects are not followed, as Postern follows none. Never throws. */
 export function forward(to: URL, headers: Readonly<Record<string, string>>, body: Buffer): Promise<Forwarded> {
   const began = performance.now();
   return new Promise((resolve) => {
@@ -91,7 +91,7 @@ export async function subjectOfPost(type: string, base64: string): Promise<strin
   return null;
 }
 
-/** Read by another parser than the one that the daemon uses, as in the application that this stands in for. */
+/** Uses another parser than the daemon, as the receiving application would. */
 async function ofMessage(message: string): Promise<string | null> {
   const { simpleParser } = await import('mailparser');
   const [header = ''] = message.split(/\r?\n\r?\n/, 1);

@@ -2,23 +2,20 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { systemClock } from '../../base/clock.ts';
-import { createIds } from '../../base/ids.ts';
 import type { Settings } from '../../settings.ts';
 import { type AccountRow, createAccount, createKey, FIRST_KEY } from '../../store/rows/accounts.ts';
 import { isClaim, nameOf, proveSenderDomain, senderDomainId } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
-import { hasStore, withOperations, withStore } from '../open.ts';
+import { hasStore, tools, withOperations, withStore } from '../open.ts';
 import type { Machine } from './machine.ts';
 import type { Report } from './report.ts';
 
-// What the store gets: an account, a key that somebody has seen, and a domain.
+// The rows that setup creates in the store: an account, a key that was shown, and a domain.
 
-const parts = { clock: systemClock, ids: createIds(systemClock) };
-
-/** Domains that are looked at: a host with more is no new one. */
+/** Maximum domains that are read: a host with more is not new. */
 const MOST_DOMAINS = 100;
 
-/** What the store of a host has. */
+/** The existing rows in the store of a host. */
 export interface Known {
   readonly accounts: readonly AccountRow[];
   /** A domain of its accounts, if there is one. */
@@ -31,7 +28,7 @@ export const NOTHING: Known = { accounts: [], domain: undefined };
 export const storeOf = <T>(machine: Machine, settings: Settings, use: (store: Store) => Promise<T>): Promise<T> =>
   machine.asOwner(settings.data_dir, () => withStore(settings, use));
 
-/** What is in the store already; nothing before the daemon has run here. */
+/** Reads the store; empty before the daemon has run here. */
 export async function knownIn(machine: Machine, settings: Settings): Promise<Known> {
   if (!existsSync(join(settings.data_dir, 'spool')) || !hasStore(settings)) return NOTHING;
   return storeOf(machine, settings, async (store) => {
@@ -46,7 +43,7 @@ export async function knownIn(machine: Machine, settings: Settings): Promise<Kno
 
 export interface FirstDomain {
   readonly name: string;
-  /** Why it is only for mail out; undefined: this host takes its mail too. */
+  /** Why the domain is only for outgoing mail; undefined: this host also receives its mail. */
   readonly whyNotIn: string | undefined;
 }
 
@@ -56,18 +53,18 @@ interface Place {
   readonly report: Report;
 }
 
-/** Finds or creates the first account, and a key of it that somebody knows. Undefined if there are several accounts. */
+/** Finds or creates the first account, with a key that was shown. Undefined if there are several accounts. */
 export async function openAccount({ machine, settings, report }: Place): Promise<AccountRow | undefined> {
   const found = await storeOf(machine, settings, async (store) => {
     const [first, second] = await store.accounts.many({}, { sort: 'number', limit: 2 });
     if (second) return undefined;
-    const account = first ?? (await createAccount(store, 'main', parts));
-    // The daemon's first start makes a key, which the journal does not get.
+    const account = first ?? (await createAccount(store, 'main', tools));
+    // The key of the daemon's first start was not shown: it does not go to the journal.
     const isKnown = (await store.keys.many({ account: account.id })).some(
       ({ label, lastUsedAt, revokedAt }) => !revokedAt && (label !== FIRST_KEY || lastUsedAt),
     );
     const has = isKnown || settings.bootstrap.api_key !== '';
-    return { account, isNew: !first, key: has ? undefined : await createKey(store, account.id, 'setup', parts) };
+    return { account, isNew: !first, key: has ? undefined : await createKey(store, account.id, 'setup', tools) };
   });
   if (!found) {
     report.step(
@@ -85,10 +82,10 @@ export async function openAccount({ machine, settings, report }: Place): Promise
   return account;
 }
 
-/** What /inbound/add-domain answers, as far as it is used. */
+/** The fields of the answer of /inbound/add-domain that are used. */
 const ADDED = z.object({ routed: z.boolean(), txt_name: z.string().nullish(), txt_value: z.string().nullish() });
 
-/** Adds a domain for mail in and out. The operator's own needs no proof by mail. */
+/** Adds a domain for incoming and outgoing mail. The operator's own needs no verification mail. */
 export async function addDomain(
   { name: domain, whyNotIn }: FirstDomain,
   { account, machine, settings, report }: Place & { readonly account: AccountRow },

@@ -17,7 +17,7 @@ import { isMap, isScalar, parseDocument, stringify, type YAMLMap } from 'yaml';
 import { hasCode } from '../../base/errors.ts';
 import { isLoopback } from '../../base/networks.ts';
 
-// Changes of the files of an operator: as little as possible of their text, and the whole file at once.
+// Edits of the operator's files: they change as little text as possible, and replace the file atomically.
 
 /** A setting and its new value: `smtp.postmaster`. */
 export interface SettingChange {
@@ -31,9 +31,8 @@ export function settingAt(text: string, path: string): unknown {
 }
 
 /**
- * The text of a settings file with other values. Comments and layout stay: `Document` keeps comments too, but moves
- * those between sections and rewrites lists, so it only judges the result, and writes files that are laid out in ways
- * unknown here.
+ * The text of a settings file with other values. Keeps comments and layout: `Document` keeps comments too, but moves
+ * those between sections and rewrites lists, so it only checks the result, and writes files with an unknown layout.
  */
 export function withSettings(text: string, changes: readonly SettingChange[]): string {
   const read = parseDocument(text);
@@ -121,7 +120,7 @@ export function textOf(path: string): string | undefined {
   }
 }
 
-/** When the content of a file was changed. */
+/** The time of the last change of a file's content. */
 export const changeTime = (path: string): number => statSync(path).mtimeMs;
 
 /**

@@ -11,22 +11,22 @@ import type { Machine } from './machine.ts';
 import type { Report } from './report.ts';
 import { ports, type SocketUnit } from './units.ts';
 
-// What postern setup finds out about a machine before it changes it, by the checks of `postern doctor`.
+// Examines a machine before setup changes it, by the checks of `postern doctor`.
 
 interface Looked {
   readonly machine: Machine;
-  /** As they will be. */
+  /** The settings after setup. */
   readonly settings: Settings;
 }
 
 interface LookOptions extends Looked {
   readonly report: Report;
-  /** Those that the service will have. */
+  /** The sockets that the service will have. */
   readonly sockets: readonly SocketUnit[];
   readonly addresses: readonly string[];
 }
 
-/** Examines the machine, and says what it finds. False if a port is taken: then nothing can be set up. */
+/** Examines the machine and reports the findings. False if a port is in use, so that setup is impossible. */
 export async function look({ machine, settings, report, sockets, addresses }: LookOptions): Promise<boolean> {
   const isRunning = (await readinessOf({ machine, settings })).verdict === 'ok';
   return withResolver(settings, async (resolver) => {
@@ -37,7 +37,7 @@ export async function look({ machine, settings, report, sockets, addresses }: Lo
     const others = [addressCheck, nameServers, clockCheck, disk, memory, outgoing, lists];
     const [taken = [], ...found] = await Promise.all([portCheck, ...others].map((check) => findingsOf(check, world)));
     for (const finding of taken) report.finding(finding);
-    // Most of them end with the records that are published next, and none keeps the service from starting.
+    // Most are fixed by the records that are published next, and none prevents the service from starting.
     for (const finding of found.flat()) report.finding(asWarning(finding));
     return taken.every(({ verdict }) => verdict !== 'fault');
   });

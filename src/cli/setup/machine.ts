@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { createInterface } from 'node:readline';
 import { frozen } from '../../base/frozen.ts';
 
-/** What `postern setup` does to a machine, beside writing files. */
+/** The operations of `postern setup` on a machine, besides writing files. */
 export interface Machine {
   /** The root of the file system: `/`. */
   readonly root: string;
@@ -70,7 +70,7 @@ export function createMachine(): Machine {
   });
 }
 
-/** Asks on the terminal, which edits the lines itself. Lines wait that come early, as when pasted. */
+/** Asks on the terminal, which provides line editing. Buffers lines that arrive early, as when pasted. */
 function createAsking(): Machine['ask'] {
   let lines: AsyncIterator<string> | undefined;
   return async (question) => {

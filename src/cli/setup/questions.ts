@@ -11,7 +11,7 @@ export interface Question {
   /** The option that answers it too. */
   readonly option: 'hostname' | 'domain' | 'email';
   readonly words: string;
-  /** Taken if the answer is empty. */
+  /** The default for an empty answer. */
   readonly suggestion?: string | undefined;
   read(text: string): Read;
 }
@@ -20,12 +20,12 @@ interface Answering {
   readonly machine: Machine;
   /** The value of the option, if it was given. */
   readonly given: string | undefined;
-  /** Whether somebody is there to ask. */
+  /** Whether a person can answer. */
   readonly isTerminal: boolean;
   say(text: string): void;
 }
 
-/** The answer of the option, else of the terminal, where a wrong one is asked for again. */
+/** The answer from the option, else from the terminal, where invalid answers are asked again. */
 export async function askFor(question: Question, { machine, given, isTerminal, say }: Answering): Promise<string> {
   const { option, words, suggestion, read } = question;
   if (given !== undefined) {
@@ -49,7 +49,7 @@ export async function agrees(words: string, { machine, isTerminal }: Pick<Answer
   return /^y(es)?$/i.test((await machine.ask(`${words} [y/N]: `))?.trim() ?? '');
 }
 
-/** Why a text is no name that a host on the Internet can have; undefined if it is one. */
+/** Why a text is not a public host name; undefined if it is one. */
 function whyNoName(text: string, example: string): string | undefined {
   const name = toAsciiDomain(text);
   if (text === '') return `enter a name, such as ${example}`;
@@ -89,7 +89,7 @@ export function domainQuestion(suggestion: string | undefined, names: Pick<Reser
   };
 }
 
-/** `ours`: domains whose mail this host receives, so that no person reads it. */
+/** `ours`: domains whose mail this host receives, which no person would read. */
 export function mailboxQuestion(ours: readonly string[]): Question {
   return {
     option: 'email',

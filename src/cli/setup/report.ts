@@ -4,7 +4,7 @@ import type { Finding } from '../../examination/finding.ts';
 import type { Invocation, Io } from '../command.ts';
 import { findingLines } from '../doctor.ts';
 
-/** done: changed now · already: was so before · planned: --dry-run would change it · skipped: could not be done. */
+/** done: changed now · already: no change needed · planned: --dry-run would change it · skipped: not possible. */
 type StepState = 'done' | 'already' | 'planned' | 'skipped';
 
 const MARKS: Readonly<Record<StepState, string>> = {
@@ -14,7 +14,7 @@ const MARKS: Readonly<Record<StepState, string>> = {
   skipped: '-      ',
 };
 
-/** Prints what is found and done: at once as text, at the end as JSON. */
+/** Prints findings and steps: text immediately, JSON at the end. */
 export type Report = ReturnType<typeof createReport>;
 
 export function createReport(call: Pick<Invocation, 'format' | 'print'>, { out }: Pick<Io, 'out'>) {

@@ -3,12 +3,12 @@ import { isPlaceholder } from '../../composition/files.ts';
 import { DEFAULTS_FILE, type LoadedSettings, loadSettings } from '../../config.ts';
 import { type SettingChange, settingAt, textOf } from './files.ts';
 
-// The settings file of a host: what it says already, and what it has to say.
+// The settings file of a host: its present values, and the changes that it needs.
 
-/** What a new settings file begins with. */
+/** The text of a new settings file. */
 const EXAMPLE = join(DEFAULTS_FILE, '../production.example.yaml');
 
-/** The settings file at a path, or the text that it gets if there is none. */
+/** The settings file at a path, or the text for a new one. */
 export function settingsFileAt(path: string) {
   const text = textOf(path);
   return { path, text: text ?? textOf(EXAMPLE) ?? '', isNew: text === undefined };
@@ -18,7 +18,7 @@ export type SettingsFile = ReturnType<typeof settingsFileAt>;
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** The settings as they will be. */
+/** The settings after setup. */
 export function settingsWith(
   { path, isNew }: SettingsFile,
   env: Env,
@@ -31,7 +31,7 @@ export function settingsWith(
   return loadSettings(isNew ? EXAMPLE : path, { ...env, ...Object.fromEntries(named) });
 }
 
-/** A value that the operator set; undefined for none, an empty one, and the placeholders of the example. */
+/** A value that the operator set; undefined if absent, empty, or a placeholder of the example. */
 export function setByOperator({ text }: SettingsFile, path: string): string | undefined {
   const value = settingAt(text, path);
   if (value === undefined || value === null || value === '') return undefined;
@@ -47,7 +47,7 @@ export interface Wanted {
   readonly web: boolean;
 }
 
-/** The changes that the file needs, and those of values that the operator set otherwise. */
+/** The changes that the file needs; separately those of values that the operator has set differently. */
 export function neededChanges(file: SettingsFile, { hostname, email, web }: Wanted) {
   const url = `https://${hostname}`;
   const before = setByOperator(file, 'hostname');

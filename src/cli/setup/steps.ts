@@ -36,7 +36,7 @@ interface Job {
   readonly isTrial: boolean;
 }
 
-/** Sets the machine up, one step after the other; each says what it did, or that it was so already. */
+/** Sets the machine up step by step; each step reports its change, or that none was needed. */
 export async function setUp(job: Job): Promise<number> {
   const { call, io, machine, report, isTrial } = job;
   const path = call.text('config') ?? (io.env.POSTERN_CONFIG || join(machine.root, 'etc/postern/postern.yaml'));
@@ -71,7 +71,7 @@ export async function setUp(job: Job): Promise<number> {
 
 type Plan = Awaited<ReturnType<typeof makePlan>>;
 
-/** Finds out what is wanted: from the options, the settings, the store, and questions. */
+/** Determines the plan from the options, the settings, the store, and questions. */
 async function makePlan(job: Job, file: SettingsFile) {
   const { call, io, machine } = job;
   const before = settingsWith(file, io.env, []);
@@ -96,7 +96,7 @@ async function makePlan(job: Job, file: SettingsFile) {
   return { settings, email, known, web, domain };
 }
 
-/** Asks for the first domain, and finds out whether this host may take its mail. */
+/** Asks for the first domain, and checks whether this host may receive its mail. */
 async function firstDomain(job: Job, settings: Settings): Promise<FirstDomain> {
   const reserved = createReservedNames(ownNames(settings));
   const parent = getDomain(settings.hostname) ?? '';
@@ -105,7 +105,7 @@ async function firstDomain(job: Job, settings: Settings): Promise<FirstDomain> {
   return { name, whyNotIn: await withResolver(settings, (resolver) => whyNotIn(name, settings, resolver)) };
 }
 
-/** The answer of an option, else what is known already, else that of the operator. */
+/** The answer of an option, else a known value, else that of the operator. */
 function answer(job: Job, question: Question, known?: string): Promise<string> {
   const { call, machine, report } = job;
   const given = call.text(question.option);
@@ -113,13 +113,13 @@ function answer(job: Job, question: Question, known?: string): Promise<string> {
   return askFor(question, { machine, given, isTerminal: canAsk(job), say: report.say });
 }
 
-/** Whether somebody is there to ask; JSON is for programs. */
+/** Whether a person can answer; JSON output is for programs. */
 const canAsk = ({ call, io }: Job): boolean => call.format === 'text' && io.terminals.in && io.terminals.out;
 
 const hostsPath = ({ root }: Machine) => join(root, 'etc/hosts');
 const hostsOf = (machine: Machine) => textOf(hostsPath(machine));
 
-/** Why this host must not take the mail of a domain by itself: somebody else does. Undefined if nobody does. */
+/** Why this host must not receive the mail of a domain: another server does. Undefined if none does. */
 async function whyNotIn(
   domain: string,
   { hostname, inbound }: Settings,
@@ -133,7 +133,7 @@ async function whyNotIn(
   return others.length === 0 || others.some(isOurs) ? undefined : `its MX records point to ${others.join(', ')}`;
 }
 
-/** Writes what the settings file lacks. Returns when it was last changed. */
+/** Writes the missing settings. Returns when the file was last changed. */
 async function writeSettings(job: Job, file: SettingsFile, { settings, email, web }: Plan): Promise<number> {
   const { call, machine, report, isTrial } = job;
   const { changes, overwritten } = neededChanges(file, { hostname: settings.hostname, email, web });

@@ -69,7 +69,7 @@ function taken(check: string, port: number, program: string | undefined): Findin
 /**
  * Disables `closed`; enables and starts the other units. Restarts a running service if its settings changed, if it
  * lacks a socket, which systemd opens only before the service, or if it has one too many, which it keeps open until it
- * ends. Returns what was done, or undefined if all was so already. Throws `Unavailable`.
+ * ends. Returns the changes as text, or undefined if none were needed. Throws `Unavailable`.
  */
 export async function startUnits(
   machine: Machine,
@@ -121,7 +121,7 @@ async function startTime(machine: Machine): Promise<number> {
 
 interface StartOptions {
   readonly sockets: readonly SocketUnit[];
-  /** Those that a web server in front has instead. */
+  /** The sockets that a web server in front has instead. */
   readonly closed: readonly SocketUnit[];
   /** When the settings were changed, by the system's clock. */
   readonly changedAt: number;

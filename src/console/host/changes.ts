@@ -24,7 +24,7 @@ import { LONGEST_HOLD } from '../../queue/schedule/breaker.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES, type DeliveryState, OPEN_STATES } from '../../queue/states.ts';
 import { type HostCall, hostOperation } from './operation.ts';
 
-// Changes of the queues of all hosts by operators, for a filter: the number first.
+// Changes of the queues of all hosts by operators, by a filter. Hosts count first.
 
 const query = text(MAX_QUERY);
 const dryRun = optional(z.boolean());
@@ -55,7 +55,7 @@ function changing<N extends `/host/${string}`>(action: BulkAction, path: N, summ
       );
       const order = { action, selections, dry_run: dry, at_most: most, by, words: query };
       const answer = await changeOnHosts([here, ...others], order);
-      // Each host has noted it for the accounts; here it is noted that somebody here has asked for it.
+      // Each host records it for the accounts; this one also records that the request was made here.
       for (const { name, count, job } of dry ? [] : answer.hosts.slice(1))
         if (count > 0) noteAction(call, job === null ? ended : started, count, `on ${name}: ${query}`);
       return answer;
@@ -71,7 +71,7 @@ function toSelection(query: string, states: readonly DeliveryState[], call: Host
   return asked;
 }
 
-/** Nothing is changed by oversight: a query that chooses nothing must say so with a star. */
+/** A query without a filter needs a star, so that nothing is changed by oversight. */
 function parsed(query: string, call: HostCall): Selection {
   const read = parseQueueQuery(query, call.now());
   if ('fault' in read) throw call.invalid('query', faultText(read.fault));
@@ -164,7 +164,7 @@ async function endpointsOf(
   };
 }
 
-/** A change of endpoints, and its word in the list of actions. */
+/** A change of endpoints, and its name in the list of actions. */
 interface Holding {
   readonly noted: string;
   readonly query: string;

@@ -15,10 +15,10 @@ import type { HostRow } from '../../store/rows/hosts.ts';
 import { type Described, type HereCall, type HostCall, type HostPath, type HostRecord, refusals } from './operation.ts';
 import type { HostParts, Reach } from './parts.ts';
 
-// Operations about what each host has. With the parameter `host`, that host answers. Without it, the answers of all
-// hosts are joined, or this host answers if they cannot be.
+// Operations about each host. With the parameter `host`, that host answers. Without it, the answers of all hosts are
+// joined, or this host answers for itself.
 
-/** This host and the others of the store, as an operation asks them. */
+/** This host and the others of the store, for an operation to ask. */
 export interface HostsOfStore<A> extends Hosts<A> {
   readonly others: readonly (AskedHost<A> & { readonly row: HostRow })[];
 }
@@ -29,14 +29,14 @@ interface EachHost<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodT
   handle(params: z.output<z.ZodObject<P>>, call: HereCall): Promise<z.input<R>>;
   /** How the answers of several hosts become one. */
   readonly across?: {
-    /** What each host answers then. */
+    /** The answer of each host. */
     readonly part: Q;
     own(params: z.output<z.ZodObject<P>>, call: HereCall): Promise<z.input<Q>>;
     join(hosts: HostsOfStore<z.output<Q>>, params: z.output<z.ZodObject<P>>, call: HereCall): Promise<z.input<R>>;
   };
 }
 
-/** A call between hosts: who made it, and its parameters as they came. */
+/** A call between hosts: who made it, and its parameters, not yet validated. */
 interface Passed {
   readonly by: string;
   readonly params: Readonly<Record<string, unknown>>;
@@ -47,7 +47,7 @@ const passed: z.ZodType<Passed> = z.strictObject({ by: z.string(), params: z.rec
 /** How long another host may take to answer. */
 const PATIENCE_MS = 10_000;
 
-/** What it answers is checked later: a host with answers of another version is not silent. */
+/** The answer is validated later: a host of another version has answered. */
 const questionOf = (path: HostPath, end: '' | '/part'): HostQuestion<Passed, unknown> => ({
   path: `${path}${end}`,
   params: passed,
@@ -57,7 +57,7 @@ const questionOf = (path: HostPath, end: '' | '/part'): HostQuestion<Passed, unk
 
 const named = { host: optional(text(255)) };
 
-/** Declares such an operation. */
+/** Declares an operation about each host. */
 export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType, Q extends z.ZodType>(
   declaration: EachHost<N, P, R, Q>,
 ) {
@@ -129,7 +129,7 @@ export function ofEachHost<N extends HostPath, P extends z.ZodRawShape, R extend
 /** 504: this host answers, and has no usable answer of the one it asked. */
 const NO_ANSWER = 504;
 
-/** The host with the name. The row of a host that is gone for good may have the same one. */
+/** The host with the name, a running one first: the row of a host that is gone may have the same name. */
 function chosen(others: readonly OtherHost[], name: string): OtherHost {
   const found = others.filter(({ row }) => row.name === name);
   const host = found.find(({ row }) => row.incarnation !== null) ?? found[0];

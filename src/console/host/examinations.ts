@@ -3,7 +3,7 @@ import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 
-/** What one check of the host found, as `postern doctor` says it. */
+/** A finding of one check, in the words of `postern doctor`. */
 export interface HostFinding {
   readonly check: string;
   readonly verdict: 'ok' | 'warning' | 'fault' | 'skipped';
@@ -21,7 +21,7 @@ interface Examination {
   readonly found: readonly HostFinding[];
 }
 
-/** A new one begins this long after the last one began at the earliest. */
+/** The minimum interval between the starts of two examinations. */
 const REST_MS = 5000;
 
 interface Deps {
@@ -31,7 +31,7 @@ interface Deps {
   readonly log: Log;
 }
 
-/** The examinations of this host: one at a time, for all who ask. */
+/** The examinations of this host: one at a time, shared by all callers. */
 export function createExaminations({ examine, clock, ids, log }: Deps) {
   let last: Examination | undefined;
   let restsUntil = Number.NEGATIVE_INFINITY;
@@ -58,7 +58,7 @@ export function createExaminations({ examine, clock, ids, log }: Deps) {
   }
 
   return frozen({
-    /** The one that runs, or that began within the last seconds; else a new one. */
+    /** Returns the examination that runs or began within the last seconds, else starts a new one. */
     start(): Examination {
       if (last && (last.endedAt === undefined || clock.monotonic() < restsUntil)) return last;
       restsUntil = clock.monotonic() + REST_MS;
@@ -67,9 +67,9 @@ export function createExaminations({ examine, clock, ids, log }: Deps) {
       void run(began);
       return began;
     },
-    /** Undefined unless it is the last one. */
+    /** The examination with this id, if it is the last one. */
     find: (id: string): Examination | undefined => (last?.id === id ? last : undefined),
-    /** Ends the one that runs, after its current check. */
+    /** Ends the running examination after its current check. */
     stop(): void {
       stopped = true;
     },

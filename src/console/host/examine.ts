@@ -1,15 +1,16 @@
 import { X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { toTime } from '../../api/operations/fields.ts';
+import { DAY_MS } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { tableOf } from '../../base/tables.ts';
 import { ofEachHost } from './each-host.ts';
 
-// Whether the host has what a mail host needs: what `postern doctor` checks, and its listeners with their certificates.
+// The checks of `postern doctor`, and the listeners with their certificates.
 
 const level = z.enum(['ok', 'warning', 'fault', 'skipped']);
 
-/** A record in the DNS may be of any length. */
+/** Characters of a finding: DNS records in it may be long. */
 const MOST_TEXT = 1000;
 
 const examine = ofEachHost({
@@ -80,8 +81,6 @@ const listeners = ofEachHost({
     ),
   }),
 });
-
-const DAY_MS = 86_400_000;
 
 function toCertificate(pem: string, now: number) {
   const { subjectAltName, subject, issuer, validToDate } = new X509Certificate(pem);

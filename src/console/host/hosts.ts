@@ -10,12 +10,12 @@ import { hostOperation } from './operation.ts';
 const host = z.object({
   name: z.string(),
   here: z.boolean(),
-  /** unanswered: it may run, but does not answer here. */
+  /** unanswered: it may be running, but does not answer this host. */
   state: z.enum(['running', 'unanswered', 'silent', 'stopped']),
   version: z.string(),
   started_at: z.string(),
   seen_at: z.string(),
-  /** Null: unknown, as are the two below. */
+  /** Null if unknown; so are the next two. */
   waiting: z.int().nullable(),
   dead: z.int().nullable(),
   oldest_at: z.string().nullable(),

@@ -5,7 +5,7 @@ import { optional, text } from '../../base/schema.ts';
 import { noteAction } from '../../journal/actions.ts';
 import { ofEachHost } from './each-host.ts';
 
-// The machine itself, this one or that of another host: its tasks, its settings, its log.
+// The tasks, the settings and the log of a host.
 
 const tasks = ofEachHost({
   path: '/host/tasks',
@@ -73,7 +73,7 @@ const poke = ofEachHost({
 const MAX_LINES = 500;
 const level = z.enum(['warn', 'error']);
 const event = z.enum(EVENTS);
-/** Another host may be of a version with other events. */
+/** Another host may have a version with other events. */
 const shownEvent = z.string();
 
 const log = ofEachHost({

@@ -7,9 +7,9 @@ import { frozen } from '../../base/frozen.ts';
 import { DELIVERY_KINDS } from '../../queue/delivery.ts';
 import type { HostParts, Reach } from './parts.ts';
 
-/** What a handler about one host receives: the parts of the host, who calls, and how to refuse. */
+/** The argument of a handler about one host: its parts, the caller, and functions that create errors. */
 export interface HereCall extends HostParts {
-  /** The person, as the journal names them. */
+  /** The caller's name in the journal. */
   readonly by: string;
   /** Creates an error. Throw it. */
   unknownJob(id: string): Refusal;
@@ -17,7 +17,7 @@ export interface HereCall extends HostParts {
   invalid(field: string, text: string): Refusal;
 }
 
-/** What other handlers receive. */
+/** The argument of the other handlers. */
 export interface HostCall extends HereCall, Reach {
   /** The id of the caller's session. */
   readonly session: string;
@@ -25,10 +25,10 @@ export interface HostCall extends HereCall, Reach {
 
 type Who = Pick<HostCall, 'by' | 'session'>;
 
-/** Its subject: all accounts and the machine, or people and their sessions. */
+/** The permission: for all accounts and the machine, or for people and their sessions. */
 export type HostAccess = 'host' | 'people';
 
-/** An answer, and the names of hosts whose part is not in it. */
+/** An answer, and the names of hosts that are missing in it. */
 export interface HostRecord {
   readonly record: unknown;
   readonly missing?: readonly string[];
@@ -43,7 +43,7 @@ export interface HostOperation {
   readonly returns: z.ZodType;
   /** Validates the parameters and runs it. Throws refusals. */
   run(params: Params, parts: HostParts & Reach, who: Who): Promise<HostRecord>;
-  /** How this host answers when another one asks. */
+  /** Handles the calls of other hosts. */
   answers(parts: HostParts): readonly HostAnswer[];
 }
 
@@ -68,7 +68,7 @@ interface Declaration<N extends HostPath, P extends z.ZodRawShape, R extends z.Z
   handle(params: z.output<z.ZodObject<P>>, call: HostCall): Promise<z.input<R>>;
 }
 
-/** Declares an operation about what all hosts share, as `operation` does one of an account. */
+/** Declares an operation about data that all hosts share; `operation` declares one of an account. */
 export function hostOperation<N extends HostPath, P extends z.ZodRawShape, R extends z.ZodType>(
   declaration: Declaration<N, P, R>,
 ) {

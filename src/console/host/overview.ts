@@ -2,13 +2,14 @@ import { z } from 'zod';
 import { whySilent } from '../../api/hosts/host-questions.ts';
 import { standing, standingOf } from '../../api/hosts/standing.ts';
 import { toTime } from '../../api/operations/fields.ts';
+import { HOUR_MS } from '../../base/clock.ts';
 import { endpointKey, KINDS } from '../../queue/delivery.ts';
 import type { LaneView } from '../../queue/insight.ts';
 import { type HostRow, isSilent } from '../../store/rows/hosts.ts';
 import { ofEachHost } from './each-host.ts';
 import { account, breaker, fromHost, type HereCall } from './operation.ts';
 
-// Whether all is well, in a sentence, and what needs the operator: on all hosts, or one.
+// The state of one or all hosts in a sentence, and what needs attention.
 
 /** In the order in which they are listed. */
 const what = z.enum(['host', 'listener', 'queue', 'routes', 'store', 'certificate', 'endpoint', 'task', 'log']);
@@ -45,7 +46,7 @@ const downEndpoint = z.object({
 });
 type DownEndpoint = z.output<typeof downEndpoint>;
 
-/** What one host finds. */
+/** The findings of one host. */
 const state = standing.extend({
   host: z.string(),
   takesMail: z.boolean(),
@@ -55,7 +56,7 @@ const state = standing.extend({
 type HostState = z.output<typeof state>;
 
 const MOST_NEEDS = 50;
-/** What a host tells another. */
+/** Endpoints that a host reports to another. */
 const MOST_DOWN = 1000;
 
 async function stateOf(call: HereCall): Promise<HostState> {
@@ -162,14 +163,14 @@ const overview = ofEachHost({
   },
 });
 
-/** Of a host that was stopped, nothing is needed. */
+/** A host that was stopped needs no attention. */
 function needOfHost(row: HostRow): Need[] {
   if (row.incarnation === null && !isSilent(row)) return [];
   const text = isSilent(row) ? 'stopped responding' : whySilent(row);
   return [{ host: row.name, what: 'host', level: 'warning', text: `${row.name} ${text}.` }];
 }
 
-/** The endpoints of several hosts, each once, in the worst of its states. */
+/** The endpoints of several hosts, each once, in its worst state. */
 function addDown(all: readonly DownEndpoint[]): DownEndpoint[] {
   const endpoints = new Map<string, DownEndpoint>();
   for (const one of all) {
@@ -185,7 +186,7 @@ function addDown(all: readonly DownEndpoint[]): DownEndpoint[] {
   return [...endpoints.values()];
 }
 
-/** Webhooks that are down: the mail server of one recipient raises no alarm. */
+/** Webhooks that are down. The mail server of a recipient is no reason for an alarm. */
 const isDown = ({ kind, breaker }: LaneView) => KINDS[kind].endpoint === 'webhook' && breaker !== 'up';
 
 function toDown({ account, url, breaker, since, waiting, last }: LaneView): DownEndpoint {
@@ -271,8 +272,6 @@ function needsOfTasks({ host }: HereCall): Need[] {
     return [{ what: 'task', level: 'warning', text: `The task ${name} failed: ${last.text}.`, since: last.at }];
   });
 }
-
-const HOUR_MS = 3_600_000;
 
 /** Errors in the log of the last hour. */
 function needsOfLog({ host, now }: HereCall): Need[] {

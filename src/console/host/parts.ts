@@ -14,7 +14,7 @@ import type { EndpointPauses } from '../../queue/endpoint-pauses.ts';
 import type { Store } from '../../store/store.ts';
 import { createExaminations, type HostFinding } from './examinations.ts';
 
-// What operators can reach from the console. Nothing here is bound to one account, so nothing here is given to others.
+// The parts that operations of operators can use. They are not bound to one account, so other roles get none of them.
 
 /** A setting in force. */
 interface ShownSetting {
@@ -25,7 +25,7 @@ interface ShownSetting {
   readonly origin: string;
 }
 
-/** What lives in parts of the daemon that the API does not know. */
+/** Data of parts of the daemon that the API does not know. */
 interface HostInsight {
   readonly series: Pick<Series, 'read'>;
   readonly tasks: () => readonly TaskState[];
@@ -46,9 +46,9 @@ export interface ListenerView {
   readonly name: 'smtp' | 'submission' | 'submissions' | 'http' | 'https';
   readonly tls: 'none' | 'starttls' | 'implicit';
   readonly places: readonly { readonly address: string; readonly port: number }[];
-  /** The certificate that it shows now, in PEM. */
+  /** The certificate in use, in PEM. */
   readonly certificate: string | undefined;
-  /** How many sessions are open; of `http` and `https`, connections. */
+  /** The number of open sessions, or of connections for `http` and `https`. */
   sessions(): Promise<number>;
 }
 
@@ -69,7 +69,7 @@ export interface HostDeps extends Pick<Tools, 'clock' | 'ids' | 'log'> {
   /** Runs a task now. */
   readonly poke: (task: string) => void;
   readonly host: HostInsight;
-  /** Whether mail is taken, check by check. */
+  /** Whether mail is accepted, check by check. */
   readonly health: { ready(): Promise<{ readonly ok: boolean; readonly checks: Readonly<Record<string, string>> }> };
   readonly metrics: Pick<Figures, 'level'>;
   /** This host. */
@@ -95,9 +95,9 @@ export function createHostParts(settings: HostSettings, deps: HostDeps) {
     startedAt: clock.now(),
     examinations: createExaminations({ ...deps, examine: deps.host.examine }),
     now: () => clock.now(),
-    /** Runs what reads much one at a time. */
+    /** Runs expensive reads of the same name one at a time. */
     inTurn: createKeyedMutex('run'),
-    /** Names of accounts by id; one that is gone is named by its id. */
+    /** The names of accounts by id; a deleted account is named by its id. */
     async names(ids: Iterable<string>) {
       const wanted = [...new Set(ids)];
       const names = new Map<string, string>();

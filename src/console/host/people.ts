@@ -21,12 +21,12 @@ import type { HostParts } from './parts.ts';
 
 // People of the console, and their sessions.
 
-/** People and sessions that are shown; no house has more. */
+/** People and sessions that are listed. */
 const MOST = 1000;
 
 const role = z.enum(ROLES);
 
-/** The sessions that a click would keep alive, the latest first. */
+/** Open sessions, the latest first. */
 async function openSessions({ store, settings, now }: HostParts): Promise<readonly ConsoleSessionRow[]> {
   const rows = await store.consoleSessions.many(
     { until: { range: { gt: new Date(now()) } } },
@@ -73,7 +73,7 @@ const people = hostOperation({
   },
 });
 
-/** A link that opens the console, as it is shown this once. */
+/** A sign-in link, which is shown only once. */
 const link = z.object({ name: z.string(), url: z.string(), until: z.string() });
 
 const add = hostOperation({
@@ -93,7 +93,7 @@ const add = hostOperation({
   },
 });
 
-/** The account that the role is about; null for an operator. */
+/** The account of the role; null for an operator. */
 async function accountFor(role: PersonRow['role'], wanted: string | undefined, call: HostCall): Promise<string | null> {
   if (role === 'operator') {
     if (wanted !== undefined) throw call.invalid('account', 'An operator sees all accounts; leave it out');
@@ -159,7 +159,7 @@ async function thePerson(given: string, { store, invalid }: HostCall): Promise<P
   return person;
 }
 
-/** The hash of a cookie stays in the store; its start tells sessions apart. */
+/** Characters of the id that are shown: it is the hash of a cookie, and its start is enough to tell sessions apart. */
 const SHOWN_ID = 12;
 
 /** A visitor who signed in by a command-line link. */
@@ -194,7 +194,7 @@ const sessions = hostOperation({
     return {
       sessions: rows.flatMap(({ id, person, by, address, createdAt, seenAt, until }) => {
         const who = person === null ? OPERATOR : known.get(person);
-        // A person who was removed has no sessions; this one is about to go.
+        // Its person was just removed, and the session is about to be.
         if (!who) return [];
         return [
           {

@@ -8,7 +8,7 @@ import type { LaneView, Making } from '../../queue/insight.ts';
 import { ofEachHost } from './each-host.ts';
 import { account, breaker, fromHost, type HereCall, kind } from './operation.ts';
 
-// Waiting mail of all hosts, or one, by target, age and reason.
+// Waiting mail of one or all hosts, by target, age and reason.
 
 const MAX_LISTED = 1000;
 const limit = limitOf(MAX_LISTED, 200);
@@ -96,7 +96,7 @@ const lanes = ofEachHost({
   },
 });
 
-/** The rows with the name of this host. */
+/** Adds the name of this host to the rows. */
 const named = <R extends object>(rows: readonly R[], { settings: { hostname } }: HereCall) =>
   rows.map((row) => ({ host: hostname, ...row }));
 
@@ -117,7 +117,7 @@ function countMaking(all: readonly Making[]): MakingBy[] {
   });
 }
 
-/** The same of several hosts; times in this form are ordered as texts. */
+/** The sum of several hosts; times in this form sort as text. */
 function addMaking(all: readonly MakingBy[]): MakingBy[] {
   return waitsFor.options.flatMap((reason) => {
     const own = all.filter((one) => one.waits_for === reason);
@@ -278,7 +278,7 @@ const queue = ofEachHost({
   },
 });
 
-/** The rows of several hosts, those with the same target added up. */
+/** Sums up the rows of several hosts by target. */
 function addRows(all: readonly QueueRow[]): QueueRow[] {
   const rows = new Map<string, QueueRow>();
   for (const row of all) {
@@ -289,7 +289,7 @@ function addRows(all: readonly QueueRow[]): QueueRow[] {
   return [...rows.values()];
 }
 
-/** With the state on the host where it is worst. */
+/** The sum of two rows, with the worse state. */
 function addRow(a: QueueRow, b: QueueRow): QueueRow {
   const { breaker, down_since } = WORST[b.breaker ?? 'up'] < WORST[a.breaker ?? 'up'] ? b : a;
   return {
@@ -317,7 +317,7 @@ interface Group {
   later: number;
   parked: number;
   oldest: number;
-  /** The worst of its lanes; undefined: none has worked lately; null: it has several that say nothing together. */
+  /** The lane in the worst state; undefined: none had recent work; null: a group by account has no common state. */
   lane: LaneView | undefined | null;
   inFlight: number;
 }

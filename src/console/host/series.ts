@@ -7,15 +7,15 @@ import { mergeOfHosts, SERIES_NAMES } from '../../journal/series.ts';
 import { ofEachHost } from './each-host.ts';
 import type { HereCall } from './operation.ts';
 
-// Figures over time: sums of all hosts, of quantiles and the machines the worst; or those of one host.
+// Figures over time, of one host or of all: sums, or for quantiles and machines the worst value.
 
 const HOUR_S = 3600;
 const DAY_S = 24 * HOUR_S;
-/** Steps shorter than a minute are known for this long. */
+/** How long steps shorter than a minute are kept. */
 const SHORT_S = HOUR_S;
 const MINUTE_S = 60;
 const MOST_STEPS = 2000;
-/** Steps in seconds that are chosen if none is given, and how many points there are then at most. */
+/** The default steps in seconds, and the most points with a default step. */
 const CHOSEN = [10, 60, 120, 300, 600, 1800, HOUR_S, 2 * HOUR_S, 6 * HOUR_S, DAY_S];
 const CHOSEN_STEPS = 360;
 
@@ -46,7 +46,7 @@ const plot = z.object({
 });
 type Plot = z.output<typeof plot>;
 
-/** What is asked for, with the step that is chosen if none is given. */
+/** The requested period, with the default step if none is given. */
 function spanOf({ from, to, step }: z.output<z.ZodObject<typeof params>>, call: HereCall) {
   const now = call.now();
   const end = Math.min(to?.getTime() ?? now, now);
@@ -80,7 +80,7 @@ const series = ofEachHost({
     part: plot,
     own: readHere,
     async join(hosts, given, call) {
-      // The same steps of all, whatever their clocks say.
+      // The same steps on all hosts, whose clocks may differ.
       const { begin, step } = spanOf(given, call);
       const [own, ...others] = await askAll(hosts, () => ({ from: toTime(begin), step }));
       return joined(own, others);
@@ -88,7 +88,7 @@ const series = ofEachHost({
   },
 });
 
-/** The figures of this host with those that others have of the same times. */
+/** Merges the figures of this host with those of others at the same times. */
 function joined(own: Plot | undefined, others: readonly Plot[]): Plot {
   const { step = 0, times = [], series = [] } = own ?? {};
   const places = others.map((one) => new Map(one.times.map((time, n) => [time, n])));

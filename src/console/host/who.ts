@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { askAll, joinPages, oneCursor, placed } from '../../api/hosts/joining.ts';
 import { cursorOfHosts, limitOf, nextOfHosts, toTime } from '../../api/operations/fields.ts';
+import { DAY_MS } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { HOST } from '../../journal/actions.ts';
 import { ofEachHost } from './each-host.ts';
 import { account, fromHost, type HereCall } from './operation.ts';
 
-// Whose mail it is, and who did what.
+// Accounts with their mail, and the list of actions.
 
-const DAY_MS = 86_400_000;
 const MAX_LISTED = 200;
 const limit = limitOf(MAX_LISTED, 50);
 
@@ -67,7 +67,7 @@ const accounts = ofEachHost({
     part: accountList,
     own: listAccounts,
     async join(hosts) {
-      // Accounts are rows of the store: all hosts list the same.
+      // Accounts are rows of the store, so all hosts list the same ones.
       const [own, ...others] = await askAll(hosts);
       const { accounts = [], next = null } = own ?? {};
       const more = others.map((one) => new Map(one.accounts.map((account) => [account.id, account])));

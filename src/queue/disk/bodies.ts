@@ -205,7 +205,7 @@ async function createBlobFile(path: string) {
 
 const STEP = 1024 * 1024;
 
-/** Returns what is wrong with a blob file, to follow "message lost: "; null if it is intact. Reads all of it. */
+/** Returns the fault of a blob file, to follow "message lost: "; null if it is intact. Reads all of it. */
 export function blobFault(path: string, size: number, sha256: string): string | null {
   let file: number | undefined;
   try {

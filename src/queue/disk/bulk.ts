@@ -22,21 +22,21 @@ interface BulkParts {
 /** Deliveries deleted in one step, which shares a commit with new mail. */
 const PURGE_STEP = 200;
 
-/** Which ended deliveries are deleted. */
+/** The limits of the purge. */
 interface PurgeLimits {
-  /** Those that ended before these times, milliseconds since 1970. */
+  /** Deliveries that ended before these times are deleted. Milliseconds since 1970. */
   readonly deliveredBefore: number;
   readonly deadBefore: number;
-  /** The oldest delivered ones beyond these bytes. */
+  /** The oldest delivered ones are deleted beyond these bytes. */
   readonly deliveredBytes: number;
 }
 
-/** Called after each step of a change with the number changed of an account. */
+/** Called after each step of a change with the number changed for an account. */
 type ChangedOf = (account: string, count: number) => void;
 
 /**
- * The operations of operators, the API and the purge: on many deliveries, in steps. Changes return how many they made.
- * People change many deliveries with bulk-changes.ts, which counts first and calls these step by step.
+ * Operations on many deliveries, in steps, for operators, the API and the purge. Changes return the number of changed
+ * deliveries. Bulk changes by people go through bulk-changes.ts, which counts first and calls these step by step.
  */
 export function createBulk(parts: BulkParts) {
   const { file, reading, listeners } = parts;
@@ -54,10 +54,10 @@ export function createBulk(parts: BulkParts) {
     });
   return {
     list: scan.list,
-    /** All of them, the oldest first, in pages. What changes meanwhile may be in or not. */
+    /** All matching deliveries, the oldest first, in pages. Those that change meanwhile may be missing. */
     scan: (selection: Selection) =>
       scan.pages(selection, (from, to) => reading.read('page', selection, PAGE, from, to)),
-    /** The same, without what a change of many does not need to know. */
+    /** The same, with only the fields that a bulk change needs. */
     names: (selection: Selection) =>
       scan.pages(selection, (from, to) => reading.read('names', selection, PAGE, from, to)),
     count: scan.count,
@@ -145,7 +145,7 @@ function createScan({ read }: Reader) {
       }
       return found;
     },
-    /** What `read` finds between two keys, the oldest first. */
+    /** The results of `read` between two keys, the oldest first. */
     async *pages<T>(
       selection: Selection,
       readPage: (from: number, to: number) => Promise<Page<T>>,

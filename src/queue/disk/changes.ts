@@ -36,9 +36,9 @@ export interface MessageRow {
   readonly crc: number | null;
   readonly blob: string | null;
   readonly sha256: string | null;
-  /** JSON; null if they were not taken yet. */
+  /** JSON; null if not computed yet. */
   readonly verdicts: string | null;
-  /** JSON; null if it was not scanned yet. */
+  /** JSON; null if not scanned yet. */
   readonly scan: string | null;
 }
 
@@ -56,7 +56,7 @@ export type Changes = ReturnType<typeof createChanges>;
 const KEEP_VERDICTS = `INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
   ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`;
 
-/** What several changes need. */
+/** The shared parts of several changes. */
 export interface ChangeParts {
   readonly endpoints: Endpoints;
   readonly turns: Turns;
@@ -101,7 +101,7 @@ const INSERT_MESSAGE = `INSERT INTO messages
   (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
-/** The values for it. */
+/** The values of a message's row. */
 function messageValues(key: number, row: MessageRow, deliveries: number): SQLInputValue[] {
   const receivedAt = whole(row.receivedAt);
   const { id, envelope, trace, size, blob, sha256, crc, bytes } = row;
@@ -164,7 +164,7 @@ function createAccepting(db: DatabaseSync, { endpoints, turns }: ChangeParts, ne
   };
 }
 
-/** Writes a message, and a delivery of it, over what was damaged on disk. Its other deliveries stay as they are. */
+/** Overwrites the damaged rows of a message and one of its deliveries. Its other deliveries are unchanged. */
 function createRestoring(db: DatabaseSync, endpoints: Endpoints) {
   const find = db.prepare('SELECT key, message, endpoint, state FROM deliveries WHERE id = ?');
   const known = db.prepare('SELECT key FROM messages WHERE id = ?');
@@ -222,7 +222,7 @@ function createSettling(db: DatabaseSync, { endpoints, turns }: ChangeParts, { k
   /** `tally`: the new counts of its webhook, for a batch of events. `behind`: it waits behind another now. */
   return (settlement: Settlement, verdicts: string | null): { tally: HookTally | null; behind: boolean } => {
     const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
-    // The attempt took place, whatever became of the delivery meanwhile.
+    // The attempt is recorded even if the delivery was changed meanwhile.
     if (report) keepReport(report);
     const row = find.get(deliveryId);
     if (!row) return { tally: null, behind: false };
@@ -254,7 +254,7 @@ export type Ending = ReturnType<typeof createEnding>;
 
 /** Every statement checks the state again: it may have changed since the keys were read. */
 function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
-  // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. What waits
+  // The budget of a delivery with a chosen send time begins at that time; a retry does not make it earlier. A delivery
   // behind another is due when that has ended.
   const retry = db.prepare(`UPDATE deliveries
     SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
@@ -316,7 +316,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
     ).length;
 
   return {
-    /** These three return the endpoint of each delivery that they changed; the others, how many they changed. */
+    /** These three return the endpoint of each changed delivery; the others, the number of changed deliveries. */
     retry: (keys: readonly number[], now: number): readonly number[] =>
       each(keys, (key) => retry.run(whole(now), key).changes !== 0),
     reschedule: (keys: readonly number[], at: number) =>
@@ -333,7 +333,7 @@ function createEnding(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
       each(
         keys,
         (key, endpoint, _, sequence) =>
-          // What a route discards without a URL has nowhere to go.
+          // Mail that a route without a URL discarded has no destination.
           endpoints.byKey(endpoint)?.url !== '' &&
           shifted(replay.run(whole(now), key, turns.dueOf(sequence, whole(now))).changes !== 0, key, endpoint, 1),
       ),

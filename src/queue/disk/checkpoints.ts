@@ -15,7 +15,7 @@ const TOO_MANY = 64 * FEW;
 /** The longest wait for a running move, in milliseconds. */
 const REST_MS = 60_000;
 
-/** A move failed on its thread, so the file cannot be trusted any more. */
+/** A move failed on its thread, so the file can no longer be trusted. */
 class MoveFailed extends Error {
   override readonly name = 'MoveFailed';
   readonly errcode: number | undefined;
@@ -28,7 +28,7 @@ class MoveFailed extends Error {
 
 /**
  * Moves the log into the file. A move takes tens of milliseconds, mostly for a sync, in which nothing could be
- * accepted. So a separate thread moves the bulk beside the commits, and the writer itself moves only the few pages
+ * accepted. So a separate thread moves the bulk during commits, and the writer itself moves only the few pages
  * added in between, which lets the log restart.
  */
 export function createCheckpoints(path: string) {
@@ -52,7 +52,7 @@ export function createCheckpoints(path: string) {
   }
 
   return {
-    /** Must be called after each commit. Throws when the file cannot be trusted any more. */
+    /** Must be called after each commit. Throws when the file can no longer be trusted. */
     tend(file: OpenFile) {
       const moved = hear();
       const { unmoved, length } = file.log();
@@ -76,7 +76,7 @@ export function createCheckpoints(path: string) {
   };
 }
 
-/** Throws an error that makes the file untrustworthy. If the file is busy or the disk full, the log stays as it is. */
+/** Throws an error that makes the file untrustworthy. If the file is busy or the disk full, the log is unchanged. */
 function tell(error: unknown): void {
   const kind = kindOf(error);
   if (kind !== 'busy' && kind !== 'full') throw error;

@@ -4,7 +4,7 @@ import type { CopyEnd, CopyMark, CopyStart } from '../copy-marks.ts';
 import { isLost } from './faults.ts';
 import { DELIVERY_ROW, isWholeDelivery, number, OPEN_CODES, text, textOrNull, toDelivery } from './schema.ts';
 
-// Which messages of this queue have a copy in the store that hosts share, and whether it is as it should be.
+// The marks of the messages of this queue that have a copy in the shared store (queue/copy-marks.ts).
 
 /** Codes in the file. The triggers of the schema raise WRITTEN to CHANGED. */
 const [WRITTEN, CHANGED, MISSING] = [0, 1, 2];
@@ -30,7 +30,7 @@ export function createCopyMarking(db: DatabaseSync) {
         return row ? [toMark(row, open(row))] : [];
       });
     },
-    /** Notes what the store has now. A message that changed meanwhile is due again. */
+    /** Records the state of copies in the store. A message that changed meanwhile is due again. */
     endCopies(ends: readonly CopyEnd[]) {
       for (const { key, changes, parts, epoch, has } of ends) {
         if (has) written.run(key, parts, epoch, changes);

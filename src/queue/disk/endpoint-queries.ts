@@ -3,7 +3,7 @@ import type { SqlRow } from '../../base/sqlite.ts';
 import type { AttemptAnswer, AttemptWindow } from '../history.ts';
 import { BEHIND, number, numberOrNull, text, textOrNull } from './schema.ts';
 
-/** A place in the order in which deliveries began to wait. */
+/** A position in the order in which deliveries began to wait. */
 type SincePlace = readonly [budgetFrom: number, key: number];
 
 /** Characters of an answer that are compared. */
@@ -59,7 +59,7 @@ export function createEndpointQueries(db: DatabaseSync) {
           parked: number(row, 'parked'),
           oldest: number(row, 'oldest'),
         })),
-        /** The place of the last one; null if there are no more. */
+        /** The position of the last one; null if there are no more. */
         next,
       };
     },

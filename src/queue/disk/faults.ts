@@ -7,10 +7,10 @@ export class SpoolFull extends Error {
   override readonly name = 'SpoolFull';
 }
 
-/** How the note of a delivery begins whose message, or whose own row, was damaged on disk. */
+/** The prefix of the note of a delivery whose message or row was damaged on disk. */
 export const LOST = 'message lost: ';
 
-/** Whether it was given up for that. */
+/** Whether a delivery was given up because of that. */
 export const isLost = ({ state, lastError }: Pick<QueuedDelivery, 'state' | 'lastError'>): boolean =>
   state === 'dead' && lastError?.startsWith(LOST) === true;
 
@@ -31,7 +31,7 @@ export class SpoolTooNew extends Error {
 
 /**
  * The kind of an SQLite error, as it concerns a write.
- * full: no space · busy: another process writes · io: the file cannot be trusted any more · damaged: the file content
+ * full: no space · busy: another process writes · io: the file can no longer be trusted · damaged: the file content
  * is invalid · misuse: only this write is wrong.
  */
 export type FailureKind = 'full' | 'busy' | 'io' | 'damaged' | 'misuse';

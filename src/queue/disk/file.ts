@@ -33,7 +33,7 @@ interface QueueFileListener {
   turned(due: readonly QueuedDelivery[]): void;
   /** The queue was changed by another process, or reloaded. */
   changed(): void;
-  /** A new file replaced the old one, which must not be read any more. */
+  /** A new file replaced the old one, which must no longer be read. */
   replaced(): Promise<void>;
 }
 
@@ -76,7 +76,7 @@ export async function openQueueFile(
 
   return frozen({
     tally,
-    /** The counts of what was salvaged when the file was opened; null: it was sound. */
+    /** The counts of salvaged rows when the file was opened; null: it was sound. */
     rebuilt: writer.rebuilt,
     /** False while nothing can be written. */
     sound: writer.sound,
@@ -154,7 +154,7 @@ interface Entry extends Endpoint {
 function createTally() {
   const endpoints = new Map<number, Entry>();
   const accounts = new Map<string, number>();
-  /** The part of them that is outgoing mail. */
+  /** The outgoing mail among them. */
   const outgoing = new Map<string, number>();
   let byEndpoint = tableOf(ENDPOINT_KINDS, () => 0);
   const shift = (entry: Entry, more: number) => {
@@ -186,12 +186,12 @@ function createTally() {
         if (entry) shift(entry, more);
       }
     },
-    /** Waiting deliveries of the account; `in`: without outgoing mail, which a pause may hold back. */
+    /** The number of waiting deliveries of the account; `in`: without outgoing mail, which may be held back. */
     ofAccount: (account: string, way?: 'in') =>
       (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
     /** The account of an endpoint, by the key of its row. */
     accountOf: (endpoint: number) => endpoints.get(endpoint)?.account,
-    /** The endpoints of an account with waiting deliveries, and how many. */
+    /** The endpoints of an account that have waiting deliveries, with their number. */
     endpointsOf: (account: string): readonly Readonly<Entry>[] =>
       [...endpoints.values()].filter((entry) => entry.waiting > 0 && entry.account === account),
     /** The same of all accounts. */
@@ -206,7 +206,7 @@ function createTally() {
   });
 }
 
-/** What the reader counted, and how many milliseconds it took. */
+/** The result of a count, and its duration in milliseconds. */
 interface Counted<T> {
   readonly counts: T;
   readonly ms: number;
@@ -245,7 +245,7 @@ export function showQueue({ file, reading, room }: ShownParts, clock: Clock, met
   metrics.gauge('postern_spool_disk_bytes', () => room.disk()?.total);
 }
 
-/** Caches the counts, for longer the longer they took. */
+/** Caches the counts for a time in proportion to their duration. */
 function remembered<T>(ask: () => Promise<Counted<T>>, clock: Clock): () => Promise<T> {
   let known: Counted<T> | undefined;
   let until = -Infinity;

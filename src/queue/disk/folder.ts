@@ -60,7 +60,7 @@ export function syncPath(path: string): void {
   }
 }
 
-/** The same for a folder, beside other work. */
+/** Syncs a folder asynchronously. */
 export async function syncFolder(path: string): Promise<void> {
   const handle = await open(path, 'r');
   try {
@@ -71,8 +71,8 @@ export async function syncFolder(path: string): Promise<void> {
 }
 
 /**
- * Returns the id of the host with this queue, created on its first start. It is not the host name: another machine may
- * get that, and a queue that is moved to another machine keeps its id.
+ * Returns the id of the host with this queue, created on its first start. It is not the host name, which another
+ * machine may get; a queue that is moved to another machine keeps its id.
  */
 export function hostIdIn({ dir, hostId: path }: Folder, create: () => string): string {
   const known = existsSync(path) ? readFileSync(path, 'utf8').trim() : '';

@@ -5,7 +5,7 @@ import type { ChangeParts } from './changes.ts';
 import { detailKeys, number, stateCode, text, textOrNull } from './schema.ts';
 import { sequenceOf } from './turns.ts';
 
-// The end of rows: of deliveries that ended long ago, and of messages that were never confirmed.
+// Deletes rows of deliveries that ended long ago, and of messages that were never confirmed.
 
 /** Deliveries that ended before these times are deleted. */
 interface Bounds {
@@ -22,7 +22,7 @@ const VACUUM_STEP = 256;
 const BOUNDS = { delivered: 'deliveredBefore', dead: 'deadBefore' } as const;
 const ENDED = ENDED_STATES.map((state) => [stateCode(state), BOUNDS[STATES[state].kept]] as const);
 
-/** Deletes ended deliveries, in steps that share a commit with new mail. The last one takes its message along. */
+/** Deletes ended deliveries, in steps that share a commit with new mail. A message goes with its last delivery. */
 export function createForgetting(db: DatabaseSync, { endpoints, turns }: ChangeParts) {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended

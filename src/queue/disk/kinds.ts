@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 
-// The kinds of deliveries in a queue of a version that had none.
+// Adds the kinds of deliveries to a queue file of a version without them.
 
 /**
  * Sets the kind of each endpoint and delivery of an older version, by that version's rules: by its URL, and by whether

@@ -7,8 +7,8 @@ import type { Endpoints } from './open-file.ts';
 import { KEPT_ATTEMPTS, number, numberOrNull, stateCode, toAttempt, whole } from './schema.ts';
 import { sequenceOf, type Turns } from './turns.ts';
 
-// Leases of deliveries whose consumer fetches them. A lease is the due time of its delivery, and an attempt without a
-// result; so it survives a restart, and a delivery whose consumer died is due again when it ends.
+// Leases of deliveries that their consumer pulls. A lease is stored as the due time of its delivery and an attempt
+// without a result, so it survives a restart, and a delivery whose consumer died is due again when the lease ends.
 
 /**
  * The beginning and the end of a lease. An earlier lease that ran out is a failure: after `patience` milliseconds of
@@ -28,7 +28,7 @@ export interface Leased {
   readonly ranOut: AttemptRecord | null;
 }
 
-/** The end of a lease: what its consumer said of attempt `n`, and what follows from it. */
+/** The end of a lease: the consumer's report on attempt `n`, and its consequences. */
 export interface LeaseEnd
   extends Pick<Settlement, 'deliveryId' | 'state' | 'dueAt' | 'at' | 'failure'>,
     Pick<AttemptRecord, 'status' | 'error' | 'answer'> {
@@ -60,7 +60,7 @@ export function createLeasing(db: DatabaseSync, endpoints: Endpoints, turns: Tur
     ON CONFLICT DO NOTHING`);
   const settle = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ? WHERE key = ?');
 
-  /** Undefined if it was tried in place of another of its sequence, and waits behind that now. */
+  /** Undefined if it was tried in place of the first of its sequence, and now waits behind that again. */
   function leaseOne(id: string, row: SqlRow, { now, until, patience }: LeaseTimes): Leased | undefined {
     const [key, last] = [number(row, 'key'), number(row, 'posts')];
     const over = runOut.get(key, last);

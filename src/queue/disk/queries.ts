@@ -98,7 +98,7 @@ function createFigures(db: DatabaseSync) {
   const behind = db.prepare(`SELECT sum((SELECT count(*) FROM deliveries INDEXED BY deliveries_due
     WHERE endpoint = e.key AND state = 0 AND due_at = ${BEHIND})) AS n FROM endpoints e`);
   return {
-    /** Counts what waits behind others, in one pass over an index, which took `ms` milliseconds. */
+    /** Counts deliveries behind others, in one pass over an index, which took `ms` milliseconds. */
     behind() {
       const began = performance.now();
       return { counts: numberOrNull(behind.get() ?? {}, 'n') ?? 0, ms: performance.now() - began };
@@ -215,7 +215,7 @@ function createMessageQueries(db: DatabaseSync, blobs: string) {
   };
 }
 
-/** Whether a row is as it was written. Rows of older versions have no checksum; they must at least parse. */
+/** Whether a row is intact. Rows of older versions have no checksum; they must at least parse. */
 function isWhole(row: SqlRow): boolean {
   try {
     const sum = numberOrNull(row, 'sum');

@@ -15,7 +15,7 @@ interface RecoveryParts extends Pick<Tools, 'clock' | 'log'> {
   readonly blobs: Blobs;
   /** Folder of the blobs. */
   readonly path: string;
-  /** Whether a message whose body is missing may have a copy, which its next attempt asks for. */
+  /** Whether a message with a missing body may have a copy, which its next attempt looks for. */
   readonly copies: boolean;
 }
 
@@ -61,7 +61,7 @@ async function moveAside(path: string, names: readonly string[], aside: string):
   for (const name of names) await rename(join(path, name), join(aside, name));
 }
 
-/** Reconciles files and rows when the daemon starts, and logs what was found. */
+/** Reconciles files and rows when the daemon starts, and logs the differences. */
 export async function recover(parts: RecoveryParts, swept: number): Promise<void> {
   const { log, file, reading, blobs, path } = parts;
   const rows = await reading.read('blobNames');

@@ -57,7 +57,7 @@ INSERT INTO meta (name, value) VALUES ('checked', 0);
  * Events for webhooks. An event is pending while it has no batch; afterwards its id is kept as long as the batch, so
  * that the same event is not accepted twice. A batch has the key of its message, which is that of its one delivery;
  * `open` is 1 while it holds its place, 2 while it is parked or dead and may be sent later, 0 when it is finished.
- * `hooks` counts what was sent, under the name that this queue got when counting began: SQLite's random() is good
+ * `hooks` counts sent events, under the name that this queue got when counting began: SQLite's random() is good
  * enough for a name that only has to differ from those of a few other queues.
  */
 const EVENTS = `
@@ -113,20 +113,20 @@ const SHARED = 'ALTER TABLE attempts ADD COLUMN batch TEXT;';
 
 /**
  * The details of attempts (queue/detail.ts). Each delivery has eight places, which its attempts take in turn
- * (`detailKey`): so what is new goes to the end of the table, what is old is overwritten, and no index is needed.
+ * (`detailKey`): new details go to the end of the table, old ones are overwritten, and no index is needed.
  */
 const DETAILS = `
 CREATE TABLE details (key INTEGER PRIMARY KEY, n INTEGER NOT NULL, detail TEXT NOT NULL) STRICT;
 `;
 
-/** What scanners said of messages, as JSON. */
+/** The findings of scanners about messages, as JSON. */
 const SCANS = `
 CREATE TABLE scans (message INTEGER PRIMARY KEY, scan TEXT NOT NULL, sum INTEGER NOT NULL) STRICT;
 `;
 
 /**
  * The sequence of a delivery that goes out in order (disk/turns.ts), and since when the first of a sequence has failed.
- * The index contains only what waits in a sequence: it is empty for who needs no order.
+ * The index contains only deliveries that wait in a sequence, so it is usually empty.
  */
 const TURNS = `
 ALTER TABLE deliveries ADD COLUMN sequence TEXT;
@@ -135,8 +135,8 @@ CREATE INDEX deliveries_sequence ON deliveries (sequence, key) WHERE state = 0 A
 `;
 
 /**
- * Messages with a copy in the store that hosts share (disk/copied.ts), with the key of the message; `id` is that of the
- * copy. The triggers note every change that it must follow, whoever makes it. Without copies they ask an empty table.
+ * Messages with a copy in the shared store (disk/copied.ts), with the key of the message; `id` is that of the copy. The
+ * triggers mark copies as outdated on every change. Without copies they query an empty table.
  */
 const COPIED = `
 CREATE TABLE copied (
@@ -351,7 +351,7 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
 }
 
 /**
- * Whether a row of `DELIVERY_ROW` is as it was written; one of an older version has no checksum. A newer version may
+ * Whether a row of `DELIVERY_ROW` is intact; one of an older version has no checksum. A newer version may
  * have written a kind without a road here: the delivery must not take another road.
  */
 export function isWholeDelivery(row: SqlRow): boolean {

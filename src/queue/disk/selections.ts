@@ -5,9 +5,9 @@ import { type DeliveryName, kindsOf, type Selection } from '../delivery.ts';
 import { BULK_ACTIONS, type BulkAction, DELIVERY_STATES } from '../states.ts';
 import { BEHIND, DELIVERY_ROW, kindCode, number, numberOrNull, stateCode, text, toDelivery } from './schema.ts';
 
-// Deliveries that somebody selects, in windows of keys `from` to `to`, so that each query is short.
+// Selections of deliveries, in windows of keys `from` to `to`, so that each query is short.
 
-/** Some deliveries in the order of their keys, and the key at which to go on. */
+/** Some deliveries in the order of their keys, and the key at which to continue. */
 export interface Page<T> {
   readonly rows: readonly T[];
   readonly next: number;
@@ -100,9 +100,9 @@ interface Condition {
 }
 
 /**
- * The deliveries that an action changes, besides their states; so what is counted is what will be changed. What waits
- * behind another is due when that has ended; what a consumer pulls (its URL is a name and not an address) must not be
- * handed out again before its lease ends; and what a route discarded without a URL has nowhere to go.
+ * The conditions of an action besides the states, so that the count matches the change. A delivery behind another is
+ * due when that has ended. A pulled one (its URL is a name and not an address) must not be leased again before its
+ * lease ends. Mail that a route without a URL discarded has no destination.
  */
 const CHANGEABLE: Readonly<Record<BulkAction, string>> = {
   retry: `d.due_at < ${BEHIND} AND NOT (d.kind IN (${kindsOf('route').map(kindCode).join(', ')}) AND

@@ -36,7 +36,7 @@ interface Duties {
 
 export type WriterAsk = Changes & Duties;
 
-/** What the writer reports along with its replies. */
+/** Reports of the writer along with its replies. */
 export interface News {
   /** Set when the file cannot be trusted from now on. */
   readonly broken?: { readonly reason: string; readonly damaged: boolean };
@@ -71,7 +71,7 @@ export interface ThreadData {
   readonly now: number;
 }
 
-/** What a thread found when it opened the queue; null for the reader. */
+/** The result of opening the queue; null for the reader. */
 interface Opened {
   readonly loaded: Loaded | null;
   readonly rebuilt: Rebuilt | null;

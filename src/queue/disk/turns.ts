@@ -4,15 +4,14 @@ import type { SqlRow } from '../../base/sqlite.ts';
 import type { QueuedDelivery, Settlement } from '../delivery.ts';
 import { BEHIND, DELIVERY_ROW, number, textOrNull, toDelivery, whole } from './schema.ts';
 
-// The order of deliveries that ask for it (decision 0060). Deliveries with the same sequence go out one after another,
-// by their keys: the first that waits is due, and the others are due after every date, so that neither a lane nor a
-// consumer that pulls finds them. What ends the first makes the next one due in the same transaction, so that a crash
-// at any time leaves the order as it was.
+// The order of deliveries in a sequence (decision 0060). They go out one after another, by their keys: the first that
+// waits is due, and the others are due after every date, so that neither a lane nor a pulling consumer finds them. The
+// end of the first makes the next one due in the same transaction, so that a crash cannot break the order.
 
 /** The turns on the writer's connection, with the changes of the open transaction. */
 export type Turns = ReturnType<typeof createTurns>;
 
-/** The first of every sequence of which none is due. */
+/** The first delivery of every sequence without a due one. */
 const STUCK = `SELECT min(key) AS key FROM deliveries INDEXED BY deliveries_sequence
   WHERE state = 0 AND sequence IS NOT NULL GROUP BY sequence HAVING min(due_at) = ${BEHIND}`;
 
@@ -42,7 +41,7 @@ export function createTurns(db: DatabaseSync) {
     if (row && isBehind(row)) makeDue(number(row, 'key'), now);
   }
 
-  /** Tries one in place of the first; not while another is tried. */
+  /** Makes another one due in place of the first, unless one already is. */
   function tryNext(sequence: string, key: number, now: number): void {
     for (const row of after.iterate(sequence, key)) {
       if (!isBehind(row)) return;
@@ -50,10 +49,10 @@ export function createTurns(db: DatabaseSync) {
     }
   }
 
-  /** Earlier ones that failed no longer hold up the sequence. */
+  /** Takes earlier deliveries that failed out of the sequence. */
   function overtake(sequence: string, key: number, now: number): void {
     for (const row of before.all(sequence, key)) {
-      // A replayed one that was not tried again has not failed.
+      // A replayed one that was not attempted since has not failed.
       if (number(row, 'attempts') === 0) continue;
       if (isBehind(row)) release.run(whole(now), number(row, 'key'));
       leave.run(number(row, 'key'));
@@ -66,9 +65,9 @@ export function createTurns(db: DatabaseSync) {
     dueOf: (sequence: string | null, due: number) => (sequence !== null && first.get(sequence) ? BEHIND : due),
     advance,
     /**
-     * An attempt of the delivery was settled. delivered: those before it that had failed leave the sequence, and go on
-     * alone · waiting: if it is the first and has failed for too long, the next one that was never tried is due; if it
-     * was tried in place of the first, it waits behind that again. Returns whether it does.
+     * Settles an attempt. delivered: earlier ones that had failed leave the sequence and continue alone · waiting: if
+     * it is the first and has failed for too long, the next untried one becomes due; if it was tried in place of the
+     * first, it waits behind that again, and the result is true.
      */
     settled(
       sequence: string | null,
@@ -87,7 +86,7 @@ export function createTurns(db: DatabaseSync) {
       }
       return row !== undefined && !isFirst;
     },
-    /** Makes the first of each sequence due if none is: what was before it may have been lost with damaged pages. */
+    /** Makes the first of each sequence due if none is: its predecessor may have been lost with damaged pages. */
     mend(now: number) {
       for (const row of stuck.all()) release.run(whole(now), number(row, 'key'));
     },

@@ -12,7 +12,7 @@ const COMMIT_BYTES = 32 * 1024 * 1024;
 
 type Say = Line<QueueProtocol>['reply'];
 
-/** Opens the queue file; the daemon also repairs what the last one left. */
+/** Opens the queue file; the daemon also repairs the damage of a crash. */
 function openQueue(
   folder: Folder,
   { role, now }: ThreadData,

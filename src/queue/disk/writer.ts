@@ -11,7 +11,7 @@ export type Writer = Awaited<ReturnType<typeof openWriter>>;
 
 interface WriterListener {
   news(news: News): void;
-  /** A new file replaced the old one, which must not be read any more. */
+  /** A new file replaced the old one, which must no longer be read. */
   replaced(): Promise<void>;
 }
 
@@ -49,7 +49,7 @@ export async function openWriter(data: ThreadData, deps: { clock: Clock; log: Lo
     });
   };
 
-  /** Marks the file as not to be written any more: everything readable is moved to a new one. */
+  /** Stops writing to the file: everything readable is moved to a new one. */
   function distrust(reason: string, damaged: boolean): void {
     if (!life.untrusted) deps.log.error('spool.fault', { reason });
     if (data.role === 'visitor') return;
@@ -68,7 +68,7 @@ export async function openWriter(data: ThreadData, deps: { clock: Clock; log: Lo
   }
 
   return frozen({
-    /** The counts of what was salvaged at the start; null: the file was sound. */
+    /** The counts of salvaged rows at the start; null: the file was sound. */
     rebuilt,
     ask: (...call: Parameters<QueueThread['ask']>) => life.thread.ask(...call),
     /** False while nothing can be written. */

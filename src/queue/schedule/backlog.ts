@@ -28,7 +28,7 @@ export function createBacklog(most: number) {
     add: (endpoint: EndpointName) => set(endpoint, (count) => count + 1),
     /** A delivery was taken up. */
     take: (endpoint: EndpointName) => set(endpoint, (count) => count - 1),
-    /** The deliveries there wait for the endpoint, or there are none. */
+    /** Clears the count, because its deliveries wait for the endpoint, or there are none. */
     excuse: (endpoint: EndpointName) => set(endpoint, () => 0),
     /** Resets all counts, because they are no longer known. */
     clear() {
@@ -36,8 +36,8 @@ export function createBacklog(most: number) {
       ofAll = 0;
     },
     /**
-     * How many deliveries one more for these endpoints would wait behind: those for one of them, or those for all. An
-     * endpoint whose messages take long to prepare (their senders' name servers are slow) delays its own mail only.
+     * The number of deliveries ahead of a new one for these endpoints: those of one of them, or of all. An endpoint
+     * whose messages are slow to prepare (because of name servers of their senders) delays only its own mail.
      */
     before: (endpoints: readonly EndpointName[]) =>
       endpoints.reduce((worst, one) => Math.max(worst, counts.get(endpointKey(one)) ?? 0), ofAll),

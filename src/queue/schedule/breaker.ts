@@ -13,10 +13,10 @@ const FAILED_SHARE = 0.7;
 const RESULTS = 10;
 const RUN = 5;
 const RUN_MS = 5000;
-/** Failures further apart than this are no run. */
+/** Failures further apart than this do not form a run. */
 const RUN_GAP = MINUTE_MS;
 // Results are counted in two halves: the current one and the one before. So a result counts for 2.5 to 5 minutes, or
-// for 4 to 8 seconds: the success of minutes must not hide a failure of now.
+// for 4 to 8 seconds: past successes must not hide a current failure.
 const LONG_HALF = 2.5 * MINUTE_MS;
 const SHORT_HALF = 4000;
 /** After RESULTS failures in a run, one attempt is begun in this time, until something passes or the breaker opens. */
@@ -57,23 +57,23 @@ interface Run {
   readonly last: number;
   /** Whether messages may have caused some of them. */
   readonly doubtful: boolean;
-  /** Which ones, the latest last. What failed together in one attempt is not named. */
+  /** The messages that may be the cause, the latest last; without those of shared attempts. */
   readonly suspects: readonly Attempted[];
 }
 
-/** What an attempt carried. */
+/** The delivery of an attempt. */
 type Attempted = Pick<Delivery, 'id' | 'messageId'>;
 
 /** Who paused an endpoint. The account cannot end a pause of the operator. */
 export const HOLDERS = ['account', 'operator'] as const;
 export type HeldBy = (typeof HOLDERS)[number];
 
-/** A wish that nothing is sent to an endpoint for a time. */
+/** A pause of an endpoint. */
 export interface EndpointHold {
   readonly by: HeldBy;
   readonly since: number;
   readonly until: number;
-  /** Set if it was made by a version whose pauses were not in the store. */
+  /** Set if it is from a version whose pauses were not in the store. */
   readonly local?: true;
 }
 
@@ -84,7 +84,7 @@ export interface BreakerState {
   readonly since: number;
   /** When the next probe may be sent, unless the phase is closed. */
   readonly probeAt: number;
-  /** How many deliveries may be in flight while closed. */
+  /** The limit of deliveries in flight while closed. */
   readonly places: Places;
   /** Consecutive attempts without an answer. */
   readonly misses: number;
@@ -109,11 +109,11 @@ export interface Occasion {
   readonly jitter: number;
   /** The attempt was the probe of an endpoint that is not closed. */
   readonly probe: boolean;
-  /** When it was sent, whether all places were taken then, and how late our event loop is, in milliseconds. */
+  /** When it was sent, whether that reached the limit, and how late our event loop is, in milliseconds. */
   readonly sentAt: number;
   readonly full: boolean;
   readonly lag: number;
-  /** The bounds for its places. */
+  /** The bounds of its limit. */
   readonly bounds: PlaceBounds;
   /** Absent if several deliveries shared the attempt. */
   readonly attempted?: Attempted | undefined;
@@ -190,14 +190,14 @@ export function begun(state: BreakerState, now: number): BreakerState {
 }
 
 /**
- * Which of those that wait is to be a probe, as a part of the queue. If messages may be the cause of the failures, it
+ * The position in the queue from which to take a probe, from 0 to 1. If messages may be the cause of the failures, it
  * is seldom near those that failed (the golden ratio spreads evenly).
  */
 export function probePlace({ run }: BreakerState): number {
   return run.doubtful ? (run.failed * 0.618034) % 1 : 0;
 }
 
-/** A probe ended, perhaps before it was sent, because this host could not make it ready: the next one comes later. */
+/** A probe ended, perhaps unsent because this host failed to prepare it: delays the next one. */
 export function probed(state: BreakerState, now: number): BreakerState {
   const next = now + PROBE_AGAIN;
   return { ...state, probeAt: Math.max(state.probeAt, next), opinionAt: Math.max(state.opinionAt, next) };
@@ -232,7 +232,7 @@ function learnFailure(before: BreakerState, lesson: Lesson, occasion: Occasion):
   if (lesson.aside) return unchanged(before);
   const kind = lesson.strained || lesson.kind === 'unanswered' ? 'strained' : 'failed';
   const places = count(before.places, { ...occasion, kind }, occasion.bounds);
-  // One message that fails again and again says nothing new about the endpoint, but that nothing has passed since.
+  // Repeated failures of one message only prove that nothing has passed since.
   const isAgain = lesson.suspect === true && isIn(before.run, attempted);
   const state: BreakerState = isAgain
     ? { ...before, places, run: { ...before.run, last: now } }
@@ -297,7 +297,7 @@ function mostlyFails({ half, halfBefore }: Window): boolean {
   return all >= RESULTS && failed / all >= FAILED_SHARE;
 }
 
-/** When to send a probe, and a second opinion, after a failure. What failed before the breaker opened gives none. */
+/** When to send a probe, and a second opinion, after a failure. Failures before the breaker opened give none. */
 function nextProbe(
   { since, run, opinionAt, opinionGap }: BreakerState,
   { leaveAlone }: Lesson,
@@ -316,13 +316,13 @@ const memorySchema = z.object({
   phase: z.enum(['closed', 'open', 'paused']),
   since: z.number(),
   probeAt: z.number(),
-  // Without a holder it is from the time when only accounts could hold.
+  // Without a holder it is from a version in which only accounts could hold.
   hold: z
     .object({
       by: z.enum(HOLDERS).default('account'),
       since: z.number(),
       until: z.number(),
-      // Absent if it is from the time when pauses were not in the store.
+      // Absent if it is from a version whose pauses were not in the store.
       shared: z.boolean().default(false),
     })
     .nullish(),
@@ -349,7 +349,7 @@ export type EndpointMemory = z.infer<typeof memorySchema>;
 
 /**
  * Returns the state that must survive a restart, as text for the spool, in wall time; null while the endpoint is
- * closed and not held. `shift` is wall time minus `now`; `last`: what people are told when they ask why mail waits.
+ * closed and not held. `shift` is wall time minus `now`; `last` is for the reason why mail waits.
  */
 export function toMemory(
   { phase, since, probeAt, hold }: BreakerState,

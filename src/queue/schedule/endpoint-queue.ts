@@ -72,11 +72,11 @@ export function createEndpointQueue() {
     putBack(waiting: Waiting) {
       due.putBack(waiting);
     },
-    /** A taken delivery is finished. */
+    /** Marks a taken delivery as finished. */
     done(id: string) {
       held.delete(id);
     },
-    /** A taken delivery waits on the spool only; it may be due there already. */
+    /** Leaves a taken delivery to the spool; it may be due there already. */
     leaveOutside(id: string, now: number) {
       held.delete(id);
       outside = Math.min(outside, now);
@@ -88,10 +88,9 @@ export function createEndpointQueue() {
       return due.takeWhich(most, takes);
     },
     /**
-     * Takes a delivery for a probe: of those that are due the one least often tried, else the next later one, but not
-     * a parked or timed one. What may be the cause of the failures (`isSuspect`) comes after all others, and what is
-     * parked last, when it is due. `place`: which of those that were tried as seldom; 0: the first, close to 1: the
-     * last.
+     * Takes a delivery for a probe: a due one with the fewest attempts, else the next later one that is not parked or
+     * timed. Suspects (`isSuspect`) come after all others, and parked ones last, when due. `place` selects among equal
+     * ones: 0 the first, close to 1 the last.
      */
     takeProbe(now: number, isSuspect?: Test, place = 0) {
       ripen(now);
@@ -125,7 +124,7 @@ export function createEndpointQueue() {
     },
     /** When a delivery outside is due; Infinity for never. */
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
-    /** Nothing waits, in memory or outside. */
+    /** Whether nothing waits, in memory or outside. */
     isEmpty: () => due.size() + later.size() === 0 && !loading && outside === Number.POSITIVE_INFINITY,
     /** The deliveries in memory, in no order. */
     waiting: (): readonly Waiting[] => [...due.items(), ...later.items()],
@@ -198,7 +197,7 @@ function leastTried(all: readonly Waiting[], place: number): Waiting | undefined
   return least[Math.floor(place * least.length)];
 }
 
-/** First in, first out, at the same cost whatever the length. */
+/** A first-in-first-out queue with constant costs. */
 export function createFifo<T>() {
   let items: (T | undefined)[] = [];
   let first = 0;

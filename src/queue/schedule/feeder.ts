@@ -97,7 +97,7 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
     if (fresh.length === 0) return relearn();
     const now = { wall: clock.now(), steady: clock.monotonic() };
     for (const delivery of fresh) {
-      // Behind another, or its consumer fetches it: it neither waits for this host nor takes memory here.
+      // Behind another, or pulled by its consumer: it does not wait for this host and needs no memory.
       if (delivery.behind || roads[delivery.kind].isPulled?.(delivery.url)) continue;
       const lane = lanes.of(delivery, null);
       lane.queue.addFresh(toFresh(delivery, now, roads[delivery.kind]), now.steady);
@@ -106,14 +106,14 @@ export function createIntake({ spool, clock, log, roads, lanes, backlog, poke }:
     }
   }
 
-  /** Before the intake is open, they are read with all others. */
+  /** Ignored until the intake is open, which reads all deliveries. */
   function hearTurns(due: readonly QueuedDelivery[]): void {
     if (phase !== 'open') return;
     const now = { wall: clock.now(), steady: clock.monotonic() };
     for (const queued of due) {
       if (roads[queued.kind].isPulled?.(queued.url)) continue;
       const lane = lanes.of(queued, null);
-      // In memory one that left its sequence is still part of it, and would be retried as such.
+      // The copy in memory of one that left its sequence is outdated.
       if (queued.sequence === undefined) lane.queue.forget(now.steady);
       else lane.addTurn(toWaiting(queued, now, roads[queued.kind]), now.steady);
       poke(lane);

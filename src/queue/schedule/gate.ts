@@ -14,7 +14,7 @@ interface GateDeps extends Pick<Tools, 'clock' | 'ids'> {
   readonly stopping: () => boolean;
 }
 
-/** The endpoint's side of one attempt: holds a place among the posts, and records the result for the endpoint. */
+/** One attempt at its endpoint: counts it against the limits, and records the result for the endpoint. */
 export type LaneGate = ReturnType<typeof createGate>;
 
 export function createGate(
@@ -45,7 +45,7 @@ export function createGate(
     return true;
   }
 
-  /** Gives the place back and undoes the counts of the attempt, at whatever stage it ended. */
+  /** Undoes the counts of the attempt, at whatever stage it ended. */
   function close(): void {
     if (place === 'left') return;
     if (place === 'preparing') lane.unprepare();
@@ -59,7 +59,7 @@ export function createGate(
   }
 
   return {
-    /** Waits for a place among the attempts in flight. False if the endpoint was found unavailable meanwhile. */
+    /** Waits until the limits allow sending. False if the endpoint was found unavailable meanwhile. */
     enter(): boolean | Promise<boolean> {
       if (!mayPost()) return false;
       place = 'waiting';
@@ -95,7 +95,7 @@ export function createGate(
   };
 }
 
-/** Milliseconds between measurements, and the decay of an old value. */
+/** Milliseconds between measurements, and the decay of old values. */
 const LOOK = 20;
 const FADE = 0.8;
 
@@ -122,9 +122,9 @@ export function createLag(clock: Clock) {
 }
 
 /**
- * Starts deliveries of the endpoints in turn, one at a time from each, up to `concurrency` in flight. No endpoint holds
- * more than `SHARE` times what is still free, so that there are always places for others, however long the taken ones
- * stay taken, and equal shares for all that want many (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length
+ * Starts deliveries of the endpoints in turn, one at a time from each, up to `concurrency` in flight. No endpoint may
+ * have more than `SHARE` times the free capacity in flight, so that some is always left for others, and busy endpoints
+ * get equal shares (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length
  * thresholds for shared-memory packet switches", 1998).
  */
 export type Rounds = ReturnType<typeof createRounds>;
@@ -172,7 +172,7 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     return doubtfulNext ? (firstDoubtful ?? firstSound) : (firstSound ?? firstDoubtful);
   }
 
-  /** The first lane that has nothing in flight, or less than its share of what would be left. */
+  /** The first lane that has nothing in flight, or less than its share. */
   function firstOf(lanes: Iterable<Lane>): Lane | undefined {
     const share = SHARE * (concurrency - inFlight - 1);
     for (const lane of lanes) if ((held.get(lane) ?? 0) < Math.max(1, share)) return lane;
@@ -180,14 +180,14 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
   }
 
   return frozen({
-    /** This lane may start a delivery now. */
+    /** Announces that this lane may start a delivery now. */
     add(lane: Lane) {
       const { inDoubt } = lane;
       (inDoubt ? sound : doubtful).delete(lane);
       (inDoubt ? doubtful : sound).add(lane);
       pumpSoon();
     },
-    /** A delivery is in flight until `end`; `inDoubt` is that of the lane at the start. */
+    /** Counts a delivery as in flight until `end`; `inDoubt` is that of the lane at the start. */
     begin(lane: Lane, inDoubt: boolean) {
       inFlight++;
       held.set(lane, (held.get(lane) ?? 0) + 1);
@@ -204,7 +204,7 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     },
     /** Whether anything is in flight, or may start. */
     busy: () => inFlight > 0 || sound.size + doubtful.size > 0 || pumping,
-    /** Starts nothing more; resolves when nothing is in flight. */
+    /** Stops starting deliveries; resolves when none is in flight. */
     async stop() {
       stopped = true;
       if (inFlight === 0) return;

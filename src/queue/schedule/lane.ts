@@ -26,7 +26,7 @@ import { mayBeEarly, type Times, type Waiting } from './waiting.ts';
 
 /** Attempts in preparation at one time for one endpoint. */
 const PREPARED = 32;
-/** Milliseconds after which an endpoint with more prepared attempts than it takes counts as the cause of the delay. */
+/** Milliseconds after which an endpoint with more ready attempts than its limit counts as the cause of the delay. */
 const AHEAD = 250;
 /** A suspect that is due within this time anyway is not made due when its endpoint is back. */
 const SUSPECT_WAIT = 40_000;
@@ -51,14 +51,14 @@ export class Lane implements Endpoint {
   #kept: string | null;
   /** Attempts in preparation: reading, parsing, signing. */
   #preparing = 0;
-  /** Prepared attempts that wait for a place. */
+  /** Prepared attempts that wait for the limit of the endpoint. */
   readonly #turns: (() => void)[] = [];
   /** Attempts in flight. */
   #posting = 0;
   #probing = false;
   /** True while the outside deliveries of a recovered endpoint are loaded: they are due, whatever their time. */
   #pulling = false;
-  /** Since when more attempts have been ready than it takes; Infinity: not so now. */
+  /** Since when more attempts have been ready than its limit; Infinity: not now. */
   #aheadFrom = Number.POSITIVE_INFINITY;
   #lookAt: number;
   #usedAt: number;
@@ -93,7 +93,7 @@ export class Lane implements Endpoint {
     return this.#last;
   }
 
-  /** The number of attempts that are being prepared, and of those that wait for a place. */
+  /** The number of attempts that are being prepared, and of ready ones. */
   get making(): { readonly preparing: number; readonly ready: number } {
     return { preparing: this.#preparing, ready: this.#turns.length };
   }
@@ -113,15 +113,15 @@ export class Lane implements Endpoint {
     return this.#posting;
   }
 
-  /** How many may be in flight. */
+  /** The limit of attempts in flight. */
   get places(): number {
     return this.#state.phase === 'closed' ? Math.floor(this.#state.places.limit) : 1;
   }
 
   /**
    * Whether the endpoint is unavailable, did not answer last time, or only fails: its attempts may then take the full
-   * timeout, and its deliveries wait for it and not for this host. All
-   * such endpoints together hold at most half of the places, so that fifty of them cannot block the mail of all others.
+   * timeout, and its deliveries wait for it and not for this host. All such endpoints together use at most half of the
+   * capacity, so that fifty of them cannot block the mail of all others.
    */
   get inDoubt(): boolean {
     return this.#state.phase !== 'closed' || failsOnly(this.#state);
@@ -151,8 +151,8 @@ export class Lane implements Endpoint {
   }
 
   /**
-   * When to look at the lane again: something may start, something is due outside, a hold ends, or an unavailable
-   * endpoint is to be searched for expired deliveries.
+   * The next time at which a delivery may start or is due outside, a hold ends, or an unavailable endpoint must be
+   * searched for expired deliveries.
    */
   nextWake(now: number): number {
     const start = this.nextStart(now);
@@ -179,14 +179,14 @@ export class Lane implements Endpoint {
     return this.isEmpty() && phase === 'closed' && !hold && now - this.#usedAt > 600_000;
   }
 
-  /** Nothing waits and nothing is taken up. */
+  /** Whether nothing waits and nothing is in progress. */
   isEmpty(): boolean {
     return this.#preparing + this.#turns.length + this.#posting === 0 && this.queue.isEmpty();
   }
 
   /**
    * Whether its deliveries wait for the endpoint and not for this host: it is unavailable, held, in doubt, or has had
-   * more attempts ready than it takes for some time (not just in a burst).
+   * more attempts ready than its limit for some time (not just in a burst).
    */
   holdsUp(now: number): boolean {
     if (this.inDoubt || this.isHeld(now)) return true;
@@ -214,19 +214,19 @@ export class Lane implements Endpoint {
     this.#preparing--;
   }
 
-  /** An attempt is ready: `turn` is called when it gets a place, or when it is to be turned back. */
+  /** An attempt is ready: `turn` is called when it may be sent, or must be turned back. */
   wait(turn: () => void): void {
     this.#preparing--;
     this.#turns.push(turn);
   }
 
-  /** Calls the first waiting attempt if there is a place for it. Returns whether there is one for another. */
+  /** Calls the first waiting attempt if the limit allows. Returns whether another may follow. */
   callNext(): boolean {
     if (this.#hasPlace()) this.#turns.shift()?.();
     return this.#turns.length > 0 && this.#hasPlace();
   }
 
-  /** Calls all waiting attempts, to be turned back. */
+  /** Calls all waiting attempts, which then turn back. */
   callAll(): void {
     for (const turn of this.#turns.splice(0)) turn();
   }
@@ -237,13 +237,13 @@ export class Lane implements Endpoint {
     return this.#turns.length > 0 && this.#hasPlace();
   }
 
-  /** An attempt is sent. Returns whether it took the last place. */
+  /** Counts an attempt as sent. Returns whether that reaches the limit. */
   setOut(): boolean {
     this.#posting++;
     return this.#posting >= this.places;
   }
 
-  /** An attempt ended. */
+  /** Counts an attempt as ended. */
   comeBack(): void {
     this.#posting--;
   }
@@ -259,7 +259,7 @@ export class Lane implements Endpoint {
     const before = this.#state;
     const { state, change } = learn(before, lesson, { ...occasion, bounds: this.#bounds });
     this.#state = state;
-    // If one message was the cause, the others come before it.
+    // In case one message was the cause, the others go first.
     const waits = ({ delivery, due }: Waiting) => due - occasion.now < SUSPECT_WAIT && isSuspect(before, delivery);
     if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now, waits);
     return change;
@@ -341,7 +341,7 @@ export class Lane implements Endpoint {
     return this.#preparing < (this.#answers() ? PREPARED : 2 * this.places) && this.#wantsMore();
   }
 
-  /** Whether another message can tell whether the endpoint fails, or those that it was sent. */
+  /** Whether a message that has not failed waits, which can tell a failing endpoint from failing messages. */
   #hasInnocent(now: number): boolean {
     const { opinionAt, probeAt } = this.#state;
     return opinionAt < probeAt && this.queue.hasInnocent(now, this.#isSuspect);
@@ -349,7 +349,7 @@ export class Lane implements Endpoint {
 
   readonly #isSuspect = ({ delivery }: Waiting): boolean => isSuspect(this.#state, delivery);
 
-  /** Whether fewer attempts are ready or in flight than there should be. */
+  /** Whether more attempts should be ready or in flight. */
   #wantsMore(): boolean {
     const { places } = this;
     const spare = this.#answers() ? Math.min(places, PREPARED) : 0;

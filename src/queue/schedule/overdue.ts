@@ -5,7 +5,7 @@ import type { Tools } from '../../base/tools.ts';
 import type { QueuedDelivery, Spool } from '../delivery.ts';
 import type { Roads } from '../road.ts';
 
-// Deliveries that their consumer pulls are in no lane, so what has waited too long is looked for here.
+// Expires pulled deliveries, which are in no lane.
 
 /** Milliseconds between two checks. */
 const EVERY = 60_000;
@@ -20,7 +20,7 @@ interface OverdueDeps extends Pick<Tools, 'clock' | 'log'> {
   readonly giveUp: (delivery: QueuedDelivery) => Promise<void>;
 }
 
-/** Gives up deliveries that waited for a consumer until their time was over. */
+/** Gives up deliveries whose consumer did not pull them in time. */
 export function createOverdue({ spool, roads, time, clock, log, giveUp }: OverdueDeps) {
   async function look(): Promise<void> {
     if (!time.sure()) return;
@@ -33,7 +33,7 @@ export function createOverdue({ spool, roads, time, clock, log, giveUp }: Overdu
         const found = await spool.overdue(endpoint, now - limit, now, STEP);
         const over = found.filter(({ budgetFrom }) => time.age(budgetFrom) >= limit);
         for (const delivery of over) await giveUp(delivery);
-        // Those behind an expired one are due now.
+        // Deliveries behind an expired one are due now.
         more = over.length > 0;
       }
     }

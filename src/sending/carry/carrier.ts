@@ -56,7 +56,7 @@ const WISHES: Readonly<Record<CarrierSettings['tls'], TlsWish>> = {
   off: 'none',
 };
 
-/** Idle sessions kept per server. Each takes a slot on another's server; a relay is ours, and gets all mail. */
+/** Idle sessions kept per server. They use slots of other people's servers; a relay is ours, and gets all mail. */
 const KEPT_TO_MX = 5;
 const KEPT_TO_RELAY = 20;
 
@@ -104,7 +104,7 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
       const visit = await sessions.visit(hop, sending);
       const ended = toEnded(visit, hop);
       if (isDecided(visit)) return ended;
-      // Among failed hosts, one that replied tells more than one that did not.
+      // Among failed hosts, the result of one that replied is preferred.
       if (ended.kind === 'answered' || last.kind !== 'answered') last = ended;
       if (sending.signal.aborted) break;
     }
@@ -154,8 +154,8 @@ function nowhere(found: Exclude<Exchanges, { kind: 'found' }>): RouteResult {
 }
 
 /**
- * Whether no other host is tried: a server replied to the message, or may have it. Earlier failures concern only the
- * host, and 421 means that this host accepts nothing now (RFC 5321 section 3.8).
+ * Whether to try no other host, because a server replied to the message, or may have it. Earlier failures concern only
+ * the host, and 421 means that this host accepts nothing now (RFC 5321 section 3.8).
  */
 function isDecided(visit: HostVisit): boolean {
   if (visit.kind === 'unopened') return false;

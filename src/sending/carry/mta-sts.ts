@@ -88,7 +88,7 @@ export function parsePolicyId(records: readonly string[]): string | undefined {
   return /;[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;|$)/.exec(record)?.[1];
 }
 
-/** Parses a policy: `name: value` lines; of repeated names the first counts, except `mx`. Undefined if it is none. */
+/** Parses a policy: `name: value` lines; of repeated names the first counts, except `mx`. Undefined if invalid. */
 export function parsePolicy(text: string): Policy | undefined {
   const lines = text
     .split(/\r?\n/)

@@ -30,7 +30,7 @@ export type ClientSession = ReturnType<typeof sessionOf>;
 const NEVER_MS = 24 * 3_600_000;
 /** RFC 5321 section 4.5.3.1.5 allows 512 octets per line; EHLO has some dozens of lines. */
 const LONGEST_REPLY = 64 * 1024;
-/** For the server to answer QUIT and to close. */
+/** The time limit for the server to answer QUIT and close. */
 const CLOSE_MS = 2000;
 
 /** Takes a connection through greeting, EHLO, STARTTLS and AUTH. Throws as nodemailer, with the socket destroyed. */
@@ -72,7 +72,7 @@ export async function openSession(
   }
 }
 
-/** Where a session notes what is said; while it is `secret`, our lines are credentials. */
+/** Records the dialog of a session. While it is `secret`, our lines are credentials. */
 interface Scribe {
   notes: HopNotes | undefined;
   secret: boolean;
@@ -93,7 +93,7 @@ function logTo(scribe: Scribe) {
   return { debug: hear, info: hear };
 }
 
-/** Of AUTH its mechanism, of the lines that follow it nothing. */
+/** Masks credentials: keeps only the mechanism of AUTH, and nothing of the lines after it. */
 function withoutCredentials(line: string): string {
   return `${/^AUTH [A-Z0-9_-]+/i.exec(line)?.[0] ?? ''} (credentials)`.trimStart();
 }
@@ -187,7 +187,7 @@ function sessionOf(
     },
     send,
     destroy,
-    /** How many messages were sent over it, accepted or not. */
+    /** The number of messages sent, accepted or not. */
     sent: () => sent,
     alive: () => !connection.destroyed && !socket.destroyed && socket.writable,
     /** Sends RSET; false if the session is no longer usable. */
@@ -229,7 +229,7 @@ function handoverOf(error: unknown, given: boolean, size: number, destroy: () =>
   return { kind: 'lost', reason: failureReason(error), given };
 }
 
-/** What requires SMTPUTF8 (RFC 6531 section 3.4): an address, or a header in UTF-8. */
+/** The reason for SMTPUTF8 (RFC 6531 section 3.4): an address, or a header in UTF-8. */
 function utf8Needs(addresses: string, bytes: Uint8Array): 'address' | 'header' | 'nothing' {
   if (!isAscii(Buffer.from(addresses))) return 'address';
   const end = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).indexOf('\r\n\r\n');
@@ -268,7 +268,7 @@ function step<T>(
   });
 }
 
-/** For one address to accept the connection. */
+/** The time limit for one address to accept the connection. */
 const CONNECT_MS = 20_000;
 
 interface Destination {
@@ -356,7 +356,7 @@ const field = (error: unknown, name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
-/** What went wrong, on one line: the server's reply, else our error message. */
+/** The reason of a failure, on one line: the server's reply, else our error message. */
 export function failureReason(error: unknown): string {
   return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown error'));
 }

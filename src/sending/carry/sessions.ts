@@ -21,7 +21,7 @@ export type HostVisit =
   | { readonly kind: 'unopened'; readonly reason: string }
   | (Handover & { readonly source: string | null; readonly tls: boolean });
 
-/** A message on its way to one of the servers that take it. */
+/** A message to be sent to one of its servers. */
 export interface Sending {
   readonly letter: Letter;
   /** Our source addresses, in the order in which they are tried. */
@@ -41,7 +41,7 @@ const MISSING_MS = 60_000;
 const MOST_MISSING = 1000;
 
 interface SessionsSettings {
-  /** For one address to get as far as MAIL FROM. */
+  /** The time limit for one address to get as far as MAIL FROM. */
   readonly hostTimeoutMs: number;
   /** Idle sessions kept per server and source address. */
   readonly mostPerWay: number;
@@ -152,7 +152,7 @@ function isStale(handover: Handover): boolean {
     : !handover.given && (handover.code === 421 || handover.code === 503);
 }
 
-/** In total: each takes a file descriptor here and a slot on somebody else's server. */
+/** Maximum in total: each uses a file descriptor here and a slot of a server. */
 const MOST = 500;
 const IDLE_MS = 10_000;
 /** Many servers end a session after about this many. */

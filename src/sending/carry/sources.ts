@@ -87,7 +87,7 @@ async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promi
   };
 }
 
-/** What the account sent in the last 24 hours, over all of its pools. */
+/** The number of messages of the account in the last 24 hours, over all of its pools. */
 async function sentInDay(
   { account, counters }: Pick<AccountStore, 'account' | 'counters'>,
   now: Date,
@@ -155,7 +155,7 @@ export const WARMUP_DAYS = 30;
  */
 const FIRST_DAY = 200;
 
-/** The curve in words, for the API reference. */
+/** The curve as text, for the API reference. */
 export const WARMUP_CURVE =
   `It carries about ${FIRST_DAY} messages on its first day ` + 'and twice as many on each day that follows.';
 

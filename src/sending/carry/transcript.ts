@@ -12,17 +12,17 @@ export type Transcript = ReturnType<typeof createTranscript>;
 /** The record of one connection. */
 export type HopNotes = ReturnType<typeof createHopNotes>['notes'];
 
-/** Lines of a dialog that are noted; beyond it the middle is forgotten. A session without faults has some thirty. */
+/** Maximum lines of a dialog; beyond it the middle is dropped. A session without faults has some thirty. */
 const MOST_LINES = 120;
 /** The first lines of a reply are noted, and its last one. */
 const MOST_OF_REPLY = 15;
-/** Longer lines are cut: RFC 5321 section 4.5.3.1.5 allows 512 octets, and the first of them say it all. */
+/** Longer lines are cut: RFC 5321 section 4.5.3.1.5 allows 512 octets, but the first ones are enough. */
 const LINE_CHARACTERS = 250;
 
 export function createTranscript(clock: Pick<Clock, 'monotonic'>) {
   const hops: (() => HopDetail)[] = [];
   return frozen({
-    /** A connection is being opened, or one that was kept is `reused`. */
+    /** Begins the record of a connection, which is new or `reused`. */
     begin(hop: Hop, reused: boolean) {
       const { notes, detail } = createHopNotes(hop, reused, clock);
       hops.push(detail);
@@ -50,13 +50,13 @@ function createHopNotes(hop: Hop, reused: boolean, clock: Pick<Clock, 'monotonic
   }
 
   const notes = frozen({
-    /** Our address, and the TLS version; undefined without TLS. */
+    /** Records our address, and the TLS version; undefined without TLS. */
     opened(from: string | null, version: string | undefined) {
       [source, tls] = [from ?? undefined, version];
     },
-    /** A command, or what we say of one that is not shown. */
+    /** Records a command, or a description of one that is not shown. */
     sent: (command: string) => add('>', command),
-    /** A reply of one or more lines. */
+    /** Records a reply of one or more lines. */
     received(reply: string) {
       const lines = withoutPassword(hop, reply).split(/\r?\n/);
       const left = lines.length - MOST_OF_REPLY - 1;
@@ -66,7 +66,7 @@ function createHopNotes(hop: Hop, reused: boolean, clock: Pick<Clock, 'monotonic
         add('<', lines.at(-1) ?? '');
       }
     },
-    /** It ended, and not by a reply to the message. */
+    /** Records an end other than by a reply to the message. */
     failed(reason: string) {
       last = clock.monotonic();
       error = withoutPassword(hop, reason);
@@ -85,10 +85,10 @@ function createHopNotes(hop: Hop, reused: boolean, clock: Pick<Clock, 'monotonic
   return { notes, detail };
 }
 
-/** Shorter texts are not looked for in replies: they would be found everywhere. */
+/** Shorter secrets are not masked: they would occur everywhere. */
 const SHORTEST_SECRET = 4;
 
-/** A text of the relay without its password, which it may repeat: as it is, and in the forms in which it was sent. */
+/** Masks the password in a text of the relay, which may echo it plain or in the forms in which it was sent. */
 export function withoutPassword({ auth }: Pick<Hop, 'auth'>, text: string): string {
   if (!auth) return text;
   const { user, pass } = auth;

@@ -53,7 +53,7 @@ export function createCompose(): (
     const signed = dkim ? sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
     const trace = Buffer.from(settings.trace);
     if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
-    // Memory of its own, which a thread can transfer: small Node buffers share theirs.
+    // A buffer of its own, which a thread can transfer: small Node buffers share theirs.
     const bytes = new Uint8Array(trace.length + signed.length);
     bytes.set(trace);
     bytes.set(signed, trace.length);
@@ -110,8 +110,8 @@ async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined
 }
 
 /**
- * What makes a message specific to one recipient. Everything throws `TooLong` when its output grows too long; filling
- * also throws `FaultyTemplate`.
+ * The personalization of a message for one recipient. All functions throw `TooLong` when their output grows too long;
+ * filling also throws `FaultyTemplate`.
  */
 export type Personal = ReturnType<typeof createPersonal>;
 
@@ -209,7 +209,7 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
 
 /** Octets of an outgoing message. Today's servers accept at least this much, and many no more. */
 const MAX_COMPOSED = 25 * 1024 * 1024;
-/** An accepted message may keep its size, plus this much for what is added. */
+/** Accepted messages may keep their size, plus this many octets for additions. */
 const MARGIN = 1024 * 1024;
 
 /** The message exceeds the size limit: no server would accept it, now or later. */

@@ -56,7 +56,7 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const header = headerChanges(bytes, fields, mended, author, job, personal);
   const parts = scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : [];
   const sendable = scan.breach === undefined ? sendablePartHeaders(bytes, scan.root, facts) : [];
-  // Fields that were written anew for their part are sendable.
+  // Fields that were rewritten for their part are sendable.
   const anew = new Set(parts.filter((change) => change.end > change.start).map((change) => change.start));
   const changes = [...parts, ...[...header, ...sendable].filter((change) => !anew.has(change.start))];
   const pieces = [added, ...applyChanges(bytes, changes)];
@@ -98,7 +98,7 @@ function headerChanges(
 ): Replacement[] {
   const mendedAt = new Map(mended.map((change) => [change.start, change]));
   const listed = fields.some(({ name }) => name === 'list-unsubscribe');
-  // The account named another sender beside the document.
+  // The account named another sender than the document.
   const replaced = author !== undefined && !isAuthor(author, job.outgoing.sender);
   return fields.flatMap((field) => {
     const { name, start, end } = field;
@@ -134,7 +134,7 @@ function bodyCharset(root: Part | undefined): string {
   return text?.type.params.get('charset')?.trim() ?? '';
 }
 
-/** A part and all parts in it, in their order; of what is sealed only the whole. */
+/** A part and all parts in it, in order; sealed parts only as a whole. */
 function* partsOf(root: Part): Generator<Part> {
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
@@ -143,7 +143,7 @@ function* partsOf(root: Part): Generator<Part> {
   }
 }
 
-/** The changes to headers of parts, except in what is sealed. An attached message is one part, and stays as it is. */
+/** The changes to headers of parts, except sealed ones. An attached message is one part, and stays unchanged. */
 function sendablePartHeaders(bytes: Buffer, root: Part, facts: HeaderFacts): Replacement[] {
   const changes: Replacement[] = [];
   for (const part of partsOf(root)) {

@@ -11,7 +11,7 @@ interface DkimKey {
 }
 
 /**
- * What readers see or rely on. Each is listed once more than it occurs: adding another such field then breaks the
+ * Fields that readers see or rely on. Each is listed once more than it occurs, so that adding another one breaks the
  * signature (RFC 6376 section 5.4.2 and 8.15); readers differ on which of two fields counts.
  */
 const OVERSIGNED = [

@@ -30,7 +30,7 @@ interface CustomDomainDeps {
 /** Tracking and return domains of messages. */
 export type CustomDomains = ReturnType<typeof createCustomDomains>;
 
-/** How long a result is cached: short, because somebody may just have set up a domain. Milliseconds. */
+/** How long a result is cached: short, because a domain may just have been set up. Milliseconds. */
 const FRESH_MS = 10_000;
 
 /**

@@ -11,7 +11,7 @@ import { type DomainKeys, keyPlace, selectorOf } from './keys.ts';
 
 export interface SenderSettings {
   readonly hostname: string;
-  /** What a sender domain's SPF record must include. */
+  /** The domain that SPF records of sender domains must include. */
   readonly spfInclude: string;
   /** The DKIM selector, unless the key was rotated. */
   readonly dkimSelector: string;
@@ -28,10 +28,10 @@ interface DomainTestDeps {
   readonly clock: Clock;
 }
 
-/** How long somebody is likely to be working on records that are not valid yet. */
+/** How long after a change invalid records are tested more often. */
 const RECENT_MS = 7 * DAY_MS;
 /** A TTL of years is a mistake or an attack; no cache has to keep a record longer than this (RFC 8767 section 4). */
-const LONGEST_TTL_S = 7 * 24 * 3600;
+export const LONGEST_TTL_S = 7 * 24 * 3600;
 /** The error of a domain that DNS has never answered for. */
 const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be tested again.";
 
@@ -76,7 +76,7 @@ interface RecordStatus {
 
 const TRIES = 5;
 
-/** Stores what a test of a row found. `toPatch` is called again if the row was tested concurrently. */
+/** Stores the result of a test of a row. `toPatch` is called again if the row was tested concurrently. */
 export async function changeTested<R extends Row & { readonly version: number }>(
   rows: Pick<Collection<R>, 'one' | 'change'>,
   row: R,

@@ -5,6 +5,7 @@ import { checkDkim } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { DomainKeyRow, NextKey } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
+import { LONGEST_TTL_S } from './domain-tests.ts';
 import { type KeyNames, type KeyPair, keyPlace, selectorOf } from './keys.ts';
 
 // Key rotation: a second key pair is created under a second selector, and its record is published beside the first one.
@@ -20,8 +21,6 @@ type RotationStart =
 /** Switches to new keys. */
 export type KeySwitch = ReturnType<typeof createKeySwitch>;
 
-/** A TTL of years is a mistake or an attack (RFC 8767 section 4). */
-const LONGEST_TTL_S = 7 * 24 * 3600;
 /** Mail is usually retried for five days (RFC 5321 section 4.5.4.1), and may be verified only when it is fetched. */
 const KEPT_MS = 7 * DAY_MS;
 const MOST_AT_ONCE = 500;

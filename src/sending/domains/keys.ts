@@ -69,7 +69,7 @@ export function createDomainKeys(deps: {
   });
 }
 
-/** What key names are built from. */
+/** The parts of key names. */
 export interface KeyNames {
   readonly hostname: string;
   /** `senders.dkim_selector`. */

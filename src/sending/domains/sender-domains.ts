@@ -1,3 +1,4 @@
+import { DAY_MS } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { tokenHash } from '../../base/ids.ts';
 import type { Tools } from '../../base/tools.ts';
@@ -51,7 +52,7 @@ interface SenderDomainDeps extends Pick<Tools, 'clock' | 'ids'> {
   readonly notices: Pick<Notices, 'enqueue'>;
 }
 
-const LINK_MS = 7 * 24 * 3_600_000;
+const LINK_MS = 7 * DAY_MS;
 
 export function createSenderDomains(settings: SenderDomainSettings, deps: SenderDomainDeps) {
   const { store, tests, keys, resolver, notices, clock, ids } = deps;

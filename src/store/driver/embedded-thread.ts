@@ -27,7 +27,7 @@ export interface StoreCalls {
   /** `yields`: it is not needed for deleting, and fails when the disk is full. */
   readonly write: readonly [statement: Statement, yields: boolean];
   readonly plan: readonly [plan: TablePlan];
-  /** Cancels the call `lost`, which has no waiter any more, unless it has begun. */
+  /** Cancels the call `lost`, whose caller no longer waits, unless it has begun. */
   readonly forget: readonly [lost: number];
 }
 type Call<K extends keyof StoreCalls> = readonly [n: number, name: K, args: StoreCalls[K]];
@@ -61,7 +61,7 @@ const MOST_STATEMENTS = 500;
 /**
  * Deleting needs disk space too: SQLite first writes the changed pages to its log, and a log that is full can begin
  * again only when all of it is in the file. A file of this size is kept beside the database and deleted when the disk
- * is full: the file takes what it needs of its space, and the log the rest, at once, before other programs do. The
+ * is full: the file and the log take that space at once, before other programs do. The
  * smaller one is for small disks.
  */
 const RESERVE_BYTES = [16 * 1024 ** 2, 4 * 1024 ** 2];
@@ -170,7 +170,7 @@ function createReserve(file: string) {
   };
 }
 
-/** What SQLite does: on a file system without shared memory the journal mode stays as it was, without an error. */
+/** The modes that SQLite actually uses: without shared memory the journal mode silently stays unchanged. */
 function durability(database: DatabaseSync, compacting: string | undefined) {
   const level = Number(pragma(database, 'synchronous'));
   const synchronous = ['off', 'normal', 'full', 'extra'][level] ?? String(level);
@@ -195,8 +195,8 @@ function missing(database: DatabaseSync, { table, columns, indexes }: TablePlan)
 }
 
 /**
- * Creates what is missing of all tables, in one transaction: a new file costs one disk sync, not one per table. Nothing
- * is written, and no other process is waited for, if all tables are complete.
+ * Creates missing tables, columns and indexes in one transaction, so that a new file costs one disk sync. If nothing is
+ * missing, writes nothing and does not wait for other processes.
  */
 function apply(database: DatabaseSync, plans: readonly TablePlan[]): void {
   const complete = (plan: TablePlan) =>

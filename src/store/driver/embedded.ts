@@ -79,7 +79,7 @@ export async function openEmbedded(
   { log, clock, room: watched }: { readonly log: Log; readonly clock: Clock; readonly room?: Room },
 ): Promise<Database> {
   await mkdir(dirname(settings.file), { recursive: true });
-  makePrivate(settings.file); // it has keys in it
+  makePrivate(settings.file); // it holds keys
   const presence = createPresence(log, 'embedded');
   const room =
     watched ?? createRoom('store', settings.room, { clock, log, look: () => lookAtDisk(dirname(settings.file)) });
@@ -113,7 +113,7 @@ function createCollection<R extends Row>(
   shape: Shape,
   room: Pick<Room, 'reserve' | 'look'>,
 ): Collection<R> {
-  /** Writes that grow the file reserve what they need, and are refused if the disk is nearly full. */
+  /** Runs a write that grows the file: reserves its bytes, and refuses it if the disk is nearly full. */
   const grow = async (statement: Statement) => {
     const bytes = COPIES * sizeOf(statement) + INDEX_BYTES;
     const done = room.reserve(bytes) ?? (await room.look().then(() => room.reserve(bytes)));
@@ -146,7 +146,7 @@ function createCollection<R extends Row>(
     one,
     many,
     insert,
-    // The thread writes together what waits; a full disk refuses all of them.
+    // The thread writes waiting statements together; a full disk refuses all of them.
     insertAll: (all) => Promise.all(all.map(insert)),
     async change(filter, patch) {
       const fields = toPatch(shape, patch, markDate);
@@ -157,7 +157,7 @@ function createCollection<R extends Row>(
     },
     async add(id, amounts, row) {
       const sums = toAmounts(shape, amounts);
-      // Never refused, but if the disk is full, what deletions need comes first.
+      // Never refused; but if the disk is full, deletions come first.
       const answer = await link.write(
         addSql(shape, checkId(shape, id), sums, fresh(shape, row, sums, markDate)),
         !shape.upkeep,
@@ -193,7 +193,7 @@ type Rows = readonly (readonly [string, string])[];
 type Link = ReturnType<typeof createLink>;
 
 const SCRIPT = moduleUrl('./embedded-thread.ts', import.meta.url);
-/** Rows as text, which leave as soon as they are read. */
+/** The thread holds only rows as text, which are short-lived. */
 const YOUNG_MB = 12;
 
 function createLink(

@@ -2,9 +2,9 @@ import { type Clock, inTime } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { type Around, type Database, pings, StoreAway, StoreFull, wrapped } from './port.ts';
 
-/** How soon a database that did not answer is asked again. Milliseconds. */
+/** The delay before a database that did not answer is tried again. Milliseconds. */
 const PROBE_MS = 500;
-/** How long an operation waits for the first probe after a failure, which may be of one kind only. Milliseconds. */
+/** How long operations wait for the first probe after a failure, which may concern a single operation. Milliseconds. */
 const DOUBT_MS = 50;
 
 /**
@@ -35,7 +35,7 @@ function createGate(probe: () => Promise<unknown>, clock: Clock) {
   let cancel = () => {};
   let stopped = false;
 
-  /** Asks until there is an answer. Resolves after the first time. */
+  /** Probes until there is an answer. Resolves after the first probe. */
   async function ask(): Promise<void> {
     const failed = await probe().then(() => false, isAbsence);
     if (stopped) return;
@@ -70,5 +70,5 @@ function createGate(probe: () => Promise<unknown>, clock: Clock) {
   };
 }
 
-/** A full disk is there. */
+/** Whether the database is away. A full disk does not count. */
 const isAbsence = (error: unknown): error is StoreAway => error instanceof StoreAway && !(error instanceof StoreFull);

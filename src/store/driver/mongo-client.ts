@@ -8,7 +8,7 @@ export interface MongoSettings {
   readonly url: string;
   /** How long an operation may take before the store counts as unavailable. Milliseconds. */
   readonly timeoutMs: number;
-  /** The most connections to a server; the URL's own `maxPoolSize` takes precedence. */
+  /** Maximum number of connections to a server; the URL's own `maxPoolSize` takes precedence. */
   readonly maxConnections?: number;
   /** How long an unused connection stays open; the URL's own `maxIdleTimeMS` takes precedence. Milliseconds. */
   readonly idleMs?: number;
@@ -24,11 +24,11 @@ export interface MongoDeps {
 /** Runs work on a connected server, with the database's deadline and logging. */
 export type Run = <T>(work: (db: Db) => Promise<T>) => Promise<T>;
 
-/** Opens the way to a server: connects with the first operation, and looks for the server as long as it is away. */
+/** Creates a client that connects with the first operation, and reconnects for as long as the server is away. */
 export function openClient(settings: MongoSettings, { log, clock, onCommand }: MongoDeps) {
   const presence = createPresence(log, 'mongo');
   let connection = connect(settings, onCommand);
-  /** When the first of the operations failed that all have failed since, on the monotonic clock. */
+  /** When the current unbroken series of failures began, on the monotonic clock. */
   let awaySince: number | undefined;
   let closed = false;
 
@@ -131,8 +131,8 @@ function databaseName({ url }: MongoSettings): string | undefined {
 
 /**
  * Transient server errors: stepping down, shutting down, time limits, no majority
- * (mongodb.com/docs/manual/reference/error-codes). And 1, InternalError: a server with another database behind it says
- * so while that is away.
+ * (mongodb.com/docs/manual/reference/error-codes). And 1, InternalError: the answer of a server whose own backing
+ * database is away.
  */
 export const PASSING: ReadonlySet<number> = new Set([
   1, 6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031,
@@ -156,7 +156,7 @@ function awayReason(error: unknown): string | null {
 
 function isPassing(error: Error): boolean {
   if (error.name === 'MongoWriteConcernError') return true; // written, but possibly not durable
-  // Of several documents it has the code of the server's error, if there was one.
+  // For several documents, the code is that of the server's error, if there was one.
   if (error.name === 'MongoServerError' || (error.name === 'MongoBulkWriteError' && codeOf(error) !== undefined))
     return PASSING.has(Number(codeOf(error))) || PASSING_LABELS.some((label) => labelsOf(error).includes(label));
   // Driver errors without a server response: no connection, no server to select, no free socket, closed.

@@ -60,7 +60,7 @@ export async function openMongo(settings: MongoSettings, deps: MongoDeps): Promi
   const alive = await collection(pings);
   return frozen({
     collection,
-    // A majority that only answers could still be unable to write: only a write proves that writes are durable.
+    // A majority that answers may still be unable to write: only a write proves that writes are durable.
     left: () => Infinity,
     async ping() {
       await alive.add('ping', { count: 1 }, { count: 0 });
@@ -77,7 +77,7 @@ function createIndexer<R extends Row>(
   spec: CollectionSpec<R>,
 ): (db: Db, documents: MongoCollection<Doc>) => Promise<unknown> {
   const indexes = toMongoIndexes(spec.indexes, spec.unique ?? []);
-  /** By client: one that was replaced may never answer. */
+  /** Per client, because one that was replaced may never answer. */
   const makings = new WeakMap<Db, Promise<void>>();
   let isMade = indexes.length === 0;
   const makeAll = async (documents: MongoCollection<Doc>) => {
@@ -188,8 +188,8 @@ async function insertDoc(documents: MongoCollection<Doc>, doc: Doc): Promise<boo
 }
 
 /**
- * Each document is judged by its own error. One that says that the server is going away, or a write concern that was
- * not met, leaves all results unknown: what was written may not be durable.
+ * Each document has its own result. If an error says that the server is going away, or the write concern was not met,
+ * all results are unknown, because writes may not be durable.
  */
 async function insertDocs(documents: MongoCollection<Doc>, docs: readonly Doc[]): Promise<readonly InsertOutcome[]> {
   const outcomes = docs.map((): InsertOutcome => 'inserted');

@@ -5,7 +5,7 @@ import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
 
 /**
  * The port between Postern and its database: both drivers (embedded.ts, mongo.ts) implement exactly this, and one test
- * suite covers both. Nothing else may be used, so that we rely only on what MongoDB guarantees.
+ * suite covers both. Nothing else may be used, so that we rely only on guarantees of MongoDB.
  */
 
 /** The type of a field. A row is a plain object of these; Dates are read back as Dates. */
@@ -54,8 +54,8 @@ export interface PageOptions<R> {
   readonly sort?: (keyof R & string) | `-${keyof R & string}`;
   readonly limit?: number;
   /**
-   * Rows that may be large: reads on until the rows so far have about this many bytes, and at least one row. Fewer
-   * than `limit` are then not the end; none are. MongoDB reads up to 16 rows or 16 MB at a time.
+   * For rows that may be large: stops once the rows have about this many bytes, after at least one row. Then only an
+   * empty result means the end. MongoDB reads up to 16 rows or 16 MB at a time.
    */
   readonly bytes?: number;
 }
@@ -66,9 +66,9 @@ export interface Collection<R extends Row> {
   /** `duplicate` if a row has the same id or the same values in a unique index; nothing is written then. */
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   /**
-   * Inserts rows with one command, and returns what became of each; the others are written beside one that is not.
-   * `refused`: the database does not take this row. Throws `StoreAway` if any result is unknown: each may then have
-   * been written or not, and the call may be repeated.
+   * Inserts rows with one command, and returns the outcome of each; a failed row does not affect the others. `refused`:
+   * the database does not accept this row. Throws `StoreAway` if any result is unknown: each row may then have been
+   * written or not, and the call may be repeated.
    */
   insertAll(rows: readonly R[]): Promise<readonly InsertOutcome[]>;
   /**
@@ -83,11 +83,11 @@ export interface Collection<R extends Row> {
   add(id: string, amounts: { readonly [F in keyof R]?: number }, fresh: Omit<R, 'id'>): Promise<R>;
   /** Removes one row and returns it; undefined if none matched. */
   remove(filter: Filter<R>): Promise<R | undefined>;
-  /** Removes all matching rows with one command, and returns how many. The usage of accounts does not count them. */
+  /** Removes all matching rows with one command, and returns the number. The usage of accounts is not updated. */
   removeAll(filter: Filter<R>): Promise<number>;
 }
 
-/** What became of one of several rows. */
+/** The outcome of inserting one of several rows. */
 export type InsertOutcome = 'inserted' | 'duplicate' | 'refused';
 
 /** The declaration of a collection: made once in its own file under store/, used by both drivers. */
@@ -118,7 +118,7 @@ export interface Database {
 /** An operation of a database. */
 type Operation = keyof Collection<Row> | 'ping';
 
-/** Runs an operation, and returns or throws as it does. */
+/** Runs an operation, and passes on its result or error. */
 export type Around = <T>(operation: Operation, work: () => Promise<T>) => Promise<T>;
 
 /** The same database, with `around` each of its operations. */

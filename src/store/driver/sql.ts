@@ -12,7 +12,7 @@ export interface Statement {
   readonly bytes?: number;
 }
 
-/** A table with its columns and indexes; `create` makes it with all columns, `add` what an existing one lacks. */
+/** A table with its columns and indexes; `create` makes it with all columns, `add` adds missing ones. */
 export type TablePlan = ReturnType<typeof toPlan>;
 
 const TRUE = Uint8Array.of(1);

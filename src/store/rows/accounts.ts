@@ -31,7 +31,7 @@ export interface KeyRow extends OwnedRow {
   readonly hint: string;
   readonly createdAt: Date;
   readonly revokedAt: Date | null;
-  /** To the minute (store/key-uses.ts); null or absent: never used, as far as is known. */
+  /** To the minute (store/key-uses.ts); null or absent: no known use. */
   readonly lastUsedAt?: Date | null;
 }
 
@@ -54,8 +54,8 @@ const HASH_LENGTH = 64;
 const NAME_LENGTH = 16;
 
 /**
- * The id of a key for people. It is made with the secret of the service, so that nobody who sees it can test guesses of
- * the key against it, as he could with the hash.
+ * The id of a key for people. It is keyed with the secret of the service, so that guesses of the key cannot be tested
+ * against it, as they could be against the hash.
  */
 export function keyName({ id }: Pick<KeyRow, 'id'>, secret: string): string {
   const subject = `key\0${id.slice(0, HASH_LENGTH)}`;

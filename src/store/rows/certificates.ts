@@ -14,7 +14,7 @@ export interface CertificateRow extends Row {
   readonly dueAt: Date;
   /** Failed orders since the last certificate. */
   readonly failures: number;
-  /** Why the last order failed; null: it did not. */
+  /** Why the last order failed; null if it succeeded. */
   readonly error: string | null;
   readonly failedAt: Date | null;
 }

@@ -7,7 +7,7 @@ export interface OwnedRow extends Row {
 }
 
 /**
- * Who owns the rows of a collection, and what the account's own view of the store (`AccountStore`) can do with them:
+ * The owner of the rows of a collection, and the access of the account's own view of the store (`AccountStore`):
  * - `own`: everything; `read`: only the daemon writes them; `hidden`: only the daemon sees them. All three count
  *    towards the account's bytes.
  * - `lent`: read and change. They are the operator's, on loan, and do not count towards the account's bytes.
@@ -15,14 +15,14 @@ export interface OwnedRow extends Row {
  */
 type Access<R extends Row> = R extends OwnedRow ? 'own' | 'read' | 'hidden' | 'lent' : 'none';
 
-/** The declaration of a collection: all that the drivers, the store, the account's view and its limits need. */
+/** The declaration of a collection, for the drivers, the store, the account's view and its limits. */
 export interface Declaration<R extends Row, N extends string, A extends string, L extends boolean>
   extends CollectionSpec<R> {
   readonly name: N;
   readonly access: A;
   /** The number of rows per account is limited (`accounts.max_…`) and counted under the collection's name. */
   readonly limited?: L;
-  /** What hosts need to act on its rows; absent: every version understands them. */
+  /** The features that hosts need to act on its rows; absent: every version understands them. */
   readonly features?: Features<R>;
 }
 

@@ -2,7 +2,7 @@ import type { Row } from '../driver/port.ts';
 import type { GatedRow } from '../features.ts';
 import { collection } from './collection.ts';
 
-/** A delivery as it was put on the queue. */
+/** A delivery as it was queued. */
 export type CopiedDelivery = {
   readonly id: string;
   readonly messageId: string;
@@ -13,17 +13,17 @@ export type CopiedDelivery = {
   readonly recipient: string;
   /** Milliseconds since 1970; null: at once. */
   readonly notBefore: number | null;
-  // Only of mail that was accepted, whose time budget began at `notBefore`:
+  // Only for accepted mail (`copied` in KINDS), whose time budget began at `notBefore`:
   readonly kind?: string;
   readonly task?: string;
   readonly sequence?: string;
-  /** Its state, if it does not wait, and since when and why. */
+  /** Its state, unless it waits, with the time and the reason. */
   readonly state?: string;
   readonly endedAt?: number | null;
   readonly note?: string | null;
 };
 
-/** How a delivery ended, kept until the store has the report of it. */
+/** The end of a delivery, kept until its report is in the store. */
 export type CopyResult = {
   readonly state: string;
   readonly report: { readonly id: string; readonly body: string } | null;
@@ -63,7 +63,7 @@ export interface CopyRow extends GatedRow {
 export const copies = collection<CopyRow>()({
   name: 'copies',
   access: 'none',
-  // Claims are by id and host; a takeover reads what a host had in one epoch.
+  // Claims are by id and host; a takeover reads the rows of a host in one epoch.
   indexes: [['host', 'epoch'], ['message']],
   dates: ['createdAt'],
   features: { kind: { feature: 'copies', each: (kind) => [kind] } },

@@ -23,7 +23,7 @@ export interface SenderDomainRow extends OwnedRow {
   /** When either record last became valid or invalid. */
   readonly changedAt: Date | null;
   readonly nextTestAt: Date;
-  /** When this account proved that it reads the domain's mail. */
+  /** When this account proved that it receives the domain's mail. */
   readonly verifiedAt: Date | null;
   /** Incremented by every stored test, so that concurrent ones do not overwrite each other. */
   readonly version: number;
@@ -82,7 +82,7 @@ export async function noteSenderDomain(
 
 /**
  * Marks a domain as verified in an account, adding it if needed; undefined if the name is invalid. For the operator,
- * who knows what was published: records that were wrong before count from the next test that finds them right.
+ * who knows which records are published: wrong ones become valid at the next test that finds them right.
  */
 export async function proveSenderDomain(
   store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert' | 'change'> },
@@ -141,7 +141,7 @@ export const domainKeys = collection<DomainKeyRow>()({
   dates: ['createdAt', 'rotatingSince'],
 });
 
-/** A link that proves who reads the mail of a domain. `id` is `tokenHash` of the token, which is not stored. */
+/** A link that verifies a sender domain. `id` is `tokenHash` of the token, which is not stored. */
 interface VerificationRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
@@ -206,7 +206,7 @@ export interface InboundDomainRow extends OwnedRow, GatedRow {
   readonly mxSince?: Date | null;
   /** When the account was found to control the domain's DNS; null or absent: never. */
   readonly verifiedAt?: Date | null;
-  /** Seals reply addresses of the domain (mail/addresses/reply-address.ts); null or absent: none was made yet. */
+  /** Signs reply addresses of the domain (mail/addresses/reply-address.ts); null or absent: not created yet. */
   readonly replyKey?: string | null;
   /** The key before it, whose addresses are still accepted. */
   readonly previousReplyKey?: string | null;
@@ -250,7 +250,7 @@ export interface InboundRouteRow extends OwnedRow, GatedRow {
   /** The pattern in the form in which patterns are compared; absent in rows of earlier versions. */
   readonly folded?: string;
   readonly url: string;
-  /** The most messages that share a POST; absent: one. */
+  /** Maximum number of messages that share a POST; absent: one. */
   readonly batchEvents?: number;
   /** The form of its posts; absent: Mandrill's. */
   readonly format?: string;
@@ -260,23 +260,23 @@ export interface InboundRouteRow extends OwnedRow, GatedRow {
   readonly attachments?: string;
   /** Files up to this size in bytes are not posted as links; absent: all are. */
   readonly linkOver?: number;
-  /** Whether posts say what a person sees of the message; absent: no. */
+  /** Whether posts include the facts about the message; absent: no. */
   readonly facts?: boolean;
   /** For Basic authentication; null or absent: none. */
   readonly password?: string | null;
-  /** Which of its messages go out one after another (inbound/order.ts); absent: none. */
+  /** The order of its deliveries (inbound/order.ts); absent: none. */
   readonly order?: string;
   /** Further URLs, each with a delivery of its own. */
   readonly also?: readonly AlsoRow[];
-  /** The highest number that a further URL ever had; absent: there was none. */
+  /** The highest number that a further URL has had; absent: none. */
   readonly lastAlso?: number;
-  /** What must hold for it to take a message; null or absent: it takes every one. */
+  /** The conditions for matching a message; null or absent: it matches every message. */
   readonly when?: When | null;
   /** Its action (inbound/decision.ts); absent: it posts the mail. */
   readonly action?: string;
-  /** The tags it adds to mail that it takes or passes on. */
+  /** The tags it adds to mail that it matches. */
   readonly tags?: readonly string[];
-  /** Higher ones are tried first, whatever their patterns; absent: 0. */
+  /** Routes with a higher priority are tried first, regardless of patterns; absent: 0. */
   readonly priority?: number;
   readonly createdAt: Date;
 }
@@ -284,11 +284,11 @@ export interface InboundRouteRow extends OwnedRow, GatedRow {
 /** A further URL of a route. */
 export interface AlsoRow
   extends Pick<InboundRouteRow, 'url' | 'format' | 'raw' | 'attachments' | 'linkOver' | 'facts' | 'password'> {
-  /** Its number, which no other URL of the route ever gets: waiting mail is known by it. */
+  /** Its number, by which waiting mail refers to it. Numbers are never reused within the route. */
   readonly n: number;
 }
 
-/** What must hold for a route to take a message: all conditions that are given. Lists name alternatives. */
+/** The conditions for a route to match a message: all that are given. Lists are alternatives. */
 export interface When {
   /** MAIL FROM matches one of these globs; `<>` is the empty reverse-path. */
   readonly sender?: readonly string[];
@@ -298,7 +298,7 @@ export interface When {
   readonly subject?: readonly string[];
   /** A field of this name has a value that matches one of the globs; without globs: there is no such field. */
   readonly header?: readonly { readonly name: string; readonly is: readonly string[] }[];
-  /** Bytes of the message as it came. */
+  /** The size of the message as received, in bytes. */
   readonly size?: { readonly over?: number; readonly under?: number };
   /** Whether a program wrote or distributed it (mail/automated.ts). */
   readonly automated?: boolean;
@@ -342,7 +342,7 @@ export const inboundRoutes = collection<InboundRouteRow>()({
 export interface RoutingChangeRow extends Row {
   /** `id` of the inbound domain. */
   readonly domain: string;
-  /** The revision `routing` by which it was announced; null: it is being made, or its host died while it made it. */
+  /** The revision `routing` that announced it; null: in progress, or its host died during it. */
   readonly revision: number | null;
 }
 

@@ -38,7 +38,7 @@ export interface ExportRow extends OwnedRow {
   readonly host: string | null;
   readonly file: string | null;
   /**
-   * Contains the token itself, because the account is shown it repeatedly; whoever can read this row can read the
+   * Contains the token itself, because the account can see it repeatedly; access to this row implies access to the
    * archive's data anyway. It is found by the token's hash, so that look-up times reveal nothing about tokens.
    */
   readonly resultUrl: string | null;

@@ -52,7 +52,7 @@ export function createTokenSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 
 export interface LeaseRow extends Row {
   /** Identifies a process, from its start to its end; null: free. */
   readonly holder: string | null;
-  /** When the holder counts as dead unless it renewed the lease. */
+  /** When the lease ends unless the holder renews it. */
   readonly until: Date;
   /** When the last run began, so that a scheduled time shared by two processes gives one run. */
   readonly ranAt: Date;
@@ -67,10 +67,10 @@ export const leases = collection<LeaseRow>()({
 });
 
 /**
- * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; domains.ts says
- * of which), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned), `format`
- * (`STORE_FORMAT`), `pauses` (changes of pauses.ts), and `commands` (calls of commands to hosts). And `copying`
- * (`COPYING`).
+ * Counters that only grow: `routing` (changes of domains and routes, so that other hosts notice them; see
+ * `RoutingChangeRow`), `accounts`, `routes:<account>` and `webhooks:<account>` (the last number that was assigned),
+ * `format` (`STORE_FORMAT`), `pauses` (changes of pauses.ts), and `commands` (calls of commands to hosts). And
+ * `copying` (`COPYING`).
  */
 interface RevisionRow extends Row {
   readonly count: number;
@@ -90,7 +90,7 @@ const FORMAT = 'format';
 /** A row of `revisions` from the beginning of a copy into this store to its end (copy.ts). */
 export const COPYING = 'copying';
 
-/** This Postern may not run, or not on this store; the message says why, and what to do. */
+/** This process may not run, or not on this store. The message has the reason and the remedy. */
 export class HostRefused extends Error {
   override readonly name = 'HostRefused';
 }
@@ -115,7 +115,7 @@ export async function raiseFormat(store: Pick<Store, 'revisions'>): Promise<void
   const format = await checkFormat(store);
   if (format === STORE_FORMAT) return;
   const row = { count: STORE_FORMAT };
-  // Of several hosts one writes it; what another wrote meanwhile is at least as new.
+  // One of several hosts writes it; a value written meanwhile is at least as new.
   if ((await store.revisions.insert({ id: FORMAT, ...row })) === 'duplicate')
     await store.revisions.change({ id: FORMAT, count: format }, row);
 }
@@ -124,7 +124,7 @@ export async function raiseFormat(store: Pick<Store, 'revisions'>): Promise<void
 export interface HostRow extends Row {
   /** `hostname` in its settings. */
   readonly name: string;
-  /** Identifies the process, from its start to its end. Null: it was stopped, or another host found it silent. */
+  /** Identifies the process, from its start to its end. Null: it was stopped, or found silent by another host. */
   readonly incarnation: string | null;
   /** Rises while the process runs (store/membership.ts). */
   readonly beat: number;
@@ -136,17 +136,17 @@ export interface HostRow extends Row {
   // By the clock of the host: for people and for expiry, never compared with another clock to decide who runs.
   readonly startedAt: Date;
   readonly seenAt: Date;
-  /** Raised by each takeover of its copies (rows/copies.ts): what it had before is not its own any more. Absent: 0. */
+  /** Raised by each takeover of its copies (rows/copies.ts): earlier copies are no longer its own. Absent: 0. */
   readonly epoch?: number;
   /** The host that takes over its copies of earlier epochs; null once it runs again. */
   readonly adopter?: string | null;
-  /** When it was named, by the clock of who did. */
+  /** When the adopter was named, by the clock of the host that named it. */
   readonly adoptedAt?: Date | null;
-  /** The beat after which it was found silent (`isSilent`). Versions that do not know it leave it as it is. */
+  /** The beat after which it was found silent (`isSilent`). Unknown to earlier versions, which leave it unchanged. */
   readonly silentAt?: number | null;
 }
 
-/** Whether its row was freed by another host, and it has not run since. Otherwise it runs, or was stopped. */
+/** Whether another host has freed its row, and it has not run since. Otherwise it runs, or was stopped. */
 export const isSilent = ({ incarnation, silentAt, beat }: HostRow): boolean =>
   incarnation === null && silentAt === beat;
 

@@ -1,5 +1,6 @@
 import { isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { DAY_MS } from '../../base/clock.ts';
 import { normalizeAddress } from '../../base/networks.ts';
 import type { AccountStore } from '../store.ts';
 import { collection, type OwnedRow } from './collection.ts';
@@ -70,7 +71,7 @@ export function toIpId(text: string): string | undefined {
 }
 
 /** How long the PTR record may take to get a custom domain before the change fails and another may be requested. */
-const PENDING_MS = 7 * 86_400_000;
+const PENDING_MS = 7 * DAY_MS;
 
 /** The error of the record until the PTR record has the custom domain. */
 export const PENDING_ERROR = 'Pending: the reverse DNS of the IP does not name the domain yet';
@@ -171,7 +172,7 @@ export const placements = collection<PlacementRow>()({
   dates: [],
 });
 
-/** What `rewrite` writes: all fields that change, or nothing. */
+/** The changed fields for `rewrite`; undefined: no change. */
 type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
 
 type Part = Pick<AccountStore, 'account' | 'placements' | 'pools'>;

@@ -12,18 +12,18 @@ export interface SentMessageRow extends OwnedRow, EventMarks {
   readonly sender: string;
   /** The recipient. */
   readonly email: string;
-  /** As the recipient reads it: merged. */
+  /** With merge tags replaced. */
   readonly subject: string;
   readonly tags: readonly string[];
   /** Slug. */
   readonly template: string | null;
   readonly subaccount: string | null;
   readonly metadata: Metadata;
-  /** The `id` of the API key that it was sent with. */
+  /** The `id` of the API key with which it was sent. */
   readonly apiKey: string | null;
   /** The id of its delivery, by which its content can be found while it is on the spool. */
   readonly delivery?: string | null;
-  /** Its thread (mail/replies/thread.ts), if that is not the one that its own Message-ID begins. */
+  /** Its thread (mail/replies/thread.ts), unless its own Message-ID starts the thread. */
   readonly thread?: string | null;
   readonly state: SentState;
   readonly opens: number;
@@ -64,11 +64,11 @@ export const messageTags = collection<MessageTagRow>()({
   dates: ['createdAt'],
 });
 
-/** Names of a message besides its `_id` (mail/replies/sent-names.ts); few have any. `id` is `<message> <name>`. */
+/** A further name of a message besides its `_id` (mail/replies/sent-names.ts). `id` is `<message> <name>`. */
 interface MessageNameRow extends OwnedRow {
   readonly name: string;
   readonly message: string;
-  /** The recipient of the message: several may have got it under one name. */
+  /** The recipient of the message: several recipients may share a name. */
   readonly email: string;
   readonly createdAt: Date;
 }
@@ -122,11 +122,11 @@ export interface EventMarks {
   readonly marks?: readonly string[];
 }
 
-/** What another host wants done to a scheduled message; the host that has it must know the word to act on the row. */
+/** Changes to a scheduled message by other hosts. The host that has it must know the word to act on the row. */
 export const SCHEDULED_CHANGES = [
-  /** It is at a new time, which its host may not know yet. */
+  /** It has a new time, which its host may not know yet. */
   'moved',
-  /** Nobody may send it, but its host may not have dropped it yet. */
+  /** It must not be sent, but its host may not have dropped it yet. */
   'cancelled',
 ] as const;
 export type ScheduledChange = (typeof SCHEDULED_CHANGES)[number];
@@ -143,7 +143,7 @@ export interface ScheduledRow extends OwnedRow, GatedRow {
   /** The recipient, in lower case. */
   readonly email: string;
   readonly subject: string;
-  /** The delivery on the spool. It is on one spool only, so it identifies who may claim the row, also later. */
+  /** The delivery on the spool. It is on one spool only, so it identifies the host that may claim the row. */
   readonly delivery: string;
   /** Null: it waits for its time. leaving: its host has claimed it, and may have sent it. */
   readonly state: ScheduledChange | 'leaving' | null;

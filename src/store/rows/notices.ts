@@ -11,7 +11,7 @@ export interface NoticeRow extends OwnedRow {
   readonly createdAt: Date;
   readonly state: 'waiting' | 'sent' | 'failed';
   readonly attempts: number;
-  /** When it is tried next. A process claims it by moving this time forward; after the end, when that was. */
+  /** When it is tried next; after the end, the time of the end. A process claims it by moving this time forward. */
   readonly dueAt: Date;
   readonly lastError: string | null;
 }

@@ -7,7 +7,7 @@ export interface PauseRow extends Row {
   /** The account of the endpoint; it does not count towards the account's bytes. */
   readonly of: string;
   readonly url: string;
-  /** What is delivered there, such as `inbound`. */
+  /** The kind of its deliveries, such as `inbound`. */
   readonly kind: string;
   readonly by: 'account' | 'operator';
   readonly until: Date;

@@ -4,9 +4,9 @@ import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
 import { collection } from './collection.ts';
 
-// Who may use the console: people, the links that let them in, and their sessions. All hosts of a store share them.
+// The users of the console, their sign-in links and sessions. All hosts of a store share them.
 
-/** What a person may do: an operator everything on every account, the others so much on one account. */
+/** The permissions of a person: operators may do everything on every account, the others parts of it on one. */
 export const ROLES = ['operator', 'owner', 'helper', 'reader'] as const;
 export type Role = (typeof ROLES)[number];
 
@@ -16,17 +16,17 @@ export interface PersonRow extends Row {
   readonly role: Role;
   /** The only account that is shown; null for an operator, who sees all. */
   readonly account: string | null;
-  /** A hash (console/passwords.ts); null: comes in by link only. */
+  /** A hash (console/passwords.ts); null: signs in by link only. */
   readonly password: string | null;
   /** The secret of the second factor (console/second-factor.ts), in base32; null or absent: there is none. */
   readonly factor?: string | null;
-  /** The last step of it whose code was used. */
+  /** The last time step whose code was used. */
   readonly factorStep?: number | null;
   /** Wrong codes since the last right one; a restart or another session does not reset it. */
   readonly wrongCodes?: number | null;
-  /** A secret that was offered and not turned on yet. */
+  /** A secret that was offered and is not confirmed yet. */
   readonly nextFactor?: string | null;
-  /** Hashes of the recovery codes that are left, with a space between them. */
+  /** Hashes of the unused recovery codes, separated by spaces. */
   readonly recoveryCodes?: string | null;
   readonly createdAt: Date;
 }
@@ -40,9 +40,9 @@ export const people = collection<PersonRow>()({
   upkeep: true, // with a full disk, people must get in to delete something
 });
 
-/** A link that opens the console once. `id` is `tokenHash` of its token. */
+/** A one-time sign-in link. `id` is `tokenHash` of its token. */
 interface EnterLinkRow extends Row {
-  /** The person who may sign in with it; null: its holder, as an operator. */
+  /** The person who may sign in with it; null: an operator without a name. */
   readonly person: string | null;
   readonly until: Date;
 }
@@ -57,7 +57,7 @@ export const enterLinks = collection<EnterLinkRow>()({
 
 /** A session of the console. `id` is `tokenHash` of the cookie. */
 export interface ConsoleSessionRow extends Row {
-  /** Null: an operator who came in by a link of the command line. */
+  /** Null: an operator who signed in by a link of the command line. */
   readonly person: string | null;
   readonly by: 'link' | 'password';
   /** The client's address when it began. */
@@ -65,7 +65,7 @@ export interface ConsoleSessionRow extends Row {
   readonly createdAt: Date;
   /** The last call, to the minute. */
   readonly seenAt: Date;
-  /** When the password was entered last, after it began; null or absent: not again. */
+  /** When the password was last confirmed after sign-in; null or absent: never. */
   readonly provedAt?: Date | null;
   readonly until: Date;
 }
@@ -85,18 +85,18 @@ interface Parts {
   readonly ids: Ids;
 }
 
-/** Tokens of links and sessions have this form. */
+/** The form of tokens of links and sessions. */
 export const TOKEN = /^[\w-]{44}$/;
 
 const newToken = (ids: Ids) => ids.key() + ids.key();
 
-/** The name in the form that is stored and compared; undefined if it cannot be a name. */
+/** The normalized name, as stored and compared; undefined if it is invalid. */
 export function personName(text: string): string | undefined {
   const name = text.normalize('NFKC').trim().toLowerCase();
   return /^[\p{L}\p{N}._@+-]{1,64}$/u.test(name) ? name : undefined;
 }
 
-/** What a name may consist of, for people. */
+/** The rule for names, for error messages. */
 export const NAME_RULE = 'Please use at most 64 letters, digits and . _ @ + -';
 
 /** Adds a person, who has no password yet. */
@@ -116,10 +116,10 @@ export async function removePerson(store: Rows, id: string): Promise<void> {
   await store.consoleSessions.removeAll({ person: id });
 }
 
-/** How long a link can be used. */
+/** The lifetime of a link. */
 export const LINK_MS = 3_600_000;
 
-/** Creates a link that opens the console once within an hour, for a person or (null) for an operator without a name. */
+/** Creates a one-time sign-in link that is valid for an hour, for a person or (null) an operator without a name. */
 export async function createEnterLink(
   { enterLinks }: Pick<Store, 'enterLinks'>,
   person: string | null,
@@ -131,7 +131,7 @@ export async function createEnterLink(
   return token;
 }
 
-/** Whom a link would let in; undefined if it does not exist any more, or is too old. */
+/** Finds a link without using it up; undefined if it is used up or expired. */
 export async function findEnterLink(
   { enterLinks }: Pick<Store, 'enterLinks'>,
   token: string,
@@ -140,7 +140,7 @@ export async function findEnterLink(
   return ifValid(await enterLinks.one({ id: tokenHash(token) }), clock);
 }
 
-/** Uses a link up. Answers whom it lets in; undefined if it does not exist any more, or is too old. */
+/** Uses a link up and returns its row; undefined if it is used up or expired. */
 export async function spendEnterLink(
   { enterLinks }: Pick<Store, 'enterLinks'>,
   token: string,
@@ -153,17 +153,17 @@ const ifValid = (row: EnterLinkRow | undefined, clock: Clock): Pick<EnterLinkRow
   row && row.until.getTime() > clock.now() ? { person: row.person } : undefined;
 
 /**
- * Wrong codes in a row after which none is tried any more. Each try is right with three of a million codes, and
- * somebody who gets to try has the password already.
+ * Consecutive wrong codes after which the person is locked. A guess is right with a chance of three in a million, and
+ * only possible after the password.
  */
 const MOST_WRONG_CODES = 30;
 
-/** Whether the person is locked by wrong codes, until they are unlocked on the host. */
+/** Whether the person is locked by wrong codes, until unlocked on the host. */
 export function isLocked({ wrongCodes }: { readonly wrongCodes?: number | null | undefined }): boolean {
   return (wrongCodes ?? 0) >= MOST_WRONG_CODES;
 }
 
-/** Counts a code as wrong before it is compared, so that no try outruns the count. Undefined: no more are tried. */
+/** Counts a code as wrong before it is compared, so that concurrent tries are counted. Undefined: locked. */
 export async function countCode({ people }: Pick<Store, 'people'>, id: string): Promise<PersonRow | undefined> {
   for (;;) {
     const row = await people.one({ id });
@@ -174,12 +174,12 @@ export async function countCode({ people }: Pick<Store, 'people'>, id: string): 
   }
 }
 
-/** A code was right, or the person was unlocked on the host. */
+/** Resets the count after a right code, or when the person is unlocked on the host. */
 export async function forgetWrongCodes({ people }: Pick<Store, 'people'>, id: string): Promise<void> {
   await people.change({ id }, { wrongCodes: 0 });
 }
 
-/** Takes the second factor from a person whose app is lost. */
+/** Removes the second factor of a person whose app is lost. */
 export async function resetFactor({ people }: Pick<Store, 'people'>, id: string): Promise<void> {
   await people.change({ id }, { factor: null, factorStep: null, nextFactor: null, recoveryCodes: null, wrongCodes: 0 });
 }

@@ -28,7 +28,7 @@ export function webhookNumber(account: number, sequence: number): number {
   return (sum * (sum + 1)) / 2 + sequence;
 }
 
-/** What one host's spool has sent to a webhook so far, in absolute numbers. `id` is `<webhook> <spool>`. */
+/** The counts of one host's spool for a webhook, as absolute numbers. `id` is `<webhook> <spool>`. */
 export interface WebhookTallyRow extends OwnedRow {
   readonly webhook: string;
   readonly batchesSent: number;
@@ -93,7 +93,7 @@ export const DEFAULT_EVENTS: readonly HookEvent[] = HOOK_EVENTS.filter((event) =
 
 /** An event in a row until the spool has it: change and event are one write. `body`: the payload as JSON. */
 export interface UnsentEvent {
-  /** The same whenever it is sent again. */
+  /** The same in every repetition. */
   readonly id: string;
   readonly event: HookEvent;
   /** Milliseconds since 1970. */
@@ -101,7 +101,7 @@ export interface UnsentEvent {
   readonly body: string;
 }
 
-/** The fields of a row that carries events. By `unsentSince` a sweep finds what a crash left behind. */
+/** The fields of a row that carries events. By `unsentSince` a sweep finds events that a crash left behind. */
 export interface Carrier {
   readonly unsent: readonly UnsentEvent[] | null;
   readonly unsentSince: Date | null;

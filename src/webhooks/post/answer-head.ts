@@ -1,18 +1,18 @@
 import type { Socket } from 'node:net';
 import { frozen } from '../../base/frozen.ts';
 
-// undici's parser is strict: a 100 that nobody asked for, two equal lengths or a folded field end the connection,
-// although the status says that the receiver took the mail. So the head of each answer is read here first, leniently,
-// and handed on as RFC 9112 writes it.
+// undici's parser is strict: an unrequested 100, two equal Content-Length fields or a folded field end the connection,
+// although the status says that the receiver accepted the mail. So the head of each response is read here first,
+// leniently, and passed on in the syntax of RFC 9112.
 
-/** Octets of all heads of one answer that are kept; the rest of a header is left out (RFC 9110 section 5.4). */
+/** Octets of the heads of one response that are kept; the rest is dropped (RFC 9110 section 5.4). */
 const HEAD_BYTES = 64 * 1024;
-/** What undici must allow: the kept head, and what is added to it. */
+/** The header limit for undici: the kept head, and our additions. */
 export const MOST_HEAD_BYTES = HEAD_BYTES + 1024;
 
 export type AnswerReading = ReturnType<typeof readHeads>;
 
-/** Reads the heads of answers on a socket before the caller of its `read`. */
+/** Intercepts `read` of a socket to rewrite the heads of responses. */
 export function readHeads(socket: Socket) {
   let head: Head | undefined = createHead();
   let status: number | undefined;
@@ -31,7 +31,7 @@ export function readHeads(socket: Socket) {
   }
 
   socket.read = (size?: number) => {
-    // Data held back does not mean the end: the caller stops reading at null.
+    // Reads on while bytes are held back, because the caller takes null for the end of the data.
     for (;;) {
       const chunk: unknown = read(size);
       if (!Buffer.isBuffer(chunk)) return chunk;
@@ -40,7 +40,7 @@ export function readHeads(socket: Socket) {
     }
   };
   return frozen({
-    /** A request follows, so that the next bytes are the head of its answer. */
+    /** Announces a request: the next bytes are the head of its response. */
     expect() {
       head = createHead();
       status = undefined;
@@ -51,8 +51,8 @@ export function readHeads(socket: Socket) {
 }
 
 /**
- * The bytes for the parser: the head and what came behind it. `cut`: the header was too long, and what follows is not
- * the body.
+ * The bytes for the parser: the head, and the bytes after it. `cut`: the header was too long, so the bytes that follow
+ * are not the body.
  */
 interface Passed {
   readonly bytes: Buffer;
@@ -62,7 +62,7 @@ interface Passed {
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Collects the heads of one answer, interim ones first; every octet is looked at once. */
+/** Collects the heads of one response, interim ones first. Linear in the octets. */
 function createHead() {
   let held: Buffer = Buffer.alloc(0);
   let length = 0;
@@ -95,7 +95,7 @@ function createHead() {
         if (empty && first) start = lineStart; // before the status line (RFC 9112 section 2.2)
         if (first && !empty) {
           const code = statusOf(held.toString('latin1', start, at));
-          // Not HTTP: the parser says so.
+          // Not HTTP: the parser reports it.
           if (code === undefined) return { bytes: held.subarray(start, length), cut: false };
           if (!isInterim(code)) seen = code;
         }
@@ -133,7 +133,7 @@ const STRICT = /^HTTP\/1\.[01] \d{3}(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|
 const FRAMING = /^(?:content-length|transfer-encoding):/gim;
 const LENGTHS = /^content-length:[^\r]*,/im;
 
-/** The bytes from `start`, their head, which ends at `end`, in strict form. */
+/** The bytes from `start`, with the head up to `end` in strict syntax. */
 function withHead(bytes: Buffer, start: number, end: number): Buffer {
   const head = bytes.toString('latin1', start, end);
   const framed = head.match(FRAMING)?.length ?? 0;
@@ -146,9 +146,8 @@ const FIELD = /^([!#$%&'*+.^_`|~\w-]+)[ \t]*:[ \t]*(.*)$/;
 const CONTROLS = /[^\t -~\x80-\xff]/g;
 
 /**
- * A head as RFC 9112 writes it: fields on one line, those of framing once, and without lines that are none. The
- * connection ends with an answer that was not in this form. Instead of the fields of framing it has `framing`, if that
- * is not empty.
+ * A head in the syntax of RFC 9112: each field on one line, invalid lines dropped. If it was different, the connection
+ * is not reused. `framing`, if not empty, replaces the framing fields.
  */
 function toHead(head: string, framing: string): string {
   const [first = '', ...lines] = head.replace(/\r?\n[ \t]+/g, ' ').split(LINE);
@@ -169,8 +168,8 @@ function toHead(head: string, framing: string): string {
 }
 
 /**
- * Equal lengths are one (RFC 9110 section 8.6); unequal ones stay, and are a fault. Transfer-Encoding comes first (RFC
- * 9112 section 6.3).
+ * Equal lengths count as one (RFC 9110 section 8.6); unequal ones stay, as an error for the parser. Transfer-Encoding
+ * takes precedence (RFC 9112 section 6.3).
  */
 function framingOf(encoding: string, lengths: readonly string[]): string {
   if (encoding !== '') return `transfer-encoding: ${encoding}\r\n`;

@@ -14,7 +14,7 @@ interface Target {
 
 export type AddressVerdict = Target | Refusal;
 
-/** `cause`: what exactly, unless that would tell which names there are in a network that webhooks may not reach. */
+/** `cause`: the details, unless they would reveal names in a network that webhooks may not reach. */
 interface Refusal {
   readonly ok: false;
   readonly error: AttemptError;
@@ -30,9 +30,7 @@ const refuse = (error: AttemptError, cause?: string): AddressVerdict => ({ ok: f
 export function createGuard(settings: OpenNetworks, deps: { readonly resolver: Pick<Resolver, 'addresses'> }) {
   const allowed = allowedNetworks(settings);
 
-  /**
-   * Looks up the host and checks all its addresses. The resolver caches answers for their TTL, so no cache here.
-   */
+  /** Looks up the host and checks all its addresses. The resolver caches answers for their TTL, so no cache here. */
   async function check(url: string | URL): Promise<AddressVerdict> {
     const parsed = typeof url === 'string' ? URL.parse(url) : url;
     if (!parsed) return refuse('host not found');

@@ -12,7 +12,7 @@ export interface Request {
   readonly secure: boolean;
 }
 
-/** A connection, as it was found when it was opened. Times in milliseconds. */
+/** A connection at the time it was opened. Times in milliseconds. */
 export interface OpenedConnection {
   /** IP address and port. */
   readonly address: string;
@@ -29,7 +29,7 @@ export interface AttemptNotes {
   /** IP addresses with their port. */
   tried: readonly string[];
   request?: Request;
-  /** Bytes of the body, which are gone when it was sent. */
+  /** The size of the body in bytes; the body is freed after sending. */
   size: number;
   reused: boolean;
   opened?: OpenedConnection | undefined;
@@ -40,14 +40,14 @@ export interface AttemptNotes {
 
 type HeaderValues = Readonly<Record<string, string | string[] | undefined>>;
 
-/** More addresses than this are not named. */
+/** Maximum number of addresses in the detail. */
 const MOST_TRIED = 8;
 
 export function createNotes(now: () => number): AttemptNotes {
   return { now, tried: [], size: 0, reused: false };
 }
 
-/** The detail of an attempt, made when it is asked for: that of one that delivered at once has no headers. */
+/** The detail of an attempt, built on demand: a successful first attempt has no headers in it. */
 export function toDetailText(notes: AttemptNotes): DetailText {
   return (brief) => {
     const { lookedUp, tried, reused, opened, sentAt, firstByte, response } = notes;
@@ -57,7 +57,7 @@ export function toDetailText(notes: AttemptNotes): DetailText {
       reused: reused || undefined,
       ms: {
         dns: rounded(lookedUp),
-        // The time of an earlier request is none of this one's.
+        // Without the time of an earlier request on the connection.
         connect: reused ? undefined : rounded(opened?.connectMs),
         tls: reused ? undefined : rounded(opened?.tlsMs),
         firstByte: firstByte === undefined || sentAt === undefined ? undefined : rounded(firstByte - sentAt),
@@ -70,7 +70,7 @@ export function toDetailText(notes: AttemptNotes): DetailText {
 
 const rounded = (ms: number | undefined) => (ms === undefined ? undefined : Math.round(ms * 10) / 10);
 
-/** The header fields as undici sends them, but for secrets. */
+/** The header fields as undici sends them, with secrets masked. */
 function sentFields({ request, size }: AttemptNotes): readonly Header[] {
   if (!request) return [];
   const { method, host, headers } = request;
@@ -98,7 +98,7 @@ function withoutSecret(name: string, value: string): string {
     .join(' ');
 }
 
-/** A cookie may be what its holder logs in with: only its name is shown. */
+/** A cookie may be a credential: only its name is shown. */
 function receivedFields(headers: HeaderValues): readonly Header[] {
   return Object.entries(headers).flatMap(([name, values]) =>
     [values ?? []].flat().map((value): Header => [name, name === 'set-cookie' ? value.replace(/=[^;]*/, '=…') : value]),

@@ -1,5 +1,6 @@
 import { freeBytes, sizeOf } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
+import { percentDecoded } from '../../base/form-pairs.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { withPort } from '../../base/networks.ts';
@@ -153,16 +154,8 @@ function checked(guard: Guard, url: URL, deadline: Deadline): Promise<AddressVer
 function standing(url: URL, userAgent: string): Record<string, string> {
   const headers = { 'user-agent': userAgent, accept: '*/*' };
   if (url.username === '' && url.password === '') return headers;
-  const pair = `${decoded(url.username)}:${decoded(url.password)}`;
+  const pair = `${percentDecoded(url.username)}:${percentDecoded(url.password)}`;
   return { ...headers, authorization: `Basic ${Buffer.from(pair, 'utf8').toString('base64')}` };
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** One absolute deadline for all steps of an attempt. */
@@ -209,7 +202,7 @@ export function createUrlCheck({
   return async (url, format = 'mandrill') => {
     const result = await (format === 'mandrill' ? lastWord(poster, url) : poster.head(url));
     if (result === undefined || isSuccess(result)) return undefined;
-    // Only Mandrill's consumers know a post without events: others say by any answer that they are there.
+    // Only Mandrill's consumers know a post without events: for others, any answer shows that they exist.
     if (format !== 'mandrill' && result.kind === 'answered') return undefined;
     log.info('endpoint.unverified', {
       host: URL.parse(url)?.host,

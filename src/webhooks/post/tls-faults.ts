@@ -1,4 +1,4 @@
-// Why a TLS handshake with a receiver failed, in words that say whose certificate it is and what is wrong with it.
+// Explains failed TLS handshakes with receivers: whose certificate it is, and what is wrong with it.
 
 /** By the code of Node's error. */
 const CAUSES: Readonly<Record<string, string>> = {
@@ -31,7 +31,7 @@ const CAUSES: Readonly<Record<string, string>> = {
 /** Names of a certificate that are shown. */
 const NAMES = 3;
 
-/** Returns the cause; undefined if we have no words for it. `code` is that of the error. */
+/** Returns the cause as text; undefined if the error has none here. `code` is that of the error. */
 export function tlsCause(error: unknown, code: string): string | undefined {
   return code === 'ERR_TLS_CERT_ALTNAME_INVALID' ? otherName(error) : CAUSES[code];
 }
@@ -44,7 +44,7 @@ function otherName(error: unknown): string {
   return `the certificate of the server is for ${of}${more}${host === undefined ? '' : `, not for ${host}`}`;
 }
 
-/** The names in the certificate. It is somebody else's text: only what can be a name or an address is shown. */
+/** The names in the certificate. It is untrusted text: only valid names and addresses are shown. */
 function namesOf(error: unknown): readonly string[] {
   if (typeof error !== 'object' || error === null || !('cert' in error)) return [];
   const text = stringOf(error.cert, 'subjectaltname') ?? '';

@@ -20,7 +20,7 @@ export type WireEnding =
 /** Why there was no answer. */
 export interface Failure {
   readonly error: AttemptError;
-  /** What exactly, in words for people. */
+  /** The details, as text. */
   readonly cause?: string | undefined;
 }
 
@@ -30,7 +30,7 @@ export interface Wire {
   dispatch(request: Request, file: FileBody | undefined, handler: Handler): void;
   /** Whether everything written has been passed to the kernel. */
   sent(): boolean;
-  /** The status in the first line of the answer, which may be all that came. */
+  /** The status in the first line of the response, which may be incomplete. */
   status(): number | undefined;
   /** Undefined until it is open. */
   opened(): OpenedConnection | undefined;
@@ -78,7 +78,7 @@ export function openWire(
     connect(options, callback) {
       const began = now();
       let connected: number | undefined;
-      // undici answers the socket, which its type does not say.
+      // undici returns the socket, which its type does not say.
       const opening: unknown = connect(options, (...made) => {
         socket = made[1] ?? undefined;
         opened = socket && toOpened(socket, began, connected, now());
@@ -167,7 +167,7 @@ export function createHandler(
       return finish({ kind: 'answered', status, retryAfter, answer: toAnswerText(chunks) }, reusable);
     const failed = failure();
     const said = firstLine();
-    // Success does not depend on the fields that did not come (RFC 9112 section 8).
+    // Success does not depend on missing fields (RFC 9112 section 8).
     if (failed.error === 'connection reset' && said !== undefined && said >= 200 && said < 300)
       finish({ kind: 'answered', status: said, retryAfter, answer: '' }, false);
     else finish({ kind: 'unanswered', connected, ...failed }, false);
@@ -327,9 +327,7 @@ export function createConnections(keep: number, opener: (origin: string, address
   }
 
   return frozen({
-    /**
-     * Takes the most recently used connection, or a new one. Closes idle connections to any other set of addresses.
-     */
+    /** Takes the most recently used connection, or a new one. Closes idle connections to any other set of addresses. */
     take(origin: string, addresses: readonly string[]): { readonly connection: Wire; readonly used: boolean } {
       const group = groupOf(origin, addresses);
       const connection = group.idle.pop();

@@ -61,7 +61,7 @@ export function* textWithoutForged(bytes: Buffer, root: Part | undefined, own: O
   if (kept.every((piece) => isUtf8(piece))) return yield* kept;
   const [first = bytes, ...others] = kept;
   if (others.length === 0 && first.length === bytes.length) return yield* asUtf8(bytes, root);
-  // The places of parts moved.
+  // The offsets of parts have moved.
   const rest = Buffer.concat(kept);
   yield* asUtf8(rest, root && scanStructure(rest).root);
 }

@@ -37,7 +37,7 @@ export interface ContentInput {
 /** Bytes of text that are shown at most, in UTF-8. The caps of a message (mail/outgoing.ts) bound everything else. */
 const MOST_TEXT = 5 * 1024 * 1024;
 
-/** Creates the task of the render thread that shows what is in a message. Throws if the disk fails. */
+/** Creates the task of the render thread that returns the content of a message. Throws if the disk fails. */
 export function createContentTask({ withRaw }: { readonly withRaw: WithRaw }): ThreadTask<ContentInput, ShownMessage> {
   return async ({ mail: { message, body, delivery }, parseError }, guarded) => {
     const trace = parseHeaders(Buffer.from(message.trace));

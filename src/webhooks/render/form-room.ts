@@ -1,6 +1,6 @@
 import { frozen } from '../../base/frozen.ts';
 
-/** The part of the room that one account may have. */
+/** The fraction of the room that one account may use. */
 const SHARE = 1 / 2;
 
 interface Waiting {
@@ -37,7 +37,7 @@ export function createFormRoom(most: number) {
       if (given) return;
       given = true;
       shift(account, -bytes);
-      // In their order; one that is too large lets smaller ones pass, and goes when there is nothing else.
+      // In order. One that does not fit lets smaller ones pass, and is let in alone when the room is empty.
       for (const next of waiting) {
         if (!fits(next)) continue;
         waiting = waiting.filter((other) => other !== next);
@@ -47,7 +47,7 @@ export function createFormRoom(most: number) {
   }
 
   return frozen({
-    /** Resolves when there is room, with the function that gives it back. One form is always let in. */
+    /** Resolves when there is room, with a function that releases it. One form is always let in. */
     take: (account: string, bytes: number) =>
       new Promise<() => void>((resolve) => {
         const one = { account, bytes, enter: resolve };

@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { CELLS_BYTES, createBytePasses, SET_BYTES, SLACK, toByteSet, toCells } from '../../base/byte-passes.ts';
-import { type Bytes, giveBack } from '../../base/bytes.ts';
+import { type Bytes, giveBack, joined } from '../../base/bytes.ts';
 import { frozen } from '../../base/frozen.ts';
 import { runningMandrillSignature, runningStandardSignature } from '../signing.ts';
 import type { Piece, Plain } from './pieces.ts';
@@ -34,7 +34,7 @@ interface Place {
 export function createFormEncoder() {
   const encoding = createEncoding();
 
-  /** `keep` returns what of each piece is the body. */
+  /** `keep` selects the encoding of each piece that becomes the body. */
   async function writeBody(
     pieces: Iterable<Piece | Plain>,
     { path, most }: Place,
@@ -100,9 +100,9 @@ export function createFormEncoder() {
       });
       return { body, headers: signatures.headers() };
     },
-    /** As `toBody`, but what the pieces are themselves, unsigned. */
+    /** As `toBody`, but writes the pieces unencoded and unsigned. */
     toJson: (pieces: Iterable<Piece | Plain>, place: Place) => writeBody(pieces, place, (value) => value),
-    /** As `toBody`, but what the pieces are themselves, with the headers of every format. */
+    /** As `toBody`, but writes the pieces unencoded, with the headers of every format. */
     async toPost(
       { type, pieces }: { readonly type: string; readonly pieces: Iterable<Piece | Plain> },
       { keys, id, at }: Signing,
@@ -117,16 +117,6 @@ export function createFormEncoder() {
       return { body, headers: { 'Content-Type': type, ...standardHeaders(id, timestamp, signature.digest()) } };
     },
   });
-}
-
-function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
 }
 
 /** Bytes to collect before a write to the file. */

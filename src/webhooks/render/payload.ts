@@ -41,7 +41,7 @@ export interface InboundEvent {
   readonly answers: object | null | undefined;
   /** Our host name. */
   readonly hostname: string;
-  /** The hosts that receive the mail of our domains beside us. */
+  /** The other hosts that receive the mail of our domains. */
   readonly mxHosts?: readonly string[] | undefined;
   /** The parts of `withHeader(raw)` (mail/mime/header-section.ts); undefined if the message must not be parsed. */
   readonly root: Part | undefined;
@@ -95,7 +95,7 @@ export function* eventPieces(inbound: InboundEvent, lead = '', withRaw = true): 
 export const additionsOf = ({ automated, thread, answers, facts }: InboundEvent): [name: string, value: unknown][] =>
   Object.entries({ automated, thread, answers, facts }).filter(([, value]) => value !== undefined);
 
-/** The same as the last members of a JSON object. */
+/** These additions as the last members of a JSON object. */
 export const additions = (inbound: InboundEvent, nameOf = (name: string) => name): string =>
   additionsOf(inbound)
     .map(([name, value]) => `,${json(nameOf(name))}:${json(value)}`)
@@ -105,7 +105,7 @@ export const additions = (inbound: InboundEvent, nameOf = (name: string) => name
 export const tagsOf = ({ message, recipient }: Pick<InboundEvent, 'message' | 'recipient'>): readonly string[] =>
   message.envelope.tags?.[recipient] ?? [];
 
-/** As Mandrill's. */
+/** The spam report in Mandrill's form. */
 export function spamReport(scan: Scan | undefined): string {
   if (!scan || scan.score === null) return NOT_SCORED;
   return json({ score: scan.score, matched_rules: scan.rules });
@@ -116,9 +116,9 @@ export function scanJson({ spam, virus, name, by, reason }: Scan): string {
 }
 
 /**
- * `raw_msg`, and `raw_msg_base64` if the message is not UTF-8. This form has no results of ours in front of the
- * message, so consumers would take those under our name for ours. Return-Path and X-Original-To stay: `envelope` and
- * `email` say it.
+ * `raw_msg`, and `raw_msg_base64` if the message is not UTF-8. Here the message has no results of ours in front, so
+ * consumers would take forged ones under our name for ours. Return-Path and X-Original-To stay: `envelope` and `email`
+ * have the true values.
  */
 function* rawPieces(inbound: InboundEvent): Iterable<Piece> {
   const { trace } = inbound.message;
@@ -140,12 +140,12 @@ export function ownFields({ hostname, mxHosts = [] }: InboundEvent, withTrace: b
   return { hosts: [hostname, ...mxHosts], withTrace };
 }
 
-/** Fields in which scanners write. */
+/** Fields that scanners write. */
 const SCANNERS_FIELD = /^x-(?:spam|spamd|virus|rspamd|clamav|amavis)(?:-|$)/i;
 
 /**
- * The fields of the message without those by which the sender speaks for us: as a receiver, and if it was scanned, as a
- * scanner. Where names become keys a dash is an underscore.
+ * The fields of the message without those that would pass for ours: those of a receiver and, if it was scanned, those
+ * of a scanner. `X_Spam` counts as `X-Spam`, because some formats make keys of names.
  */
 export function sendersFields(
   inbound: InboundEvent,
@@ -194,9 +194,9 @@ function* unparsedPieces({ message, author }: InboundEvent): Iterable<Piece> {
 }
 
 /**
- * The text in two parts, beside the whole `text`. Both are null if nothing in `text` is quoted, since they would repeat
- * it: that makes half as much again of a form. They are bounded (mail/replies/reply-text.ts); `reply_text_cut` is there if that
- * leaves something out.
+ * The text in two parts, besides the whole `text`. Both are null if nothing in `text` is quoted, because repeating it
+ * would add half to the size of a form. They are bounded (mail/replies/reply-text.ts); `reply_text_cut` is present if
+ * they are cut.
  */
 function* replyPieces(content: InboundEvent['content']): Iterable<Piece> {
   const { reply, quoted, cut } = replyIn(content);

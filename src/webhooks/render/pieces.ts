@@ -84,7 +84,7 @@ export function filePieces({ content, link }: FilePart, maybeText: boolean): Ret
   return link === undefined ? contentPieces(content, maybeText) : { base64: false, pieces: [] };
 }
 
-/** The members of JSON that stand for a content that is not in the post; empty for others. */
+/** The JSON members of a file whose content is not in the post; empty for others. */
 export function linkMembers({ content, link }: FilePart): string {
   if (link === undefined) return '';
   return `,"size":${sizeOfContent(content)}${link === null ? '' : `,"url":${json(link)}`}`;

@@ -36,13 +36,13 @@ interface Deps extends Pick<Tools, 'clock' | 'log'> {
   readonly withRaw: WithRaw;
   /** Our host name. */
   readonly hostname: string;
-  /** The hosts that receive the mail of our domains beside us. */
+  /** The other hosts that receive the mail of our domains. */
   readonly mxHosts: readonly string[];
 }
 
 type Content = InboundEvent['content'];
 
-/** For a batch of events, which Postern itself created. */
+/** The findings for a batch of events, which Postern itself created. */
 const NO_FINDINGS: Findings = {
   verdicts: {
     spf: { result: 'none', detail: '' },
@@ -111,7 +111,7 @@ export function createRenderTask({
     }
   }
 
-  /** Undefined if the style does not ask for facts. A fault in them leaves the message as it is. */
+  /** Undefined if the style does not ask for facts. A fault in them does not affect the message. */
   async function findFacts(
     { style }: RenderJob,
     message: Message,
@@ -188,7 +188,7 @@ export function createRenderTask({
     const [first, second] = posted;
     const id = first && !second ? first.id : sharedPostId(posted.map((event) => event.id));
     const { format } = job.style;
-    // It would hold what the links are for. With several messages in a post, each is without it.
+    // The raw message would repeat the linked attachments. In a shared post, every message goes without it.
     const raw = job.style.raw && !posted.some(isElsewhere);
     const rest = { id, found: events.map(toFindings), linked };
     if (format !== 'mandrill' && first) {
@@ -224,8 +224,8 @@ export function createRenderTask({
 }
 
 /**
- * The message without the files whose content the receiver does not get in the post, and the bytes that they added to
- * those behind links. `linked`: the bytes of other messages in the post. A file that has no room stays in the post.
+ * The message without the files that the post replaces by links, and the bytes that they added to linked files.
+ * `linked`: the bytes of other messages in the post. A file beyond the limits stays in the post.
  */
 async function withLinks(
   event: InboundEvent,
@@ -257,7 +257,7 @@ function* bytesOf({ content }: FilePart): Iterable<Uint8Array> {
 const isElsewhere = ({ content }: InboundEvent): boolean =>
   'parsed' in content && content.parsed.files.some(({ link }) => link !== undefined);
 
-/** Whether the disk failed, and not what a sender wrote. */
+/** Whether the disk failed, as opposed to the parser. */
 const isOfSystem = (error: unknown): boolean => error instanceof Error && 'syscall' in error;
 
 function toFindings(event: InboundEvent | undefined): Findings | undefined {
@@ -306,7 +306,7 @@ function placeOf([{ mails }, { form }]: RenderInput) {
   return { path: form.path, most: 2 * body.size > room ? 0 : room };
 }
 
-/** What the encoder makes of it. */
+/** The result of the encoder. */
 type Encoded = Pick<Post, 'body' | 'headers'>;
 
 async function encodePost(encoder: FormEncoder, input: RenderInput, id: string, written: Written): Promise<Encoded> {

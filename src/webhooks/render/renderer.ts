@@ -18,11 +18,11 @@ import { createFormRoom } from './form-room.ts';
 /** The arguments of the task on the thread (render.ts). `parseError`: do not parse the message, for this reason. */
 export type RenderInput = readonly [job: RenderJob, places: RenderPlaces, parseError: string | null];
 
-/** Where the thread puts what is not in the POST, or too large for memory. */
+/** Places for content that is not in the POST, or too large for memory. */
 interface RenderPlaces {
   /** Null if the body is in memory: then the form is too. */
   readonly form: FormPlace | null;
-  /** Undefined if all attachments are in the POST, or only named. */
+  /** Undefined if attachments are in the POST, or only listed. */
   readonly links: LinkPlace | undefined;
 }
 
@@ -37,7 +37,7 @@ interface FormPlace {
 interface RendererDeps {
   /** Runs the render task on a thread. */
   readonly run: PooledTask<RenderInput, Post>;
-  /** Where attachments go whose receiver gets links. Throws `StoreAway`. */
+  /** Reserves space for attachments that become links. Throws `StoreAway`. */
   readonly links: LinkedFiles['place'];
   readonly log: Log;
 }
@@ -62,7 +62,7 @@ export function createRenderer(
   const held = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   const counted = new Map<Bytes, number>();
   const room = createFormRoom(mostFormBytes);
-  /** What gives back the room of a form, by its path. */
+  /** Functions that release the room of a form, by its path. */
   const taken = new Map<string, () => void>();
 
   function hold(body: Bytes): void {
@@ -83,7 +83,7 @@ export function createRenderer(
     counted.delete(body);
   }
 
-  /** Renders with room for the links that the attachments may become. */
+  /** Renders with space reserved for the links that attachments may become. */
   async function withRoom(
     { style, account = NOBODY, mails }: RenderJob,
     render: (place: LinkPlace | undefined) => Promise<Post>,
@@ -196,10 +196,10 @@ interface SampleRequest {
   readonly style: PostStyle;
 }
 
-/** A post for a sample message. */
+/** The post of a sample message. */
 export interface Sample {
   readonly type: string;
-  /** Mandrill's events or another JSON as it is; other bodies as text. */
+  /** The JSON of Mandrill's events or another format; other bodies as text. */
   readonly payload: unknown;
 }
 

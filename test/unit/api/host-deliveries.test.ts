@@ -5,7 +5,7 @@ import { createTestLog } from '../../support/log.ts';
 import { borrowSpool, type TestSpool } from '../../support/shared-spool.ts';
 import { put } from '../../support/spool.ts';
 
-describe('what a host lists of its queue', () => {
+describe('the lists of a queue of a host', () => {
   const clock = createTestClock();
   let spool: TestSpool;
   beforeEach(async () => {

@@ -100,7 +100,7 @@ describe('HTTPS in this process', () => {
     expect(world.log.of('api.refused_key')[0]?.fields['address']).to.equal('127.0.0.1');
   });
 
-  it('ends the handshake without a certificate, and goes on', async () => {
+  it('ends the handshake without a certificate, and continues', async () => {
     await start({}, () => false);
     const failed = await ask('/healthz').then(
       () => undefined,
@@ -110,7 +110,7 @@ describe('HTTPS in this process', () => {
     expect((await world.call('/users/ping')).status).to.equal(200);
   });
 
-  it('survives what is no handshake, and connections that are reset in one', async () => {
+  it('survives invalid handshakes, and connections that are reset during one', async () => {
     await start();
     for (let n = 0; n < 30; n++) {
       const socket = await silent();

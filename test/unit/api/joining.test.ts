@@ -86,7 +86,7 @@ function random(seed: number): () => number {
 }
 
 describe('the pages of several hosts', () => {
-  it('are one list, newest first, of which nothing is missing or repeated', async () => {
+  it('are one list, newest first, without gaps or repetitions', async () => {
     for (let seed = 1; seed <= 200; seed++) {
       const next = random(seed);
       const histories = ['a', 'b', 'c'].map((id) => {
@@ -148,7 +148,7 @@ describe('the pages of several hosts', () => {
     expect(all).to.deep.equal(['a2', 'a1', 'b4']);
   });
 
-  it('have once what one host took over from another, as the host has it on which it went on', async () => {
+  it('list mail that was taken over once, as the host that continued it has it', async () => {
     for (let seed = 1; seed <= 50; seed++) {
       const next = random(seed);
       const taken = (n: number) => n % 3 === 0;

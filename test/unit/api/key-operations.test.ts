@@ -66,7 +66,7 @@ for (const driver of drivers) {
       expect((await world.call('/keys/revoke', { key: SPARE_KEY, id })).body).to.include({ name: 'Unknown_Key' });
     });
 
-    it('cannot revoke themselves; the error says what to do', async () => {
+    it('cannot revoke themselves; the error has the remedy', async () => {
       await start();
       const { id } = (await named('example')) ?? { id: '' };
       expect((await world.call('/keys/revoke', { id })).body).to.deep.equal({

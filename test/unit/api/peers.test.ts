@@ -128,7 +128,7 @@ describe('hosts that share a store', function () {
     expect(near.log.of('api.peer_silent').length).to.equal(2);
   });
 
-  it('search, list, count and change what all of them have, and name those that do not answer', async () => {
+  it('search, list, count and change the mail of all of them, and name those that do not answer', async () => {
     const domain = 'inbound.example.com';
     const url = 'https://app.example.com/joined';
     await near.call('/inbound/add-route', { domain, pattern: 'joined', url });
@@ -245,7 +245,7 @@ describe('hosts that share a store', function () {
     expect((await look())[1]).to.equal('warning: far.test does not run');
   });
 
-  it('take a cursor of one host for that host, and name those whose mail cannot be watched', async () => {
+  it('accept a cursor of one host for that host, and name those whose mail cannot be watched', async () => {
     const { body } = await near.call('/inbound/add-route', {
       domain: 'inbound.example.com',
       pattern: 'tapped',
@@ -293,7 +293,7 @@ describe('hosts that share a store', function () {
     expect(answer.body.name).to.equal('Unknown_Message');
   });
 
-  it('name one whose version does not know a call, and go on asking it for others', async () => {
+  it('name one whose version does not know a call, and continue to ask it others', async () => {
     let asked = 0;
     const older = createServer((_, response) => {
       asked++;
@@ -412,7 +412,7 @@ describe('hosts that share a store', function () {
       expect([await statesOf(near), await statesOf(far)]).to.deep.equal([['dropped'], ['dropped', 'dropped']]);
     });
 
-    it('note on each host who has done it, and on the host that was called what another has done', async () => {
+    it('note the actor on each host, and on the called host the changes of the others', async () => {
       await mail(near, 1);
       await mail(far, 2);
       await change('drop', { query });
@@ -491,7 +491,7 @@ describe('hosts that share a store', function () {
       expect(away.message).to.match(/it may be on far\.test, which cannot be asked$/);
     });
 
-    it('pause and resume an endpoint that only another has mail for, once, and say which was not asked', async () => {
+    it('pause and resume an endpoint for which only another host has mail, once, and name a host that was not asked', async () => {
       await mail(far, 2);
       const found = { matched: 1, waiting: 2, hosts: hosts(0, 2) };
       expect((await change('pause', { query, dry_run: true })).body).to.deep.equal({ ...found, changed: 0 });

@@ -344,7 +344,7 @@ for (const driver of drivers) {
         }
       });
 
-      it('are not sent to a domain with a null MX, as the answer says', async () => {
+      it('are not sent to a domain with a null MX, and the answer says so', async () => {
         await world.stop();
         world = await startApi({
           zone: {

@@ -100,7 +100,7 @@ describe('tracked links in messages', () => {
       await settled(4);
     });
 
-    it('looks the same for every token, and records nothing for a forged one', async () => {
+    it('is the same for every token, and records nothing for a forged one', async () => {
       expect((await visit(`/track/open/${token('open')}`, { method: 'HEAD' })).headers.get('content-length')).to.equal(
         '42',
       );

@@ -66,7 +66,7 @@ describe('webhooks', () => {
     expect(await ok('/webhooks/list')).to.have.length(1);
   });
 
-  it('keep fields missing in an update, and send what waits to a new URL', async () => {
+  it('keep fields missing in an update, and send waiting mail to a new URL', async () => {
     const before = await ok('/webhooks/info', { id: 4 });
     const { id: delivery } = await ok('/webhooks/test', { id: 4 });
     const url = async () => (await world.spool.delivery(delivery))?.url;
@@ -92,7 +92,7 @@ describe('webhooks', () => {
     expect((await ok('/webhooks/update', { id: 4, url: URL, events: ALL })).events).to.deep.equal(ALL);
   });
 
-  it('keep their key at a new URL, because their consumer knows no other; a URL with a key of its own keeps that', async () => {
+  it('keep their key at a new URL, because their consumer knows no other; a URL with its own key keeps that', async () => {
     const { auth_key: key } = await ok('/webhooks/info', { id: 4 });
     expect((await ok('/webhooks/update', { id: 4, url: URL })).auth_key).to.equal(key);
     expect((await ok('/webhooks/info', { id: 4 })).auth_key).to.equal(key);

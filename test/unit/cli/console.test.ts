@@ -20,7 +20,7 @@ describe('postern console, postern person', () => {
   const browser = () => createBrowser(Number(new URL(daemon.base).port));
   const pathOf = (url: string) => new URL(url).pathname;
 
-  it('prints a link that opens the console beside a running daemon', async () => {
+  it('prints a link that opens the console while a daemon runs', async () => {
     const { code, out } = await postern(['console', 'link'], env);
     expect(code).to.equal(0);
     expect(out).to.match(new RegExp(`^${daemon.base}/console/enter/[\\w-]{44}\\n$`));

@@ -72,7 +72,7 @@ describe('postern dns', () => {
     }
   }
 
-  it('lists what a new host needs before its daemon has run, with addresses and reverse names', async () => {
+  it('lists the records of a new host before its daemon has run, with addresses and reverse names', async () => {
     first.set(SERVERS);
     second.set(SERVERS);
     const ran = await run('--json');
@@ -93,7 +93,7 @@ describe('postern dns', () => {
     expect(out).to.match(/then run postern dns --wait( --address \S+)+\n$/);
   });
 
-  it('exits 0 once all are published, and says what to do next', async () => {
+  it('exits 0 once all are published, and prints the next step', async () => {
     const ran = await run();
     expect(ran.out).to.match(/All records are published\.\nnext: start the daemon/);
     expect(ran.code).to.equal(0);
@@ -113,7 +113,7 @@ describe('postern dns', () => {
     );
   });
 
-  it('tells a record that does not serve from one that is missing', async () => {
+  it('distinguishes a wrong record from a missing one', async () => {
     const wrong: ZoneRecords = {
       ...HOST,
       'mx.postern.test': { A: ['198.51.100.1'], AAAA: ['2001:db8:0::10'], TXT: ['another program'] },
@@ -136,7 +136,7 @@ describe('postern dns', () => {
     expect(stateOf(await records(), 'spf.mx.postern.test', 'TXT')).to.equal('ok');
   });
 
-  it('lists the records of inbound and sender domains, and keeps what an SPF record allows already', async () => {
+  it('lists the records of inbound and sender domains, and keeps the existing terms of an SPF record', async () => {
     const zone = { ...HOST, 'shop.test': { NS: ['ns1.postern.test'], TXT: ['v=spf1 include:crm.test ~all'] } };
     first.set(zone);
     second.set(zone);
@@ -192,7 +192,7 @@ describe('postern dns', () => {
     expect(ran.out).to.match(/^mx\.postern\.test\. .*"v=spf1 ip6:2001:db8::7 -all"$/m);
   });
 
-  it('prints a zone file that a name server takes, and that holds what is asked for', async () => {
+  it('prints a zone file that a name server accepts, with the requested records', async () => {
     await addDomains();
     const { out } = await run('--zone');
     expect(out).to.match(
@@ -205,7 +205,7 @@ describe('postern dns', () => {
     expect(execFileSync(NSD, ['test', file]).toString()).to.contain('is ok');
   });
 
-  it('waits until what is missing is published', async () => {
+  it('waits until the missing records are published', async () => {
     first.set({ ...HOST, 'spf.mx.postern.test': {} });
     second.set({ ...HOST, 'spf.mx.postern.test': {} });
     const running = run('--wait', '--timeout', '10');
@@ -239,7 +239,7 @@ describe('postern dns', () => {
     expect(await tested()).to.deep.equal({ spf: null, dkim: null, signs: false });
   });
 
-  it('has first certificates ordered at once, once all is published, whose orders failed before', async () => {
+  it('triggers first certificates whose orders failed before, once all is published', async () => {
     await addDomains();
     const name = 'mx.postern.test';
     const within = <T>(use: (store: Store) => Promise<T>) => withStore(loadSettings(undefined, env()).settings, use);

@@ -60,7 +60,7 @@ describe('postern doctor, on certificates from ACME', () => {
   const words = (findings: readonly Finding[]) =>
     findings.map(({ check, verdict, seen }) => `${check}: ${verdict}: ${seen}`);
 
-  it('shows each of our names, with the last error and what to do', async () => {
+  it('shows each of our names, with the last error and the remedy', async () => {
     await row('mx.example.com', { notAfter: new Date(NOW + 60 * DAY) });
     await row('mail.example.com', { error: 'Connection refused (open port 80 of mail.example.com)', failures: 3 });
     const found = await look(acmeCertificates);
@@ -80,7 +80,7 @@ describe('postern doctor, on certificates from ACME', () => {
     ]);
   });
 
-  it('sums up the names of accounts, and says what a policy host needs', async () => {
+  it('sums up the names of accounts, and lists the needs of a policy host', async () => {
     const domain = { account: 'a', createdAt: new Date(NOW), validMx: true, testedAt: null };
     for (const id of ['good.example', 'bad.example']) await store.inboundDomains.insert({ id, domain: id, ...domain });
     for (const id of ['mx.example.com', 'mail.example.com', 'mta-sts.good.example'])

@@ -104,7 +104,7 @@ describe('postern doctor', () => {
     });
   });
 
-  it('ends with the next step: the worst finding first, then what a new host lacks', async () => {
+  it('ends with the next step: the worst finding first, then the missing steps of a new host', async () => {
     const env = await local();
     const faulty = await postern(['doctor'], { ...env, POSTERN_SMTP__LISTEN: '127.0.0.1:1' });
     expect(faulty.out).to.match(/fault.*\.\nnext: SMTP 127\.0\.0\.1:1: .+\n$/);
@@ -718,7 +718,7 @@ describe('postern doctor', () => {
       withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, use);
     const at = new Date(NOW);
 
-    it('have an MX that names us, or get advice what to publish', () =>
+    it('have an MX that names us, or get advice on the record to publish', () =>
       withRows(async (store) => {
         for (const domain of ['good.example', 'other.example', 'silent.example'])
           await store.inboundDomains.insert({

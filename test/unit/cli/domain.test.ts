@@ -6,7 +6,7 @@ import { type Receiver, startReceiver } from '../../support/receiver.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
-describe('domains and routes on the command line, beside a running daemon', () => {
+describe('domains and routes on the command line, while a daemon runs', () => {
   let running: TestDaemon;
   let hook: Receiver;
   let env: Record<string, string>;

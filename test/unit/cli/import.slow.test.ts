@@ -127,7 +127,7 @@ describe('postern import mandrill', () => {
     });
   });
 
-  it('reports what was imported and what is left to do, and changes nothing the second time', async () => {
+  it('reports imported items and the next steps, and changes nothing the second time', async () => {
     await fill();
     expect((await importing()).out)
       .to.match(/templates\s+2\s+0\s+2\s+0/)

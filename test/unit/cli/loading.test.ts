@@ -41,7 +41,7 @@ describe('a start of the command line', function () {
     }
   });
 
-  it('loads for a command what it needs', async () => {
+  it('loads only the modules that a command needs', async () => {
     const env = { POSTERN_DATA_DIR: await tempDir() };
     const { files, packages } = await loadedBy(['account', 'list'], env);
     expect(files).to.include.members(['cli/account.ts', 'config.ts', 'store/driver/embedded.ts']);

@@ -6,7 +6,7 @@ import { message, sendMail } from '../../support/mail.ts';
 import { type Receiver, startReceiver } from '../../support/receiver.ts';
 import { until } from '../../support/until.ts';
 
-describe('the queue on the command line, beside a running daemon', () => {
+describe('the queue on the command line, while a daemon runs', () => {
   let running: TestDaemon;
   let hook: Receiver;
   let env: Record<string, string>;
@@ -131,7 +131,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect((await list('--recipient', 'one@in.test'))[0].state).to.equal(state);
   });
 
-  it('says with --dry-run what retry, drop, flush and replay would change, and changes nothing', async () => {
+  it('with --dry-run, prints the changes that retry, drop, flush and replay would make, and makes none', async () => {
     const before = await list();
     const [{ id }] = before;
     const dry = async (...argv: string[]) => (await postern([...argv, '--dry-run', '--json'], env)).json();

@@ -12,7 +12,7 @@ const ZONE: ZoneRecords = {
   'op.test': { A: ['192.0.2.1'] },
 };
 
-describe('sender domains on the command line, beside a running daemon', function () {
+describe('sender domains on the command line, while a daemon runs', function () {
   this.timeout(60_000);
   let running: TestDaemon;
   let server: MailServer;

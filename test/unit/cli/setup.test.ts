@@ -210,7 +210,7 @@ describe('postern setup', function () {
     expect(ran.out).to.not.match(/^shop\.test\. .* MX /m);
   });
 
-  it('says what to give where there is no terminal, and refuses options that cannot be', async () => {
+  it('names the missing options without a terminal, and refuses invalid ones', async () => {
     for (const [argv, text] of [
       [[], /missing option: --hostname .*there is no terminal/],
       [['--hostname', 'mx'], /--hostname: "mx" has no domain/],
@@ -236,7 +236,7 @@ describe('postern setup', function () {
     expect([readFileSync(file(), 'utf8'), world.ran]).to.deep.equal([EXAMPLE, []]);
   });
 
-  it('says why the service did not start, and goes on when run again', async () => {
+  it('says why the service did not start, and continues when run again', async () => {
     world.failing = 'start';
     const on = machine();
     const failed = await setup(GIVEN, { on });
@@ -253,7 +253,7 @@ describe('postern setup', function () {
       .and.to.match(/^done {5}sender domain/m);
   });
 
-  it('with --dry-run, says what it would do and changes nothing', async () => {
+  it('with --dry-run, prints its steps and changes nothing', async () => {
     const before = files();
     const ran = await setup([...GIVEN, '--dry-run', '--json']);
     expect(ran.code, ran.err).to.equal(0);
@@ -287,7 +287,7 @@ describe('postern setup', function () {
     );
   });
 
-  it('shows what it found of the machine: reverse DNS, block lists, the way out', async () => {
+  it('shows its findings about the machine: reverse DNS, block lists, outbound connections', async () => {
     zone.set({
       ...SERVERS,
       '10.2.0.192.in-addr.arpa': { PTR: ['mx.postern.test'] },
@@ -308,7 +308,7 @@ describe('postern setup', function () {
     expect(of('port 25')).to.deep.equal([['ok', 'free']]);
   });
 
-  it('leaves the start of the daemon to the operator where there is no systemd, and goes on when it runs', async () => {
+  it('leaves the start of the daemon to the operator without systemd, and continues when it runs', async () => {
     const on = { ...machine(), root: join(root, 'other') };
     mkdirSync(join(on.root, 'etc'), { recursive: true });
     const ran = await setup(GIVEN, { on });

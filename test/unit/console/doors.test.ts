@@ -40,7 +40,7 @@ describe('sign-in to the console', () => {
       expect((await world.browser().press(link)).status).to.equal(303);
     });
 
-    it('looks the same whether it is valid, used or made up', async () => {
+    it('is the same for valid, used and made-up links', async () => {
       const link = await world.link();
       const pages = [link, `/console/enter/${'x'.repeat(44)}`, '/console/enter/x', '/console/enter/'].map((path) =>
         world.browser().ask('GET', path),
@@ -60,7 +60,7 @@ describe('sign-in to the console', () => {
       expect(both.map(({ status }) => status).toSorted()).to.deep.equal([303, 410]);
     });
 
-    it('for a person signs that person in, who then chooses a password', async () => {
+    it('signs in the person it is for, who then chooses a password', async () => {
       const person = await addTestPerson(world.store, 'ann', 'helper');
       await world.store.people.change({ id: person.id }, { password: null });
       const browser = world.browser();
@@ -123,7 +123,7 @@ describe('sign-in to the console', () => {
       expect(Math.min(took.ann, took.bob) / Math.max(took.ann, took.bob)).to.be.above(0.4);
     });
 
-    it('cost what OWASP recommends, in the daemon', () => {
+    it('use the cost that OWASP recommends, in the daemon', () => {
       const settings = consoleSettings(testSettings('/nowhere', {}), {});
       expect(settings?.passwordCost).to.deep.equal({ N: 2 ** 17, r: 8, p: 1 });
     });
@@ -207,7 +207,7 @@ describe('sign-in to the console', () => {
       }
     });
 
-    it('makes an operator without a name a person, who then signs in with it; within ten minutes, once', async () => {
+    it('gives an operator without a name a person to sign in as; within ten minutes, once', async () => {
       const browser = world.browser();
       await browser.press(await world.link());
       const before = (await browser.read('/console/me')).body;

@@ -150,7 +150,7 @@ describe('host queries by operators', () => {
     expect(JSON.stringify(settings)).to.not.match(/user:secret|a-key-for-the-tests/);
   });
 
-  it('summarise the status in a sentence, and what needs the attention of the operator', async () => {
+  it('summarise the status in a sentence, with the findings that need attention', async () => {
     const all = await world.host('overview');
     expect(all).to.include({ hostname: 'in.postern.test', takes_mail: true, waiting: 5, endpoints_down: 0 });
     expect(all.text).to.match(/^All systems normal\. 5 deliveries waiting, oldest \d+ s\.$/);

@@ -288,7 +288,7 @@ describe('the roles of the console', () => {
       }
   });
 
-  it('confine people to their account: another one looks like an unknown one', async () => {
+  it('confine people to their account: another one is answered like an unknown one', async () => {
     for (const role of ['owner', 'helper', 'reader']) {
       const [other, none] = [
         await call(role, '/users/info', {}, OTHER_ACCOUNT),
@@ -313,7 +313,7 @@ describe('the roles of the console', () => {
     ]);
   });
 
-  it('answer operations as the API does, with its errors', async () => {
+  it('answer operations like the API, with its errors', async () => {
     const bad = await call('owner', '/inbound/add-domain', { domain: 7 });
     const same = await world.call('/inbound/add-domain', { domain: 7 });
     expect([bad.status, bad.body]).to.deep.equal([same.status, same.body]);

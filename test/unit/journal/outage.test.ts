@@ -140,7 +140,7 @@ describe('unparsed mail', () => {
 });
 
 describe('the transaction of a mail', () => {
-  it('is separate from others of its session, whose refusals are counted', async () => {
+  it('is separate from others of its session; their refusals are counted', async () => {
     const { journal, watched, clock } = await watching();
     const { message: sent, delivery } = await put(watched.spool, clock, { account: 'acme' });
     const { history } = journal.journal;

@@ -57,7 +57,7 @@ describe('a bulk change of deliveries', () => {
   }
 
   for (const action of ACTIONS)
-    it(`counts before a ${action} exactly what it will change`, async () => {
+    it(`counts before a ${action} exactly the deliveries that it will change`, async () => {
       await putSome();
       const { matched, byState } = await bulk().count(action, ALL);
       expect(Object.entries(byState).flatMap(([state, count]) => (count > 0 ? [state] : []))).to.have.members([
@@ -140,7 +140,7 @@ describe('a bulk change of deliveries', () => {
       expect(await bulk().change('drop', ALL)).to.equal(MANY - 500);
     });
 
-    it('reports what it did if one fails', async () => {
+    it('reports its steps if one fails', async () => {
       const { spool, clock } = opened;
       let calls = 0;
       const drop: typeof spool.drop = (...args) =>

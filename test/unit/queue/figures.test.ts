@@ -19,7 +19,7 @@ async function start(dir?: string) {
 }
 
 describe('the metrics of the queue', () => {
-  it('show what waits where, results, and the age of the oldest', async () => {
+  it('show waiting mail by endpoint, results, and the age of the oldest', async () => {
     const { clock, spool, read } = await start();
     expect((await read()).of('postern_spool_oldest_waiting_seconds')).to.equal(0);
     const [first, second] = [await put(spool, clock), await put(spool, clock)];

@@ -19,7 +19,7 @@ describe('the bytes of an account on the queue', () => {
     return { holdings, state, account: delivery.account, reading, log };
   }
 
-  it('are counted from the file, and with what is accepted since', async () => {
+  it('are counted from the file, plus mail accepted since', async () => {
     const { holdings, state, account, reading } = await world(1_000_000);
     expect(holdings.isWithinShare(account)).to.equal(true);
     state.left = 1;

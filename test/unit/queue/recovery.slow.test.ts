@@ -96,7 +96,7 @@ describe('opening the spool', () => {
     expect(error.message).to.contain('format 99');
   });
 
-  it('rejects a second daemon on the same folder, and takes it over from one that was killed', async () => {
+  it('rejects a second daemon on the same folder, and takes over the folder of one that was killed', async () => {
     const dir = await tempDir();
     const child = startSpoolProcess([dir, 1, 1_000_000]);
     try {
@@ -340,7 +340,7 @@ describe('a damaged queue file', () => {
   });
 });
 
-describe('the command line beside a running daemon', () => {
+describe('the command line while a daemon runs', () => {
   it('changes the queue, and the daemon notices within a second', async () => {
     const { dir, spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);

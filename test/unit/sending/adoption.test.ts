@@ -108,7 +108,7 @@ describe('the takeover of copies', () => {
   const ownedBy = async (host: string) => (await store.copies.many({ host }, { sort: 'id' })).map(({ id }) => id);
   const untilGone = (host: string) => until('all to be taken', async () => (await ownedBy(host)).length === 0);
 
-  it('puts on the queue what it then owns: small, large, and to many', async () => {
+  it('queues the mail that it then owns: small, large, and to many', async () => {
     const [a, b] = [await startHost('a'), await startHost('b')];
     const large = `${'é😀'.repeat(700_000)}`;
     const ids = [await a.accept('m1', 1), await a.accept('m2', 1, large), await a.accept('m3', 700)].flat();
@@ -122,7 +122,7 @@ describe('the takeover of copies', () => {
     expect(found?.body.kind === 'file' && found.body.size).to.equal(Buffer.byteLength(large));
   });
 
-  it('makes due what waits, also if the clock of the lost host was ahead', async () => {
+  it('makes waiting mail due, even if the clock of the lost host was ahead', async () => {
     const [a, b] = [await startHost('a'), await startHost('b')];
     const [id = ''] = await a.accept('m1', 1, 'hello', 86_400_000);
     await handOver(a, b);
@@ -207,7 +207,7 @@ describe('the takeover of copies', () => {
     expect(await b.waiting()).to.deep.equal(all);
   });
 
-  it('goes on within seconds if the store did not answer once', async () => {
+  it('continues within seconds if the store did not answer once', async () => {
     const a = await startHost('a');
     let refused = 0;
     const b = await startHost('b', () => ++refused <= 2);
@@ -222,7 +222,7 @@ describe('the takeover of copies', () => {
     expect(b.log.of('copy.fault')).to.deep.equal([]);
   });
 
-  it('leaves to a host that comes back what was not taken yet', async () => {
+  it('leaves mail that was not taken yet to a host that comes back', async () => {
     const [a, b] = [await startHost('a'), await startHost('b')];
     const [first = ''] = await a.accept('m1', 1);
     await handOver(a, b);
@@ -236,7 +236,7 @@ describe('the takeover of copies', () => {
     expect(await ownedBy('a')).to.deep.equal([first]);
   });
 
-  it('gives mail back to a host on whose queue it was before', async () => {
+  it('gives mail back to a host that had it before', async () => {
     const [a, b] = [await startHost('a'), await startHost('b')];
     const ids = await a.accept('m1', 3);
     await handOver(a, b);
@@ -333,7 +333,7 @@ describe('the takeover of copies', () => {
     expect((await a.spool.delivery(id))?.replayed, 'once').to.equal(undefined);
   });
 
-  it('leaves rows that a newer version wrote, and messages of which a part is missing', async () => {
+  it('leaves rows of a newer version, and messages with a missing part', async () => {
     const a = await startHost('a');
     const b = await startHost('b', undefined, new Set(['copies=outbound']));
     const [strange = ''] = await a.accept('m1', 1);

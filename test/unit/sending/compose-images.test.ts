@@ -53,7 +53,7 @@ describe('inline images of a draft', () => {
     ]);
   });
 
-  it('are found by a name with a blank, whose reference is rewritten', async () => {
+  it('are found by a name with a blank, and the reference is rewritten', async () => {
     const seen = await sendDraft({ html: '<img src="cid:my logo.png">', images: [image('my logo.png')] });
     expect(seen.mail.attachments.map(({ cid }) => cid)).to.deep.equal(['mylogo.png']);
     expect(seen.mail.html).to.equal('<img src="cid:mylogo.png">');

@@ -69,7 +69,7 @@ describe('composing on the render thread', function () {
     expect(failure).to.be.instanceOf(Error);
   });
 
-  it('rejects what cannot be composed, permanently only if no server would accept it', async () => {
+  it('rejects mail that cannot be composed, permanently only if no server would accept it', async () => {
     await open();
     const draft = { outgoing: { ...OUTGOING, form: 'draft' as const } };
     expect(await renderer.compose(job(inline('this is no draft'), draft))).to.include({

@@ -63,7 +63,7 @@ describe('scheduling over several hosts', () => {
       await store.messageTags.many({}),
     ]).to.deep.equal([[], [], []]);
 
-  it('drops here what was cancelled on another host', async () => {
+  it('drops mail that was cancelled on another host', async () => {
     const row = await scheduled(true, { state: 'cancelled' });
     expect(await part().tend()).to.equal(1);
     expect(await stateOf(row)).to.equal('dropped');
@@ -71,7 +71,7 @@ describe('scheduling over several hosts', () => {
     expect(await part().tend()).to.equal(0);
   });
 
-  it('moves here what was moved on another host, and not back when it was moved again meanwhile', async () => {
+  it('applies a move from another host, but not back over a later move', async () => {
     const sendAt = new Date(opened.clock.now() + 2 * HOUR);
     const row = await scheduled(true, { state: 'moved', sendAt });
     expect(await part().tend()).to.equal(1);

@@ -490,7 +490,7 @@ for (const driver of drivers) {
         expect((await rows.one({ id: 'same' }))?.rank).to.equal(outcomes.indexOf('inserted'));
       });
 
-      it('other rows beside a duplicate', async () => {
+      it('inserts other rows besides a duplicate', async () => {
         await put(thing('n25'));
         const outcomes = await Promise.all(Array.from({ length: 50 }, (_, i) => rows.insert(thing(`n${i}`))));
         expect(outcomes.map((outcome, i) => (outcome === 'duplicate' ? i : -1)).filter((i) => i >= 0)).to.deep.equal([
@@ -573,7 +573,7 @@ for (const driver of drivers) {
         expect(await rows.one({ id: '1' })).to.deep.equal(thing('1', { rank: 6, count: 3.5 }));
       });
 
-      it('50 at once without losing one, whoever creates the row', async () => {
+      it('adds 50 concurrently without losing one, whichever call creates the row', async () => {
         await useCrowded();
         const { id: _, ...row } = thing('1', { rank: 0 });
         const answers = await Promise.all(Array.from({ length: 50 }, () => rows.add('1', { rank: 1, count: 2 }, row)));

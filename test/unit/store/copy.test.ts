@@ -125,7 +125,7 @@ for (const [source, target] of DIRECTIONS) {
         /TO has another row with the unique values of templates 1 é/,
       ],
     ] as const)
-      it(`never says that all is well where TO has ${what}`, async () => {
+      it(`never reports success if TO has ${what}`, async () => {
         await fillStore(from);
         await (await templates(to)).insert(row);
         const refused = await failure(copyStore({ from, to }, again));
@@ -196,7 +196,7 @@ if (mongoDriver)
       await Promise.all([from.close(), to.close()]);
     });
 
-    it('refuses what another program wrote into MongoDB, and no row of ours can be', async () => {
+    it('refuses values of other programs in MongoDB that no row of ours can have', async () => {
       const url = (await mongoServer()).url(newDatabaseName());
       const client = await new MongoClient(url).connect();
       await client

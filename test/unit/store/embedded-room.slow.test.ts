@@ -81,7 +81,7 @@ describe('the embedded store on a disk that is nearly full', () => {
     ).to.be.instanceOf(StoreFull);
   });
 
-  it('returns the pages of deleted rows to the disk, in steps beside other work', async () => {
+  it('returns the pages of deleted rows to the disk, in steps between other work', async () => {
     const rows = await (await open()).collection(notes);
     for (let n = 0; n < 40; n++) await rows.insert(note(`n${n}`, { body: 'x'.repeat(500_000) }));
     for (let n = 0; n < 38; n++) await rows.remove({ id: `n${n}` });
@@ -144,7 +144,7 @@ describe('the embedded store on a full disk', function () {
     }
   }
 
-  it('still deletes, beside failing writes and after a start, and returns the space to the disk', async () => {
+  it('still deletes, during failing writes and after a start, and returns the space to the disk', async () => {
     const open = () =>
       openEmbedded(
         { file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR },

@@ -72,14 +72,14 @@ describe('a store that is known to be away', () => {
     await until('the probe', () => asked[ways[0] ?? 'read'] >= 2);
   };
 
-  it('fails at once, and is not asked, whatever is wanted', async () => {
+  it('fails every operation at once, without a query', async () => {
     await goAway('read', 'write');
     asked = { read: 0, write: 0 };
     for (const operation of ALL) expect(await failure(operation())).to.be.instanceOf(StoreAway);
     expect(asked).to.deep.equal({ read: 0, write: 0 });
   });
 
-  it('is asked in the background, and is there again when it answers, without a call', async () => {
+  it('is probed in the background, and is available again when it answers, without a call', async () => {
     await goAway('read');
     asked.read = 0;
     await clock.advance(5000);
@@ -109,7 +109,7 @@ describe('a store that is known to be away', () => {
     expect([await first, ...(await Promise.all(others))]).to.deep.equal([away, undefined, undefined]);
   });
 
-  it('holds nobody while the first probe hangs, for longer than a moment', async () => {
+  it('delays callers only for a moment while the first probe hangs', async () => {
     now.read = away;
     const first = rows.one({ id: '1' });
     now.read = 'hangs';
@@ -119,7 +119,7 @@ describe('a store that is known to be away', () => {
     for (const outcome of await Promise.all(waiting)) expect(outcome).to.be.instanceOf(StoreAway);
   });
 
-  it('is neither away when its disk is full, nor when it answers with a fault', async () => {
+  it('is not away when its disk is full, or when it answers with a fault', async () => {
     for (const error of [new StoreFull(), new Error('a fault')]) {
       now.write = error;
       expect(await failure(rows.insert(note('1')))).to.equal(error);
@@ -130,7 +130,7 @@ describe('a store that is known to be away', () => {
     }
   });
 
-  it('is not asked any more when it is closed', async () => {
+  it('is not queried after it is closed', async () => {
     await goAway('read');
     await database.close();
     asked.read = 0;

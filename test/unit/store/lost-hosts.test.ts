@@ -92,7 +92,7 @@ describe('a host that is lost', () => {
     expect(await all.row('a')).to.include({ epoch: 1, silentAt: null, adoptedAt: null });
   });
 
-  it('is not adopted if it was stopped, however long that takes', async () => {
+  it('is not adopted if it was stopped, for any length of time', async () => {
     const b = await run({ id: 'b' });
     const a = await run({ id: 'a' });
     await copy('a');
@@ -230,7 +230,7 @@ describe('a host that is lost', () => {
     expect((await all.row('a'))?.incarnation).to.equal(clone.incarnation);
   });
 
-  it('does not send beside a copy of its disk that starts while it is cut off', async () => {
+  it('does not send while a copy of its disk runs, started while it was cut off', async () => {
     const first = await run({ id: 'a' });
     first.cut();
     const clone = await run({ id: 'a' });

@@ -36,7 +36,7 @@ for (const driver of drivers)
       await store.close();
     });
 
-    it('have a row each, whose beat rises while they run', async () => {
+    it('have a row each, with a beat that rises while they run', async () => {
       const a = open({ id: 'a' });
       expect(await started(a)).to.equal('runs');
       const before = await row('a');

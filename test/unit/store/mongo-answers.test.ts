@@ -34,7 +34,7 @@ describe('the store on a server that speaks MongoDB', () => {
     return opened.collection(notes);
   };
 
-  it('is away while the server says that what is behind it is: code 1', async () => {
+  it('is away while the server reports that its own database is: code 1', async () => {
     const rows = await open();
     expect(await rows.one({ id: '1' })).to.equal(undefined);
     server.answer(() => ({ ok: 0, code: 1, codeName: 'InternalError', errmsg: 'dial tcp: connection refused' }));

@@ -206,7 +206,7 @@ if (mongoDriver)
       });
     });
 
-    it('creates missing indexes, beside another daemon and for a later version', async () => {
+    it('creates missing indexes, while another daemon runs and for a later version', async () => {
       const url = (await mongoServer()).url(newDatabaseName());
       const spec: CollectionSpec<Note> = {
         ...notes,

@@ -43,7 +43,7 @@ describe('raw_msg for a message that is not UTF-8', () => {
   const read = (msg: Msg) => PostalMime.parse(Buffer.from(msg.raw_msg), { forceRfc822Attachments: true });
 
   for (const [name, raw] of Object.entries(EIGHT_BIT)) {
-    it(`has what another MIME reader finds in the original, beside the exact bytes: ${name}`, async () => {
+    it(`has the content that another MIME reader finds in the original, and the exact bytes: ${name}`, async () => {
       const msg = await msgOf(raw, raw.length > 256 * 1024);
       expect(msg.raw_msg).not.to.include('\ufffd');
       const lead = name.startsWith('no header') ? '\r\n' : '';

@@ -64,7 +64,7 @@ const content = operation({
   },
 });
 
-/** What a person sees of a sent message. */
+/** The content of a sent message, for display. */
 interface Parts
   extends Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'> {
   /** Files of the HTML. */
@@ -105,7 +105,7 @@ async function partsOf(outgoing: Outgoing, kept: MessageContent, now: Date): Pro
   };
 }
 
-/** The draft is what messages/send wrote, as JSON. */
+/** Reads the draft, which messages/send wrote as JSON. */
 function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
   const draft: Draft = JSON.parse(bytes.toString());
   const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;

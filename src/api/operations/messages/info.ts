@@ -192,7 +192,7 @@ function toInfo(
 }
 
 function toMailAttempt({ at, durationMs, status, error, answer, detail: text }: AttemptRecord) {
-  const detail = text === undefined ? undefined : readDetail(text);
+  const detail = readDetail(text);
   const { hops = [], leftOut = 0 } = detail && 'hops' in detail ? detail : {};
   return {
     time: toTime(at),

@@ -100,7 +100,7 @@ const rawMessage = z.string().min(1, PLEASE_ENTER).describe('the full MIME docum
 
 const LINE_END = Buffer.from('\r\n');
 
-/** What the header of a document contains: author, subject and X-MC-* options. */
+/** Reads the header of a document: author, subject and X-MC-* options. */
 function readHead(document: Buffer, call: Call<never>) {
   const end = document.subarray(0, 2).equals(LINE_END) ? 0 : document.indexOf('\r\n\r\n');
   const block = end < 0 ? Buffer.concat([document, LINE_END]) : document.subarray(0, end + 2);
@@ -190,7 +190,7 @@ const sendRaw = operation({
     const sent = await submit(
       {
         outgoing,
-        // Its own From is replaced if `from_email` is another, and must be allowed all the same.
+        // Its own From must be allowed even if `from_email` replaces it.
         otherAuthors: [...(head.from ? [head.from.address, ...head.from.hidden] : []), ...head.shownBeside],
         bytes,
         recipients: [...named, ...copy],

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
+import { DAY_MS } from '../../../base/clock.ts';
 import { toTerms } from '../../../base/query-terms.ts';
 import { optional, optionalTime } from '../../../base/schema.ts';
 import { addUp, type Counts, NO_COUNTS } from '../../../mail/stats.ts';
@@ -12,7 +13,6 @@ import { emailAddress, limitOf, optionalEndTime, toTime, withinCalendar } from '
 import { tagHourlyEntry, toStats } from '../stats.ts';
 import { messageRecord, toMessageRecord } from './info.ts';
 
-const DAY_MS = 86_400_000;
 /** Documented: without dates, the last 7 days. */
 const DEFAULT_DAYS = 7;
 const MAX_FILTER = 1000;

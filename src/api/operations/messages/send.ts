@@ -259,7 +259,7 @@ function varsOfCopy({
   return own ? { [keyOf(copy)]: toMergeVars(own.vars ?? [], language) } : {};
 }
 
-/** Variables imply merging, whatever `merge` says (documented). */
+/** Variables imply merging, regardless of `merge` (documented). */
 function wantsMerge({ merge = false, global_merge_vars: global = [], merge_vars: own = [] }: MessageParam): boolean {
   return merge || global.length > 0 || own.length > 0;
 }
@@ -283,10 +283,7 @@ function toMergeVars(
   }));
 }
 
-/**
- * Checks that the texts of a message are templates of its merge language. Throws a ValidationError that says what is
- * wrong.
- */
+/** Checks that the texts of a message are valid in its merge language. Throws a ValidationError with the fault. */
 async function checkTemplates(
   { mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing,
   { html, text }: Draft,
@@ -334,8 +331,8 @@ async function toFiles(
 const SLICE = 65_536;
 
 /**
- * Base64 in the standard alphabet, without the line breaks it may have; undefined if it is none. In slices: megabytes
- * of space take seconds.
+ * Base64 in the standard alphabet, without line breaks; undefined if invalid. In slices, because megabytes of space
+ * take seconds.
  */
 function* readingBase64(text: string): SlicedWork<string | undefined> {
   const parts: string[] = [];

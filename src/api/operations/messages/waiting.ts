@@ -13,7 +13,7 @@ const ofWaiting = {
 
 const NOT_WAITING = 'If the message is not waiting, the error is Unknown_Message.';
 
-/** Changes its delivery, and notes that. `change` resolves to false if the delivery does not wait on this host. */
+/** Changes its delivery, and notes the action. `change` resolves to false if the delivery does not wait here. */
 async function changeWaiting(
   id: string,
   noted: string,

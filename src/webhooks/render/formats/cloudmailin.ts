@@ -12,7 +12,7 @@ export function* cloudmailin(mail: ParsedMail): Iterable<Piece> {
     to: inbound.recipient,
     recipients: [inbound.recipient],
     from: mailFrom,
-    // Texts always, also of mail that came by the API and has neither.
+    // Always text, also for mail from the API, which has neither.
     helo_domain: client.helo ?? '',
     remote_ip: client.address ?? '',
     tls: client.tls !== null,

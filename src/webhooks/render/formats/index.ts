@@ -7,7 +7,7 @@ import { mailgun, mailgunMime } from './mailgun.ts';
 import { postmark } from './postmark.ts';
 import { sendgrid, sendgridRaw } from './sendgrid.ts';
 
-/** The formats besides Mandrill's (payload.ts), which is a form of its own. */
+/** The formats besides Mandrill's (payload.ts). */
 export const WRITERS: Readonly<Record<Exclude<FormatName, 'mandrill'>, (mail: ParsedMail) => Written>> = {
   raw: (mail) => ({ type: 'message/rfc822', pieces: rawBytes(mail) }),
   json: asJson(json),

@@ -7,7 +7,7 @@ import { textWithoutForged } from '../as-utf8.ts';
 import { type InboundEvent, ownFields, sendersFields, traceFields } from '../payload.ts';
 import type { Piece, Plain } from '../pieces.ts';
 
-/** What every writer of a format gets: one message for one recipient, parsed as far as it can be. */
+/** The input of every format: one message for one recipient, parsed if possible. */
 export interface ParsedMail {
   readonly inbound: InboundEvent;
   /** The fields in order, ours first; those that claim to be ours are left out. */
@@ -22,9 +22,9 @@ export interface ParsedMail {
   readonly files: readonly FilePart[];
   /** The fields that we put in front of a raw message. */
   readonly head: string;
-  /** Whether the raw message goes along with a parsed one. */
+  /** Whether to include the raw message with a parsed one. */
   readonly withRaw: boolean;
-  /** What a signature of the body itself is made with. */
+  /** The key for signatures within the body. */
   readonly key: string;
   /** Milliseconds since 1970 of this attempt. */
   readonly at: number;
@@ -73,7 +73,7 @@ function headOf({ message, recipient, hostname, verdicts, senderAuth, automated 
 /** Replaces characters that could end or fold a line. */
 const oneLine = (text: string): string => text.replace(/[\p{Cc}\u2028\u2029]/gu, '?');
 
-/** The message as it came, behind our fields. */
+/** The original message, after our fields. */
 export function* rawBytes({ inbound, head }: ParsedMail): Iterable<Plain> {
   yield { bytes: Buffer.from(head) };
   for (const bytes of withoutForged(withHeader(inbound.raw), ownFields(inbound, true))) yield { bytes };

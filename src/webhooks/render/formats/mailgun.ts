@@ -7,19 +7,19 @@ import type { ParsedMail, Written } from './mail.ts';
 import { rawAsUtf8, toTexts } from './mail.ts';
 import { additionFields, type FormField, linkField, multipart, toFormFiles } from './multipart.ts';
 
-/** The names of header fields that may be fields of the form; others could be taken for fields of ours. */
+/** Names of header fields that become form fields; others could collide with our own fields. */
 const FIELD_NAME = /^[a-z][a-z0-9-]{0,99}$/i;
 /**
- * What Mailgun's posts say beside the header, in any case: also what ours leave out, such as a URL to fetch the message
- * from.
+ * Mailgun's own form fields, in any letter case; also those that our posts do not have, such as a URL to fetch the
+ * message from.
  */
 const OWN = pattern('i')`
   ^(?:recipient|sender|body-.*|stripped-.*|attachments?|attachment-.*|content-id-map|message-(?:headers|url)|domain
   |event-.*|sender-auth|automated|thread|answers|facts|timestamp|token|signature)$
 `;
-/** Header fields that are fields of the form already, in lower case: both say the same. */
+/** Header fields that are form fields already, in lower case, with the same value. */
 const TWICE: ReadonlySet<string> = new Set(['from', 'subject']);
-/** Django and PHP take a thousand fields of a form. */
+/** Django and PHP accept a thousand form fields. */
 const MOST_HEADER_FIELDS = 500;
 
 /** Mailgun's route that forwards a parsed message. */
@@ -29,7 +29,7 @@ export function mailgun(mail: ParsedMail): Written {
   const byId = files.flatMap(({ name, file }) =>
     file.contentId === null ? [] : [[`<${file.contentId}>`, name] as const],
   );
-  // A sender has no say in what our spam filter found.
+  // The sender must not set the results of our spam filter.
   const own = mail.fields.filter(({ name }) => !/^x-mailgun-/i.test(name)).map((field) => toUtf8(field, mail));
   const found = [...spamFields(inbound.message.scan), ...resultFields(mail)];
   const headers = [...formHeaders(own, mail), ...found];
@@ -55,7 +55,7 @@ export function mailgun(mail: ParsedMail): Written {
 }
 
 /**
- * The header fields that are fields of the form. Of From and Subject there is one, with the value of `from` and
+ * The header fields that become form fields. There is one From and one Subject, with the values of `from` and
  * `subject`.
  */
 function formHeaders(fields: readonly HeaderField[], mail: ParsedMail): HeaderField[] {
@@ -93,7 +93,7 @@ function spamFields(scan: Scan | undefined): HeaderField[] {
   ];
 }
 
-/** What Mailgun says of SPF; of the other results it says nothing. */
+/** Mailgun's words for SPF results; it omits the others. */
 const SPF_WORDS: ReadonlyMap<string, string> = new Map([
   ['pass', 'Pass'],
   ['neutral', 'Neutral'],
@@ -130,7 +130,7 @@ function addressing({
   ];
 }
 
-/** Proves the time and not the message, as Mailgun does; webhook-signature proves both. */
+/** Mailgun's signature, which covers the time but not the message; webhook-signature covers both. */
 function signed({ key, at }: ParsedMail): FormField[] {
   const timestamp = String(Math.floor(at / 1000));
   const token = randomBytes(25).toString('hex');

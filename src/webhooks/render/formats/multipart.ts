@@ -18,7 +18,7 @@ interface FormFile {
   readonly file: FilePart;
 }
 
-/** Gives every file a name of its own, as consumers keep them in one folder. */
+/** Gives every file a unique name, because consumers keep them in one folder. */
 export function toFormFiles(files: readonly FilePart[], nameOf: (number: number) => string): FormFile[] {
   const names = createNames();
   const inPost = files.filter(({ link }) => link === undefined);
@@ -46,7 +46,7 @@ export function linkField(name: string, files: readonly FilePart[]): FormField[]
 }
 
 /**
- * Our additions to the forms of others: texts as they are, everything else as JSON. A message without a thread has no
+ * Our additions to the forms of others: texts unchanged, everything else as JSON. A message without a thread has no
  * field.
  */
 export const additionFields = (inbound: InboundEvent): FormField[] =>
@@ -78,8 +78,8 @@ function* pieces(boundary: string, fields: readonly FormField[], files: readonly
 }
 
 /**
- * A file name that means the same to every parser. Rack, and with it Rails, decodes `%XX` in it, which must not make a
- * path or end a line; and it finds `; name=` in it, by which a file would take the place of a field.
+ * A file name that every parser reads alike. Rack, and with it Rails, decodes `%XX`, which must not yield a path or a
+ * line end, and reads `; name=` in it as a parameter, which would let a file replace a field.
  */
 function toPlainName(name: string): string {
   const plain = toFileName(name);
@@ -88,13 +88,13 @@ function toPlainName(name: string): string {
   return (isSame ? plain : plain.replace(/%(?=[0-9a-f]{2})/gi, '_')).replace(/;(?=.*=)/g, ',');
 }
 
-/** As browsers write a quote (HTML, section 4.10.21.8); what else could end the word or the line is replaced. */
+/** Escapes quotes as browsers do (HTML, section 4.10.21.8); other characters that could end the value are replaced. */
 const quoted = (name: string): string =>
   name
     .toWellFormed()
     .replaceAll('"', '%22')
     .replace(/[\p{Cc}\u2028\u2029\\]/gu, '_');
 
-/** A declared type that is none could end the header. */
+/** An invalid declared type could end the header. */
 const typeOf = ({ type }: FilePart): string =>
   /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/.test(type) ? type : 'application/octet-stream';

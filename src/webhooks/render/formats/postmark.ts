@@ -60,12 +60,12 @@ export function* postmark(mail: ParsedMail): Iterable<Piece> {
 }
 
 /**
- * What the post has as keys of its own, as Postmark leaves it out: consumers would find two authors. And what a sender
- * must not say in our place.
+ * Fields that are keys of the post, which Postmark leaves out because consumers would find two authors; and fields that
+ * a sender must not set.
  */
 const LEFT_OUT = /^(?:from|to|cc|bcc|subject|date|reply-to|x-spam-.*|received-spf)$/i;
 
-/** The first is Return-Path, where consumers look for MAIL FROM. */
+/** The header fields, first Return-Path, where consumers find MAIL FROM. */
 function headersOf({ fields, inbound }: ParsedMail) {
   const own = fields.filter(({ name }) => !LEFT_OUT.test(name));
   return [...own, receivedSpf(inbound), ...spamFields(inbound.message.scan)].map(({ name, value }) => ({
@@ -74,7 +74,7 @@ function headersOf({ fields, inbound }: ParsedMail) {
   }));
 }
 
-/** Where consumers look for SPF and MAIL FROM (RFC 7208 section 9.1). */
+/** Received-SPF, where consumers find SPF and MAIL FROM (RFC 7208 section 9.1). */
 function receivedSpf({ message, verdicts: { spf }, hostname }: InboundEvent): HeaderField {
   const { mailFrom, client } = message.envelope;
   const facts = [
@@ -86,14 +86,14 @@ function receivedSpf({ message, verdicts: { spf }, hostname }: InboundEvent): He
   return { name: 'Received-SPF', value: `${capitalized(spf.result)}; ${facts.join('; ')}` };
 }
 
-/** A value as it is where it may be, else as a quoted string. */
+/** The value, as a quoted string if necessary. */
 function quoted(value: string): string {
   return /^[\w.@+-]+$/.test(value)
     ? value
     : `"${value.replace(/[\p{Cc}\u2028\u2029]/gu, '?').replace(/["\\]/g, '\\$&')}"`;
 }
 
-/** Where consumers look for results of a spam filter: a sender cannot set it. */
+/** X-Spam fields, where consumers find the results of the spam filter. A sender cannot set them. */
 function spamFields(scan: Scan | undefined): readonly HeaderField[] {
   if (!scan || scan.spam === 'unknown') return [];
   return [
